@@ -1,0 +1,1 @@
+"""The agents: one file each, with two methods each."""

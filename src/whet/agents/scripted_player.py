@@ -1,0 +1,120 @@
+"""The program behind the scripted agent: it plays steps in its working folder and prints session events.
+
+It runs on its own, by `python -I -S`, so it imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_calls = 0
+
+
+def emit(kind: str, **fields: Any) -> None:
+    """Print one event."""
+    sys.stdout.write(json.dumps({"type": kind, **fields}) + "\n")
+    sys.stdout.flush()
+
+
+def call(tool: str, **args: Any) -> str:
+    """Announce a tool call and give its id."""
+    global _calls  # noqa: PLW0603 - the program is one session
+    _calls += 1
+    emit("tool_call", id=f"call-{_calls}", tool=tool, args=args)
+    return f"call-{_calls}"
+
+
+def done(call_id: str, tool: str, output: str, ok: bool) -> None:
+    """Tell what a tool gave back."""
+    emit("tool_result", id=call_id, tool=tool, output=output, ok=ok)
+
+
+def run(step: dict[str, Any]) -> None:
+    """Run a shell command."""
+    call_id = call("shell", command=step["run"])
+    ended = subprocess.run(  # noqa: S602 - running what the script says is the point
+        step["run"], shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    emit("command", command=step["run"], exit_code=ended.returncode)
+    done(call_id, "shell", ended.stdout.decode(errors="replace"), ended.returncode == 0)
+
+
+def read(step: dict[str, Any]) -> None:
+    """Read a file."""
+    path = Path.cwd() / step["read"]
+    call_id = call("read", path=step["read"])
+    emit("file_read", path=str(path))
+    try:
+        done(call_id, "read", path.read_text(errors="replace"), True)
+    except OSError as error:
+        done(call_id, "read", str(error), False)
+
+
+def write(step: dict[str, Any]) -> None:
+    """Write a file, and the folders above it."""
+    path = Path.cwd() / step["write"]
+    call_id = call("write", path=step["write"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(step.get("text", ""))
+    emit("file_edit", path=str(path))
+    done(call_id, "write", "", True)
+
+
+def delete(step: dict[str, Any]) -> None:
+    """Delete a file."""
+    path = Path.cwd() / step["delete"]
+    call_id = call("delete", path=step["delete"])
+    path.unlink()
+    emit("file_edit", path=str(path))
+    done(call_id, "delete", "", True)
+
+
+def load_skill(step: dict[str, Any]) -> None:
+    """Load a skill."""
+    call_id = call("skill", name=step["load_skill"])
+    emit("skill_signal", skill=step["load_skill"], signal="tool:skill")
+    done(call_id, "skill", "", True)
+
+
+def leave(step: dict[str, Any]) -> None:
+    """End with an exit code."""
+    sys.exit(step["exit"])
+
+
+ACTIONS: dict[str, Callable[[dict[str, Any]], None]] = {
+    "say": lambda step: emit("message", role="assistant", phase=step.get("phase", "final"), text=step["say"]),
+    "think": lambda step: emit("message", role="assistant", phase="thinking", text=step["think"]),
+    "run": run,
+    "read": read,
+    "write": write,
+    "delete": delete,
+    "load_skill": load_skill,
+    "usage": lambda step: emit("usage", **step["usage"]),
+    "trouble": lambda step: emit("trouble", message=step["trouble"]),
+    "wait_s": lambda step: time.sleep(step["wait_s"]),
+    "exit": leave,
+    "answer": lambda step: emit("final_output", text=step["answer"]),
+}
+
+
+def main() -> None:
+    """Play what standard input says."""
+    told = json.load(sys.stdin)
+    emit("message", role="user", text=told["prompt"])
+    for step in told["steps"]:
+        filled = {
+            key: value.replace("{prompt}", told["prompt"]) if isinstance(value, str) else value
+            for key, value in step.items()
+        }
+        word = next(word for word in ACTIONS if word in filled)
+        ACTIONS[word](filled)
+
+
+if __name__ == "__main__":
+    main()

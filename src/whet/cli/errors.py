@@ -1,0 +1,146 @@
+"""How errors reach the person: one line each on stderr, a hint below, and the exit code that scripts rely on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import TextIO
+
+import click
+
+from whet.errors import ConfigError, SuiteError, UnknownName, WhetError
+
+USAGE = 2
+INTERNAL = 70
+INTERRUPTED = 130
+# What a shell reports of any program that wrote to a closed pipe.
+BROKEN_PIPE = 141
+
+# What only an error needs is imported where it is needed: nobody else should pay for it.
+_RED, _DIM, _RESET = "\033[1;31m", "\033[2m", "\033[0m"
+
+
+def guarded(action: Callable[[], int]) -> int:
+    """The exit code of *action*, or of whatever it raised, which is printed."""
+    _print_anything()
+    try:
+        return _flushed(action)
+    except WhetError as error:
+        return _report(error)
+    except click.ClickException as error:
+        return _report(_translated(error))
+    except (KeyboardInterrupt, click.Abort):
+        _write([("interrupted", None)])
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the outermost place: whatever comes here was not foreseen
+        if isinstance(error, BrokenPipeError) and _stdout_is_gone():
+            return _leave_stdout()
+        return _report_bug()
+
+
+def no_such(kind: str, name: str, known: Iterable[str]) -> UnknownName:
+    """The error for a *name* that nothing answers to, with the nearest that does."""
+    from difflib import get_close_matches
+
+    known = list(known)
+    near = get_close_matches(name, known, n=1)
+    hint = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(known)}"
+    return UnknownName(f'no {kind} is called "{name}"', hint=hint)
+
+
+def _flushed(action: Callable[[], int]) -> int:
+    """The exit code of *action*, once all that it printed has left."""
+    try:
+        code = action()
+    except click.exceptions.Exit as ended:
+        code = ended.exit_code
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    return code
+
+
+def _report(error: WhetError) -> int:
+    _write(_lines(error))
+    return USAGE
+
+
+def _lines(error: WhetError) -> Iterator[tuple[str, str | None]]:
+    """Each problem with its hint; several problems of one kind are several lines, so that tools can find them."""
+    mark = f"error[{error.code}]: "
+    match error:
+        case SuiteError():
+            yield from ((f"{mark}{problem}", problem.hint) for problem in error.problems)
+        case ConfigError():
+            *first, last = error.message.split("\n")
+            yield from ((f"{mark}{line}", None) for line in first)
+            yield f"{mark}{last}", error.hint
+        case _:
+            yield f"{mark}{error.message}", error.hint
+
+
+def _write(lines: Iterable[tuple[str, str | None]]) -> None:
+    stream = sys.stderr
+    if stream is None:
+        return
+    colour = _wants_colour(stream)
+    for line, hint in lines:
+        mark, colon, rest = line.partition(": ")
+        stream.write(f"{_RED}{mark}{_RESET}{colon}{rest}\n" if colour else f"{line}\n")
+        for part in (hint or "").splitlines():
+            stream.write(f"  {_DIM}{part}{_RESET}\n" if colour else f"  {part}\n")
+
+
+def _wants_colour(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _translated(error: click.ClickException) -> WhetError:
+    """A click error in our form: what is wrong, and below it what to do."""
+    near = getattr(error, "possibilities", None)
+    message = error.message if near else error.format_message()
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "whet"
+    hint = f'did you mean "{near[0]}"?' if near else f'see "{path} --help"'
+    return _ClickError(message[:1].lower() + message[1:].rstrip("."), hint=hint)
+
+
+class _ClickError(WhetError):
+    """Something wrong with what was typed."""
+
+    code = "usage"
+
+
+def _report_bug() -> int:
+    import traceback
+
+    traceback.print_exc()
+    _write([("error[internal]: this is a mistake in whet: please report it with the lines above", None)])
+    return INTERNAL
+
+
+def _print_anything() -> None:
+    """Let names that are no text, such as odd file names, be printed and not raise."""
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")
+
+
+def _stdout_is_gone() -> bool:
+    """Whether it is our own reader who went away: a broken pipe to some other program is our mistake."""
+    import select
+
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), select.POLLOUT)
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+    except (AttributeError, OSError, ValueError):
+        return False
+
+
+def _leave_stdout() -> int:
+    # What is still buffered would be flushed at exit, and complain there.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+    return BROKEN_PIPE

@@ -1,0 +1,93 @@
+"""The `whet` command: finds the command that was asked for and imports nothing else."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from whet.version import __version__
+
+if TYPE_CHECKING:
+    import click
+
+# Commands in the order of the help, with what it says of them: `whet --help` must not import them to ask.
+COMMANDS = {
+    "run": "Run a suite and report verdicts.",
+    "config": "Show the settings in force and where each came from.",
+    "schema": "Print the JSON Schema of a file that whet writes.",
+}
+
+
+def main() -> int:
+    """Run the command line; gives the exit code."""
+    # Without arguments people want to know what there is.
+    arguments = sys.argv[1:] or ["--help"]
+    if arguments[0] == "--version":
+        return _say_version()
+    try:
+        # Only now: importing click takes longer than all the rest of saying the version.
+        from whet.cli.errors import guarded
+
+        return guarded(lambda: _invoke(arguments))
+    except KeyboardInterrupt:
+        # Somebody was quicker than the imports.
+        return 130
+
+
+def _say_version() -> int:
+    try:
+        os.write(1, f"whet {__version__}\n".encode())
+    except OSError:
+        return 1
+    return 0
+
+
+def _invoke(arguments: list[str]) -> int:
+    group = application()
+    # Not group.main(): it takes any broken pipe for one of stdout, also one to an agent, and exits with 1.
+    with group.make_context("whet", arguments) as context:
+        code = group.invoke(context)
+    return code if isinstance(code, int) else 0
+
+
+def application() -> click.Group:
+    """The group of all commands, each imported when it is called; what click asks for and we ignore is `ctx`."""
+    import importlib
+
+    import click
+
+    class Application(click.Group):
+        """Finds commands by name; a class in a function, because its base costs an import."""
+
+        def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+            return list(COMMANDS)
+
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+            if cmd_name not in COMMANDS:
+                return None
+            found = importlib.import_module(f"whet.cli.{cmd_name}").command
+            assert isinstance(found, click.Command)
+            return found
+
+        def resolve_command(
+            self, ctx: click.Context, args: list[str]
+        ) -> tuple[str | None, click.Command | None, list[str]]:
+            if args[0] not in COMMANDS and not args[0].startswith("-"):
+                from whet.cli.errors import no_such
+
+                raise no_such("command", args[0], COMMANDS)
+            return super().resolve_command(ctx, args)
+
+        def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+            with formatter.section("Commands"):
+                formatter.write_dl(list(COMMANDS.items()))
+
+    return Application(
+        name="whet",
+        help="Tell, with evidence, whether an agent skill, an agent or a prompt got better or worse.",
+        epilog='"whet COMMAND --help" says more about a command.',
+        context_settings={"help_option_names": ["-h", "--help"]},
+        # Answered in main(); named here for the help.
+        params=[click.Option(["--version"], is_flag=True, expose_value=False, help="Say the version and exit.")],
+    )

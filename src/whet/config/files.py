@@ -1,0 +1,109 @@
+"""Finding and reading settings files: `whet.toml`, `[tool.whet]` of `pyproject.toml`, and the user's own."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from whet.errors import ConfigError
+
+PROJECT_FILE = "whet.toml"
+PYPROJECT = "pyproject.toml"
+_AT_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
+_AT_END = " (at end of document)"
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsFile:
+    """A settings file that was read: what it says and what people call it."""
+
+    path: Path
+    label: str
+    data: Mapping[str, Any]
+
+
+def find_project_file(folder: Path) -> SettingsFile | None:
+    """The settings file in force for *folder*: of the first folder upwards that has one."""
+    for place in (folder, *folder.parents):
+        # os.path: a folder that may not be looked into is a folder without settings.
+        own = read_file(place / PROJECT_FILE) if os.path.isfile(place / PROJECT_FILE) else None  # noqa: PTH113
+        shared = _read_pyproject(place / PYPROJECT)
+        if own and shared:
+            raise ConfigError(
+                f"{place}: both {PROJECT_FILE} and [tool.whet] of {PYPROJECT} hold settings",
+                hint="keep one of them",
+            )
+        if own or shared:
+            return own or shared
+    return None
+
+
+def read_file(path: Path, label: str | None = None) -> SettingsFile:
+    """The settings file at *path*, which must be there."""
+    if path.name == PYPROJECT:
+        found = _read_pyproject(path)
+        if found is None:
+            raise ConfigError(f"{path}: no [tool.whet] table" if path.is_file() else f"{path}: no such file")
+        return found
+    label = label or path.name
+    return SettingsFile(path, label, _parse(_read(path), label))
+
+
+def find_user_file(environ: Mapping[str, str]) -> SettingsFile | None:
+    """The user's own settings, where there are any."""
+    home, base = environ.get("HOME"), environ.get("XDG_CONFIG_HOME", "")
+    # The XDG specification says that a relative folder is to be ignored.
+    if not os.path.isabs(base):  # noqa: PTH117
+        if not home:
+            return None
+        base = f"{home}/.config"
+    path = Path(base, "whet", "config.toml")
+    if not os.path.isfile(path):  # noqa: PTH113
+        return None
+    shown = f"~/{path.relative_to(home)}" if home and path.is_relative_to(home) else str(path)
+    return read_file(path, f"user file {shown}")
+
+
+def _read_pyproject(path: Path) -> SettingsFile | None:
+    if not os.path.isfile(path):  # noqa: PTH113
+        return None
+    text = _read(path)
+    # Most pyproject files on the way up are not about us: parsing them costs time, and their errors are not ours.
+    if "whet" not in text:
+        return None
+    tool = _parse(text, PYPROJECT).get("tool")
+    if not isinstance(tool, dict) or "whet" not in tool:
+        return None
+    label = f"{PYPROJECT} [tool.whet]"
+    if not isinstance(tool["whet"], dict):
+        raise ConfigError(f"{PYPROJECT}: tool.whet: must be a table")
+    return SettingsFile(path, label, tool["whet"])
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})") from error
+
+
+def _parse(text: str, label: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        message = str(error)
+        found = _AT_LINE.search(message)
+        line = int(found[1]) if found else len(text.splitlines())
+        message = _AT_LINE.sub("", message).removesuffix(_AT_END)
+        raise ConfigError(f"{label}: line {line}: {message[:1].lower()}{message[1:]}") from error
+    except RecursionError:
+        raise ConfigError(f"{label}: is nested too deeply") from None

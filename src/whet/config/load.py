@@ -1,0 +1,162 @@
+"""Loading settings: hear every source, refuse what is wrong all at once, and give what is left a default."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from whet.config.check import Key, dotted
+from whet.config.files import SettingsFile, find_project_file, find_user_file, read_file
+from whet.config.merge import Merged, conflicts, merge
+from whet.config.places import Base
+from whet.config.schema import Value
+from whet.config.settings import Settings
+from whet.config.sources import from_environ, from_file, from_flags
+from whet.errors import ConfigError
+from whet.model.run import Runner
+from whet.model.suite import BootstrapSpec, WorkspaceSpec
+
+BUILT_IN = "built-in"
+_MOST_PARALLEL = 8
+_DEFAULTS: Mapping[Key, Any] = {
+    ("run", "cwd"): None,
+    ("run", "schedule"): None,
+    ("run", "trials"): 1,
+    ("run", "retries"): 0,
+    ("run", "max_steps"): None,
+    ("run", "tags"): (),
+    ("run", "reporters"): ("terminal",),
+    ("run", "sandbox"): "auto",
+    ("run", "mounts"): (),
+    ("defaults", "timeout_ms"): 120_000,
+    ("defaults", "check_timeout_ms"): 30_000,
+    ("defaults", "max_output_bytes"): 64 * 1024 * 1024,
+}
+
+
+def load_settings(
+    start: Path, *, flags: Mapping[str, Any], environ: Mapping[str, str], config_file: Path | None = None
+) -> Settings:
+    """The settings in force for the suite or folder *start*; `ConfigError` with every problem at once."""
+    home = Path(environ["HOME"]) if environ.get("HOME") else None
+    here = Base(Path.cwd(), home)
+    start = here.path(str(start))
+    folder = start if start.is_dir() else start.parent
+    project = read_file(here.path(str(config_file))) if config_file else find_project_file(folder)
+    user = find_user_file(environ)
+    files = [file for file in (project, user) if file is not None]
+    spoken = [from_environ(environ, here), *(from_file(file, home) for file in files)]
+    typed = from_flags(flags, here)
+    merged = merge(typed, spoken)
+    problems = [line for source in (typed, *spoken) for line in source.problems] + list(conflicts(merged))
+    if problems:
+        raise ConfigError("\n".join(problems), hint=_where_files_are(files, problems))
+    return _build(merged, project.path if project else None, folder)
+
+
+def _where_files_are(files: list[SettingsFile], problems: list[str]) -> str | None:
+    """The full paths of the files that problems were found in: messages call them by their names."""
+    paths = [str(file.path) for file in files if any(line.startswith(f"{file.label}: ") for line in problems)]
+    return f"see {' and '.join(paths)}" if paths else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Values that hold, by key, each with a default; notes where each came from."""
+
+    merged: Merged
+    defaults: Mapping[Key, Any]
+    origins: dict[str, str]
+
+    def get(self, *key: str) -> Value:
+        found = self.merged.values.get(key)
+        self.origins[dotted(key)] = found.origin if found else BUILT_IN
+        return found.value if found else self.defaults[key]
+
+    def below(self, *table: str) -> dict[str, Any]:
+        """The values directly in *table*, by name; only what was given."""
+        found = {key: value for key, value in self.merged.values.items() if key[:-1] == table}
+        self.origins.update({dotted(key): value.origin for key, value in found.items()})
+        return {key[-1]: value.value for key, value in found.items()}
+
+
+def _build(merged: Merged, file: Path | None, folder: Path) -> Settings:
+    defaults = {
+        **_DEFAULTS,
+        ("run", "output_dir"): (file.parent if file else folder) / ".whet" / "runs",
+        ("run", "max_parallel"): min(_MOST_PARALLEL, len(os.sched_getaffinity(0))),
+    }
+    reader = _Reader(merged, defaults, {})
+    get = reader.get
+    return Settings(
+        file=file,
+        cwd=get("run", "cwd"),
+        output_dir=get("run", "output_dir"),
+        schedule=get("run", "schedule"),
+        max_parallel=get("run", "max_parallel"),
+        trials=get("run", "trials"),
+        retries=get("run", "retries"),
+        max_steps=get("run", "max_steps"),
+        tags=tuple(dict.fromkeys(get("run", "tags"))),
+        workspace=_workspace(reader),
+        reporters=get("run", "reporters"),
+        sandbox=get("run", "sandbox"),
+        mounts=get("run", "mounts"),
+        timeout_s=get("defaults", "timeout_ms") / 1000,
+        check_timeout_s=get("defaults", "check_timeout_ms") / 1000,
+        max_output_bytes=get("defaults", "max_output_bytes"),
+        runners=tuple(_runner(runner, reader) for runner in merged.names("runners")),
+        snapshots=_snapshots(reader),
+        origins=reader.origins,
+    )
+
+
+def _workspace(reader: _Reader) -> WorkspaceSpec | None:
+    given = reader.below("run", "workspace")
+    if not given:
+        reader.origins["run.workspace"] = BUILT_IN
+        return None
+    return WorkspaceSpec(**given, bootstrap=_bootstrap(reader))
+
+
+def _bootstrap(reader: _Reader) -> BootstrapSpec | None:
+    table = ("run", "workspace", "bootstrap")
+    given = reader.below(*table)
+    if not given:
+        return None
+    timeout_ms = given.get("timeout_ms")
+    return BootstrapSpec(
+        command=given["command"],
+        args=given.get("args", ()),
+        timeout_s=timeout_ms / 1000 if timeout_ms else None,
+        env=reader.below(*table, "env"),
+    )
+
+
+def _runner(name: str, reader: _Reader) -> Runner:
+    given = reader.below("runners", name, "agent")
+    options = {key: _plain(value) for key, value in given.items() if key not in {"type", "model"}}
+    if env := reader.below("runners", name, "agent", "env"):
+        options["env"] = env
+    return Runner(id=name, agent=given["type"], model=given.get("model"), options=options)
+
+
+def _snapshots(reader: _Reader) -> dict[str, Any] | None:
+    if ("snapshots",) not in reader.merged.tables:
+        return None
+    tolerance = reader.below("snapshots", "tolerance")
+    return reader.below("snapshots") | ({"tolerance": tolerance} if tolerance else {})
+
+
+def _plain(value: Value) -> Value:
+    """Paths as text: options travel to adapters, to the record and to other machines."""
+    match value:
+        case Path():
+            return str(value)
+        case tuple():
+            return tuple(_plain(item) for item in value)
+        case _:
+            return value

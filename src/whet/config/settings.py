@@ -1,0 +1,40 @@
+"""Settings as the rest of whet sees them: complete, checked, every path absolute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from whet.model.run import Runner, ScheduleName
+from whet.model.suite import WorkspaceSpec
+
+SandboxName = Literal["auto", "bubblewrap", "local"]
+SANDBOXES: tuple[SandboxName, ...] = ("auto", "bubblewrap", "local")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Every effective setting; `origins` tells by dotted key where each came from."""
+
+    file: Path | None
+    cwd: Path | None
+    output_dir: Path
+    # None: the plan decides, because only it knows whether a workspace is shared.
+    schedule: ScheduleName | None
+    max_parallel: int
+    trials: int
+    retries: int
+    max_steps: int | None
+    tags: tuple[str, ...]
+    workspace: WorkspaceSpec | None
+    reporters: tuple[str, ...]
+    sandbox: SandboxName
+    mounts: tuple[Path, ...]
+    timeout_s: float
+    check_timeout_s: float
+    max_output_bytes: int
+    runners: tuple[Runner, ...]
+    snapshots: Mapping[str, Any] | None
+    origins: Mapping[str, str] = field(default_factory=dict)

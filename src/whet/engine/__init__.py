@@ -1,0 +1,1 @@
+"""The carrying out of a plan: trials, attempts, schedules."""

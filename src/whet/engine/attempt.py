@@ -1,0 +1,263 @@
+"""One attempt: ready the ground, run the agent, read what it printed, look at what it changed, grade, clear away."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+
+from whet import plugins, wire
+from whet.agents.base import Agent, AgentCommand, Task
+from whet.engine import ground as grounds
+from whet.engine.capture import Capture
+from whet.engine.ground import Ground, SharedGround
+from whet.engine.observe import Observer
+from whet.engine.parts import Parts, trial_folder
+from whet.errors import AgentCrashed, AgentTimedOut, AttemptError
+from whet.grade.base import Evidence
+from whet.model.changes import Changes
+from whet.model.grade import Failure, FailureClass, Grade, Location
+from whet.model.run import Trial
+from whet.model.session import SessionSummary, Usage
+from whet.sandbox.base import Boundary, Command, Ended
+
+_SIGNALLED = 128
+
+
+@dataclass(slots=True)
+class AttemptRecord:
+    """What is known of an attempt so far; filled step by step, so that a failure keeps all that came before it."""
+
+    number: int
+    artifact_dir: str
+    began: float = field(default_factory=time.monotonic)
+    started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
+    duration_s: float = 0.0
+    session: SessionSummary | None = None
+    usage: Usage = field(default_factory=Usage)
+    steps: int = 0
+    changes: Changes = field(default_factory=Changes)
+    grades: list[Grade] = field(default_factory=list)
+    failure: Failure | None = None
+    failure_class: FailureClass | None = None
+    retry: bool = True
+    workspace_dir: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check holds."""
+        return self.failure is None and all(grade.passed for grade in self.grades)
+
+
+async def run_attempt(parts: Parts, shared: SharedGround, trial: Trial, number: int) -> AttemptRecord:
+    """Carry out one attempt; every failure of it is data in the record."""
+    folder = f"trials/{trial_folder(trial.key)}/{number}"
+    record = AttemptRecord(number=number, artifact_dir=folder)
+    try:
+        (parts.run_dir / folder).mkdir(parents=True, exist_ok=True)
+        await _on_ground(parts, shared, trial, record)
+    except AttemptError as error:
+        _fail(record, error)
+    except Exception as error:  # noqa: BLE001 - the engine's one catch-all: no trial may end the run
+        _fail(record, _internal(error))
+    record.duration_s = time.monotonic() - record.began
+    return record
+
+
+async def _on_ground(parts: Parts, shared: SharedGround, trial: Trial, record: AttemptRecord) -> None:
+    artifact_dir = parts.run_dir / record.artifact_dir
+    ground = await grounds.lay(parts, shared, trial, artifact_dir)
+    try:
+        try:
+            await _run_agent(parts, ground, trial, record)
+            await _look(parts, ground, record)
+            await _grade(parts, ground, trial, record)
+        except AttemptError as error:
+            _fail(record, error)
+            await _look_back(parts, ground, record)
+        if not record.passed:
+            record.workspace_dir = await grounds.keep(parts, ground, trial, record.number, record.changes)
+    finally:
+        with anyio.CancelScope(shield=True):
+            record.notes += await grounds.leave(ground)
+
+
+async def _run_agent(parts: Parts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:
+    """Start the agent, and note its session once it has ended well."""
+    artifact_dir = parts.run_dir / record.artifact_dir
+    runner = trial.execution.runner
+    agent: Agent = plugins.find("agents", runner.agent)()
+    asked = agent.command(_task(parts, ground, trial))
+    observer = Observer(
+        asked.output,
+        agent.events,
+        events_path=artifact_dir / "events.jsonl",
+        max_steps=trial.execution.limits.max_steps,
+    )
+    transcript = artifact_dir / ("transcript.txt" if asked.output == "text" else "transcript.jsonl")
+    ended: Ended | None = None
+    try:
+        ended = await _stream(parts, ground, trial, asked, observer, transcript)
+    except (AgentCrashed, AgentTimedOut):
+        # No check sees it, but whoever looks for the reason does.
+        _write(parts, artifact_dir / "session.json", _session(trial, record, observer, transcript, ended))
+        raise
+    finally:
+        record.usage, record.steps = observer.usage(), observer.steps
+    record.session = _session(trial, record, observer, transcript, ended)
+    _write(parts, artifact_dir / "session.json", record.session)
+    if observer.trouble is not None:
+        raise observer.trouble
+
+
+def _session(
+    trial: Trial, record: AttemptRecord, observer: Observer, transcript: Path, ended: Ended | None
+) -> SessionSummary:
+    runner = trial.execution.runner
+    return SessionSummary(
+        runner=runner.id,
+        agent=runner.agent,
+        model=runner.model,
+        prompt=trial.execution.case.prompt,
+        final_output=observer.final_output(transcript),
+        exit_code=ended.exit_code if ended else None,
+        complete=ended is not None,
+        steps=observer.steps,
+        usage=observer.usage(),
+        started_at=record.started_at,
+        duration_s=ended.duration_s if ended else None,
+    )
+
+
+def _task(parts: Parts, ground: Ground, trial: Trial) -> Task:
+    return Task(
+        prompt=trial.execution.case.prompt,
+        case=trial.key.case,
+        runner=trial.execution.runner,
+        workspace=ground.workspace.path,
+        home=ground.home,
+        temporary=ground.temporary,
+        suite_dir=parts.plan.suite.source.parent,
+        settings_dir=parts.settings_dir,
+        environ=parts.environ,
+    )
+
+
+async def _stream(
+    parts: Parts, ground: Ground, trial: Trial, asked: AgentCommand, observer: Observer, transcript: Path
+) -> Ended:
+    """Run the agent's process, its output on the way to disk and to the observer; raises unless it ended well."""
+    timeout_s = trial.execution.limits.timeout_s or 0
+    most = parts.max_output_bytes
+    stdout = Capture(transcript, masker=parts.masker, most_bytes=most, then=observer.feed)
+    stderr = Capture(transcript.with_name("stderr.log"), masker=parts.masker, most_bytes=most)
+    env = {**asked.env, "WHET_RUN": parts.run_id}
+    command = Command(argv=asked.argv, env=env, cwd=ground.workspace.path, stdin=asked.stdin)
+    boundary = Boundary(
+        writable=(ground.workspace.path, ground.home, ground.temporary),
+        readable=(*asked.readable, *parts.mounts),
+        hidden=parts.hidden,
+        network=asked.network,
+    )
+    try:
+        ended = await parts.sandbox.run(command, boundary, timeout_s=timeout_s, stdout=stdout, stderr=stderr)
+    finally:
+        stdout.close()
+        observer.finish()
+        stderr.close()
+    if ended.timed_out:
+        raise AgentTimedOut(f"was still running after {timeout_s:g} s and was stopped")
+    if ended.exit_code != 0:
+        raise AgentCrashed(_crash(ended, stderr.tail or stdout.tail))
+    return ended
+
+
+def _crash(ended: Ended, tail: bytes) -> str:
+    """How it ended, and its last words."""
+    if ended.signal is not None:
+        how = f"was ended by signal {ended.signal}"
+    elif (ended.exit_code or 0) > _SIGNALLED:
+        how = f"ended with exit code {ended.exit_code} (as after signal {(ended.exit_code or 0) - _SIGNALLED})"
+    else:
+        how = f"ended with exit code {ended.exit_code}"
+    said = tail.decode("utf-8", "replace").strip()
+    return f"{how}:\n{said}" if said else how
+
+
+async def _look(parts: Parts, ground: Ground, record: AttemptRecord) -> None:
+    """Take note of what changed in the workspace."""
+    record.changes = await grounds.changes_of(ground)
+    if record.changes.diff:
+        patch = parts.run_dir / record.artifact_dir / "diff.patch"
+        patch.write_bytes(parts.masker.data(record.changes.diff.encode("utf-8", "backslashreplace")))
+
+
+async def _look_back(parts: Parts, ground: Ground, record: AttemptRecord) -> None:
+    """The same after a failure, for whoever wants to know why; a second failure must not hide the first."""
+    if record.changes:
+        return
+    try:
+        await _look(parts, ground, record)
+    except AttemptError as error:
+        record.notes.append(f"what changed could not be seen: {error.message}")
+
+
+async def _grade(parts: Parts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:
+    """Ask the graders, check by check."""
+    assert record.session is not None
+    artifact_dir = parts.run_dir / record.artifact_dir
+    evidence = Evidence(
+        case=trial.execution.case,
+        session=record.session,
+        events_path=_events_path(artifact_dir),
+        workspace=ground.workspace.path,
+        changes=record.changes,
+        artifact_dir=artifact_dir,
+        mark=f"{parts.run_id}-{trial.key}-{record.number}",
+        timeout_s=parts.plan.check_timeout_s,
+    )
+    for check in trial.execution.case.checks:
+        record.grades.append(await parts.graders[check.grader].grade(check, evidence))
+    _write(parts, artifact_dir / "grades.json", record.grades)
+    failed = next((grade for grade in record.grades if not grade.passed), None)
+    if failed is not None:
+        record.failure = Failure(
+            phase="check", code="assertion", cause="agent", message=failed.reason, location=failed.location
+        )
+        record.failure_class = FailureClass(id="assertion", label="Assertion failure")
+
+
+def _events_path(artifact_dir: Path) -> Path | None:
+    names = (artifact_dir / name for name in ("events.jsonl", "transcript.jsonl"))
+    return next((path for path in names if path.exists()), None)
+
+
+def _write(parts: Parts, path: Path, value: object) -> None:
+    path.write_bytes(parts.masker.data(wire.encode_pretty(value)))
+
+
+def _fail(record: AttemptRecord, error: AttemptError) -> None:
+    """The one place where an exception becomes data."""
+    location = getattr(error, "location", None)
+    message = error.message if error.hint is None else f"{error.message}\n{error.hint}"
+    record.failure = Failure(
+        phase=error.phase,
+        code=error.code,
+        cause=error.cause,
+        message=message,
+        location=location if isinstance(location, Location) else None,
+        traceback=getattr(error, "traceback", None),
+    )
+    record.failure_class = FailureClass(id=error.class_id, label=error.class_label)
+    record.retry = error.retry
+
+
+def _internal(error: Exception) -> AttemptError:
+    """Something that nobody foresaw: a full disk, or a fault of ours."""
+    if isinstance(error, OSError):
+        return AttemptError(f"the record of this trial could not be kept: {error}")
+    return AttemptError(f"{type(error).__name__}: {error}", hint="this is a fault of whet; please report it")

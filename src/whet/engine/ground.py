@@ -1,0 +1,221 @@
+"""The ground an attempt stands on: its workspace, a home and a temporary folder of its own, made and cleared away."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+
+from whet.engine.capture import Capture
+from whet.engine.parts import Parts, trial_folder
+from whet.errors import AgentError, BootstrapFailed, WorkspaceError
+from whet.model.changes import Changes
+from whet.model.run import Trial
+from whet.model.suite import BootstrapSpec
+from whet.sandbox.base import Boundary, Command
+from whet.workspace import Workspace
+
+T = TypeVar("T")
+_BOOTSTRAP_OUTPUT = 16 * 1024 * 1024
+_numbers = count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """Where one attempt works."""
+
+    workspace: Workspace
+    home: Path
+    temporary: Path
+    shared: bool
+
+
+@dataclass(slots=True)
+class SharedGround:
+    """The one workspace of all attempts, readied once; if that fails, it fails for each of them alike."""
+
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+    ready: Workspace | None = None
+    trouble: WorkspaceError | None = None
+
+
+async def lay(parts: Parts, shared: SharedGround, trial: Trial, artifact_dir: Path) -> Ground:
+    """Make the ground for one attempt."""
+    spec = trial.execution.workspace
+    number = next(_numbers)
+    home, temporary = parts.scratch / f"h{number}", parts.scratch / f"t{number}"
+    try:
+        home.mkdir()
+        temporary.mkdir()
+    except OSError as error:
+        raise WorkspaceError(f"cannot make a home for the agent: {error}") from error
+    if spec.mode == "shared":
+        workspace = await _shared(parts, shared, trial, home, temporary)
+    else:
+        workspace = await _isolated(parts, trial, artifact_dir, home, temporary)
+    ground = Ground(workspace=workspace, home=home, temporary=temporary, shared=spec.mode == "shared")
+    await _heavy(workspace.method, workspace.mark)
+    return ground
+
+
+async def _isolated(parts: Parts, trial: Trial, artifact_dir: Path, home: Path, temporary: Path) -> Workspace:
+    spec = trial.execution.workspace
+    method = "empty" if spec.template_dir is None else "copy"
+    workspace = await _heavy(method, lambda: parts.workspaces.isolated(spec))
+    if spec.bootstrap is None:
+        return workspace
+    try:
+        await _bootstrap(parts, spec.bootstrap, workspace, trial=trial, logs=artifact_dir, folders=(home, temporary))
+    except BaseException:
+        await clear(workspace)
+        raise
+    return workspace
+
+
+async def _shared(parts: Parts, shared: SharedGround, trial: Trial, home: Path, temporary: Path) -> Workspace:
+    async with shared.lock:
+        if shared.trouble is not None:
+            raise shared.trouble
+        if shared.ready is None:
+            spec = trial.execution.workspace
+            logs = parts.run_dir / "workspaces"
+            try:
+                workspace = await _heavy("copy", lambda: parts.workspaces.shared(spec))
+                if spec.bootstrap is not None:
+                    logs.mkdir(exist_ok=True)
+                    await _bootstrap(parts, spec.bootstrap, workspace, trial=None, logs=logs, folders=(home, temporary))
+            except WorkspaceError as error:
+                shared.trouble = error
+                raise
+            shared.ready = workspace
+        return shared.ready
+
+
+async def _bootstrap(
+    parts: Parts,
+    spec: BootstrapSpec,
+    workspace: Workspace,
+    *,
+    trial: Trial | None,
+    logs: Path,
+    folders: tuple[Path, Path],
+) -> None:
+    """Run the author's command in the fresh workspace; it may see the suite's folder and write its artifacts."""
+    home, temporary = folders
+    suite_dir = parts.plan.suite.source.parent
+    timeout_s = spec.timeout_s or max(execution.limits.timeout_s or 0 for execution in parts.plan.executions)
+    env = {name: parts.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in parts.environ}
+    env |= {"HOME": str(home), "TMPDIR": str(temporary), **spec.env, **bootstrap_facts(parts, workspace, logs, trial)}
+    command = Command(argv=(spec.command, *spec.args), env=env, cwd=workspace.path)
+    boundary = Boundary(
+        writable=(workspace.path, home, temporary, logs), readable=(suite_dir, *parts.mounts), hidden=parts.hidden
+    )
+    log = Capture(logs / "bootstrap.log", masker=parts.masker, most_bytes=_BOOTSTRAP_OUTPUT)
+    try:
+        ended = await parts.sandbox.run(command, boundary, timeout_s=timeout_s, stdout=log, stderr=log)
+    except AgentError as error:
+        raise BootstrapFailed(f"the bootstrap command {error.message}", hint=error.hint) from error
+    finally:
+        log.close()
+    said = log.tail.decode("utf-8", "replace").strip()
+    if ended.timed_out:
+        raise BootstrapFailed(f"the bootstrap command was still running after {timeout_s:g} s and was stopped")
+    if ended.exit_code != 0:
+        how = f"exit code {ended.exit_code}" if ended.signal is None else f"signal {ended.signal}"
+        raise BootstrapFailed(f"the bootstrap command ended with {how}" + (f":\n{said}" if said else ""))
+
+
+def bootstrap_facts(parts: Parts, workspace: Workspace, logs: Path, trial: Trial | None) -> dict[str, str]:
+    """The `WHET_*` variables of a bootstrap command; a shared workspace belongs to no case and no runner."""
+    facts = {
+        "WHET_RUN": parts.run_id,
+        "WHET_WORKSPACE": str(workspace.path),
+        "WHET_RUN_DIR": str(parts.run_dir),
+        "WHET_ARTIFACT_DIR": str(logs),
+        "WHET_SUITE_DIR": str(parts.plan.suite.source.parent),
+    }
+    if trial is not None:
+        facts |= {"WHET_CASE_ID": trial.key.case, "WHET_RUNNER_ID": trial.key.runner}
+    return facts
+
+
+async def changes_of(ground: Ground) -> Changes:
+    """What the agent did to its workspace."""
+    if ground.workspace.method == "empty" and not ground.shared and _is_empty(ground.workspace.path):
+        return Changes()
+    return await anyio.to_thread.run_sync(ground.workspace.changes)
+
+
+async def keep(parts: Parts, ground: Ground, trial: Trial, attempt: int, changes: Changes) -> str | None:
+    """Keep the workspace for a person to look at; where it lies, relative to the run folder."""
+    if ground.shared:
+        return None
+    where = f"workspaces/{trial_folder(trial.key)}/{attempt}"
+    destination = parts.run_dir / where
+    await anyio.to_thread.run_sync(ground.workspace.keep, destination)
+    if parts.masker and changes:
+        await anyio.to_thread.run_sync(_mask_files, parts, destination, changes)
+    return where
+
+
+def _mask_files(parts: Parts, folder: Path, changes: Changes) -> None:
+    """An agent may have written a secret that it was given into a file; the record must not hold it."""
+    for name in (*changes.created, *changes.modified):
+        path = folder / name
+        if path.is_symlink() or not path.is_file():
+            continue
+        data = path.read_bytes()
+        masked = parts.masker.data(data)
+        if masked != data:
+            path.write_bytes(masked)
+
+
+async def leave(ground: Ground) -> list[str]:
+    """Remove what is left of the ground; what could not be removed, as sentences."""
+    problems = [] if ground.shared else await clear(ground.workspace)
+    for folder in (ground.home, ground.temporary):
+        if not _gone(folder):
+            await anyio.to_thread.run_sync(_remove, folder)
+    return problems
+
+
+async def clear(workspace: Workspace) -> list[str]:
+    """Delete a workspace; what could not be deleted, as sentences."""
+    if workspace.method == "empty" and _gone(workspace.path):
+        return []
+    return await anyio.to_thread.run_sync(workspace.remove)
+
+
+def _gone(folder: Path) -> bool:
+    """Whether an empty folder could be removed at once, which is cheaper than asking a thread to."""
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_empty(folder: Path) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is None
+    except OSError:
+        return False
+
+
+async def _heavy(method: str, work: Callable[[], T]) -> T:
+    """Do file work in a thread, unless it is a single call to the system."""
+    return work() if method == "empty" else await anyio.to_thread.run_sync(work)

@@ -1,0 +1,49 @@
+"""What a trial is carried out with: made by the pipeline, used by everything in this package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from whet.grade.base import Grader
+from whet.mask import Masker
+from whet.model.grade import FailureClass
+from whet.model.naming import folder_name
+from whet.model.run import Plan, TrialKey, TrialResult
+from whet.model.suite import Case
+from whet.sandbox.base import Sandbox
+from whet.workspace import Workspaces
+
+
+class Classifier(Protocol):
+    """Asks a case's author what class a failure belongs to."""
+
+    async def classify(self, case: Case, result: TrialResult, *, timeout_s: float) -> FailureClass | None:
+        """The class, or none; a `GraderError` where it fails to say anything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The sandbox, the folders, the graders and the facts that every attempt of a run shares."""
+
+    plan: Plan
+    run_id: str
+    run_dir: Path
+    scratch: Path
+    sandbox: Sandbox
+    workspaces: Workspaces
+    graders: Mapping[str, Grader]
+    classifier: Classifier | None
+    masker: Masker
+    environ: Mapping[str, str]
+    settings_dir: Path | None
+    mounts: tuple[Path, ...]
+    hidden: tuple[Path, ...]
+    max_output_bytes: int
+
+
+def trial_folder(key: TrialKey) -> str:
+    """Where the artifacts of a trial lie, below `trials/` or `workspaces/` of the run folder."""
+    return f"{folder_name(key.case)}/{folder_name(key.runner)}/{folder_name(key.variant)}/{key.number}"

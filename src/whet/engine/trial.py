@@ -1,0 +1,115 @@
+"""One trial, from its first attempt to its verdict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from whet import wire
+from whet.engine.attempt import AttemptRecord, run_attempt
+from whet.engine.ground import SharedGround
+from whet.engine.parts import Parts
+from whet.errors import GraderError
+from whet.model.grade import Failure, FailureClass, Status
+from whet.model.run import Attempt, Trial, TrialResult
+from whet.score import score_of
+
+_OUTPUT_KEPT = 2000
+
+
+async def run_trial(parts: Parts, shared: SharedGround, trial: Trial) -> TrialResult:
+    """Attempt it as often as it is allowed and worth it; the last attempt decides, and all of them are kept."""
+    records: list[AttemptRecord] = []
+    for number in range(1, parts.plan.retries + 2):
+        record = await run_attempt(parts, shared, trial, number)
+        records.append(record)
+        if not _worth_another(record, trial):
+            break
+    return _masked(parts, await _classified(parts, trial, _result(trial, records)))
+
+
+def verdict(record: AttemptRecord, *, expected_fail: bool) -> Status:
+    """Whether it went as expected; only an assertion can be expected to fail."""
+    if record.failure is None:
+        return "unexpected-passed" if expected_fail else "passed"
+    if record.failure.code == "assertion":
+        return "expected-failed" if expected_fail else "failed"
+    # A check that raises fails its case, as its author would expect; everything else that is not the agent's doing says
+    # nothing about the agent.
+    if record.failure.cause == "agent" or record.failure.code == "check-crash":
+        return "failed"
+    return "errored"
+
+
+def _worth_another(record: AttemptRecord, trial: Trial) -> bool:
+    """A second attempt follows a failure that could end differently; an expected one is no failure."""
+    return record.retry and verdict(record, expected_fail=trial.execution.case.expected_fail) in {"failed", "errored"}
+
+
+def _result(trial: Trial, records: list[AttemptRecord]) -> TrialResult:
+    last = records[-1]
+    expected_fail = trial.execution.case.expected_fail
+    status = verdict(last, expected_fail=expected_fail)
+    output = last.session.final_output if last.session else ""
+    failure, failure_class = last.failure, last.failure_class
+    if status == "unexpected-passed":
+        failure = Failure(
+            phase="check", code="unexpected-passed", cause="suite", message="was expected to fail, and passed"
+        )
+        failure_class = FailureClass(id="unexpected-passed", label="Unexpected pass")
+    return TrialResult(
+        key=trial.key,
+        status=status,
+        score=None if status == "errored" else _score(last),
+        duration_s=sum(record.duration_s for record in records),
+        started_at=records[0].started_at,
+        artifact_dir=last.artifact_dir,
+        grades=tuple(last.grades),
+        failure=failure,
+        failure_class=failure_class,
+        usage=last.usage,
+        steps=last.steps,
+        final_output=output if len(output) <= _OUTPUT_KEPT else output[:_OUTPUT_KEPT] + " ...",
+        workspace_dir=last.workspace_dir,
+        changed_files=len(last.changes),
+        attempts=tuple(_attempt(record, expected_fail=expected_fail) for record in records),
+        notes=tuple(note for record in records for note in record.notes),
+    )
+
+
+def _score(record: AttemptRecord) -> float:
+    """How well it went; an agent that came to no end did nothing well."""
+    if record.failure is not None and record.failure.code != "assertion":
+        return 0.0
+    return score_of(record.grades) or 0.0
+
+
+def _attempt(record: AttemptRecord, *, expected_fail: bool) -> Attempt:
+    return Attempt(
+        number=record.number,
+        status=verdict(record, expected_fail=expected_fail),
+        duration_s=record.duration_s,
+        artifact_dir=record.artifact_dir,
+        workspace_dir=record.workspace_dir,
+        failure=record.failure,
+    )
+
+
+async def _classified(parts: Parts, trial: Trial, result: TrialResult) -> TrialResult:
+    """Let the author assign or override the failure class; failing at that is told and costs nothing."""
+    case = trial.execution.case
+    if result.status == "passed" or case.classify is None or parts.classifier is None:
+        return result
+    try:
+        given = await parts.classifier.classify(case, result, timeout_s=parts.plan.check_timeout_s)
+    except GraderError as error:
+        return replace(result, notes=(*result.notes, error.message))
+    return replace(result, failure_class=given) if given is not None else result
+
+
+def _masked(parts: Parts, result: TrialResult) -> TrialResult:
+    """Without secrets, for the journal and for everybody who listens."""
+    if not parts.masker:
+        return result
+    data = wire.encode(result)
+    masked = parts.masker.data(data)
+    return result if masked == data else wire.decode(masked, TrialResult)

@@ -1,0 +1,244 @@
+"""Every exception that whet raises, as one tree.
+
+WhetError
+├── UsageError                the person can fix it: printed without traceback, exit 2
+│   ├── ConfigError           a setting, named by its dotted path
+│   ├── SuiteError            a suite file, with all of its problems at once
+│   ├── UnknownName           a name that nothing answers to, with the nearest one that does
+│   └── PluginError           an extension that cannot be loaded
+├── AttemptError              ends one attempt, never the run; becomes `Failure` data in the engine
+│   ├── WorkspaceError        the folder could not be made ready
+│   │   └── BootstrapFailed
+│   ├── SandboxError          the boundary could not be set up
+│   ├── AgentError            the agent did not come to a good end
+│   │   ├── AgentNotFound · AgentNotStarted · AgentCrashed · AgentTimedOut
+│   │   ├── StepLimitReached · OutputTooLarge
+│   │   └── SessionUnreadable
+│   └── GraderError           a check gave no decision
+│       └── CheckCrashed · CheckTimedOut · CheckerDied
+└── StoreError                the record of a run cannot be read or written
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+Cause = Literal["agent", "suite", "provider", "infrastructure", "cancelled"]
+Phase = Literal["workspace", "bootstrap", "start", "agent", "observe", "check"]
+
+
+class WhetError(Exception):
+    """The root: whatever derives from it was foreseen and says what to do."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(WhetError):
+    """The person can fix it."""
+
+    code = "usage"
+
+
+class ConfigError(UsageError):
+    """One or several settings are wrong."""
+
+    code = "config"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong in a suite, and where."""
+
+    file: str
+    message: str
+    case: str | None = None
+    field: str | None = None
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        where = ": ".join(part for part in (self.file, self.case, self.field) if part)
+        return f"{where}: {self.message}"
+
+
+class SuiteError(UsageError):
+    """A suite cannot be run; holds every problem that was found."""
+
+    code = "suite"
+
+    def __init__(self, problems: list[Problem] | tuple[Problem, ...]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+class UnknownName(UsageError):
+    """A name that nothing answers to."""
+
+    code = "name"
+
+
+class PluginError(UsageError):
+    """An extension that cannot be loaded."""
+
+    code = "plugin"
+
+
+class StoreError(WhetError):
+    """The record of a run cannot be read or written."""
+
+    code = "store"
+
+
+class AttemptError(WhetError):
+    """Ends one attempt.
+
+    `cause` decides whether the trial counts: what the agent did fails it, anything else makes it errored.
+    `retry` says whether another attempt could end differently.
+    """
+
+    code = "attempt"
+    phase: ClassVar[Phase] = "agent"
+    cause: ClassVar[Cause] = "infrastructure"
+    retry: ClassVar[bool] = True
+    class_id: ClassVar[str] = "infrastructure"
+    class_label: ClassVar[str] = "Infrastructure"
+
+
+class WorkspaceError(AttemptError):
+    """The folder could not be made ready."""
+
+    code = "workspace"
+    phase: ClassVar[Phase] = "workspace"
+    class_id = "workspace"
+    class_label = "Workspace"
+
+
+class BootstrapFailed(WorkspaceError):
+    """The author's bootstrap command did not succeed."""
+
+    code = "bootstrap"
+    phase: ClassVar[Phase] = "bootstrap"
+    cause: ClassVar[Cause] = "suite"
+    class_id = "workspace-bootstrap"
+    class_label = "Workspace bootstrap"
+
+
+class SandboxError(AttemptError):
+    """The boundary inside which a process should run could not be set up."""
+
+    code = "sandbox"
+    phase: ClassVar[Phase] = "start"
+    class_id = "sandbox"
+    class_label = "Sandbox"
+
+
+class AgentError(AttemptError):
+    """The agent did not come to a good end."""
+
+    code = "agent"
+    cause: ClassVar[Cause] = "agent"
+    class_id = "runner-crash"
+    class_label = "Runner crash"
+
+
+class AgentNotFound(AgentError):
+    """The program is not there."""
+
+    code = "agent-not-found"
+    phase: ClassVar[Phase] = "start"
+    cause: ClassVar[Cause] = "infrastructure"
+    retry = False
+    class_id = "agent-not-found"
+    class_label = "Agent not found"
+
+
+class AgentNotStarted(AgentError):
+    """The program is there and the system refused to start it."""
+
+    code = "agent-not-started"
+    phase: ClassVar[Phase] = "start"
+    cause: ClassVar[Cause] = "infrastructure"
+    retry = False
+    class_id = "agent-not-started"
+    class_label = "Agent not started"
+
+
+class AgentCrashed(AgentError):
+    """The program ended with an exit code other than 0, or by a signal."""
+
+    code = "agent-crashed"
+
+
+class AgentTimedOut(AgentError):
+    """The program was still running at its time limit."""
+
+    code = "timeout"
+    class_id = "timeout"
+    class_label = "Timeout"
+
+
+class StepLimitReached(AgentError):
+    """The agent began one model round more than it was allowed."""
+
+    code = "max-steps"
+    class_id = "max-steps"
+    class_label = "Max steps exceeded"
+
+
+class OutputTooLarge(AgentError):
+    """The program printed more than is kept."""
+
+    code = "output-limit"
+    class_id = "output-limit"
+    class_label = "Output limit exceeded"
+
+
+class SessionUnreadable(AgentError):
+    """What the agent printed cannot be read as a session."""
+
+    code = "normalization"
+    phase: ClassVar[Phase] = "observe"
+    cause: ClassVar[Cause] = "infrastructure"
+    retry = False
+    class_id = "normalization"
+    class_label = "Report normalization"
+
+
+class GraderError(AttemptError):
+    """A check gave no decision."""
+
+    code = "grader"
+    phase: ClassVar[Phase] = "check"
+    cause: ClassVar[Cause] = "suite"
+    retry = False
+    class_id = "grader"
+    class_label = "Grader"
+
+
+class CheckCrashed(GraderError):
+    """A check raised something that is no assertion: the case fails, as its author would expect."""
+
+    code = "check-crash"
+    class_id = "check-crash"
+    class_label = "Check crash"
+
+
+class CheckTimedOut(GraderError):
+    """A check did not come back in time."""
+
+    code = "check-timeout"
+    class_id = "check-timeout"
+    class_label = "Check timeout"
+
+
+class CheckerDied(GraderError):
+    """The process that ran a check ended under it."""
+
+    code = "checker-died"
+    class_id = "checker-died"
+    class_label = "Checker died"

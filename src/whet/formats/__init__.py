@@ -1,0 +1,1 @@
+"""Ways of writing suites, each of which lowers to the model."""

@@ -1,0 +1,137 @@
+"""Suites as Python modules: `suite`, or functions marked with `@case`, and `workspace` beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from whet.errors import Problem, SuiteError
+from whet.formats import authoring
+from whet.formats.python_fields import lower_case, lower_workspace
+from whet.model.naming import folder_name
+from whet.model.suite import Case, Suite, WorkspaceSpec
+
+
+class PythonFormat:
+    """Any `.py` file."""
+
+    def recognizes(self, path: Path) -> bool:
+        """By its ending."""
+        return path.suffix == ".py"
+
+    def lower(self, path: Path) -> Suite:
+        """Import the module and check all that can be checked without running an agent."""
+        module = _import(path)
+        problems: list[Problem] = []
+        cases = tuple(_cases(module, path, problems))
+        workspace = _workspace(module, path, problems)
+        if problems:
+            raise SuiteError(problems)
+        return Suite(
+            name=path.stem,
+            cases=cases,
+            source=path,
+            digest=hashlib.sha256(path.read_bytes()).hexdigest(),
+            workspace=workspace,
+        )
+
+
+def _import(path: Path) -> ModuleType:
+    """The module, imported under its own name with its folder on the path, as Python itself would run it."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise SuiteError([Problem(file=str(path), message="cannot be imported")])
+    module = importlib.util.module_from_spec(spec)
+    authoring.marked.pop(path.stem, None)
+    sys.modules[path.stem] = module
+    sys.path.insert(0, str(path.parent))
+    try:
+        # What a module prints while it loads must not get between the lines of a reporter.
+        with contextlib.redirect_stdout(sys.stderr):
+            spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise SuiteError([_import_problem(path, error)]) from error
+    return module
+
+
+def _import_problem(path: Path, error: BaseException) -> Problem:
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    line = error.lineno if isinstance(error, SyntaxError) else (frames[-1].lineno if frames else None)
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    place = f"line {line}" if line else None
+    return Problem(file=str(path), field=place, message=f"cannot be imported: {what}")
+
+
+def _cases(module: ModuleType, path: Path, problems: list[Problem]) -> Iterator[Case]:
+    marked = authoring.marked.get(module.__name__, [])
+    declared = getattr(module, "suite", None)
+    if declared is None and not marked:
+        message = "has no `suite` and no function marked with @case"
+        problems.append(Problem(file=str(path), message=message, hint="suite = [Case(id=..., prompt=..., check=...)]"))
+        return
+    written = list(_written(marked if declared is None else declared, path, problems))
+    if declared is not None:
+        problems += _forgotten(marked, written, path)
+    problems += _clashes(written, path)
+    if not written and not problems:
+        problems.append(Problem(file=str(path), field="suite", message="has no cases"))
+    for number, (name, item) in enumerate(written):
+        lowered = lower_case(item, name=name, index=number, path=path, problems=problems)
+        if lowered is not None:
+            yield lowered
+
+
+def _written(declared: Any, path: Path, problems: list[Problem]) -> Iterator[tuple[str | None, Any]]:
+    """The cases as they stand in a list or a map, with their names in a map."""
+    match declared:
+        case Mapping():
+            yield from ((str(key), item) for key, item in declared.items())
+        case list() | tuple():
+            yield from ((None, item) for item in declared)
+        case _:
+            kind = type(declared).__name__
+            problems.append(
+                Problem(file=str(path), field="suite", message=f"must be a list or a map of Case, not {kind}")
+            )
+
+
+def _forgotten(marked: list[authoring.Case], written: list[tuple[str | None, Any]], path: Path) -> Iterator[Problem]:
+    listed = {id(item) for _, item in written}
+    for item in marked:
+        if id(item) not in listed:
+            yield Problem(
+                file=str(path),
+                case=str(item.fields.get("id")),
+                field=f"line {item.line}",
+                message="is marked with @case but not listed in `suite`",
+                hint="list it there, or leave `suite` out so that every marked function is a case",
+            )
+
+
+def _clashes(written: list[tuple[str | None, Any]], path: Path) -> Iterator[Problem]:
+    """Ids that are the same, or would be the same folder, also where letter case does not count."""
+    ids = [item.fields.get("id", name) for name, item in written if isinstance(item, authoring.Case)]
+    times = Counter(identifier for identifier in ids if isinstance(identifier, str))
+    folders: dict[str, str] = {}
+    for identifier, count in times.items():
+        if count > 1:
+            yield Problem(file=str(path), case=identifier, field="id", message=f"is used {count} times")
+        first = folders.setdefault(folder_name(identifier).casefold(), identifier)
+        if first != identifier:
+            message = f'would share the folder "{folder_name(identifier)}" with case "{first}"'
+            yield Problem(file=str(path), case=identifier, field="id", message=message)
+
+
+def _workspace(module: ModuleType, path: Path, problems: list[Problem]) -> WorkspaceSpec | None:
+    declared = getattr(module, "workspace", None)
+    return None if declared is None else lower_workspace(declared, path, problems)

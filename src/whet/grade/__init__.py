@@ -1,0 +1,1 @@
+"""Graders: code that decides one kind of check."""

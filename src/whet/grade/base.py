@@ -1,0 +1,38 @@
+"""The contract of a grader, and the evidence that it looks at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from whet.model.changes import Changes
+from whet.model.grade import Grade
+from whet.model.session import SessionSummary
+from whet.model.suite import Case, Check, Suite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """All that a grader may look at."""
+
+    case: Case
+    session: SessionSummary
+    events_path: Path | None
+    workspace: Path
+    changes: Changes
+    artifact_dir: Path
+    mark: str
+    timeout_s: float
+
+
+class Grader(Protocol):
+    """Decides one kind of check; made once per run, before the event loop starts."""
+
+    def __init__(self, suite: Suite) -> None: ...
+
+    async def grade(self, check: Check, evidence: Evidence) -> Grade:
+        """The decision; a `GraderError` where there is none."""
+
+    def close(self) -> None:
+        """Let go of what it holds."""

@@ -1,0 +1,192 @@
+"""The running of an author's functions, inside a worker: whatever they do becomes an answer.
+
+This is one of the places where every exception is caught: it is an author's, and it is the result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import linecache
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from whet import wire
+from whet.grade.context import CheckContext
+from whet.grade.events import EventLog
+from whet.model.changes import Changes
+from whet.model.grade import FailureClass, Location
+from whet.model.run import TrialResult
+from whet.model.session import Session, SessionSummary
+from whet.model.suite import Case, Suite
+from whet.sandbox.workers import Printed
+
+_LONGEST_MESSAGE = 16_384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRequest:
+    """Ask for a case's check."""
+
+    case: str
+    session: SessionSummary
+    events_path: str | None
+    workspace: str
+    changes: Changes
+    kind: Literal["check"] = "check"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassifyRequest:
+    """Ask a case what class a failure belongs to."""
+
+    case: str
+    result: TrialResult
+    kind: Literal["classify"] = "classify"
+
+
+Outcome = Literal["passed", "assertion", "crash"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckAnswer:
+    """What a check, or a classifying function, came to."""
+
+    outcome: Outcome
+    message: str = ""
+    location: Location | None = None
+    traceback: str | None = None
+    failure_class: FailureClass | None = None
+    printed: str = ""
+    duration_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kind:
+    kind: str = field(default="check")
+
+
+class Checker:
+    """Serves requests for one suite."""
+
+    def __init__(self, suite: Suite) -> None:
+        self._cases = {case.id: case for case in suite.cases}
+        self._folder = str(suite.source.parent)
+
+    def serve(self, request: bytes, printed: Printed) -> bytes:
+        """Answer one request."""
+        began = time.monotonic()
+        if wire.decode(request, _Kind).kind == "classify":
+            answer = self._classify(wire.decode(request, ClassifyRequest))
+        else:
+            answer = self._check(wire.decode(request, CheckRequest))
+        return wire.encode(replace(answer, printed=printed.text(), duration_s=time.monotonic() - began))
+
+    def _check(self, request: CheckRequest) -> CheckAnswer:
+        session = Session.of(request.session, EventLog(Path(request.events_path) if request.events_path else None))
+        ctx = CheckContext(session, Path(request.workspace), request.changes)
+        function = _function_of(self._cases[request.case])
+        return self._call(lambda: _call_check(function, session, ctx))
+
+    def _classify(self, request: ClassifyRequest) -> CheckAnswer:
+        classify = self._cases[request.case].classify
+        assert classify is not None
+        given: list[Any] = []
+        answer = self._call(lambda: given.append(classify(request.result)))
+        return replace(answer, failure_class=_as_class(given[0])) if given and given[0] else answer
+
+    def _call(self, call: Callable[[], object]) -> CheckAnswer:
+        try:
+            call()
+        except AssertionError as error:
+            return self._failed("assertion", error, _assertion_text(error))
+        except BaseException as error:  # noqa: BLE001 - see the top of this file; SystemExit is one of them
+            said = f"{type(error).__name__}: {_text(error)}".rstrip(": ")
+            return self._failed("crash", error, said)
+        return CheckAnswer(outcome="passed")
+
+    def _failed(self, outcome: Outcome, error: BaseException, message: str) -> CheckAnswer:
+        return CheckAnswer(
+            outcome=outcome,
+            message=shorten(message),
+            location=self._location(error),
+            traceback=shorten("".join(traceback.format_exception(error, limit=-12))),
+        )
+
+    def _location(self, error: BaseException) -> Location | None:
+        """The innermost line of the author's own files."""
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if frame.filename.startswith(self._folder)]
+        return Location(file=own[-1].filename, line=own[-1].lineno or 0) if own else None
+
+
+def _function_of(case: Case) -> Callable[..., Any]:
+    function: Callable[..., Any] = case.checks[0].params["function"]
+    return function
+
+
+def _call_check(function: Callable[..., Any], session: Session, ctx: CheckContext) -> None:
+    """Call a check with as much as it takes, and see an async one to its end."""
+    given = function(*_arguments(function, session, ctx))
+    if inspect.isawaitable(given):
+        asyncio.run(_finish(given))
+
+
+async def _finish(awaitable: Any) -> None:
+    await awaitable
+
+
+def _arguments(function: Callable[..., Any], session: Session, ctx: CheckContext) -> tuple[Any, ...]:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return session, ctx
+    if any(item.kind is inspect.Parameter.VAR_POSITIONAL for item in parameters):
+        return session, ctx
+    names = [item.name for item in parameters if item.kind is not inspect.Parameter.VAR_KEYWORD]
+    # A check that takes one thing and calls it ctx means the context.
+    return (ctx,) if names == ["ctx"] else (session, ctx)[: len(names)]
+
+
+def _as_class(value: Any) -> FailureClass:
+    match value:
+        case FailureClass():
+            return value
+        case {"id": str(identifier), **rest}:
+            return FailureClass(id=identifier, label=str(rest["label"]) if rest.get("label") else None)
+        case _:
+            return FailureClass(id=str(value))
+
+
+def _assertion_text(error: AssertionError) -> str:
+    """What the author said, or else the assertion itself."""
+    said = _text(error)
+    if said:
+        return said
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return "assertion failed"
+    last = frames[-1]
+    lines = (linecache.getline(last.filename, number) for number in range(last.lineno or 1, (last.end_lineno or 1) + 1))
+    source = " ".join(line.strip() for line in lines)
+    return f"assertion failed: {source}" if source else "assertion failed"
+
+
+def _text(error: BaseException) -> str:
+    """Its message; even that may raise."""
+    with contextlib.suppress(Exception):
+        return str(error)
+    return "(its message cannot be shown)"
+
+
+def shorten(text: str, most: int = _LONGEST_MESSAGE) -> str:
+    """*text* with its middle left out where it is too long."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]}\n... ({len(text) - 2 * half} characters left out) ...\n{text[-half:]}"

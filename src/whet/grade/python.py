@@ -1,0 +1,83 @@
+"""The grader of Python checks: each runs in a worker, so that it may raise, hang, exit or print."""
+
+from __future__ import annotations
+
+from whet import wire
+from whet.errors import CheckCrashed, CheckerDied, CheckTimedOut, GraderError
+from whet.grade.base import Evidence
+from whet.grade.checker import CheckAnswer, Checker, CheckRequest, ClassifyRequest
+from whet.model.grade import FailureClass, Grade, Location
+from whet.model.run import TrialResult
+from whet.model.suite import Case, Check, Suite
+from whet.sandbox.workers import WorkerDied, WorkerHung, Workers
+
+_EVIDENCE_KEPT = 2000
+
+
+class CheckFailed(CheckCrashed):
+    """A check crashed, with the place where it did."""
+
+    def __init__(self, answer: CheckAnswer) -> None:
+        super().__init__(answer.message)
+        self.location = answer.location
+        self.traceback = answer.traceback
+
+
+class PythonGrader:
+    """Asks workers that were forked when the suite had just been loaded."""
+
+    def __init__(self, suite: Suite) -> None:
+        self._workers = Workers.fork(Checker(suite).serve)
+
+    async def grade(self, check: Check, evidence: Evidence) -> Grade:
+        """Run the check; what it prints is kept beside the other evidence."""
+        request = CheckRequest(
+            case=evidence.case.id,
+            session=evidence.session,
+            events_path=str(evidence.events_path) if evidence.events_path else None,
+            workspace=str(evidence.workspace),
+            changes=evidence.changes,
+        )
+        answer = await self._ask(request, mark=evidence.mark, timeout_s=evidence.timeout_s, what="check")
+        if answer.printed:
+            (evidence.artifact_dir / "check.log").write_text(answer.printed, encoding="utf-8")
+        if answer.outcome == "crash":
+            raise CheckFailed(answer)
+        return Grade(
+            check=check.label,
+            value=float(answer.outcome == "passed"),
+            passed=answer.outcome == "passed",
+            reason=answer.message,
+            evidence=answer.printed[:_EVIDENCE_KEPT] or None,
+            location=answer.location,
+            duration_s=answer.duration_s,
+            weight=check.weight,
+        )
+
+    async def classify(self, case: Case, result: TrialResult, *, timeout_s: float) -> FailureClass | None:
+        """What the author's `classify_failure` says; a `GraderError` where it fails to say anything."""
+        request = ClassifyRequest(case=case.id, result=result)
+        answer = await self._ask(request, mark=f"classify-{result.key}", timeout_s=timeout_s, what="classify_failure")
+        if answer.outcome != "passed":
+            where = _shown(answer.location)
+            raise GraderError(f"classify_failure raised {answer.message}{where}")
+        return answer.failure_class
+
+    async def _ask(
+        self, request: CheckRequest | ClassifyRequest, *, mark: str, timeout_s: float, what: str
+    ) -> CheckAnswer:
+        try:
+            answer = await self._workers.call(wire.encode(request), mark=mark, timeout_s=timeout_s)
+        except WorkerHung:
+            raise CheckTimedOut(f"the {what} did not end within {timeout_s:g} s") from None
+        except WorkerDied:
+            raise CheckerDied(f"the {what} ended its process") from None
+        return wire.decode(answer, CheckAnswer)
+
+    def close(self) -> None:
+        """End the workers."""
+        self._workers.close()
+
+
+def _shown(location: Location | None) -> str:
+    return f" ({location.file}:{location.line})" if location else ""

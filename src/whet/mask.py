@@ -1,0 +1,83 @@
+"""Keeping secrets out of the record: their values are replaced on the way to disk."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+
+HIDDEN = "***"
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|PRIVATE", re.IGNORECASE)
+# A shorter value would take ordinary words with it.
+_SHORTEST = 8
+
+
+def looks_secret(name: str) -> bool:
+    """Whether a variable of this name holds something that nobody should read."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def secret_values(*tables: Mapping[str, str]) -> tuple[str, ...]:
+    """The values of all variables that look secret."""
+    values = {value for table in tables for name, value in table.items() if looks_secret(name)}
+    return tuple(sorted(value for value in values if len(value) >= _SHORTEST))
+
+
+class Masker:
+    """Replaces known values wherever they appear, as they are or as JSON would write them."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        forms = {form for value in values for form in (value, json.dumps(value)[1:-1], _json_utf8(value))}
+        # The longest first, so that a value that contains another is replaced whole.
+        self._forms = sorted((form.encode("utf-8", "surrogateescape") for form in forms if form), key=len, reverse=True)
+
+    def __bool__(self) -> bool:
+        return bool(self._forms)
+
+    def data(self, data: bytes) -> bytes:
+        """*data* without secrets."""
+        for form in self._forms:
+            if form in data:
+                data = data.replace(form, HIDDEN.encode())
+        return data
+
+    def text(self, text: str) -> str:
+        """*text* without secrets."""
+        if not self._forms:
+            return text
+        return self.data(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+
+    def held_back(self, data: bytes) -> int:
+        """How many bytes at the end of *data* may be the beginning of a secret that goes on."""
+        return max((_overlap(data, form) for form in self._forms), default=0)
+
+
+class MaskedStream:
+    """The same over a stream that comes in pieces: a secret that lies across two of them is still one."""
+
+    def __init__(self, masker: Masker) -> None:
+        self._masker = masker
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> bytes:
+        """What can be written now."""
+        if not self._masker:
+            return chunk
+        data = self._masker.data(self._rest + chunk)
+        held = self._masker.held_back(data)
+        self._rest = data[len(data) - held :]
+        return data[: len(data) - held]
+
+    def finish(self) -> bytes:
+        """What was held back, now that nothing follows."""
+        rest, self._rest = self._rest, b""
+        return rest
+
+
+def _json_utf8(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)[1:-1]
+
+
+def _overlap(data: bytes, form: bytes) -> int:
+    longest = min(len(form) - 1, len(data))
+    return next((size for size in range(longest, 0, -1) if data.endswith(form[:size])), 0)

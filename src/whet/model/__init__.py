@@ -1,0 +1,1 @@
+"""The nouns of whet: frozen data, no I/O, standard library only."""

@@ -1,0 +1,93 @@
+"""What happens to a run: the facts that every listener receives, in the order in which they happen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from whet.model.grade import Rate, Status
+from whet.model.run import Execution, Plan, RunInfo, Trial, TrialResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """The plan stands and nothing has been started yet; `done` trials were finished by an earlier run."""
+
+    info: RunInfo
+    plan: Plan
+    done: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialStarted:
+    """A trial is under way."""
+
+    trial: Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialEnded:
+    """A trial is finished, whatever its verdict."""
+
+    trial: Trial
+    result: TrialResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Something a person should know, in one sentence."""
+
+    level: Literal["info", "warning"]
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded:
+    """Nothing is running any more; `results` reads the whole record back."""
+
+    info: RunInfo
+    results: Results
+    interrupted: bool
+
+
+RunEvent: TypeAlias = RunStarted | TrialStarted | TrialEnded | Notice | RunEnded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionSummary:
+    """An execution and how its trials went together; `status` is `not-run` where no trial ended."""
+
+    execution: Execution
+    status: Status | Literal["not-run"]
+    passed: bool
+    score: float | None
+    rate: Rate | None
+    counts: dict[str, int]
+    duration_s: float
+
+
+class Results(Protocol):
+    """The results of a run, read from its record a trial at a time, in declared order."""
+
+    @property
+    def plan(self) -> Plan:
+        """What was planned."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many trials ended with each status; `not-run` for the ones that are missing, `total` for all planned."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every planned trial ended as expected."""
+
+    @property
+    def duration_s(self) -> float:
+        """Wall-clock time of the run so far."""
+
+    def summaries(self) -> Iterator[ExecutionSummary]:
+        """Every execution, in declared order."""
+
+    def trials(self, execution: Execution) -> Iterator[TrialResult]:
+        """The finished trials of one execution, in order."""

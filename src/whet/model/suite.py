@@ -1,0 +1,80 @@
+"""What is asked: suites, cases, checks, limits and workspaces, all defaults settled by whoever lowers into them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Ceilings of an attempt; `None` leaves the decision to whoever comes next."""
+
+    timeout_s: float | None = None
+    budget_usd: float | None = None
+    max_steps: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootstrapSpec:
+    """A command that readies a fresh workspace."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    timeout_s: float | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+WorkspaceMode = Literal["shared", "isolated"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceSpec:
+    """Where attempts work: one folder for all, or a fresh one each; all paths absolute."""
+
+    mode: WorkspaceMode = "isolated"
+    cwd: Path | None = None
+    template_dir: Path | None = None
+    bootstrap: BootstrapSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One condition that a case places on the evidence, decided by the grader of that name."""
+
+    grader: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    label: str = "check"
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One task and the checks that decide how it went."""
+
+    id: str
+    prompt: str
+    checks: tuple[Check, ...]
+    tags: tuple[str, ...] = ()
+    limits: Limits = Limits()
+    expected_fail: bool = False
+    classify: Callable[[Any], Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """An ordered set of cases and what they share."""
+
+    name: str
+    cases: tuple[Case, ...]
+    source: Path
+    digest: str
+    workspace: WorkspaceSpec | None = None
+    variants: tuple[str, ...] = ("default",)
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Every tag that a case declares, in the order first seen."""
+        return tuple(dict.fromkeys(tag for case in self.cases for tag in case.tags))

@@ -1,0 +1,252 @@
+"""The whole flow: load, plan, execute, observe, grade, record, report. The only place that wires parts together."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from whet import plugins
+from whet.config import Settings, load_settings
+from whet.engine.ground import SharedGround
+from whet.engine.interrupt import watch_signals
+from whet.engine.parts import Parts, trial_folder
+from whet.engine.schedule import run_all
+from whet.engine.trial import run_trial
+from whet.errors import ConfigError
+from whet.formats.base import load_suite
+from whet.grade.base import Grader
+from whet.grade.python import PythonGrader
+from whet.mask import Masker, secret_values
+from whet.model.event import Notice, RunEnded, RunEvent, RunStarted, TrialEnded, TrialStarted
+from whet.model.run import Plan, RunInfo, Trial
+from whet.model.suite import Suite
+from whet.plan import RunRequest, describe_plan, make_plan
+from whet.report.base import Reporters, make_reporters
+from whet.sandbox.choose import choose_sandbox
+from whet.sandbox.reaper import kill_marked
+from whet.store import folder as folders
+from whet.store.history import last_failed
+from whet.store.journal import Journal
+from whet.store.request import Recorded, recorded
+from whet.store.results import JournalResults, write_results
+from whet.version import __version__
+from whet.workspace import Workspaces, private_mounts
+
+PASSED, FAILED, ERRORED, INTERRUPTED = 0, 1, 3, 130
+
+
+@dataclass(slots=True)
+class _Run:
+    """A run under way: where its record lies, and who listens."""
+
+    info: RunInfo
+    plan: Plan
+    journal: Journal
+    reporters: Reporters
+    began: float
+    interrupted: bool = False
+
+    def emit(self, event: RunEvent) -> None:
+        """Tell everybody; the journal first, so that nothing is shown that could be lost."""
+        if isinstance(event, TrialEnded):
+            self.journal.append(event.result)
+        self.reporters(event)
+
+    def pending(self) -> Iterator[Trial]:
+        """The trials that have not ended yet."""
+        return (trial for trial in self.plan.trials() if self.journal.entry(trial.key) is None)
+
+
+def run(request: RunRequest) -> int:
+    """Carry out *request*; the exit code."""
+    earlier = _earlier(request)
+    if earlier is not None:
+        request = earlier.request
+    suite, settings, plan = _planned(request)
+    if request.dry_run:
+        sys.stdout.write("".join(f"{line}\n" for line in describe_plan(plan)))
+        return PASSED
+    with ExitStack() as stack:
+        reporters = stack.enter_context(
+            make_reporters(
+                settings.reporters, base=Path.cwd(), stdout=sys.stdout, stderr=sys.stderr, environ=os.environ
+            )
+        )
+        sandbox, note = choose_sandbox(settings.sandbox)
+        run_dir = _open_record(request, settings, plan, earlier)
+        stack.callback(os.close, folders.lock(run_dir))
+        journal = Journal(run_dir / folders.JOURNAL_FILE)
+        stack.callback(journal.close)
+        scratch = stack.enter_context(_scratch(run_dir, earlier))
+        info = _info(suite, run_dir, sandbox.name)
+        under_way = _Run(info, plan, journal, reporters, time.monotonic())
+        if any(execution.workspace.template_dir for execution in plan.executions):
+            private_mounts()
+        graders = _graders(suite, stack)
+        parts = _parts(plan, info, settings, scratch, sandbox=sandbox, graders=graders)
+        under_way.emit(RunStarted(info=info, plan=plan, done=len(journal)))
+        if note:
+            under_way.emit(Notice(level="warning", message=note))
+        anyio.run(_execute, under_way, parts, earlier is not None)
+        return _finish(under_way)
+
+
+def _earlier(request: RunRequest) -> Recorded | None:
+    """What an earlier run was asked, where this one goes on with it."""
+    if request.resume is None:
+        return None
+    start = request.suite or Path.cwd()
+    settings = load_settings(start, flags=request.flags, environ=os.environ, config_file=request.config_file)
+    return recorded(folders.find_run_folder(request.resume, settings.output_dir), request)
+
+
+def _planned(request: RunRequest) -> tuple[Suite, Settings, Plan]:
+    """Load and plan: everything that can be wrong is found here, before anything starts."""
+    assert request.suite is not None
+    settings = load_settings(request.suite, flags=request.flags, environ=os.environ, config_file=request.config_file)
+    suite = load_suite(request.suite)
+    selection = request.selection
+    if request.last_failed:
+        selection = replace(selection, only=last_failed(settings.output_dir, suite.source))
+    plan = make_plan(suite, settings, selection)
+    _check_agents(plan, settings)
+    return suite, settings, plan
+
+
+def _check_agents(plan: Plan, settings: Settings) -> None:
+    problems: list[str] = []
+    cases = tuple({execution.case.id: execution.case for execution in plan.executions}.values())
+    for runner in {execution.runner.id: execution.runner for execution in plan.executions}.values():
+        agent = plugins.find("agents", runner.agent)()
+        problems += (f"runners.{runner.id}.{problem}" for problem in agent.problems(runner, cases))
+    if problems:
+        where = settings.file.name if settings.file else "settings"
+        raise ConfigError("\n".join(f"{where}: {problem}" for problem in problems))
+
+
+def _open_record(request: RunRequest, settings: Settings, plan: Plan, earlier: Recorded | None) -> Path:
+    """The run folder: a fresh one, or the one to go on with."""
+    if earlier is not None:
+        earlier.check(plan, settings)
+        return earlier.run_dir
+    run_dir = folders.create_run_folder(settings.output_dir)
+    folders.write_run_file(run_dir, Recorded.facts(request, settings, plan, version=__version__))
+    folders.point_latest(run_dir)
+    return run_dir
+
+
+@contextmanager
+def _scratch(run_dir: Path, earlier: Recorded | None) -> Iterator[Path]:
+    """A folder for live workspaces, outside of the user's project, so that no tool finds its way up into it."""
+    note = run_dir / ".scratch"
+    if earlier is not None:
+        # Whatever an earlier whet could not end because it was itself killed.
+        kill_marked("WHET_RUN", run_dir.name)
+        if note.is_symlink():
+            shutil.rmtree(note.readlink(), ignore_errors=True)
+            note.unlink()
+    scratch = Path(tempfile.mkdtemp(prefix="whet-")).resolve()
+    note.symlink_to(scratch)
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        note.unlink(missing_ok=True)
+
+
+def _info(suite: Suite, run_dir: Path, sandbox: str) -> RunInfo:
+    return RunInfo(
+        run_id=run_dir.name,
+        run_dir=run_dir,
+        suite=suite.name,
+        suite_path=suite.source,
+        started_at=_now(),
+        sandbox=sandbox,
+        version=__version__,
+    )
+
+
+def _graders(suite: Suite, stack: ExitStack) -> dict[str, Grader]:
+    graders: dict[str, Grader] = {}
+    for name in sorted({check.grader for case in suite.cases for check in case.checks}):
+        graders[name] = plugins.find("graders", name)(suite)
+        stack.callback(graders[name].close)
+    return graders
+
+
+def _parts(
+    plan: Plan, info: RunInfo, settings: Settings, scratch: Path, *, sandbox: Any, graders: dict[str, Grader]
+) -> Parts:
+    python = graders.get("python")
+    tables = (dict(runner.options.get("env") or {}) for runner in settings.runners)
+    return Parts(
+        plan=plan,
+        run_id=info.run_id,
+        run_dir=info.run_dir,
+        scratch=scratch,
+        sandbox=sandbox,
+        workspaces=Workspaces(scratch),
+        graders=graders,
+        classifier=python if isinstance(python, PythonGrader) else None,
+        masker=Masker(secret_values(dict(os.environ), *tables)),
+        environ=dict(os.environ),
+        settings_dir=settings.file.parent if settings.file else None,
+        mounts=settings.mounts,
+        hidden=(settings.output_dir, scratch),
+        max_output_bytes=settings.max_output_bytes,
+    )
+
+
+async def _execute(under_way: _Run, parts: Parts, resumed: bool) -> None:
+    """Run every trial that is missing; a signal ends all of them and loses none that ended."""
+    shared = SharedGround()
+
+    async def work(trial: Trial) -> None:
+        if resumed:
+            _clear_remains(parts, trial)
+        under_way.emit(TrialStarted(trial=trial))
+        under_way.emit(TrialEnded(trial=trial, result=await run_trial(parts, shared, trial)))
+
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(watch_signals, group.cancel_scope, lambda: setattr(under_way, "interrupted", True))
+            await run_all(under_way.plan, under_way.pending(), work)
+            group.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await parts.sandbox.close()
+        parts.workspaces.close()
+
+
+def _clear_remains(parts: Parts, trial: Trial) -> None:
+    """What a trial that never ended left in the record; it starts anew."""
+    for part in ("trials", "workspaces"):
+        shutil.rmtree(parts.run_dir / part / trial_folder(trial.key), ignore_errors=True)
+
+
+def _finish(under_way: _Run) -> int:
+    """Write the results, tell everybody, and say it in an exit code."""
+    results = JournalResults(under_way.plan, under_way.journal, time.monotonic() - under_way.began)
+    write_results(under_way.info, results, interrupted=under_way.interrupted, ended_at=_now())
+    under_way.emit(RunEnded(info=under_way.info, results=results, interrupted=under_way.interrupted))
+    if under_way.interrupted:
+        return INTERRUPTED
+    counts = results.counts
+    if counts["failed"] or counts["unexpected-passed"]:
+        return FAILED
+    return PASSED if results.passed else ERRORED
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

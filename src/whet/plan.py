@@ -1,0 +1,228 @@
+"""The plan of a run: which cases go to which runners in which variants, with every default settled; pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from whet.config import Settings
+from whet.errors import UnknownName, UsageError
+from whet.model.run import Execution, Plan, Runner, ScheduleName
+from whet.model.suite import Case, Limits, Suite, WorkspaceSpec
+
+_EXAMPLE = """write one into whet.toml, such as:
+[runners.demo.agent]
+type = "command"
+command = "./agent.sh\""""
+_SHARD = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
+_MOST_LISTED = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which executions of a suite are wanted; an empty part asks for all.
+
+    `only` holds the (case, runner, variant) that failed last time.
+    """
+
+    cases: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    runners: tuple[str, ...] = ()
+    shard: tuple[int, int] | None = None
+    only: frozenset[tuple[str, str, str]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """What `whet run` was asked to do; `flags` holds setting overrides, only those that were given."""
+
+    suite: Path | None
+    flags: Mapping[str, Any]
+    config_file: Path | None
+    selection: Selection
+    last_failed: bool
+    dry_run: bool
+    resume: str | None
+
+
+def make_plan(suite: Suite, settings: Settings, selection: Selection) -> Plan:
+    """All that a run of *suite* will do, in declared order; `UsageError` where that is nothing."""
+    if not settings.runners:
+        raise UsageError("no runners are configured", hint=_EXAMPLE)
+    workspace = _workspace(suite, settings)
+    executions = [
+        Execution(
+            case=case,
+            runner=runner,
+            variant=variant,
+            limits=_limits(case, settings),
+            workspace=workspace,
+            trials=settings.trials,
+        )
+        for case, runner, variant in _selected(suite, settings, selection)
+    ]
+    schedule = _schedule(settings, workspace)
+    return Plan(
+        suite=suite,
+        executions=_shard(executions, selection.shard),
+        schedule=schedule,
+        max_parallel=1 if schedule == "serial" else settings.max_parallel,
+        retries=settings.retries,
+        check_timeout_s=settings.check_timeout_s,
+    )
+
+
+def split_list(values: Iterable[str]) -> tuple[str, ...]:
+    """The names in *values*, each of which may be a comma list; order kept, duplicates dropped."""
+    names: dict[str, None] = {}
+    for value in values:
+        for piece in value.split(","):
+            if not piece.strip():
+                raise UsageError(f'"{value}" has an empty name in it', hint='write names like "a,b"')
+            names[piece.strip()] = None
+    return tuple(names)
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """`2/5` as (2, 5)."""
+    found = _SHARD.fullmatch(text.strip())
+    number, count = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not 1 <= number <= count:
+        raise UsageError(f'a shard reads like 2/5, the second of five, not "{text}"')
+    return number, count
+
+
+def describe_plan(plan: Plan) -> list[str]:
+    """The plan for a person to read: a line of totals, the schedule, and each execution."""
+    executions = plan.executions
+    cases = len({execution.case.id for execution in executions})
+    runners = len({execution.runner.id for execution in executions})
+    rows = [_row(execution) for execution in executions]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
+    matrix = f"{_count(cases, 'case')} on {_count(runners, 'runner')}"
+    totals = f"{_count(len(executions), 'execution')}, {_count(plan.trial_count, 'trial')}"
+    retries = _count(plan.retries, "retry", "retries")
+    return [
+        f"{plan.suite.name}: {matrix}, {totals}",
+        f"schedule {plan.schedule}, at most {plan.max_parallel} at a time, {retries} for each trial",
+        "",
+        *("  ".join(cell.ljust(width) for cell, width in zip(row, (*widths, 0), strict=True)) for row in rows),
+    ]
+
+
+def _selected(suite: Suite, settings: Settings, selection: Selection) -> list[tuple[Case, Runner, str]]:
+    """Cases before runners before variants, as declared."""
+    _must_know("case", selection.cases, [case.id for case in suite.cases])
+    _must_know("tag", selection.tags, suite.tags)
+    _must_know("runner", selection.runners, [runner.id for runner in settings.runners])
+    # Tags from a file may be meant for another suite of the project: only those that were typed must be known here.
+    tags = selection.tags or settings.tags
+    found = [
+        (case, runner, variant)
+        for case in suite.cases
+        if case.id in (selection.cases or (case.id,)) and (not tags or set(tags) & set(case.tags))
+        for runner in settings.runners
+        if runner.id in (selection.runners or (runner.id,))
+        for variant in suite.variants
+        if selection.only is None or (case.id, runner.id, variant) in selection.only
+    ]
+    if not found:
+        raise UsageError(f"nothing is selected from {suite.name}", hint="; ".join(_reasons(suite, tags, selection)))
+    return found
+
+
+def _reasons(suite: Suite, tags: Sequence[str], selection: Selection) -> Iterator[str]:
+    """What may have left nothing over."""
+    if not suite.cases:
+        yield "the suite has no cases"
+    if selection.cases:
+        yield f"asked for case {_listed(selection.cases)}"
+    if tags:
+        yield f"asked for tag {_listed(tags)}, the suite has {_listed(suite.tags) or 'none'}"
+    if selection.only is not None:
+        yield "asked for what failed last time"
+
+
+def _must_know(kind: str, names: Sequence[str], known: Sequence[str]) -> None:
+    unknown = [name for name in names if name not in known]
+    if not unknown:
+        return
+    near = [match for name in unknown for match in get_close_matches(name, known, n=1)]
+    hint = f"did you mean {_listed(near)}?" if near else f"known: {_listed(known) or 'none'}"
+    raise UnknownName(f"no {kind} is called {_listed(unknown)}", hint=hint)
+
+
+def _shard(executions: list[Execution], shard: tuple[int, int] | None) -> tuple[Execution, ...]:
+    if shard is None:
+        return tuple(executions)
+    number, count = shard
+    part = tuple(executions[number - 1 :: count])
+    if not part:
+        selected = _count(len(executions), "execution")
+        raise UsageError(f"shard {number}/{count} is empty", hint=f"only {selected} selected: use fewer shards")
+    return part
+
+
+def _workspace(suite: Suite, settings: Settings) -> WorkspaceSpec:
+    """The suite's own workspace before the configured one; a folder named by `run.cwd` is a shared one."""
+    cwd = settings.cwd
+    spec = suite.workspace or settings.workspace or WorkspaceSpec(mode="shared" if cwd else "isolated")
+    if cwd is None:
+        return spec
+    if spec.mode == "isolated":
+        origin = settings.origins.get("run.cwd", "run.cwd")
+        raise UsageError(
+            f"{suite.name} wants isolated workspaces, but a folder to work in is set ({origin})",
+            hint="leave out run.cwd and --cwd, or use a shared workspace",
+        )
+    # A flag stands above the suite, and the suite above files.
+    return replace(spec, cwd=cwd) if spec.cwd is None or _outranks_suite(settings, "run.cwd") else spec
+
+
+def _limits(case: Case, settings: Settings) -> Limits:
+    """The case's own time limit unless one was given for this very run; the smaller number of steps."""
+    own = case.limits
+    own_counts = own.timeout_s is not None and not _outranks_suite(settings, "defaults.timeout_ms")
+    steps = [limit for limit in (own.max_steps, settings.max_steps) if limit is not None]
+    return replace(
+        own,
+        timeout_s=own.timeout_s if own_counts else settings.timeout_s,
+        max_steps=min(steps, default=None),
+    )
+
+
+def _outranks_suite(settings: Settings, key: str) -> bool:
+    """Whether a setting was given for this run, by flag or variable, and so stands above what a suite says."""
+    return settings.origins.get(key, "").startswith(("flag ", "WHET_"))
+
+
+def _schedule(settings: Settings, workspace: WorkspaceSpec) -> ScheduleName:
+    if settings.schedule is not None:
+        return settings.schedule
+    # Agents that work in one folder at the same time would grade one another's files.
+    return "serial" if workspace.mode == "shared" else "parallel"
+
+
+def _row(execution: Execution) -> tuple[str, str, str, str]:
+    limits = execution.limits
+    parts = [_count(execution.trials, "trial"), f"{limits.timeout_s:g} s"]
+    if limits.max_steps is not None:
+        parts.append(f"at most {_count(limits.max_steps, 'step')}")
+    runner = execution.runner
+    target = f"{runner.agent} {runner.model}" if runner.model else runner.agent
+    variant = "" if execution.variant == "default" else f"/{execution.variant}"
+    where = execution.workspace.mode if execution.workspace.cwd is None else f"shared {execution.workspace.cwd}"
+    return execution.case.id, f"{runner.id}{variant}", f"({target})", ", ".join((*parts, where))
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(f'"{name}"' for name in names[:_MOST_LISTED])
+    return shown if len(names) <= _MOST_LISTED else f"{shown} and {len(names) - _MOST_LISTED} more"

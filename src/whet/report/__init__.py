@@ -1,0 +1,1 @@
+"""Reporters: listeners that show a run to somebody."""

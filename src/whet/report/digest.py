@@ -1,0 +1,292 @@
+"""What people want to know at the end of a run, gathered in one pass and bounded, however many trials there were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from math import sqrt
+from pathlib import Path
+from typing import Literal
+
+from whet.model.event import ExecutionSummary, Results
+from whet.model.grade import AS_EXPECTED, Rate, Status
+from whet.model.run import RunInfo, Runner, TrialKey, TrialResult
+from whet.report.text import excerpt, one_line, path_for_people
+
+ShownStatus = Status | Literal["not-run"]
+FAILURES_IN_FULL = 50
+NAMES_SHOWN = 50
+CLASSES_APART = 100
+
+
+@dataclass(slots=True)
+class Spread:
+    """A mean and standard deviation, kept without keeping the values (Welford)."""
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    def add(self, value: float | None) -> None:
+        """Take *value* in; what nobody told does not count."""
+        if value is None:
+            return
+        self.count += 1
+        delta = value - self.mean
+        self.mean += delta / self.count
+        self.squares += delta * (value - self.mean)
+
+    @property
+    def deviation(self) -> float | None:
+        """The standard deviation of the sample; none of fewer than two values."""
+        return sqrt(self.squares / (self.count - 1)) if self.count > 1 else None
+
+    @property
+    def sum(self) -> float:
+        """All values together."""
+        return self.mean * self.count
+
+
+@dataclass(slots=True)
+class Figures:
+    """What trials took."""
+
+    seconds: Spread = field(default_factory=Spread)
+    input_tokens: Spread = field(default_factory=Spread)
+    output_tokens: Spread = field(default_factory=Spread)
+    cost_usd: Spread = field(default_factory=Spread)
+
+    def add(self, result: TrialResult) -> None:
+        """Take one trial in."""
+        self.seconds.add(result.duration_s)
+        self.input_tokens.add(result.usage.input_tokens)
+        self.output_tokens.add(result.usage.output_tokens)
+        self.cost_usd.add(result.usage.cost_usd)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One execution, as a line of a table."""
+
+    case: str
+    status: ShownStatus
+    trials: int
+    rate: Rate | None
+    figures: Figures
+
+
+@dataclass(slots=True)
+class RunnerTable:
+    """The executions of one runner; where there are too many, those that went as expected are left off first."""
+
+    runner: Runner
+    rows: list[Row] = field(default_factory=list)
+    left_off: int = 0
+    trials: int = 0
+    as_expected: int = 0
+    figures: Figures = field(default_factory=Figures)
+
+    def add(self, row: Row, limit: int) -> None:
+        """Take *row* in, at the cost of one that nobody would look for."""
+        self.rows.append(row)
+        if len(self.rows) > limit:
+            self.left_off += 1
+            dull = (place for place in range(limit, -1, -1) if self.rows[place].status in AS_EXPECTED)
+            self.rows.pop(next(dull, limit))
+
+    @property
+    def title(self) -> str:
+        """The runner, with its agent and model where they say more."""
+        parts = [part for part in (self.runner.agent, self.runner.model) if part and part != self.runner.id]
+        return one_line(self.runner.id + (f" ({', '.join(parts)})" if parts else ""), 80)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A trial that did not go as expected: all that is shown of it, already harmless."""
+
+    key: str
+    status: Status
+    message: tuple[str, ...]
+    where: str | None
+    artifacts: str
+    workspace: str | None
+    cause: str | None
+    attempts: int
+
+
+@dataclass(slots=True)
+class Group:
+    """The findings of one failure class: the first ones in full, the others counted."""
+
+    title: str
+    count: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Digest:
+    """The end of a run in a few facts."""
+
+    counts: dict[str, int]
+    duration_s: float
+    tables: list[RunnerTable] = field(default_factory=list)
+    failed: list[Group] = field(default_factory=list)
+    errored: list[Group] = field(default_factory=list)
+    flaky: list[str] = field(default_factory=list)
+    flaky_count: int = 0
+
+    @property
+    def total(self) -> int:
+        """How many trials were planned."""
+        return self.counts.get("total", 0)
+
+    @property
+    def as_expected(self) -> int:
+        """How many trials went as expected."""
+        return sum(self.counts.get(status, 0) for status in AS_EXPECTED)
+
+    @property
+    def missing(self) -> int:
+        """How many trials never ended."""
+        return self.counts.get("not-run", 0)
+
+
+def read_digest(results: Results, info: RunInfo, *, cwd: Path, rows: int) -> Digest:
+    """Read the record once, a trial at a time, and keep what is worth showing."""
+    return _Reader(results, info, cwd, rows).read()
+
+
+class _Reader:
+    """Gathers a digest."""
+
+    def __init__(self, results: Results, info: RunInfo, cwd: Path, rows: int) -> None:
+        self._results = results
+        self._info = info
+        self._cwd = cwd
+        self._rows = rows
+        self._tables: dict[str, RunnerTable] = {}
+        self._groups: dict[tuple[bool, str], Group] = {}
+        self._in_full = 0
+        self._digest = Digest(counts=dict(results.counts), duration_s=results.duration_s)
+
+    def read(self) -> Digest:
+        for summary in self._results.summaries():
+            self._execution(summary)
+        digest = self._digest
+        digest.tables = list(self._tables.values())
+        # The most frequent first: it is where looking pays most. Sorting keeps the order of equals.
+        ordered = sorted(self._groups.items(), key=lambda item: -item[1].count)
+        digest.failed = [group for (errored, _), group in ordered if not errored]
+        digest.errored = [group for (errored, _), group in ordered if errored]
+        return digest
+
+    def _execution(self, summary: ExecutionSummary) -> None:
+        execution = summary.execution
+        table = self._tables.setdefault(execution.runner.id, RunnerTable(execution.runner))
+        figures = Figures()
+        for result in self._results.trials(execution):
+            figures.add(result)
+            table.figures.add(result)
+            table.as_expected += result.passed
+            self._trial(result)
+        table.trials += execution.trials
+        case = execution_name(execution.case.id, execution.variant)
+        row = Row(case=case, status=summary.status, trials=execution.trials, rate=summary.rate, figures=figures)
+        table.add(row, self._rows)
+
+    def _trial(self, result: TrialResult) -> None:
+        if result.flaky:
+            self._digest.flaky_count += 1
+            if len(self._digest.flaky) < NAMES_SHOWN:
+                self._digest.flaky.append(f"{trial_name(result.key)} (attempt {len(result.attempts)})")
+        if result.passed:
+            return
+        group = self._group(result)
+        group.count += 1
+        # Every class shows at least one, even where another class was there first and often.
+        if self._in_full < FAILURES_IN_FULL or not group.findings:
+            self._in_full += 1
+            group.findings.append(finding_of(result, self._info, self._cwd))
+
+    def _group(self, result: TrialResult) -> Group:
+        errored = result.status == "errored"
+        ident, title = class_of(result)
+        if len(self._groups) >= CLASSES_APART and (errored, ident) not in self._groups:
+            ident, title = "\0rest", "Other classes"
+        return self._groups.setdefault((errored, ident), Group(title))
+
+
+def execution_name(case: str, variant: str) -> str:
+    """A case, with its variant where there is one to tell apart."""
+    return one_line(case if variant == "default" else f"{case} / {variant}", 120)
+
+
+def trial_name(key: TrialKey, *, trials: int | None = None) -> str:
+    """A trial as people say it: `case @ runner #2`; the number is left off where there is only one."""
+    number = "" if trials == 1 else f" #{key.number}"
+    return f"{execution_name(key.case, key.variant)} @ {one_line(key.runner, 80)}{number}"
+
+
+def class_of(result: TrialResult) -> tuple[str, str]:
+    """The id and title of the group that a failed trial belongs to."""
+    if result.failure_class is not None:
+        return result.failure_class.id, one_line(result.failure_class.title, 120)
+    if result.status == "unexpected-passed":
+        return "unexpected-passed", "Unexpected pass"
+    if result.failure is not None:
+        return result.failure.code, one_line(result.failure.code, 120)
+    return "check", "Check not met"
+
+
+def finding_of(result: TrialResult, info: RunInfo, cwd: Path) -> Finding:
+    """The short facts of a trial that did not go as expected."""
+    failure = result.failure
+    location = failure.location if failure else None
+    workspace = result.workspace_dir
+    return Finding(
+        key=one_line(str(result.key), 300),
+        status=result.status,
+        message=excerpt(message_of(result)),
+        where=f"{path_for_people(Path(location.file), cwd)}:{location.line}" if location else None,
+        artifacts=path_for_people(info.run_dir / result.artifact_dir, cwd),
+        workspace=path_for_people(info.run_dir / workspace, cwd) if workspace else None,
+        cause=one_line(f"{failure.cause}, while in phase {failure.phase}", 120) if failure else None,
+        attempts=len(result.attempts),
+    )
+
+
+def message_of(result: TrialResult) -> str:
+    """Why a trial did not go as expected, in whoever's words are known."""
+    if result.failure is not None and result.failure.message.strip():
+        return result.failure.message
+    unmet = "\n".join(_unmet(result))
+    if unmet:
+        return unmet
+    if result.status == "unexpected-passed":
+        return "It passed, and the case is declared to fail: if that is good news, take expected_fail away."
+    return result.failure.code if result.failure else "No check says why."
+
+
+def _unmet(result: TrialResult) -> Iterator[str]:
+    for grade in result.grades:
+        if not grade.passed:
+            yield f"{grade.check}: {grade.reason}" if grade.reason else f"{grade.check}: not met"
+
+
+def outcome(digest: Digest) -> str:
+    """Such as "11 of 12 trials went as expected; 1 failed"."""
+    noun = "trial" if digest.total == 1 else "trials"
+    told = f"{digest.as_expected:,} of {digest.total:,} {noun} went as expected"
+    rest = ", ".join(_rest(digest.counts))
+    return f"{told}; {rest}" if rest else told
+
+
+def _rest(counts: dict[str, int]) -> Iterable[str]:
+    words = {
+        "failed": "failed",
+        "unexpected-passed": "passed unexpectedly",
+        "errored": "errored",
+        "not-run": "not run",
+    }
+    return (f"{counts[status]:,} {word}" for status, word in words.items() if counts.get(status))

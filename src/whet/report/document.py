@@ -1,0 +1,51 @@
+"""Writing whole documents: to a file that appears complete or not at all, or to stdout."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TextIO
+
+from whet.report.base import ReporterContext
+
+
+def write_document(chunks: Iterable[bytes], context: ReporterContext) -> None:
+    """Write *chunks* to the target, or to stdout where there is none."""
+    if context.target is None:
+        _write_stdout(chunks, context.stdout)
+        return
+    with replacing(context.target) as file:
+        file.writelines(chunks)
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[IO[bytes]]:
+    """A file that takes *target*'s place once it is whole; after an error the old one stays."""
+    # What a link points at is replaced, not the link.
+    target = target.resolve()
+    temporary = target.with_name(f".whet-{secrets.token_hex(8)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+        if target.exists():
+            temporary.chmod(target.stat().st_mode & 0o777)
+        os.replace(temporary, target)  # noqa: PTH105 - named for what it does: one step, the old file or the new
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _write_stdout(chunks: Iterable[bytes], stdout: TextIO) -> None:
+    stdout.flush()
+    # Documents are UTF-8 whatever the terminal speaks; a stream without bytes below it takes text.
+    raw = getattr(stdout, "buffer", None)
+    if raw is not None:
+        for chunk in chunks:
+            raw.write(chunk)
+    else:
+        stdout.writelines(codecs.iterdecode(chunks, "utf-8", "replace"))
+    stdout.flush()

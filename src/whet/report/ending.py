@@ -1,0 +1,125 @@
+"""The end of a run on a terminal: tables, failures by class, and a sentence that says what to do next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from whet.model.run import RunInfo
+from whet.report.digest import Digest, Finding, Group, RunnerTable, outcome
+from whet.report.plain import STATUS_STYLES, symbol
+from whet.report.screen import Screen, Style
+from whet.report.table import columns_of, totals_text
+from whet.report.text import count, duration, left, middle, one_line, path_for_people, right, width
+
+_WIDEST_CASE = 48
+_NARROWEST_CASE = 16
+
+
+def ending_lines(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> Iterator[str]:
+    """All that is said when nothing is running any more."""
+    for table in digest.tables:
+        yield ""
+        yield from _table(table, screen)
+    yield from _groups("Failures", "bad", digest.failed, screen)
+    yield from _groups("Errored, and not counted as failed", "warn", digest.errored, screen)
+    yield from _flaky(digest, screen)
+    yield ""
+    yield from _closing(digest, info, screen, cwd)
+
+
+def _table(table: RunnerTable, screen: Screen) -> Iterator[str]:
+    yield screen.paint(table.title, "bold")
+    yield f"  {screen.paint(screen.fit(totals_text(table)), 'dim')}"
+    names = [screen.fit(middle(row.case, _WIDEST_CASE)) for row in table.rows]
+    grid = _grid(table, screen)
+    if screen.columns is not None and _NARROWEST_CASE + grid.width > screen.columns:
+        grid = _grid(table, screen, brief=True)
+    first = max(width(name) for name in ("case", *names))
+    if screen.columns is not None:
+        first = min(first, max(_NARROWEST_CASE, screen.columns - grid.width))
+    heading, *lines = grid.lines
+    yield screen.paint(f"    {left('case', first)}  {'  '.join(heading)}", "dim")
+    for row, name, (status, *rest) in zip(table.rows, names, lines, strict=True):
+        style = STATUS_STYLES[row.status]
+        mark = screen.paint(screen.fit(symbol(row.status)), style)
+        yield f"  {mark} {left(middle(name, first), first)}  {screen.paint(status, style)}  {'  '.join(rest)}"
+    if table.left_off:
+        yield screen.paint(f"    and {count(table.left_off, 'more row')} in the record", "dim")
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """Padded cells, line by line with the heading first, and the room they take beside the names."""
+
+    lines: list[list[str]]
+    width: int
+
+
+def _grid(table: RunnerTable, screen: Screen, *, brief: bool = False) -> _Grid:
+    columns = columns_of(table, brief=brief)
+    lines = [[column.heading for column in columns]]
+    lines += [[screen.fit(column.cell(row)) for column in columns] for row in table.rows]
+    widths = [max(width(text) for text in texts) for texts in zip(*lines, strict=True)]
+    pads = [right if column.numeric else left for column in columns]
+    padded = [[pad(text, size) for pad, text, size in zip(pads, line, widths, strict=True)] for line in lines]
+    return _Grid(padded, sum(widths) + 2 * len(widths) + 4)
+
+
+def _groups(title: str, style: Style, groups: Sequence[Group], screen: Screen) -> Iterator[str]:
+    if not groups:
+        return
+    yield ""
+    yield screen.paint(title, "bold")
+    for group in groups:
+        yield f"  {screen.paint(group.title, style)} · {count(group.count, 'trial')}"
+        for finding in group.findings:
+            yield from _finding(finding, style, screen)
+        hidden = group.count - len(group.findings)
+        if hidden:
+            yield screen.paint(f"    and {hidden:,} more", "dim")
+
+
+def _finding(finding: Finding, style: Style, screen: Screen) -> Iterator[str]:
+    yield f"    {screen.paint(screen.fit(symbol(finding.status)), style)} {finding.key}"
+    for line in finding.message:
+        # The bar tells whose words these are, and keeps a line of theirs from being taken for a command by a CI system.
+        yield f"      {screen.paint(screen.fit('│'), 'dim')} {line}"
+    facts = (
+        ("at", finding.where),
+        ("cause", finding.cause if finding.status == "errored" else None),
+        ("attempts", str(finding.attempts) if finding.attempts > 1 else None),
+        ("artifacts", finding.artifacts),
+        ("workspace", finding.workspace),
+    )
+    for label, fact in facts:
+        if fact is not None:
+            yield f"      {screen.paint(left(label, 9), 'dim')} {fact}"
+
+
+def _flaky(digest: Digest, screen: Screen) -> Iterator[str]:
+    if not digest.flaky_count:
+        return
+    yield ""
+    yield screen.paint("Flaky: went as expected only on a later attempt", "bold")
+    for name in digest.flaky:
+        yield f"  {screen.paint('~', 'warn')} {name}"
+    hidden = digest.flaky_count - len(digest.flaky)
+    if hidden:
+        yield screen.paint(f"    and {hidden:,} more", "dim")
+
+
+def _closing(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> Iterator[str]:
+    clean_run = digest.as_expected == digest.total
+    only_errored = digest.as_expected + digest.counts.get("errored", 0) + digest.missing == digest.total
+    style: Style = "good" if clean_run else "warn" if only_errored else "bad"
+    place = path_for_people(info.run_dir, cwd)
+    yield f"{screen.paint(outcome(digest), style)}, in {duration(digest.duration_s)}. Results in {place}"
+    suite = shlex.quote(path_for_people(info.suite_path, cwd))
+    if digest.missing:
+        noun = "trial is" if digest.missing == 1 else "trials are"
+        yield f"  {digest.missing:,} {noun} missing. To go on: whet run --resume {shlex.quote(one_line(info.run_id))}"
+    elif not clean_run:
+        yield f"  To run only what did not go as expected: whet run {suite} --last-failed"

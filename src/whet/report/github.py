@@ -1,0 +1,127 @@
+"""The GitHub reporter: annotations on the lines of failed checks, and a job summary."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from whet.errors import UsageError
+from whet.model.event import ExecutionSummary, Results, RunEnded, RunEvent
+from whet.model.grade import Status
+from whet.model.run import RunInfo, TrialResult
+from whet.report.base import ReporterContext
+from whet.report.digest import class_of, execution_name, finding_of
+from whet.report.markdown import sections, within
+from whet.report.text import count, one_line
+
+# GitHub shows ten of a kind per step and says nothing about the others.
+ANNOTATIONS = 10
+SUMMARY_BYTES = 1 << 20
+_CUT = "\nThe summary is cut here, at GitHub's limit. The record of the run has all of it.\n"
+
+
+class GithubReporter:
+    """Speaks to GitHub when the run is over."""
+
+    def __init__(self, context: ReporterContext) -> None:
+        if context.target is not None:
+            hint = "for a file choose markdown=FILE, which has the same text as the job summary"
+            raise UsageError('reporter "github" writes to the log and the job summary, and takes no file', hint=hint)
+        self._context = context
+
+    def __call__(self, event: RunEvent) -> None:
+        """At the end, annotate and append the summary."""
+        if not isinstance(event, RunEnded):
+            return
+        for line in self._annotations(event.results, event.info):
+            self._say(line)
+        self._context.stdout.flush()
+        self._summary(event.results, event.info)
+
+    def _say(self, line: str) -> None:
+        encoding = self._context.stdout.encoding or "utf-8"
+        self._context.stdout.write(line.encode(encoding, "replace").decode(encoding) + "\n")
+
+    def _annotations(self, results: Results, info: RunInfo) -> Iterator[str]:
+        failed = errored = 0
+        for summary in results.summaries():
+            if summary.status in ("failed", "unexpected-passed"):
+                failed += 1
+                if failed <= ANNOTATIONS:
+                    yield from self._annotation("error", summary, results, info)
+            elif summary.status == "errored":
+                errored += 1
+                if errored <= ANNOTATIONS:
+                    yield from self._annotation("warning", summary, results, info)
+        hidden = [_hidden(failed, "failed"), _hidden(errored, "errored")]
+        if any(hidden):
+            message = f"{' and '.join(filter(None, hidden))}: see the job summary"
+            # A kind of its own: an eleventh error would not be shown.
+            yield command("notice", message, title="whet")
+
+    def _annotation(self, kind: str, summary: ExecutionSummary, results: Results, info: RunInfo) -> Iterator[str]:
+        wanted: tuple[Status, ...] = ("errored",) if kind == "warning" else ("failed", "unexpected-passed")
+        found = (result for result in results.trials(summary.execution) if result.status in wanted)
+        for result in islice(found, 1):
+            execution = summary.execution
+            case, runner = execution_name(execution.case.id, execution.variant), one_line(execution.runner.id, 80)
+            properties = {**self._place(result), "title": f"{case} > {runner}"}
+            yield command(kind, "\n".join(self._message(result, summary, info)), **properties)
+
+    def _message(self, result: TrialResult, summary: ExecutionSummary, info: RunInfo) -> Iterator[str]:
+        finding = finding_of(result, info, self._context.cwd)
+        _, title = class_of(result)
+        yield title
+        if summary.execution.trials > 1:
+            amount = sum(summary.counts.get(status, 0) for status in _alike(result.status))
+            yield f"{amount} of {count(summary.execution.trials, 'trial')}; the first of them:"
+        yield from finding.message
+        if finding.where:
+            yield f"at {finding.where}"
+        if finding.cause and result.status == "errored":
+            yield f"cause: {finding.cause}"
+        yield f"artifacts: {finding.artifacts}"
+
+    def _place(self, result: TrialResult) -> dict[str, str]:
+        """The file and line, from the root of the checkout: what lets an annotation stand beside the code."""
+        location = result.failure.location if result.failure else None
+        if location is None:
+            return {}
+        file = Path(os.path.normpath(self._context.cwd / location.file))
+        root = self._context.environ.get("GITHUB_WORKSPACE")
+        if root and file.is_relative_to(root):
+            file = file.relative_to(root)
+        return {"file": str(file), "line": str(location.line)}
+
+    def _summary(self, results: Results, info: RunInfo) -> None:
+        path = self._context.environ.get("GITHUB_STEP_SUMMARY")
+        if path:
+            text = within(sections(results, info, self._context.cwd), SUMMARY_BYTES, _CUT)
+            with Path(path).open("ab") as file:
+                file.write(text.encode())
+
+
+def command(kind: str, message: str, **properties: str) -> str:
+    """A workflow command whose text cannot become another one."""
+    told = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    return f"::{kind} {told}::{_data(message)}"
+
+
+def _data(text: str) -> str:
+    # Bytes that are no text stand in file names at most; an escape says more than an error.
+    text = text.encode("utf-8", "backslashreplace").decode()
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _alike(status: Status) -> tuple[Status, ...]:
+    return ("errored",) if status == "errored" else ("failed", "unexpected-passed")
+
+
+def _hidden(amount: int, word: str) -> str:
+    return f"{amount - ANNOTATIONS} more {word}" if amount > ANNOTATIONS else ""

@@ -1,0 +1,77 @@
+"""The start of a run on a terminal: what will be done, where, and what to beware of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
+
+from whet.model.event import Notice, RunStarted
+from whet.model.run import Plan
+from whet.report.plain import notice_line
+from whet.report.screen import Screen
+from whet.report.text import count, left, one_line, path_for_people
+
+
+def header_lines(started: RunStarted, screen: Screen, cwd: Path) -> Iterator[str]:
+    """What a person wants to see before the first agent starts."""
+    info, plan = started.info, started.plan
+    suite = f"{one_line(plan.suite.name)} ({path_for_people(info.suite_path, cwd)})"
+    yield f"{screen.paint(f'whet {one_line(info.version, 40)}', 'bold')}"
+    facts = {
+        "suite": suite,
+        "plan": _size(plan),
+        "done": f"{count(started.done, 'trial')} by an earlier run" if started.done else "",
+        "schedule": _schedule(plan),
+        "workspace": " and ".join(sorted({execution.workspace.mode for execution in plan.executions})),
+        "sandbox": one_line(info.sandbox),
+        "record": path_for_people(info.run_dir, cwd),
+    }
+    for label, fact in facts.items():
+        if fact:
+            yield f"  {screen.paint(left(label, 10), 'dim')} {fact}"
+    if shares_at_once(plan):
+        yield notice_line(Notice(level="warning", message=_SHARED), screen)
+    yield ""
+
+
+_SHARED = (
+    "several trials run at once in one shared workspace and can disturb one another; "
+    "choose the workspace mode isolated, or the schedule serial"
+)
+
+
+def shares_at_once(plan: Plan) -> bool:
+    """Whether two trials can be in one shared workspace at the same time."""
+    shared = [execution for execution in plan.executions if execution.workspace.mode == "shared"]
+    if plan.max_parallel <= 1 or plan.schedule == "serial":
+        return False
+    if plan.schedule == "parallel":
+        return sum(execution.trials for execution in shared) > 1
+    return len({execution.runner.id for execution in shared}) > 1
+
+
+def _size(plan: Plan) -> str:
+    """Such as "4 cases x 2 runners x 3 trials = 24 trials"; without the product where it does not come out even."""
+    factors = [
+        (len({execution.case.id for execution in plan.executions}), "case"),
+        (len({execution.runner.id for execution in plan.executions}), "runner"),
+        (len({execution.variant for execution in plan.executions}), "variant"),
+    ]
+    samples = {execution.trials for execution in plan.executions}
+    each = max(samples, default=1)
+    shown = [count(amount, noun) for amount, noun in factors if amount > 1 or noun != "variant"]
+    total = count(plan.trial_count, "trial")
+    if len(samples) > 1 or prod(amount for amount, _ in factors) * each != plan.trial_count:
+        return f"{', '.join(shown)}: {total}"
+    return f"{' x '.join([*shown, count(each, 'trial')])} = {total}"
+
+
+def _schedule(plan: Plan) -> str:
+    match plan.schedule:
+        case "serial":
+            return "serial"
+        case "parallel":
+            return f"parallel, up to {plan.max_parallel} at once"
+        case "isolated-by-runner":
+            return f"isolated by runner, up to {plan.max_parallel} runners at once"

@@ -1,0 +1,167 @@
+"""The JUnit reporter: XML that CI systems read, one test suite per runner and one test case per trial."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+from typing import IO
+
+from whet.model.event import Results, RunEnded, RunEvent
+from whet.model.run import Execution, RunInfo, Runner, TrialKey, TrialResult
+from whet.report.base import ReporterContext
+from whet.report.digest import ShownStatus, class_of, message_of, trial_name
+from whet.report.document import write_document
+from whet.report.text import clean, excerpt, one_line, path_for_people
+
+# Of what cleaning leaves, XML 1.0 forbids only these.
+_FORBIDDEN = re.compile("[\ufffe\uffff]")
+_KINDS: dict[ShownStatus, str] = {
+    "failed": "failures",
+    "unexpected-passed": "failures",
+    "errored": "errors",
+    "expected-failed": "skipped",
+    "not-run": "skipped",
+}
+_SPOOL_BYTES = 1 << 18
+_MESSAGE_LINES = 400
+
+
+class JunitReporter:
+    """Writes the document when the run is over, a trial at a time."""
+
+    document = True
+
+    def __init__(self, context: ReporterContext) -> None:
+        self._context = context
+
+    def __call__(self, event: RunEvent) -> None:
+        """At the end, write the document."""
+        if isinstance(event, RunEnded):
+            write_document(_document(event.results, event.info, self._context.cwd), self._context)
+
+
+def _document(results: Results, info: RunInfo, cwd: Path) -> Iterator[bytes]:
+    counts = Counter[str]()
+    for status, kind in _KINDS.items():
+        counts[kind] += results.counts.get(status, 0)
+    counts["tests"] = results.counts.get("total", 0)
+    yield b'<?xml version="1.0" encoding="UTF-8"?>\n'
+    yield f"<testsuites name={_value(info.suite)} {_numbers(counts, results.duration_s)}>\n".encode()
+    # By id: a runner's options need not be hashable.
+    runners = {execution.runner.id: execution.runner for execution in results.plan.executions}
+    for runner in runners.values():
+        yield from _suite(runner, results, info, cwd)
+    yield b"</testsuites>\n"
+
+
+def _suite(runner: Runner, results: Results, info: RunInfo, cwd: Path) -> Iterator[bytes]:
+    """One runner; its cases wait in a temporary file, for the counts that stand before them are known after them."""
+    with tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as cases:
+        counts, seconds = Counter[str](), 0.0
+        for execution in results.plan.executions:
+            if execution.runner.id == runner.id:
+                for status, duration_s, text in _cases(execution, results, info, cwd):
+                    counts["tests"] += 1
+                    counts[_KINDS.get(status, "passed")] += 1
+                    seconds += duration_s
+                    cases.write(text.encode())
+        numbers = _numbers(counts, seconds)
+        yield f"  <testsuite name={_value(runner.id)} {numbers} timestamp={_value(info.started_at)}>\n".encode()
+        yield _properties(runner, info).encode()
+        yield from _copy(cases)
+        yield b"  </testsuite>\n"
+
+
+def _copy(file: IO[bytes]) -> Iterator[bytes]:
+    file.seek(0)
+    while chunk := file.read(_SPOOL_BYTES):
+        yield chunk
+
+
+def _properties(runner: Runner, info: RunInfo) -> str:
+    facts = {"agent": runner.agent, "model": runner.model, "sandbox": info.sandbox, "run": info.run_id}
+    lines = (f"      <property name={_value(name)} value={_value(fact)}/>\n" for name, fact in facts.items() if fact)
+    return f"    <properties>\n{''.join(lines)}    </properties>\n"
+
+
+def _cases(
+    execution: Execution, results: Results, info: RunInfo, cwd: Path
+) -> Iterator[tuple[ShownStatus, float, str]]:
+    """Every planned trial; those that are missing stand where they would have been."""
+    number = 1
+    for result in results.trials(execution):
+        for missing in range(number, result.number):
+            yield _missing(execution, missing, info)
+        number = result.number + 1
+        yield result.status, result.duration_s, _case(result, execution.trials, info, cwd)
+    for missing in range(number, execution.trials + 1):
+        yield _missing(execution, missing, info)
+
+
+def _missing(execution: Execution, number: int, info: RunInfo) -> tuple[ShownStatus, float, str]:
+    key = TrialKey(
+        suite=info.suite,
+        case=execution.case.id,
+        runner=execution.runner.id,
+        variant=execution.variant,
+        number=number,
+    )
+    opening = _opening(key, execution.trials, 0.0)
+    return "not-run", 0.0, f'{opening}      <skipped message="not run"/>\n    </testcase>\n'
+
+
+def _case(result: TrialResult, trials: int, info: RunInfo, cwd: Path) -> str:
+    artifacts = path_for_people(info.run_dir / result.artifact_dir, cwd)
+    facts = [f"artifacts: {artifacts}"]
+    if result.workspace_dir:
+        facts.append(f"workspace: {path_for_people(info.run_dir / result.workspace_dir, cwd)}")
+    if result.flaky:
+        facts.append(f"flaky: went as expected on attempt {len(result.attempts)}")
+    printed = _text("\n".join(facts))
+    opening = _opening(result.key, trials, result.duration_s)
+    return f"{opening}{_outcome(result, cwd)}      <system-out>{printed}</system-out>\n    </testcase>\n"
+
+
+def _opening(key: TrialKey, trials: int, duration_s: float) -> str:
+    name = trial_name(key, trials=trials)
+    return f'    <testcase classname={_value(key.suite)} name={_value(name)} time="{duration_s:.3f}">\n'
+
+
+def _outcome(result: TrialResult, cwd: Path) -> str:
+    """What is said of a trial that did not simply pass."""
+    if result.status == "passed":
+        return ""
+    message = message_of(result)
+    short = _value(one_line(message, 300))
+    if result.status == "expected-failed":
+        return f"      <skipped message={_value('failed as expected: ' + one_line(message, 280))}/>\n"
+    tag = "error" if result.status == "errored" else "failure"
+    kind, _ = class_of(result)
+    body = "\n".join((*excerpt(message, lines=_MESSAGE_LINES, width=2000), *_origin(result, cwd)))
+    return f"      <{tag} message={short} type={_value(kind)}>{_text(body)}</{tag}>\n"
+
+
+def _origin(result: TrialResult, cwd: Path) -> Iterator[str]:
+    failure = result.failure
+    if failure is not None and failure.location is not None:
+        yield f"at {path_for_people(Path(failure.location.file), cwd)}:{failure.location.line}"
+    if failure is not None and result.status == "errored":
+        yield f"cause: {failure.cause}, while in phase {failure.phase}"
+
+
+def _numbers(counts: Counter[str], seconds: float) -> str:
+    kinds = ("tests", "failures", "errors", "skipped")
+    return " ".join((*(f'{kind}="{counts[kind]}"' for kind in kinds), f'time="{seconds:.3f}"'))
+
+
+def _text(text: str) -> str:
+    return escape(_FORBIDDEN.sub("", clean(text)), quote=False)
+
+
+def _value(text: str) -> str:
+    """A quoted attribute."""
+    return '"' + escape(_FORBIDDEN.sub("", one_line(text, 1000))) + '"'

@@ -1,0 +1,143 @@
+"""Progress on a terminal: a bar, the trials that are running, and failures above it as they happen."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from whet.model.event import Notice, RunStarted
+from whet.model.grade import STATUSES, Status
+from whet.model.run import Trial, TrialKey, TrialResult
+from whet.report.plain import STATUS_STYLES, TrialLines, notice_line
+from whet.report.screen import Screen
+from whet.report.text import duration, number, right
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+ROWS = 8
+_REFRESHES_PER_S = 8
+_BAR_WIDTH = 30
+_COLOURS = {"good": "green", "bad": "red", "warn": "yellow", "dim": "dim", "bold": "bold"}
+
+
+class LiveProgress:
+    """Keeps a few counters; rich's own thread draws them, so that an event costs the engine next to nothing."""
+
+    live = True
+
+    def __init__(self, started: RunStarted, screen: Screen, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._screen = screen
+        self._lines = TrialLines(started.plan, screen)
+        self._clock = clock
+        self._begun = clock()
+        self._total = started.plan.trial_count
+        self._before = started.done
+        self._counts: Counter[Status] = Counter()
+        self._running: dict[TrialKey, tuple[str, float]] = {}
+        # The drawing thread reads what the engine's thread changes.
+        self._lock = Lock()
+        self._live = _start(screen, self._draw)
+
+    def started(self, trial: Trial) -> None:
+        """Add *trial* to those that are running."""
+        row = (self._lines.name(trial), self._clock())
+        with self._lock:
+            self._running[trial.key] = row
+
+    def ended(self, trial: Trial, result: TrialResult) -> None:
+        """Count *trial*, and show it above the bar if it did not go as expected."""
+        with self._lock:
+            self._running.pop(trial.key, None)
+            self._counts[result.status] += 1
+            done = self._before + self._counts.total()
+        if not result.passed:
+            self._above(self._lines.ended(trial, result, done))
+
+    def notice(self, notice: Notice) -> None:
+        """Show *notice* above the bar."""
+        self._above(notice_line(notice, self._screen))
+
+    def stop(self) -> None:
+        """Take the bar away and give the terminal back."""
+        self._live.stop()
+
+    def _above(self, line: str) -> None:
+        # Only reached where rich is loaded already.
+        from rich.text import Text  # noqa: PLC0415
+
+        self._live.console.print(Text.from_ansi(self._screen.fit(line)), soft_wrap=True)
+
+    def _draw(self) -> Text:
+        # As above.
+        from rich.text import Text  # noqa: PLC0415
+
+        with self._lock:
+            counts = self._counts.copy()
+            running = list(self._running.values())
+        now = self._clock()
+        drawn = Text(no_wrap=True, overflow="ellipsis")
+        for text, style in self._bar(counts, now):
+            drawn.append(self._screen.fit(text), style)
+        # The oldest first: they are the ones that somebody wonders about.
+        for name, since in running[:ROWS]:
+            drawn.append(f"\n    {name}  {right(duration(now - since), 11)}", "")
+        if len(running) > ROWS:
+            drawn.append(f"\n    and {len(running) - ROWS} more running", "dim")
+        return drawn
+
+    def _bar(self, counts: Counter[Status], now: float) -> Iterator[tuple[str, str]]:
+        done = self._before + counts.total()
+        yield "\n  ", ""
+        yield from _segments(counts, self._before, self._total)
+        yield f"  {number(done)}/{number(self._total)} trials  {duration(now - self._begun)}", ""
+        for status in STATUSES:
+            if counts[status]:
+                yield "  ", ""
+                yield f"{number(counts[status])} {status}", _COLOURS[STATUS_STYLES[status]]
+
+
+def _segments(counts: Counter[Status], before: int, total: int) -> Iterator[tuple[str, str]]:
+    """The bar itself: each status has its share, and nothing that happened is too small to be seen."""
+    used = counted = 0
+    shares = [("dim", before), *((_COLOURS[STATUS_STYLES[status]], counts[status]) for status in STATUSES)]
+    for colour, amount in shares:
+        counted += amount
+        # Up to where all so far would reach, so that the whole comes out even.
+        cells = min(max(round(_BAR_WIDTH * counted / max(1, total)) - used, 1), _BAR_WIDTH - used) if amount else 0
+        used += cells
+        yield "━" * cells, colour
+    yield "─" * (_BAR_WIDTH - used), "dim"
+
+
+def _start(screen: Screen, draw: Callable[[], Text]) -> Live:
+    # Loading rich takes longer than all the rest of a start, and only a terminal needs it.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.live import Live  # noqa: PLC0415
+
+    console: Console = Console(
+        file=screen.stream,
+        force_terminal=True,
+        color_system="standard" if screen.colour else None,
+        no_color=not screen.colour,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    live = Live(
+        console=console,
+        get_renderable=draw,
+        refresh_per_second=_REFRESHES_PER_S,
+        transient=True,
+        # What others print would tear the bar, where it reaches the same terminal; a file keeps what is its own.
+        redirect_stdout=sys.stdout.isatty(),
+        redirect_stderr=sys.stderr.isatty(),
+    )
+    live.start()
+    return live

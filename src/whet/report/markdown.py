@@ -1,0 +1,132 @@
+"""The Markdown reporter: totals, a table per runner and failures by class, safe to paste anywhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from whet.model.event import Results, RunEnded, RunEvent
+from whet.model.run import RunInfo
+from whet.report.base import ReporterContext
+from whet.report.digest import Digest, Finding, Group, RunnerTable, outcome, read_digest
+from whet.report.document import write_document
+from whet.report.plain import symbol
+from whet.report.table import columns_of, totals_text
+from whet.report.text import count, duration, one_line, path_for_people
+
+ROWS = 500
+_HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_SPECIAL = re.compile(r"[\\`*\[\]|~$]|^#|(?<!\w)_|_(?!\w)")
+
+
+class MarkdownReporter:
+    """Writes the document when the run is over."""
+
+    document = True
+
+    def __init__(self, context: ReporterContext) -> None:
+        self._context = context
+
+    def __call__(self, event: RunEvent) -> None:
+        """At the end, write the document."""
+        if isinstance(event, RunEnded):
+            parts = sections(event.results, event.info, self._context.cwd)
+            write_document((part.encode() for part in parts), self._context)
+
+
+def sections(results: Results, info: RunInfo, cwd: Path) -> Iterator[str]:
+    """The document in pieces that are each whole, so that it can be cut between any two."""
+    digest = read_digest(results, info, cwd=cwd, rows=ROWS)
+    yield f"# {cell(info.suite)}\n\n"
+    yield f"{outcome(digest)}, in {duration(digest.duration_s)}.\n\n"
+    yield f"Results in {code(path_for_people(info.run_dir, cwd))}.\n\n"
+    if digest.missing:
+        yield f"To go on: {code(f'whet run --resume {one_line(info.run_id)}')}\n\n"
+    for table in digest.tables:
+        yield _table(table)
+    yield from _groups("Failures", digest.failed)
+    yield from _groups("Errored, and not counted as failed", digest.errored)
+    yield _flaky(digest)
+
+
+def within(parts: Iterable[str], limit_bytes: int, rest: str) -> str:
+    """As many of *parts* as fit, and *rest* in place of those that do not."""
+    taken: list[str] = []
+    room = limit_bytes - len(rest.encode())
+    for part in parts:
+        room -= len(part.encode())
+        if room < 0:
+            return "".join([*taken, rest])
+        taken.append(part)
+    return "".join(taken)
+
+
+def cell(text: str) -> str:
+    """*text* as words and nothing else, in a table or a heading."""
+    escaped = re.sub("[&<>]", lambda match: _HTML[match[0]], one_line(text, 300))
+    return _SPECIAL.sub(lambda match: "\\" + match[0], escaped)
+
+
+def code(text: str) -> str:
+    """*text* as a code span that it cannot end."""
+    ticks = "`" * (_longest_ticks(text) + 1)
+    blank = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{ticks}{blank}{text}{blank}{ticks}"
+
+
+def fence(lines: Sequence[str]) -> str:
+    """*lines* as a block of code that they cannot end."""
+    ticks = "`" * max(3, _longest_ticks("\n".join(lines)) + 1)
+    body = "\n".join(lines)
+    return f"{ticks}text\n{body}\n{ticks}\n\n"
+
+
+def _longest_ticks(text: str) -> int:
+    return max((len(run) for run in re.findall("`+", text)), default=0)
+
+
+def _table(table: RunnerTable) -> str:
+    columns = columns_of(table)
+    lines = [f"## {cell(table.title)}", "", totals_text(table), ""]
+    lines.append(f"| | case | {' | '.join(column.heading for column in columns)} |")
+    lines.append(f"|---|---|{'|'.join('---:' if column.numeric else '---' for column in columns)}|")
+    for row in table.rows:
+        cells = " | ".join(column.cell(row) for column in columns)
+        lines.append(f"| {symbol(row.status)} | {cell(row.case)} | {cells} |")
+    if table.left_off:
+        lines += ["", f"and {count(table.left_off, 'more row')} in the record"]
+    return "\n".join(lines) + "\n\n"
+
+
+def _groups(title: str, groups: Sequence[Group]) -> Iterator[str]:
+    if groups:
+        yield f"## {title}\n\n"
+    for group in groups:
+        yield f"### {cell(group.title)} · {count(group.count, 'trial')}\n\n"
+        for finding in group.findings:
+            yield _finding(finding)
+        hidden = group.count - len(group.findings)
+        if hidden:
+            yield f"and {hidden:,} more\n\n"
+
+
+def _finding(finding: Finding) -> str:
+    facts = {
+        "at": finding.where,
+        "cause": finding.cause if finding.status == "errored" else None,
+        "attempts": str(finding.attempts) if finding.attempts > 1 else None,
+        "artifacts": finding.artifacts,
+        "workspace": finding.workspace,
+    }
+    lines = "".join(f"- {label}: {code(fact)}\n" for label, fact in facts.items() if fact)
+    return f"{code(finding.key)}\n\n{fence(finding.message)}{lines}\n"
+
+
+def _flaky(digest: Digest) -> str:
+    if not digest.flaky_count:
+        return ""
+    names = "".join(f"- {code(name)}\n" for name in digest.flaky)
+    hidden = digest.flaky_count - len(digest.flaky)
+    more = f"\nand {hidden:,} more\n" if hidden else ""
+    return f"## Flaky: went as expected only on a later attempt\n\n{names}{more}"

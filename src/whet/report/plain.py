@@ -1,0 +1,106 @@
+"""Progress in plain lines, one per finished trial: for logs, pipes and simple terminals."""
+
+from __future__ import annotations
+
+from whet.model.event import Notice, RunStarted
+from whet.model.grade import AS_EXPECTED
+from whet.model.run import Plan, Trial, TrialResult
+from whet.report.digest import ShownStatus, class_of, execution_name
+from whet.report.screen import Screen, Style
+from whet.report.text import duration, left, middle, one_line, right, width
+
+STATUS_STYLES: dict[ShownStatus, Style] = {
+    "passed": "good",
+    "failed": "bad",
+    "expected-failed": "good",
+    "unexpected-passed": "bad",
+    "errored": "warn",
+    "not-run": "dim",
+}
+_WIDEST_CASE = 48
+_WIDEST_RUNNER = 24
+
+
+def symbol(status: ShownStatus) -> str:
+    """One character that tells how it went, without colour too."""
+    if status == "errored":
+        return "!"
+    if status == "not-run":
+        return "·"
+    return "✓" if status in AS_EXPECTED else "✗"
+
+
+def notice_line(notice: Notice, screen: Screen) -> str:
+    """The line of something that a person should know."""
+    lead = screen.paint("warning:", "warn") if notice.level == "warning" else "note:"
+    return f"  {lead} {one_line(notice.message, 1000)}"
+
+
+class TrialLines:
+    """Writes trials as lines whose columns fit the whole plan."""
+
+    def __init__(self, plan: Plan, screen: Screen) -> None:
+        self._screen = screen
+        self._total = plan.trial_count
+        self._numbered = any(execution.trials > 1 for execution in plan.executions)
+        self._number_width = max((len(str(execution.trials)) for execution in plan.executions), default=1) + 1
+        cases = (width(execution_name(each.case.id, each.variant)) for each in plan.executions)
+        self._case_width = min(max(cases, default=0), _WIDEST_CASE)
+        runners = {execution.runner.id for execution in plan.executions}
+        self._runner_width = min(max((width(one_line(each)) for each in runners), default=0), _WIDEST_RUNNER)
+
+    def name(self, trial: Trial) -> str:
+        """Case, runner and number of *trial*, in their columns."""
+        key = trial.key
+        case = self._screen.fit(middle(execution_name(key.case, key.variant), self._case_width))
+        runner = self._screen.fit(middle(one_line(key.runner), self._runner_width))
+        number = f"  {left(f'#{key.number}', self._number_width)}" if self._numbered else ""
+        return f"{left(case, self._case_width)}  {left(runner, self._runner_width)}{number}"
+
+    def ended(self, trial: Trial, result: TrialResult, done: int) -> str:
+        """The line of a finished trial."""
+        style = STATUS_STYLES[result.status]
+        place = right(f"{done}/{self._total}", 2 * len(str(self._total)) + 1)
+        time = right(duration(result.duration_s), 11)
+        note = _note(result)
+        told = self._screen.paint(note, style) if note else ""
+        mark = self._screen.paint(self._screen.fit(symbol(result.status)), style)
+        return f"  {self._screen.paint(place, 'dim')}  {mark} {self.name(trial)}  {time}  {told}"
+
+
+class PlainProgress:
+    """Prints each trial when it ends."""
+
+    live = False
+
+    def __init__(self, started: RunStarted, screen: Screen) -> None:
+        self._screen = screen
+        self._lines = TrialLines(started.plan, screen)
+        self._done = started.done
+
+    def started(self, trial: Trial) -> None:
+        """Say nothing yet: a line is printed once, when there is something to tell."""
+
+    def ended(self, trial: Trial, result: TrialResult) -> None:
+        """Print the line of *trial*."""
+        self._done += 1
+        self._screen.line(self._lines.ended(trial, result, self._done))
+
+    def notice(self, notice: Notice) -> None:
+        """Print the line of *notice*."""
+        self._screen.line(notice_line(notice, self._screen))
+
+    def stop(self) -> None:
+        """Nothing is held."""
+
+
+def _note(result: TrialResult) -> str:
+    """What a person wants to know about a trial in a few words; nothing about one that simply passed."""
+    if result.status == "passed":
+        return f"passed on attempt {len(result.attempts)}" if result.flaky else ""
+    if result.status in ("expected-failed", "unexpected-passed"):
+        return result.status
+    ident, title = class_of(result)
+    cause = result.failure.cause if result.status == "errored" and result.failure else ident
+    told = f" ({one_line(cause, 40)})" if cause not in (ident, title) else ""
+    return f"{result.status}: {middle(title, 60)}{told}"

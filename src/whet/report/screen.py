@@ -1,0 +1,81 @@
+"""A stream that people read: colour only where it is wanted, and only characters that it can show."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Literal, TextIO
+
+Style = Literal["good", "bad", "warn", "dim", "bold"]
+_CODES: dict[Style, str] = {"good": "32", "bad": "31", "warn": "33", "dim": "2", "bold": "1"}
+# One for one, so that columns stay aligned.
+_PLAIN = str.maketrans({"✓": "+", "✗": "x", "…": "~", "│": "|", "·": "-", "±": "~", "━": "#", "─": "."})
+# CI systems take `::word` at the start of a line, and `##[...]` or `##vso[...]` anywhere, for a command to them.
+_CI_COMMAND = re.compile(r"^(\s*:)(?=:)|##(?=\w*\[)", re.MULTILINE)
+_CI_VARIABLES = ("CI", "GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
+
+
+class Screen:
+    """Writes lines to a stream."""
+
+    def __init__(self, stream: TextIO, environ: Mapping[str, str]) -> None:
+        self._stream = stream
+        self._encoding = stream.encoding or "utf-8"
+        self.in_ci = any(_is_on(environ.get(name)) for name in _CI_VARIABLES)
+        self.smart = stream.isatty() and environ.get("TERM") != "dumb"
+        self.live = self.smart and not self.in_ci
+        self.colour = _wants_colour(self.smart, environ)
+        self.unicode = _can_encode(self._encoding)
+
+    @property
+    def stream(self) -> TextIO:
+        """What is written to."""
+        return self._stream
+
+    @property
+    def columns(self) -> int | None:
+        """How wide it is, where that matters: what goes to a file is not wrapped."""
+        if not self.smart:
+            return None
+        try:
+            return os.get_terminal_size(self._stream.fileno()).columns
+        except (OSError, ValueError):
+            return None
+
+    def paint(self, text: str, style: Style | None) -> str:
+        """*text* in *style*, where colour is wanted."""
+        return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if style and self.colour and text else text
+
+    def fit(self, text: str) -> str:
+        """*text* in characters that the stream can show and that nobody takes for a command."""
+        if not self.unicode:
+            text = text.translate(_PLAIN).encode(self._encoding, "replace").decode(self._encoding)
+        return _CI_COMMAND.sub(_broken, text) if self.in_ci else text
+
+    def line(self, text: str = "") -> None:
+        """Write one line, at once: whoever follows a log sees it when it happens."""
+        self._stream.write(self.fit(text).rstrip() + "\n")
+        self._stream.flush()
+
+
+def _broken(match: re.Match[str]) -> str:
+    return f"{match[1]} " if match[1] else "# #"
+
+
+def _is_on(value: str | None) -> bool:
+    return value is not None and value.lower() not in ("", "0", "false", "no")
+
+
+def _wants_colour(smart: bool, environ: Mapping[str, str]) -> bool:
+    if environ.get("NO_COLOR"):
+        return False
+    return smart or _is_on(environ.get("FORCE_COLOR"))
+
+
+def _can_encode(encoding: str) -> bool:
+    try:
+        "✓✗…│·±━─".encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

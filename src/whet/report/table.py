@@ -1,0 +1,72 @@
+"""The columns of a runner's table, the same on a terminal and in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from whet.model.grade import Rate
+from whet.report.digest import Row, RunnerTable, Spread
+from whet.report.text import count, duration, money, number, percent
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: its heading, what stands in it, and on which side."""
+
+    heading: str
+    cell: Callable[[Row], str]
+    numeric: bool = True
+
+
+def columns_of(table: RunnerTable, *, brief: bool = False) -> list[Column]:
+    """The columns that have something to say about *table*; *brief* ones leave intervals and deviations off."""
+    several = any(row.trials > 1 for row in table.rows)
+    mean = "mean " if several else ""
+    figures = table.figures
+    columns = [Column("status", lambda row: row.status, numeric=False)]
+    if several:
+        columns.append(Column("passed", lambda row: rate_text(row.rate, brief=brief), numeric=False))
+    columns.append(Column(f"{mean}time", lambda row: spread_text(row.figures.seconds, brief=brief)))
+    if figures.input_tokens.count or figures.output_tokens.count:
+        columns.append(Column(f"{mean}tokens in / out", _tokens))
+    if figures.cost_usd.count:
+        columns.append(Column(f"{mean}cost", lambda row: _mean(row.figures.cost_usd, money)))
+    return columns
+
+
+def rate_text(rate: Rate | None, *, brief: bool = False) -> str:
+    """Such as "2/3  67 % (21-94 %)"; nothing where nothing counts."""
+    if rate is None:
+        return "-"
+    interval = "" if brief else f" ({rate.low * 100:.0f}-{percent(rate.high)})"
+    return f"{rate.passed}/{rate.total}  {percent(rate.value)}{interval}"
+
+
+def spread_text(spread: Spread, *, brief: bool = False) -> str:
+    """A mean time, with its deviation where there is one."""
+    if not spread.count:
+        return "-"
+    deviation = "" if brief or spread.deviation is None else f" ± {duration(spread.deviation)}"
+    return duration(spread.mean) + deviation
+
+
+def _tokens(row: Row) -> str:
+    return f"{_mean(row.figures.input_tokens, number)} / {_mean(row.figures.output_tokens, number)}"
+
+
+def _mean(spread: Spread, shown: Callable[[float], str]) -> str:
+    return shown(spread.mean) if spread.count else "-"
+
+
+def totals_text(table: RunnerTable) -> str:
+    """How a runner did in all, and what it took as far as anybody told."""
+    figures = table.figures
+    parts = [f"{table.as_expected:,} of {count(table.trials, 'trial')} as expected", duration(figures.seconds.sum)]
+    if figures.input_tokens.count:
+        parts.append(f"{number(figures.input_tokens.sum)} tokens in")
+    if figures.output_tokens.count:
+        parts.append(f"{number(figures.output_tokens.sum)} tokens out")
+    if figures.cost_usd.count:
+        parts.append(money(figures.cost_usd.sum))
+    return " · ".join(parts)

@@ -1,0 +1,125 @@
+"""Text for people: strangers' words made harmless, numbers with their units, paths that can be opened."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from pathlib import Path
+
+# Whole escape sequences go, so that no "[31m" is left behind. Only those that end are taken: one that
+# does not must not swallow the rest of a message.
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # CSI: colours, cursor
+    r"|\x9b[0-?]{0,64}[ -/]{0,8}[@-~]"
+    r"|\x1b[\]PX^_][^\x07\x1b\x9c\n]{0,4096}(?:\x07|\x1b\\|\x9c)"  # OSC, DCS and the like: titles, links, clipboard
+    r"|\x1b[ -/]{1,8}[0-~]"
+    r"|\x1b[0-Z\\^-~]"
+)
+# What is left of C0 and C1, marks that turn the reading direction around, and halves of characters.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_MESSAGE_CHARACTERS = 20_000
+
+
+def clean(text: str) -> str:
+    """*text* without escape sequences and control characters; newlines stay, tabs become blanks."""
+    text = _ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    return _CONTROLS.sub("", text.replace("\t", "    "))
+
+
+def one_line(text: str, limit: int = 200) -> str:
+    """*text* as one harmless line of at most *limit* characters, shortened in the middle."""
+    return middle(" ".join(clean(_bounded(text)).split()), limit)
+
+
+def middle(text: str, limit: int) -> str:
+    """*text* with its middle left out where it is longer than *limit*."""
+    if len(text) <= limit:
+        return text
+    head = (limit - 1) // 2 + (limit - 1) % 2
+    tail = limit - 1 - head
+    return text[:head] + "…" + (text[-tail:] if tail else "")
+
+
+def excerpt(text: str, *, lines: int = 15, width: int = 200) -> tuple[str, ...]:
+    """The lines of *text*, harmless; the middle ones left out where there are too many."""
+    found = [middle(line.rstrip(), width) for line in clean(_bounded(text)).strip("\n").split("\n")]
+    if len(found) <= lines:
+        return tuple(found)
+    head = lines * 2 // 3
+    tail = lines - head - 1
+    # Counted in the text itself: what is looked at here may already be shortened.
+    left_out = max(len(found), text.strip("\r\n").count("\n") + 1) - head - tail
+    return (*found[:head], f"… {count(left_out, 'line')} left out …", *found[len(found) - tail :])
+
+
+def _bounded(text: str) -> str:
+    """*text* cut to what anybody reads, before any work is done on it."""
+    half = _MESSAGE_CHARACTERS // 2
+    if len(text) <= _MESSAGE_CHARACTERS:
+        return text
+    return f"{text[:half]}\n… {number(len(text) - 2 * half)} characters left out …\n{text[-half:]}"
+
+
+def width(text: str) -> int:
+    """How many columns of a terminal *text* takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_columns(character) for character in text)
+
+
+def _columns(character: str) -> int:
+    if unicodedata.combining(character) or character in "\u200b\u200c\u200d\ufe0e\ufe0f":
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def left(text: str, columns: int) -> str:
+    """*text* with blanks after it."""
+    return text + " " * max(0, columns - width(text))
+
+
+def right(text: str, columns: int) -> str:
+    """*text* with blanks before it."""
+    return " " * max(0, columns - width(text)) + text
+
+
+def duration(seconds: float) -> str:
+    """Such as 0.4 s, 12.3 s, 1 min 42 s, 2 h 05 min."""
+    tenths = round(seconds * 10)
+    if tenths < 600:  # noqa: PLR2004 - a minute
+        return f"{tenths / 10:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:  # noqa: PLR2004 - an hour
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def number(value: float) -> str:
+    """A whole number with its thousands set apart."""
+    return f"{round(value):,}"
+
+
+def money(dollars: float) -> str:
+    """Such as $12.30, $0.041, $0.0007: cents, and more digits for what is small."""
+    if dollars == 0 or dollars >= 1:
+        return f"${dollars:,.2f}"
+    return f"${dollars:.3f}" if dollars >= 0.01 else f"${dollars:.4f}"  # noqa: PLR2004 - a cent
+
+
+def count(amount: int, noun: str) -> str:
+    """Such as 1 trial, 12 trials."""
+    return f"{number(amount)} {noun}" if amount == 1 else f"{number(amount)} {noun}s"
+
+
+def percent(share: float) -> str:
+    """Such as 67 %."""
+    return f"{share * 100:.0f} %"
+
+
+def path_for_people(path: Path, cwd: Path) -> str:
+    """*path* as one can open it from *cwd*: relative where it lies below, else absolute."""
+    try:
+        shown = path.relative_to(cwd)
+    except ValueError:
+        shown = path
+    return clean(str(shown)).replace("\n", "")

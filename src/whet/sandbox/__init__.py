@@ -1,0 +1,1 @@
+"""Where processes run, and the only place that starts them."""

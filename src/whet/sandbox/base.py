@@ -1,0 +1,71 @@
+"""The contract of a sandbox: a command, what it may see, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A program to start: its own arguments, its whole environment, and what it reads from standard input."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: Path
+    stdin: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boundary:
+    """What a process may see beyond the system, which it sees read-only.
+
+    A boundary is a promise only where the sandbox can keep it; the local one cannot hide files.
+    """
+
+    writable: tuple[Path, ...]
+    readable: tuple[Path, ...] = ()
+    hidden: tuple[Path, ...] = ()
+    network: bool = True
+
+
+# Receives output as it comes. Raising ends the process and everything it started; the exception reaches the caller.
+Sink: TypeAlias = Callable[[bytes], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a process ended: by itself with an exit code, by a signal, or stopped by us at its time limit."""
+
+    exit_code: int | None
+    signal: int | None
+    timed_out: bool
+    duration_s: float
+
+
+class Sandbox(Protocol):
+    """Starts processes and sees to it that none of them outlives its call."""
+
+    name: str
+
+    async def run(self, command: Command, boundary: Boundary, *, timeout_s: float, stdout: Sink, stderr: Sink) -> Ended:
+        """Run *command* to its end.
+
+        Returns only when neither the process nor anything it started is running any more, also when it is cancelled.
+        Raises `AgentNotFound` where the program is missing, `AgentNotStarted` where the system refuses to start it,
+        and `SandboxError` where the boundary cannot be set up.
+        """
+
+    async def close(self) -> None:
+        """End whatever is left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Availability:
+    """Whether a sandbox can be used on this machine, and why not."""
+
+    usable: bool
+    reason: str = ""
+    details: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,221 @@
+"""Running inside bubblewrap: a private process namespace, a read-only system, and only what was declared."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Self
+
+from whet.errors import AgentNotFound, SandboxError
+from whet.sandbox.base import Availability, Boundary, Command, Ended, Sink
+from whet.sandbox.process import run_process
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/snap", "/sys")
+# Where /etc/resolv.conf points on many machines.
+_SYSTEM_RUN = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager", "/run/current-system")
+_OWN_TEMPORARY = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - these are the ones inside
+_INNER_USER = "1000"
+_PROBE_TIMEOUT_S = 10
+
+
+class BubblewrapSandbox:
+    """One private namespace per process: what escapes a process group still dies with it."""
+
+    name = "bubblewrap"
+
+    @classmethod
+    def availability(cls) -> Availability:
+        """Whether bubblewrap is there and may make namespaces here."""
+        program = shutil.which("bwrap")
+        if program is None:
+            return Availability(usable=False, reason="bubblewrap (bwrap) is not installed")
+        argv = (program, *_namespaces(network=False), *_system(), "--", "/bin/sh", "-c", "exit 0")
+        try:
+            tried = subprocess.run(argv, capture_output=True, timeout=_PROBE_TIMEOUT_S, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return Availability(usable=False, reason=f"bubblewrap does not run: {error}")
+        if tried.returncode != 0:
+            said = tried.stderr.decode(errors="replace").strip()
+            return Availability(usable=False, reason=f"bubblewrap may not make namespaces here: {said}")
+        return Availability(usable=True, details={"program": program})
+
+    def __init__(self) -> None:
+        self._program = shutil.which("bwrap") or "bwrap"
+
+    async def run(self, command: Command, boundary: Boundary, *, timeout_s: float, stdout: Sink, stderr: Sink) -> Ended:
+        """Run *command*; see `Sandbox.run`."""
+        program = find_program(command)
+        with _Status() as status, _FirstWords(stderr) as said:
+            argv = (
+                self._program,
+                *_namespaces(network=boundary.network),
+                *_system(),
+                *_toolchains(command.env.get("PATH", ""), program),
+                *_declared(boundary),
+                *("--chdir", str(command.cwd)),
+                *("--json-status-fd", str(status.write)),
+                *("--", program, *command.argv[1:]),
+            )
+            # The environment is given to bwrap itself: --clearenv would leave ours readable in /proc/1/environ.
+            outer = Command(argv=argv, env=command.env, cwd=Path("/"), stdin=command.stdin)
+            ended = await run_process(
+                outer,
+                timeout_s=timeout_s,
+                stdout=stdout,
+                stderr=said,
+                pass_fds=(status.write,),
+                started=status.close_write,
+            )
+            if ended.exit_code == 1 and not ended.timed_out:
+                _raise_for_setup(status.started(), said.text, program)
+            return ended
+
+    async def close(self) -> None:
+        """Nothing is left: every namespace died with its process."""
+
+
+class _Status:
+    """The pipe on which bubblewrap says that it came as far as starting the command."""
+
+    def __enter__(self) -> Self:
+        self._read, self.write = os.pipe2(os.O_CLOEXEC)
+        self._write_open = True
+        return self
+
+    def close_write(self) -> None:
+        """Let go of our end, so that the pipe has an end."""
+        if self._write_open:
+            os.close(self.write)
+            self._write_open = False
+
+    def started(self) -> bool:
+        """Whether the command was started."""
+        os.set_blocking(self._read, False)
+        try:
+            return b"child-pid" in os.read(self._read, 4096)
+        except BlockingIOError:
+            return False
+
+    def __exit__(self, *_: object) -> None:
+        self.close_write()
+        os.close(self._read)
+
+
+class _FirstWords:
+    """A sink that passes everything on and remembers how it began."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._kept = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def __call__(self, chunk: bytes) -> None:
+        if len(self._kept) < 1000:  # noqa: PLR2004 - a message of bubblewrap's is one line
+            self._kept += chunk[:1000]
+        self._sink(chunk)
+
+    @property
+    def text(self) -> str:
+        return self._kept.decode(errors="replace").strip()
+
+
+def _raise_for_setup(started: bool, said: str, program: str) -> None:
+    """Tell bubblewrap's own failures from the command's."""
+    if said.startswith("bwrap: execvp"):
+        raise AgentNotFound(f'"{program}" cannot be started inside the sandbox: {said}', hint=_MOUNTS_HINT)
+    if not started and said.startswith("bwrap: "):
+        raise SandboxError(said, hint=_MOUNTS_HINT)
+
+
+_MOUNTS_HINT = "add its folder to `mounts` of this runner, or use --sandbox local"
+
+
+def find_program(command: Command) -> str:
+    """The full path of the program, looked up as the command itself would be."""
+    name = command.argv[0]
+    if os.sep in name:
+        found = str(command.cwd / name) if (command.cwd / name).exists() else None
+    else:
+        found = shutil.which(name, path=command.env.get("PATH", os.defpath))
+    if found is None:
+        raise AgentNotFound(f'there is no program "{name}"', hint="install it, or correct `command` of this runner")
+    return found
+
+
+@lru_cache
+def _namespaces(*, network: bool) -> tuple[str, ...]:
+    argv = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    if not network:
+        argv.append("--unshare-net")
+    if os.getuid() == 0:
+        # Some agents refuse their unattended mode to root; and nothing inside needs to be it.
+        argv += ["--uid", _INNER_USER, "--gid", _INNER_USER]
+    return (*argv, "--cap-drop", "ALL", "--disable-userns", "--die-with-parent")
+
+
+@lru_cache
+def _system() -> tuple[str, ...]:
+    argv: list[str] = []
+    for folder in _OWN_TEMPORARY:
+        argv += ["--tmpfs", folder]
+    for folder in (*_SYSTEM, *_SYSTEM_RUN):
+        argv += ["--ro-bind-try", folder, folder]
+    return (*argv, "--proc", "/proc", "--dev", "/dev")
+
+
+@lru_cache(maxsize=64)
+def _toolchains(path: str, program: str) -> tuple[str, ...]:
+    """Programs installed outside the system: what stands on PATH, the program itself and the running Python."""
+    folders = {Path(sys.prefix), Path(sys.base_prefix)}
+    for entry in path.split(os.pathsep):
+        if Path(entry).is_absolute():
+            folders.update(_installation(Path(entry)))
+    real = Path(program).resolve()
+    folders.update(_installation(real.parent))
+    folders.add(Path(program).parent)
+    return tuple(_ro_binds(folders))
+
+
+def _installation(folder: Path) -> Iterator[Path]:
+    """A folder of programs, and the installation around it where it looks like one.
+
+    `~/.pyenv/shims` is nothing without `~/.pyenv`, and `node/v20/bin` needs `node/v20/lib`; but `~/.cargo` also holds
+    credentials and `~/.local` anything at all, so those show their `bin` only.
+    """
+    yield folder
+    whole = folder.parent
+    if folder.name == "shims" or (folder.name == "bin" and (whole / "lib").is_dir() and whole.name != ".local"):
+        yield whole
+
+
+def _ro_binds(folders: Iterable[Path]) -> Iterator[str]:
+    covered = [Path(folder) for folder in _SYSTEM]
+    for folder in sorted(set(folders), key=lambda path: len(path.parts)):
+        if folder == Path("/") or any(folder.is_relative_to(other) for other in covered) or not folder.is_dir():
+            continue
+        covered.append(folder)
+        yield from ("--ro-bind-try", str(folder), str(folder))
+
+
+def _declared(boundary: Boundary) -> Iterator[str]:
+    """Outer folders first, so that an inner one is laid over them; a hidden one matters only where it would be seen."""
+    layers = [(path, 0, "--ro-bind-try") for path in boundary.readable]
+    layers += [(path, 2, "--bind") for path in boundary.writable]
+    seen = [path for path, _, _ in layers]
+    layers += [
+        (path, 1, "--tmpfs")
+        for path in boundary.hidden
+        if path.is_dir() and any(path != other and path.is_relative_to(other) for other in seen)
+    ]
+    for path, _, option in sorted(layers, key=lambda layer: (len(layer[0].parts), layer[1])):
+        yield from (option, str(path)) if option == "--tmpfs" else (option, str(path), str(path))

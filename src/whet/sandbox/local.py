@@ -1,0 +1,43 @@
+"""Running without a boundary: a session of its own, and nothing left behind; files cannot be hidden."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+import anyio
+
+from whet.sandbox.base import Availability, Boundary, Command, Ended, Sink
+from whet.sandbox.process import run_process
+from whet.sandbox.reaper import MARK, become_subreaper, reaper
+
+
+class LocalSandbox:
+    """The fallback where bubblewrap cannot run."""
+
+    name = "local"
+
+    def __init__(self) -> None:
+        become_subreaper()
+        self._numbers = itertools.count(1)
+
+    @classmethod
+    def availability(cls) -> Availability:
+        """It runs anywhere."""
+        return Availability(usable=True)
+
+    async def run(self, command: Command, boundary: Boundary, *, timeout_s: float, stdout: Sink, stderr: Sink) -> Ended:
+        """Run *command*; see `Sandbox.run`."""
+        del boundary  # What may be seen cannot be limited without namespaces.
+        mark = f"{os.getpid()}-{next(self._numbers)}"
+        marked = Command(argv=command.argv, env={**command.env, MARK: mark}, cwd=command.cwd, stdin=command.stdin)
+        reaper.begin(mark)
+        try:
+            return await run_process(marked, timeout_s=timeout_s, stdout=stdout, stderr=stderr)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await reaper.end(mark)
+
+    async def close(self) -> None:
+        """End whatever attempts left behind without their mark."""
+        await reaper.end_all()

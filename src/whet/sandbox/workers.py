@@ -1,0 +1,217 @@
+"""Processes of our own that answer calls: whoever hangs or dies in one takes nothing else along.
+
+They are forked from a small parent that was itself forked before the event loop and its threads began, so that they
+hold what was loaded by then, such as a suite's functions, and so that a killed one is replaced in a millisecond.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+import anyio
+
+from whet.errors import SandboxError
+from whet.sandbox.reaper import MARK, die_with_parent, reaper
+
+_HEADER = struct.Struct("!I")
+_OUTPUT_KEPT = 65536
+
+# Answers one request; what it prints meanwhile is collected for it.
+Serve = Callable[[bytes, "Printed"], bytes]
+
+
+class WorkerDied(SandboxError):
+    """A worker ended in the middle of a call."""
+
+    code = "worker-died"
+
+
+class WorkerHung(SandboxError):
+    """A worker did not answer in time, and was killed."""
+
+    code = "worker-hung"
+
+
+class Printed:
+    """What a call printed, by Python or by anything it started, collected in memory behind file descriptors 1 and 2."""
+
+    def __init__(self) -> None:
+        self._file = os.memfd_create("printed")
+        for fd in (1, 2):
+            os.dup2(self._file, fd)
+        sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+        sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+
+    def clear(self) -> None:
+        """Forget the last call's."""
+        os.ftruncate(self._file, 0)
+        os.lseek(self._file, 0, os.SEEK_SET)
+
+    def text(self) -> str:
+        """What was printed, at most 64 KiB of it."""
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        size = os.fstat(self._file).st_size
+        kept = os.pread(self._file, _OUTPUT_KEPT, 0).decode(errors="replace")
+        return kept if size <= _OUTPUT_KEPT else f"{kept}\n... ({size} bytes in all)\n"
+
+
+class _Worker:
+    """Our end of one worker."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._loop = asyncio.get_running_loop()
+        self.pid = 0
+
+    async def greet(self) -> None:
+        """Learn its process id."""
+        self.pid = _HEADER.unpack(await self._receive(_HEADER.size))[0]
+
+    async def call(self, mark: str, request: bytes) -> bytes:
+        """Send a request and wait for the answer to it."""
+        named = mark.encode()
+        body = _HEADER.pack(len(named)) + named + request
+        await self._loop.sock_sendall(self._sock, _HEADER.pack(len(body)) + body)
+        size = _HEADER.unpack(await self._receive(_HEADER.size))[0]
+        return await self._receive(size)
+
+    async def _receive(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            chunk = await self._loop.sock_recv(self._sock, size - len(data))
+            if not chunk:
+                raise WorkerDied("the process that ran it ended")
+            data += chunk
+        return data
+
+    def kill(self) -> None:
+        """End it, and the group around it."""
+        self._sock.close()
+        if self.pid:
+            for end in (os.killpg, os.kill):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    end(self.pid, signal.SIGKILL)
+
+
+class Workers:
+    """As many workers as there are calls at once, made when they are needed."""
+
+    def __init__(self, control: socket.socket, pid: int) -> None:
+        self._control = control
+        self._pid = pid
+        self._idle: list[_Worker] = []
+
+    @classmethod
+    def fork(cls, serve: Serve) -> Workers:
+        """Fork the parent of all workers; to be called before there are threads or an event loop."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        # What is loaded now stays; collecting it in a child would only copy its pages.
+        gc.freeze()
+        pid = os.fork()
+        if pid == 0:
+            ours.close()
+            _be_parent(theirs, serve)
+        theirs.close()
+        reaper.adopt(pid)
+        return cls(ours, pid)
+
+    async def call(self, request: bytes, *, mark: str, timeout_s: float) -> bytes:
+        """The answer to *request*; a worker that hangs is killed, one that dies is replaced."""
+        worker = self._idle.pop() if self._idle else await self._new()
+        answered = False
+        try:
+            with anyio.fail_after(timeout_s):
+                answer = await worker.call(mark, request)
+            answered = True
+        except TimeoutError:
+            raise WorkerHung(f"it did not end within {timeout_s:g} s") from None
+        except OSError as error:
+            raise WorkerDied("the process that ran it ended") from error
+        finally:
+            if answered:
+                self._idle.append(worker)
+            else:
+                worker.kill()
+                with anyio.CancelScope(shield=True):
+                    await reaper.end(mark)
+        return answer
+
+    async def _new(self) -> _Worker:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        ours.setblocking(False)
+        with theirs:
+            socket.send_fds(self._control, [b"w"], [theirs.fileno()])
+        worker = _Worker(ours)
+        await worker.greet()
+        return worker
+
+    def close(self) -> None:
+        """End all of them."""
+        for worker in self._idle:
+            worker.kill()
+        self._idle.clear()
+        self._control.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
+        reaper.release(self._pid)
+
+
+def _be_parent(control: socket.socket, serve: Serve) -> NoReturn:
+    """Fork a worker for every socket that comes in, until there is nobody to send one."""
+    die_with_parent()
+    # Out of the terminal's foreground group: Ctrl-C is for the run to handle.
+    os.setsid()
+    # Nobody waits for workers; the kernel shall forget them.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        data, fds, _, _ = socket.recv_fds(control, 1, 1)
+        if not data:
+            os._exit(0)
+        if os.fork() == 0:
+            control.close()
+            _be_worker(socket.socket(fileno=fds[0]), serve)
+        os.close(fds[0])
+
+
+def _be_worker(sock: socket.socket, serve: Serve) -> NoReturn:
+    die_with_parent()
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    printed = Printed()
+    sock.sendall(_HEADER.pack(os.getpid()))
+    while True:
+        header = _read(sock, _HEADER.size)
+        body = _read(sock, _HEADER.unpack(header)[0])
+        split = _HEADER.size + _HEADER.unpack(body[: _HEADER.size])[0]
+        os.environ[MARK] = body[_HEADER.size : split].decode()
+        printed.clear()
+        answer = serve(body[split:], printed)
+        sock.sendall(_HEADER.pack(len(answer)) + answer)
+
+
+def _read(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        chunk = sock.recv(size - len(data))
+        if not chunk:
+            os._exit(0)
+        data += chunk
+    return data

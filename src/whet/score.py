@@ -1,0 +1,45 @@
+"""From grades to scores, and from scores to rates with honest intervals: pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import sqrt
+
+from whet.model.grade import Grade, Rate, Status
+
+# The two-sided 95 % quantile of the normal distribution.
+Z95 = 1.959963984540054
+
+
+def score_of(grades: Sequence[Grade]) -> float | None:
+    """The weighted mean of the grades; none without grades."""
+    weight = sum(grade.weight for grade in grades)
+    if weight <= 0:
+        return None
+    return sum(grade.value * grade.weight for grade in grades) / weight
+
+
+def mean(values: Iterable[float]) -> float | None:
+    """The plain mean; none of nothing."""
+    known = list(values)
+    return sum(known) / len(known) if known else None
+
+
+def wilson(passed: int, total: int) -> Rate:
+    """The share of successes with Wilson's 95 % interval, which stays honest for few trials and at 0 and 1."""
+    if total <= 0:
+        raise ValueError("a rate needs at least one trial")
+    share = passed / total
+    z2 = Z95 * Z95
+    middle = (share + z2 / (2 * total)) / (1 + z2 / total)
+    half = Z95 / (1 + z2 / total) * sqrt(share * (1 - share) / total + z2 / (4 * total * total))
+    low = 0.0 if passed == 0 else max(0.0, middle - half)
+    high = 1.0 if passed == total else min(1.0, middle + half)
+    return Rate(passed=passed, total=total, value=share, low=low, high=high)
+
+
+def combined_status(statuses: Iterable[Status]) -> Status | None:
+    """The status of several trials together: the worst of them, where errored weighs less than failed."""
+    seen = set(statuses)
+    worst_first: tuple[Status, ...] = ("failed", "unexpected-passed", "errored", "expected-failed", "passed")
+    return next((status for status in worst_first if status in seen), None)

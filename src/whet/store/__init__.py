@@ -1,0 +1,1 @@
+"""What keeps run events: the run folder."""

@@ -1,0 +1,95 @@
+"""The journal of a run: one line per finished trial, written in one piece when it ends, and what resume reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from whet import wire
+from whet.errors import StoreError
+from whet.model.grade import Status
+from whet.model.run import TrialKey, TrialResult
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a trial stands in the journal, and the little of it that is needed often."""
+
+    offset: int
+    size: int
+    status: Status
+    score: float | None
+    duration_s: float
+
+
+class Journal:
+    """Appends results and finds them again; keeps only their places in memory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StoreError(f"{path} cannot be opened: {error.strerror}") from error
+        self._entries: dict[TrialKey, Entry] = {}
+        self._end = self._load()
+
+    def _load(self) -> int:
+        """Take in what is there; a line that was cut off by a crash is cut away."""
+        offset = 0
+        with self._path.open("rb") as file:
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                try:
+                    result = wire.decode(line, TrialResult)
+                except wire.WireError as error:
+                    raise StoreError(
+                        f"{self._path}: the line at byte {offset} cannot be read: {error}",
+                        hint="the record was changed by something else; start a new run",
+                    ) from error
+                self._note(result, offset, len(line))
+                offset += len(line)
+        os.ftruncate(self._file, offset)
+        return offset
+
+    def append(self, result: TrialResult) -> None:
+        """Keep one result; a single write, so that it is there whole or not at all."""
+        line = wire.encode(result) + b"\n"
+        try:
+            written = os.write(self._file, line)
+        except OSError as error:
+            raise StoreError(f"{self._path} cannot be written: {error.strerror}", hint=_SPACE) from error
+        if written != len(line):
+            os.ftruncate(self._file, self._end)
+            raise StoreError(f"{self._path} cannot be written: the disk is full", hint=_SPACE)
+        self._note(result, self._end, len(line))
+        self._end += len(line)
+
+    def _note(self, result: TrialResult, offset: int, size: int) -> None:
+        # The first one counts: a trial is done once.
+        self._entries.setdefault(result.key, Entry(offset, size, result.status, result.score, result.duration_s))
+
+    def entry(self, key: TrialKey) -> Entry | None:
+        """What is known of a trial, if it has ended."""
+        return self._entries.get(key)
+
+    def read(self, entry: Entry) -> TrialResult:
+        """The whole result."""
+        return wire.decode(os.pread(self._file, entry.size, entry.offset), TrialResult)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[TrialKey]:
+        return iter(self._entries)
+
+    def close(self) -> None:
+        """Let the disk have it all."""
+        os.fsync(self._file)
+        os.close(self._file)
+
+
+_SPACE = "free some space and go on with --resume"

@@ -1,0 +1,146 @@
+"""What a run was asked, as its record keeps it, so that it can be gone on with."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from whet import wire
+from whet.config import Settings, describe
+from whet.errors import StoreError, UsageError
+from whet.model.run import Execution, Plan
+from whet.plan import RunRequest, Selection
+from whet.store.folder import read_run_file
+
+_PATHS = ("cwd", "output_dir")
+# What may be different the second time, because it changes no result.
+_FREE = ("reporters", "max_parallel", "schedule", "output_dir")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """An earlier run and the request that it answers."""
+
+    run_dir: Path
+    request: RunRequest
+    fingerprint: str
+    suite_digest: str
+
+    @staticmethod
+    def facts(request: RunRequest, settings: Settings, plan: Plan, *, version: str) -> dict[str, Any]:
+        """What goes into run.json; values that look secret are hidden by `describe`."""
+        return {
+            "schema": "whet/run/1",
+            "whet_version": version,
+            "suite": plan.suite.name,
+            "suite_path": str(plan.suite.source),
+            "suite_digest": plan.suite.digest,
+            "fingerprint": fingerprint(plan),
+            "config_file": str(request.config_file.resolve()) if request.config_file else None,
+            "flags": {name: _plain(value) for name, value in request.flags.items()},
+            "selection": _selection_facts(request, plan),
+            "settings": [{"key": key, "value": value, "origin": origin} for key, value, origin in describe(settings)],
+            "trials": plan.trial_count,
+            "plan": [
+                f"{execution.case.id}@{execution.runner.id}/{execution.variant} x{execution.trials}"
+                for execution in plan.executions
+            ],
+        }
+
+    def check(self, plan: Plan, settings: Settings) -> None:
+        """Refuse to go on where the results would mix two different things."""
+        del settings
+        if plan.suite.digest != self.suite_digest:
+            raise UsageError(
+                f"{plan.suite.source} has changed since {self.run_dir.name} began; its results would mix two suites",
+                hint="start a new run",
+            )
+        if fingerprint(plan) != self.fingerprint:
+            raise UsageError(
+                f"the settings have changed since {self.run_dir.name} began; its results would mix two plans",
+                hint="start a new run, or undo the change (run.json of that run says what they were)",
+            )
+
+
+def recorded(run_dir: Path, request: RunRequest) -> Recorded:
+    """The run in *run_dir*, with what *request* may change of it."""
+    facts = read_run_file(run_dir)
+    try:
+        flags = {name: Path(value) if name in _PATHS else value for name, value in facts["flags"].items()}
+        suite = Path(facts["suite_path"])
+        selection = _selection(facts["selection"])
+        config_file = Path(facts["config_file"]) if facts["config_file"] else None
+        print_, digest = str(facts["fingerprint"]), str(facts["suite_digest"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise StoreError(f"{run_dir}: run.json is not the record of a run: {error!r}") from error
+    _refuse_other(request, flags, suite)
+    again = replace(
+        request,
+        suite=suite,
+        flags={**flags, **{name: value for name, value in request.flags.items() if name in _FREE}},
+        config_file=config_file,
+        selection=selection,
+        last_failed=False,
+    )
+    return Recorded(run_dir=run_dir, request=again, fingerprint=print_, suite_digest=digest)
+
+
+def _refuse_other(request: RunRequest, flags: Mapping[str, Any], suite: Path) -> None:
+    if request.suite is not None and request.suite.resolve() != suite:
+        raise UsageError(f"that run is of {suite}, not of {request.suite}", hint="leave the suite out")
+    changed = [name for name, value in request.flags.items() if name not in _FREE and flags.get(name) != value]
+    if request.selection != Selection() or request.last_failed:
+        changed.append("selection")
+    if changed:
+        raise UsageError(
+            f"a resumed run does what it was asked the first time; it cannot change {', '.join(changed)}",
+            hint="start a new run",
+        )
+
+
+def fingerprint(plan: Plan) -> str:
+    """A digest of everything in a plan that results depend on."""
+    facts = [_execution_facts(execution) for execution in plan.executions]
+    return hashlib.sha256(wire.encode([facts, plan.retries, plan.check_timeout_s])).hexdigest()
+
+
+def _execution_facts(execution: Execution) -> list[Any]:
+    runner = execution.runner
+    return [
+        execution.case.id,
+        [runner.id, runner.agent, runner.model, sorted((key, repr(value)) for key, value in runner.options.items())],
+        execution.variant,
+        execution.limits,
+        execution.workspace,
+        execution.trials,
+    ]
+
+
+def _selection_facts(request: RunRequest, plan: Plan) -> dict[str, Any]:
+    selection = request.selection
+    # What failed last time is settled now: by the time of a resume, the last run is this one.
+    only = sorted({(item.case.id, item.runner.id, item.variant) for item in plan.executions})
+    return {
+        "cases": selection.cases,
+        "tags": selection.tags,
+        "runners": selection.runners,
+        "shard": None if request.last_failed else selection.shard,
+        "only": only if request.last_failed else None,
+    }
+
+
+def _selection(facts: Mapping[str, Any]) -> Selection:
+    return Selection(
+        cases=tuple(facts["cases"]),
+        tags=tuple(facts["tags"]),
+        runners=tuple(facts["runners"]),
+        shard=tuple(facts["shard"]) if facts["shard"] else None,
+        only=frozenset((case, runner, variant) for case, runner, variant in facts["only"]) if facts["only"] else None,
+    )
+
+
+def _plain(value: Any) -> Any:
+    return str(value.resolve()) if isinstance(value, Path) else value

@@ -1,0 +1,174 @@
+"""The results of a run: read back from its journal in declared order, and written as one document."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any, BinaryIO
+
+from whet import wire
+from whet.model.event import ExecutionSummary
+from whet.model.grade import AS_EXPECTED, STATUSES
+from whet.model.run import Execution, Plan, RunInfo, TrialResult
+from whet.score import combined_status, mean, wilson
+from whet.store.folder import RESULTS_FILE
+from whet.store.journal import Entry, Journal
+
+SCHEMA = "whet/results/1"
+
+
+class JournalResults:
+    """What `Results` promises, over a journal."""
+
+    def __init__(self, plan: Plan, journal: Journal, duration_s: float) -> None:
+        self._plan = plan
+        self._journal = journal
+        self._duration_s = duration_s
+
+    @property
+    def plan(self) -> Plan:
+        """What was planned."""
+        return self._plan
+
+    @property
+    def duration_s(self) -> float:
+        """Wall-clock time of the run so far."""
+        return self._duration_s
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many trials ended with each status."""
+        seen: Counter[str] = Counter()
+        for execution in self._plan.executions:
+            seen.update(entry.status for entry in self._entries(execution))
+        total = self._plan.trial_count
+        counts: dict[str, int] = {status: seen[status] for status in STATUSES}
+        return counts | {"not-run": total - seen.total(), "total": total}
+
+    @property
+    def passed(self) -> bool:
+        """Whether every planned trial ended as expected."""
+        counts = self.counts
+        return counts["total"] == sum(counts[status] for status in AS_EXPECTED)
+
+    def summaries(self) -> Iterator[ExecutionSummary]:
+        """Every execution, in declared order."""
+        for execution in self._plan.executions:
+            yield _summary(execution, list(self._entries(execution)))
+
+    def trials(self, execution: Execution) -> Iterator[TrialResult]:
+        """The finished trials of one execution, in order."""
+        for entry in self._entries(execution):
+            yield self._journal.read(entry)
+
+    def _entries(self, execution: Execution) -> Iterator[Entry]:
+        for number in range(1, execution.trials + 1):
+            entry = self._journal.entry(self._plan.key(execution, number))
+            if entry is not None:
+                yield entry
+
+
+def _summary(execution: Execution, entries: list[Entry]) -> ExecutionSummary:
+    counted = [entry for entry in entries if entry.status != "errored"]
+    status = combined_status(entry.status for entry in entries)
+    as_expected = sum(entry.status in AS_EXPECTED for entry in counted)
+    return ExecutionSummary(
+        execution=execution,
+        status=status or "not-run",
+        passed=len(entries) == execution.trials and all(entry.status in AS_EXPECTED for entry in entries),
+        score=mean(entry.score for entry in counted if entry.score is not None),
+        rate=wilson(as_expected, len(counted)) if counted else None,
+        counts=dict(Counter(entry.status for entry in entries)),
+        duration_s=mean(entry.duration_s for entry in entries) or 0.0,
+    )
+
+
+def write_results(info: RunInfo, results: JournalResults, *, interrupted: bool, ended_at: str) -> None:
+    """Write results.json, a trial at a time and in one step for whoever reads it."""
+    path = info.run_dir / RESULTS_FILE
+    fresh = path.with_name(f".{RESULTS_FILE}-new")
+    with fresh.open("wb") as file:
+        _write_document(file, _head(info, results, interrupted=interrupted, ended_at=ended_at), results)
+    fresh.replace(path)
+
+
+def _head(info: RunInfo, results: JournalResults, *, interrupted: bool, ended_at: str) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "run_id": info.run_id,
+        "suite": info.suite,
+        "suite_path": str(info.suite_path),
+        "whet_version": info.version,
+        "sandbox": info.sandbox,
+        "started_at": info.started_at,
+        "ended_at": ended_at,
+        "duration_s": round(results.duration_s, 6),
+        "interrupted": interrupted,
+        "passed": results.passed,
+        "counts": {name.replace("-", "_"): count for name, count in results.counts.items()},
+        "schedule": results.plan.schedule,
+        "max_parallel": results.plan.max_parallel,
+    }
+
+
+def _write_document(file: BinaryIO, head: dict[str, Any], results: JournalResults) -> None:
+    """One trial per line: readable, greppable, and never all of it in memory."""
+    file.write(wire.encode_pretty(head).rstrip()[:-1].rstrip() + b',\n  "cases": [')
+    cases = groupby(results.summaries(), key=lambda summary: summary.execution.case.id)
+    for number, (identifier, group) in enumerate(cases):
+        summaries = list(group)
+        tags = wire.encode(summaries[0].execution.case.tags)
+        passed = wire.encode(all(summary.passed for summary in summaries))
+        file.write(b"," if number else b"")
+        file.write(
+            b'\n    {"id": %s, "tags": %s, "passed": %s, "executions": [' % (wire.encode(identifier), tags, passed)
+        )
+        for index, summary in enumerate(summaries):
+            file.write(b"," if index else b"")
+            _write_execution(file, summary, results)
+        file.write(b"\n    ]}")
+    file.write(b"\n  ]\n}\n")
+
+
+def _write_execution(file: BinaryIO, summary: ExecutionSummary, results: JournalResults) -> None:
+    execution = summary.execution
+    facts = {
+        "runner": execution.runner.id,
+        "variant": execution.variant,
+        "agent": execution.runner.agent,
+        "model": execution.runner.model,
+        "status": summary.status,
+        "passed": summary.passed,
+        "score": summary.score,
+        "rate": summary.rate,
+        "planned_trials": execution.trials,
+    }
+    file.write(b"\n      " + wire.encode(facts)[:-1] + b',"trials":[')
+    trials = (wire.encode(_trial(result)) for result in results.trials(execution))
+    file.writelines((b"," if number else b"") + b"\n        " + trial for number, trial in enumerate(trials))
+    file.write(b"\n      ]}")
+
+
+def _trial(result: TrialResult) -> dict[str, Any]:
+    return {
+        "number": result.number,
+        "status": result.status,
+        "passed": result.passed,
+        "score": result.score,
+        "flaky": result.flaky,
+        "failure": result.failure,
+        "failure_class": result.failure_class,
+        "grades": result.grades,
+        "usage": result.usage,
+        "cost_usd": result.usage.cost_usd,
+        "steps": result.steps,
+        "started_at": result.started_at,
+        "duration_s": round(result.duration_s, 6),
+        "final_output": result.final_output,
+        "changed_files": result.changed_files,
+        "artifact_dir": result.artifact_dir,
+        "workspace_dir": result.workspace_dir,
+        "attempts": result.attempts,
+        "notes": result.notes,
+    }

@@ -1,0 +1,166 @@
+"""Copies of whole folders: dotfiles, links as they are, modes, times, holes; blocks are shared where the disk can."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from whet.workspace.base import trouble
+from whet.workspace.inventory import Entry, Inventory
+from whet.workspace.tree import GIT, Descent, Step, grant, open_file, walk
+
+_FICLONE = 0x40049409
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_BLOCK = 512
+_SPAN = 1 << 30
+
+
+def copy_tree(source: Path, destination: Path, *, force: bool = False) -> Inventory:
+    """Copy what is in *source* into the folder *destination*, and give the inventory of the copy.
+
+    Sockets, fifos and devices are left out. With *force*, *source* is what an agent left: permissions that were taken
+    away do not stop us, and it may not be a link. The two may not lie inside one another.
+    """
+    copier = _Copier(force=force)
+    with Descent(source, follow=not force, force=force) as src, Descent(destination, follow=True) as dst:
+        copier.copy(src, dst)
+    return copier.inventory
+
+
+def copy_some(source: Path, destination: Path, wanted: Callable[[str], bool]) -> None:
+    """Copy the *wanted* files, and every folder; `.git` folders are left out."""
+    copier = _Copier(force=True, wanted=wanted, skip=GIT)
+    with Descent(source, force=True) as src, Descent(destination) as dst:
+        copier.copy(src, dst)
+
+
+class _Copier:
+    def __init__(
+        self, *, force: bool, wanted: Callable[[str], bool] | None = None, skip: frozenset[str] = frozenset()
+    ) -> None:
+        self.inventory = Inventory()
+        self._force = force
+        self._wanted = wanted
+        self._skip = skip
+        self._names: list[str] = []
+        self._git = 0
+
+    def copy(self, src: Descent, dst: Descent) -> None:
+        for step in walk(src, skip=self._skip):
+            try:
+                self._take(step, src, dst)
+            except OSError as error:
+                # A process still works here; what is gone needs no copy.
+                if isinstance(error, FileNotFoundError) and step.kind == "item":
+                    continue
+                raise trouble("cannot copy", self._path(step.name), error) from error
+
+    def _take(self, step: Step, src: Descent, dst: Descent) -> None:
+        if step.kind == "enter":
+            os.mkdir(step.name, stat.S_IRWXU, dir_fd=dst.fd)
+            dst.enter(step.name)
+            self._names.append(step.name)
+            self._git += step.name in GIT
+        elif step.kind == "leave":
+            _finish(dst.fd, step.stat)
+            dst.leave()
+            self._git -= self._names.pop() in GIT
+        elif step.kind == "unread":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        elif self._wanted is None or self._wanted(self._path(step.name)):
+            self._item(step, src, dst)
+
+    def _item(self, step: Step, src: Descent, dst: Descent) -> None:
+        if stat.S_ISLNK(step.stat.st_mode):
+            os.symlink(os.readlink(step.name, dir_fd=src.fd), step.name, dir_fd=dst.fd)
+            times = (step.stat.st_atime_ns, step.stat.st_mtime_ns)
+            os.utime(step.name, ns=times, dir_fd=dst.fd, follow_symlinks=False)
+            made = os.stat(step.name, dir_fd=dst.fd, follow_symlinks=False)
+        elif stat.S_ISREG(step.stat.st_mode):
+            made = _copy_file(step, src.fd, dst.fd, force=self._force)
+        else:
+            return
+        if not self._git:
+            self.inventory.files[self._path(step.name)] = Entry.of(made)
+
+    def _path(self, name: str) -> str:
+        return "/".join((*self._names, name))
+
+
+def _copy_file(step: Step, src_fd: int, dst_fd: int, *, force: bool) -> os.stat_result:
+    source = _opened(step.name, src_fd, force=force)
+    try:
+        copy = os.open(step.name, _CREATE, stat.S_IRUSR | stat.S_IWUSR, dir_fd=dst_fd)
+        try:
+            _copy_bytes(source, copy)
+            _finish(copy, step.stat)
+            return os.fstat(copy)
+        finally:
+            os.close(copy)
+    finally:
+        os.close(source)
+
+
+def _opened(name: str, dir_fd: int, *, force: bool) -> int:
+    try:
+        return open_file(name, dir_fd=dir_fd)
+    except PermissionError:
+        if not force:
+            raise
+    grant(name, stat.S_IRUSR, dir_fd=dir_fd)
+    return open_file(name, dir_fd=dir_fd)
+
+
+def _finish(fd: int, like: os.stat_result) -> None:
+    os.fchmod(fd, stat.S_IMODE(like.st_mode))
+    os.utime(fd, ns=(like.st_atime_ns, like.st_mtime_ns))
+
+
+def _copy_bytes(source: int, copy: int) -> None:
+    found = os.fstat(source)
+    if not found.st_size:
+        return
+    with suppress(OSError):
+        fcntl.ioctl(copy, _FICLONE, source)
+        return
+    for start, end in _extents(source, found):
+        _copy_range(source, copy, start, end)
+    if os.fstat(copy).st_size < found.st_size:
+        # It ends with a hole.
+        os.ftruncate(copy, found.st_size)
+
+
+def _extents(fd: int, found: os.stat_result) -> Iterator[tuple[int, int]]:
+    if found.st_blocks * _BLOCK >= found.st_size:
+        yield 0, found.st_size
+        return
+    at = 0
+    while at < found.st_size:
+        try:
+            start = os.lseek(fd, at, os.SEEK_DATA)
+            at = os.lseek(fd, start, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            start, at = at, found.st_size
+        yield start, at
+
+
+def _copy_range(source: int, copy: int, at: int, end: int) -> None:
+    while at < end:
+        try:
+            done = os.copy_file_range(source, copy, min(end - at, _SPAN), at, at)
+        except OSError as error:
+            if error.errno not in {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM}:
+                raise
+            os.lseek(copy, at, os.SEEK_SET)
+            done = os.sendfile(copy, source, at, min(end - at, _SPAN))
+        if not done:
+            # It became shorter while it was copied.
+            return
+        at += done

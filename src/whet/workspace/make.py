@@ -1,0 +1,120 @@
+"""The workspaces of one run: shared or isolated, empty or from a template, by the cheapest way there is."""
+
+from __future__ import annotations
+
+import os
+import threading
+from itertools import count
+from pathlib import Path
+
+from whet.errors import WorkspaceError
+from whet.model.suite import WorkspaceSpec
+from whet.workspace.base import Method, Workspace, explained
+from whet.workspace.copying import copy_tree
+from whet.workspace.folder import FolderWorkspace, SharedWorkspace
+from whet.workspace.mounts import are_private
+from whet.workspace.overlay import OverlayWorkspace
+from whet.workspace.removing import remove_tree
+
+
+class Workspaces:
+    """Makes workspaces below *scratch*, a folder that exists; may be used from several threads."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._numbers = count(1)
+        self._lock = threading.Lock()
+        self._shared: dict[tuple[Path | None, Path | None], Workspace] = {}
+        self._overlays: list[OverlayWorkspace] = []
+        self._try_overlay = are_private()
+
+    def shared(self, spec: WorkspaceSpec) -> Workspace:
+        """The one folder for all attempts; the same one each time it is asked for."""
+        key = (spec.cwd, spec.template_dir)
+        with self._lock:
+            if key not in self._shared:
+                _check_template(spec.template_dir)
+                self._shared[key] = self._made_shared(spec)
+            return self._shared[key]
+
+    def isolated(self, spec: WorkspaceSpec) -> Workspace:
+        """A fresh folder."""
+        path = self._scratch / f"w{next(self._numbers)}"
+        template = spec.template_dir
+        if template is None:
+            return FolderWorkspace(path, None)
+        _check_template(template)
+        with explained("cannot make workspace", path):
+            _check_apart(path, template)
+        return self._overlaid(path, template) or _copied(path, template)
+
+    def close(self) -> None:
+        """Unmount what is still mounted."""
+        with self._lock:
+            overlays, self._overlays = self._overlays, []
+        for workspace in overlays:
+            workspace.unmount()
+
+    def _overlaid(self, path: Path, template: Path) -> Workspace | None:
+        if not self._try_overlay:
+            return None
+        try:
+            workspace = OverlayWorkspace(path, template)
+        except OSError:
+            # A file system that cannot carry one, or a kernel without: it will be no different next time.
+            self._try_overlay = False
+            return None
+        with self._lock:
+            self._overlays = [known for known in self._overlays if known.mounted]
+            self._overlays.append(workspace)
+        return workspace
+
+    def _made_shared(self, spec: WorkspaceSpec) -> Workspace:
+        if spec.cwd is not None:
+            _fill(spec.cwd, spec.template_dir)
+            return SharedWorkspace(spec.cwd, method="given")
+        path = self._scratch / ("shared" if not self._shared else f"shared{len(self._shared) + 1}")
+        _fill(path, spec.template_dir)
+        method: Method = "empty" if spec.template_dir is None else "copy"
+        return SharedWorkspace(path, method=method)
+
+
+def _check_template(template: Path | None) -> None:
+    if template is None or template.is_dir():
+        return
+    if os.path.lexists(template):
+        raise WorkspaceError(f"the workspace template is not a folder: {template}", hint="name a folder instead")
+    raise WorkspaceError(
+        f"the workspace template does not exist: {template}", hint="make the folder, or correct its path in the suite"
+    )
+
+
+def _check_apart(path: Path, template: Path) -> None:
+    if path.resolve().is_relative_to(template.resolve()):
+        raise WorkspaceError(
+            f"the workspace {path} lies inside its template {template}", hint="choose a template that does not hold it"
+        )
+
+
+def _copied(path: Path, template: Path) -> Workspace:
+    try:
+        return FolderWorkspace(path, template)
+    except WorkspaceError:
+        # A disk that is full must not stay so because of a half copy.
+        remove_tree(path)
+        raise
+
+
+def _fill(path: Path, template: Path | None) -> None:
+    with explained("cannot make workspace", path):
+        path.mkdir(parents=True, exist_ok=True)
+        if template is None:
+            return
+        _check_apart(path, template)
+        with os.scandir(path) as entries:
+            if next(entries, None) is not None:
+                raise WorkspaceError(
+                    f"the workspace {path} is not empty, so the template {template} is not copied into it",
+                    hint="empty the folder, or leave out the template",
+                )
+        copy_tree(template, path)

@@ -1,0 +1,325 @@
+"""The command line before any run: what it imports, what its help says, and how it reports errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from whet.cli import errors
+from whet.cli.main import COMMANDS, application
+from whet.cli.run import _request
+from whet.cli.run import command as run_command
+from whet.errors import Problem, StoreError, SuiteError
+from whet.plan import RunRequest, Selection
+from whet.version import __version__
+
+HEAVY = {"pydantic", "rich", "asyncio", "anyio", "msgspec", "importlib.metadata"}
+SHOW_MODULES = """
+import sys
+from whet.cli.main import main
+sys.argv = ["whet", *sys.argv[1:]]
+code = main()
+print(*sys.modules, sep="\\n", file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def whet(*arguments: str | Path, cwd: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WHET_", "XDG_"))}
+    return subprocess.run(
+        [sys.executable, "-m", "whet", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=kept | {"HOME": "/nowhere"} | environ,
+        timeout=60,
+        check=False,
+    )
+
+
+def imported_by(*arguments: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", SHOW_MODULES, *arguments], capture_output=True, text=True, timeout=60, check=True
+    )
+    return set(done.stderr.split())
+
+
+def request_for(*arguments: str) -> RunRequest:
+    context = run_command.make_context("run", list(arguments))
+    return _request(dict(context.params))
+
+
+def test_the_version_is_said_without_importing_click() -> None:
+    modules = imported_by("--version")
+
+    assert not modules & (HEAVY | {"click", "dataclasses"})
+
+
+def test_the_help_is_printed_without_importing_a_command_or_anything_heavy() -> None:
+    modules = imported_by("--help")
+
+    assert not modules & (HEAVY | {f"whet.cli.{name}" for name in COMMANDS})
+
+
+def test_the_version_is_the_packages() -> None:
+    done = whet("--version")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"whet {__version__}\n", "")
+
+
+@pytest.mark.parametrize("arguments", [(), ("-h",), ("--help",)])
+def test_help_lists_every_command(arguments: tuple[str, ...]) -> None:
+    done = whet(*arguments)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(f"  {name} " in done.stdout and text in done.stdout for name, text in COMMANDS.items())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_says_of_a_command_what_the_command_says_of_itself(name: str) -> None:
+    group = application()
+
+    found = group.get_command(None, name)  # type: ignore[arg-type]
+
+    assert found is not None
+    assert found.get_short_help_str(200) == COMMANDS[name]
+    assert CliRunner().invoke(group, [name, "-h"]).exit_code == 0
+
+
+def test_an_unknown_command_is_answered_with_the_nearest() -> None:
+    done = whet("rnu")
+
+    assert done.returncode == 2
+    assert done.stderr == 'error[name]: no command is called "rnu"\n  did you mean "run"?\n'
+
+
+def test_an_unknown_option_is_answered_with_the_nearest() -> None:
+    done = whet("run", "--trails", "3")
+
+    assert done.returncode == 2
+    assert done.stderr.lower().startswith("error[usage]: no such option")
+    assert done.stderr.endswith('\n  did you mean "--trials"?\n')
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run",), 'error[usage]: which suite?\n  name its file, such as "whet run suite.py"\n'),
+        (("run", "no.py"), "error[usage]: no.py: no such file\n"),
+        (("config", "no"), "error[usage]: no: no such file or folder\n"),
+        (
+            ("run", ".", "--shard", "6/5"),
+            'error[usage]: a shard reads like 2/5, the second of five, not "6/5"\n',
+        ),
+        (("run", ".", "--tag", "a,,b"), 'error[usage]: "a,,b" has an empty name in it\n  write names like "a,b"\n'),
+        (
+            ("run", ".", "--trials", "many"),
+            (
+                "error[usage]: invalid value for '--trials': 'many' is not a valid integer range\n"
+                '  see "whet run --help"\n'
+            ),
+        ),
+    ],
+)
+def test_what_was_typed_wrongly_is_told_without_a_traceback(
+    tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    done = whet(*arguments, cwd=tmp_path)
+
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
+
+
+def test_every_option_of_run_reaches_the_request(tmp_path: Path) -> None:
+    suite = tmp_path / "suite.py"
+    suite.touch()
+    typed = (
+        "--config c.toml --cwd w --output-dir o --schedule serial --max-parallel 2 --trials 3 --retries 0 "
+        "--max-steps 4 --timeout-ms 5 --case a,b --case c --tag t --runner r --shard 2/5 --last-failed --dry-run "
+        "--reporter terminal --reporter junit=out.xml --sandbox local --resume latest"
+    )
+
+    request = request_for(str(suite), *typed.split())
+
+    assert request == RunRequest(
+        suite=suite,
+        flags={
+            "cwd": Path("w"),
+            "output_dir": Path("o"),
+            "schedule": "serial",
+            "max_parallel": 2,
+            "trials": 3,
+            "retries": 0,
+            "max_steps": 4,
+            "timeout_ms": 5,
+            "reporters": ("terminal", "junit=out.xml"),
+            "sandbox": "local",
+        },
+        config_file=Path("c.toml"),
+        selection=Selection(cases=("a", "b", "c"), tags=("t",), runners=("r",), shard=(2, 5)),
+        last_failed=True,
+        dry_run=True,
+        resume="latest",
+    )
+
+
+def test_options_that_were_not_typed_override_nothing(tmp_path: Path) -> None:
+    request = request_for(str(tmp_path))
+
+    assert (dict(request.flags), request.selection) == ({}, Selection())
+
+
+def test_a_run_can_be_resumed_without_naming_the_suite() -> None:
+    request = request_for("--resume", "latest")
+
+    assert (request.suite, request.resume) == (None, "latest")
+
+
+def test_settings_are_shown_aligned_with_their_origins(tmp_path: Path) -> None:
+    (tmp_path / "whet.toml").write_text("[run]\ntrials = 3\n[runners.x.agent]\ntype = 'command'\n")
+
+    done = whet("config", tmp_path, WHET_RETRIES="2")
+
+    lines = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert lines[:2] == [f"settings file: {tmp_path}/whet.toml", ""]
+    assert [line.split() for line in lines if line.startswith(("run.trials", "run.retries", "runners"))] == [
+        ["run.trials", "3", "whet.toml"],
+        ["run.retries", "2", "WHET_RETRIES"],
+        ["runners.x.agent.type", "command", "whet.toml"],
+    ]
+    columns = {line.index("whet.toml") for line in lines[2:] if line.endswith("whet.toml")}
+    assert len(columns) == 1
+
+
+def test_settings_are_shown_as_json(tmp_path: Path) -> None:
+    (tmp_path / "whet.toml").write_text("[run]\ntrials = 3\n")
+
+    shown = json.loads(whet("config", "--json", cwd=tmp_path).stdout)
+
+    assert shown["file"] == str(tmp_path / "whet.toml")
+    assert shown["settings"]["run.trials"] == {"value": 3, "origin": "whet.toml"}
+    assert shown["settings"]["run.max_steps"] == {"value": None, "origin": "built-in"}
+
+
+def test_each_wrong_setting_has_a_line_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "whet.toml").write_text("[run]\ntrials = 0\nmax_paralel = 1\n")
+
+    done = whet("config", tmp_path)
+
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error[config]: whet.toml: run.trials: must be an integer of at least 1, not 0\n"
+        'error[config]: whet.toml: run.max_paralel: unknown key (did you mean "max_parallel"?)\n'
+        f"  see {tmp_path}/whet.toml\n"
+    )
+
+
+def test_a_schema_that_does_not_exist_is_refused_with_the_ones_that_do() -> None:
+    done = whet("schema", "reslts")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error[usage]: invalid value for 'results': 'reslts' is not ")
+
+
+def raising(error: BaseException) -> Any:
+    def action() -> int:
+        raise error
+
+    return action
+
+
+def test_each_problem_of_a_suite_has_a_line_and_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    found = SuiteError(
+        [
+            Problem("s.py", "is missing", case="a", field="prompt"),
+            Problem("s.py", "unknown field", case="b", field="tag", hint='did you mean "tags"?'),
+        ]
+    )
+
+    code = errors.guarded(raising(found))
+
+    assert code == 2
+    assert capsys.readouterr().err == (
+        'error[suite]: s.py: a: prompt: is missing\nerror[suite]: s.py: b: tag: unknown field\n  did you mean "tags"?\n'
+    )
+
+
+def test_a_record_that_cannot_be_read_is_told_with_every_line_of_its_hint(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code = errors.guarded(raising(StoreError("no run is called x", hint="first\nsecond")))
+
+    assert code == 2
+    assert capsys.readouterr().err == "error[store]: no run is called x\n  first\n  second\n"
+
+
+def test_an_interrupt_before_anything_runs_has_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    code = errors.guarded(raising(KeyboardInterrupt()))
+
+    assert code == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_an_unforeseen_error_keeps_its_traceback_and_asks_for_a_report(capsys: pytest.CaptureFixture[str]) -> None:
+    code = errors.guarded(raising(ZeroDivisionError("oh")))
+
+    printed = capsys.readouterr().err
+    assert code == 70
+    assert printed.startswith("Traceback (most recent call last):\n")
+    assert printed.endswith(
+        "ZeroDivisionError: oh\nerror[internal]: this is a mistake in whet: please report it with the lines above\n"
+    )
+
+
+def test_a_broken_pipe_to_somebody_else_is_not_hidden(capsys: pytest.CaptureFixture[str]) -> None:
+    code = errors.guarded(raising(BrokenPipeError()))
+
+    assert code == 70
+    assert "BrokenPipeError" in capsys.readouterr().err
+
+
+def test_a_reader_who_goes_away_is_left_in_silence(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "whet", "config"], stdout=writing, stderr=subprocess.PIPE, cwd=tmp_path, check=False
+    )
+    os.close(writing)
+
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    ("tty", "environ", "coloured"),
+    [
+        (True, {}, True),
+        (False, {}, False),
+        (True, {"NO_COLOR": "1"}, False),
+        (True, {"NO_COLOR": ""}, True),
+        (True, {"TERM": "dumb"}, False),
+    ],
+)
+def test_colour_is_for_terminals_whose_owner_wants_it(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tty: bool,
+    environ: dict[str, str],
+    coloured: bool,
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: tty)
+
+    errors.guarded(raising(StoreError("gone")))
+
+    assert ("\033[1;31merror[store]\033[0m: gone" in capsys.readouterr().err) is coloured
