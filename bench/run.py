@@ -1,0 +1,27 @@
+"""`make bench`: every benchmark, one after the other, as a table of what was measured.
+
+A benchmark is no test: it asserts nothing about time. Figures are for this machine and this moment; the ratios, taken in
+turns within one run, are what can be compared.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+
+import memory
+import overhead
+import startup
+
+
+def main() -> None:
+    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start\n")
+    for module in (startup, overhead, memory):
+        print((module.__doc__ or "").splitlines()[0])
+        for name, value in module.measure().items():
+            print(f"  {name:40} {value:10.2f}")
+        print()
+
+
+if __name__ == "__main__":
+    main()
