@@ -1,7 +1,8 @@
-"""What whet adds to a program that ends at once: 500 cases, 8 at a time, beside a bare asyncio loop that spawns the same.
+"""What whet adds to a program that ends at once: 500 cases, 8 at a time, beside a bare asyncio loop.
 
-Measured in turns, so that whatever else the machine does hits both alike. "Per trial" is the slope between 100 and 500
-cases, which leaves start-up out; "whole" is the wall-clock time of all 500 with start-up.
+The loop spawns the same program and reads its output. Measured in turns, so that whatever else the machine does hits
+both alike. "Per trial" is the slope between 100 and 500 cases, which leaves start-up out; "whole" is the wall-clock time
+of all 500 with start-up.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from projects import environment, folder, whet, write_project
 
 FEW, MANY, ROUNDS = 100, 500, 7
 BARE = """\
-import asyncio, sys
+import asyncio, subprocess, sys
 
 async def one(limit):
     async with limit:
         process = await asyncio.create_subprocess_exec(
-            "/bin/echo", "done", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+            "/bin/echo", "done", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         out, _ = await process.communicate()
         assert out == b"done\\n"

@@ -38,7 +38,7 @@ output = "{output}"
 @contextmanager
 def folder() -> Iterator[Path]:
     """A folder in memory, where the disk does not speak for us or against us."""
-    memory = Path("/dev/shm")  # noqa: S108
+    memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(prefix="whet-bench-", dir=memory if memory.is_dir() else None) as name:
         yield Path(name)
 

@@ -1,7 +1,7 @@
 """`make bench`: every benchmark, one after the other, as a table of what was measured.
 
-A benchmark is no test: it asserts nothing about time. Figures are for this machine and this moment; the ratios, taken in
-turns within one run, are what can be compared.
+A benchmark is no test: it asserts nothing about time. Figures are for this machine and this moment; the ratios, taken
+in turns within one run, are what can be compared.
 """
 
 from __future__ import annotations

@@ -20,10 +20,11 @@ def lines(plan, outcome=all_pass, *, stdout=None, **environ: str) -> list[str]:
 def test_a_failed_execution_is_an_error_beside_its_check():
     printed = lines(make_plan(["a", "b"]), by_case({"a": failed}), GITHUB_WORKSPACE="/project")
 
-    assert printed == [
+    expected = (
         "::error file=bench/core.py,line=41,title=a > claude::Wrong answer%0Aexpected 3, got 4%0Aat bench/core.py:41"
         "%0Aartifacts: .whet/runs/20250102-030405-abcd/trials/a/claude/default/1"
-    ]
+    )
+    assert printed == [expected]
 
 
 def test_an_errored_execution_is_a_warning():
@@ -98,7 +99,8 @@ def test_the_summary_stays_below_githubs_limit(tmp_path):
     cases = [f"{number:05d}" + "&" * 120 for number in range(600)]
     plan = make_plan(cases, runners=[f"runner-{number}" for number in range(8)])
 
-    lines(plan, lambda key: failed(key, "x" * 1_000_000 + "\n" * 50), GITHUB_STEP_SUMMARY=str(summary))
+    message = "x" * 1_000_000 + "\n" * 50
+    lines(plan, lambda key: failed(key, message), GITHUB_STEP_SUMMARY=str(summary))
 
     assert SUMMARY_BYTES / 2 < summary.stat().st_size <= SUMMARY_BYTES
     assert summary.read_text().endswith(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import tracemalloc
+from zlib import crc32
 
 import pytest
-from reporting import MemoryResults, Stage, failed, make_info, make_plan, passed
+from reporting import Stage, end, failed, make_plan, passed, play
 
-from whet.model.event import RunEnded, RunStarted, TrialEnded, TrialStarted
 from whet.report.github import GithubReporter
 from whet.report.junit import JunitReporter
 from whet.report.markdown import MarkdownReporter
@@ -37,26 +37,47 @@ class Nowhere:
 
 
 def outcome(key):
-    # Ten kilobytes each: kept, they would be a hundred megabytes.
-    big = "x" * 10_000 + str(hash(key))
-    return failed(key, big, final_output=big) if hash(key) % 2 else passed(key, final_output=big)
+    # Two kilobytes each: kept, they would be twenty megabytes.
+    big = f"{key} {'x' * 2_000}"
+    return failed(key, "no\n" * 30, final_output=big) if crc32(big.encode()) % 2 else passed(key, final_output=big)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reporter", [TerminalReporter, JunitReporter, MarkdownReporter, GithubReporter])
-@pytest.mark.parametrize("shape", [MANY_CASES, MANY_TRIALS], ids=["cases", "trials"])
-def test_ten_thousand_trials_take_a_few_megabytes(reporter, shape, tmp_path):
-    plan = make_plan(shape["cases"], trials=shape.get("trials", 1))
-    info, results = make_info(), MemoryResults(plan, outcome)
-    made = reporter(Stage(stdout=Nowhere(), environ={"GITHUB_STEP_SUMMARY": str(tmp_path / "summary")}).context)
-    tracemalloc.start()
+@pytest.mark.parametrize(
+    ("reporter", "shape"),
+    [
+        (TerminalReporter, MANY_CASES),
+        (TerminalReporter, MANY_TRIALS),
+        (JunitReporter, MANY_CASES),
+        (JunitReporter, MANY_TRIALS),
+        (MarkdownReporter, MANY_CASES),
+        (GithubReporter, MANY_CASES),
+    ],
+)
+def test_ten_thousand_trials_take_a_few_megabytes_at_the_end(reporter, shape, tmp_path):
+    plan = make_plan(**shape)
+    stage = Stage(stdout=Nowhere(), environ={"GITHUB_STEP_SUMMARY": str(tmp_path / "summary")})
+    made = reporter(stage.context)
 
-    made(RunStarted(info=info, plan=plan))
-    for trial in plan.trials():
-        made(TrialStarted(trial=trial))
-        made(TrialEnded(trial=trial, result=outcome(trial.key)))
-    made(RunEnded(info=info, results=results, interrupted=False))
+    peak = peak_of(lambda: end(made, plan, outcome))
 
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
     assert peak < 4_000_000
+
+
+@pytest.mark.slow
+def test_ten_thousand_trials_take_a_few_megabytes_on_the_way():
+    plan = make_plan(**MANY_CASES)
+
+    peak = peak_of(lambda: play(TerminalReporter(Stage(stdout=Nowhere()).context), plan, outcome))
+
+    assert peak < 4_000_000
+
+
+def peak_of(work) -> int:
+    """How many bytes *work* holds at most."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

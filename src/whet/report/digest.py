@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import sqrt
 from pathlib import Path
-from typing import Literal
 
 from whet.model.event import ExecutionSummary, Results
-from whet.model.grade import AS_EXPECTED, Rate, Status
-from whet.model.run import RunInfo, Runner, TrialKey, TrialResult
-from whet.report.text import excerpt, one_line, path_for_people
+from whet.model.grade import AS_EXPECTED, Rate
+from whet.model.run import RunInfo, Runner, TrialResult
+from whet.report.finding import Finding, ShownStatus, class_of, execution_name, finding_of, trial_name
+from whet.report.text import one_line
 
-ShownStatus = Status | Literal["not-run"]
 FAILURES_IN_FULL = 50
 NAMES_SHOWN = 50
 CLASSES_APART = 100
@@ -99,20 +98,6 @@ class RunnerTable:
         """The runner, with its agent and model where they say more."""
         parts = [part for part in (self.runner.agent, self.runner.model) if part and part != self.runner.id]
         return one_line(self.runner.id + (f" ({', '.join(parts)})" if parts else ""), 80)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """A trial that did not go as expected: all that is shown of it, already harmless."""
-
-    key: str
-    status: Status
-    message: tuple[str, ...]
-    where: str | None
-    artifacts: str
-    workspace: str | None
-    cause: str | None
-    attempts: int
 
 
 @dataclass(slots=True)
@@ -215,63 +200,6 @@ class _Reader:
         if len(self._groups) >= CLASSES_APART and (errored, ident) not in self._groups:
             ident, title = "\0rest", "Other classes"
         return self._groups.setdefault((errored, ident), Group(title))
-
-
-def execution_name(case: str, variant: str) -> str:
-    """A case, with its variant where there is one to tell apart."""
-    return one_line(case if variant == "default" else f"{case} / {variant}", 120)
-
-
-def trial_name(key: TrialKey, *, trials: int | None = None) -> str:
-    """A trial as people say it: `case @ runner #2`; the number is left off where there is only one."""
-    number = "" if trials == 1 else f" #{key.number}"
-    return f"{execution_name(key.case, key.variant)} @ {one_line(key.runner, 80)}{number}"
-
-
-def class_of(result: TrialResult) -> tuple[str, str]:
-    """The id and title of the group that a failed trial belongs to."""
-    if result.failure_class is not None:
-        return result.failure_class.id, one_line(result.failure_class.title, 120)
-    if result.status == "unexpected-passed":
-        return "unexpected-passed", "Unexpected pass"
-    if result.failure is not None:
-        return result.failure.code, one_line(result.failure.code, 120)
-    return "check", "Check not met"
-
-
-def finding_of(result: TrialResult, info: RunInfo, cwd: Path) -> Finding:
-    """The short facts of a trial that did not go as expected."""
-    failure = result.failure
-    location = failure.location if failure else None
-    workspace = result.workspace_dir
-    return Finding(
-        key=one_line(str(result.key), 300),
-        status=result.status,
-        message=excerpt(message_of(result)),
-        where=f"{path_for_people(Path(location.file), cwd)}:{location.line}" if location else None,
-        artifacts=path_for_people(info.run_dir / result.artifact_dir, cwd),
-        workspace=path_for_people(info.run_dir / workspace, cwd) if workspace else None,
-        cause=one_line(f"{failure.cause}, while in phase {failure.phase}", 120) if failure else None,
-        attempts=len(result.attempts),
-    )
-
-
-def message_of(result: TrialResult) -> str:
-    """Why a trial did not go as expected, in whoever's words are known."""
-    if result.failure is not None and result.failure.message.strip():
-        return result.failure.message
-    unmet = "\n".join(_unmet(result))
-    if unmet:
-        return unmet
-    if result.status == "unexpected-passed":
-        return "It passed, and the case is declared to fail: if that is good news, take expected_fail away."
-    return result.failure.code if result.failure else "No check says why."
-
-
-def _unmet(result: TrialResult) -> Iterator[str]:
-    for grade in result.grades:
-        if not grade.passed:
-            yield f"{grade.check}: {grade.reason}" if grade.reason else f"{grade.check}: not met"
 
 
 def outcome(digest: Digest) -> str:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from whet.model.run import RunInfo
-from whet.report.digest import Digest, Finding, Group, RunnerTable, outcome
+from whet.report.digest import Digest, Group, RunnerTable, outcome
+from whet.report.finding import Finding
 from whet.report.plain import STATUS_STYLES, symbol
 from whet.report.screen import Screen, Style
 from whet.report.table import columns_of, totals_text

@@ -12,7 +12,7 @@ from whet.model.event import ExecutionSummary, Results, RunEnded, RunEvent
 from whet.model.grade import Status
 from whet.model.run import RunInfo, TrialResult
 from whet.report.base import ReporterContext
-from whet.report.digest import class_of, execution_name, finding_of
+from whet.report.finding import class_of, execution_name, finding_of
 from whet.report.markdown import sections, within
 from whet.report.text import count, one_line
 

@@ -13,8 +13,8 @@ from typing import IO
 from whet.model.event import Results, RunEnded, RunEvent
 from whet.model.run import Execution, RunInfo, Runner, TrialKey, TrialResult
 from whet.report.base import ReporterContext
-from whet.report.digest import ShownStatus, class_of, message_of, trial_name
 from whet.report.document import write_document
+from whet.report.finding import ShownStatus, class_of, message_of, trial_name
 from whet.report.text import clean, excerpt, one_line, path_for_people
 
 # Of what cleaning leaves, XML 1.0 forbids only these.
@@ -45,10 +45,11 @@ class JunitReporter:
 
 
 def _document(results: Results, info: RunInfo, cwd: Path) -> Iterator[bytes]:
-    counts = Counter[str]()
+    # Once: asking may mean reading the record.
+    known = results.counts
+    counts = Counter[str](tests=known.get("total", 0))
     for status, kind in _KINDS.items():
-        counts[kind] += results.counts.get(status, 0)
-    counts["tests"] = results.counts.get("total", 0)
+        counts[kind] += known.get(status, 0)
     yield b'<?xml version="1.0" encoding="UTF-8"?>\n'
     yield f"<testsuites name={_value(info.suite)} {_numbers(counts, results.duration_s)}>\n".encode()
     # By id: a runner's options need not be hashable.

@@ -25,6 +25,7 @@ ROWS = 8
 _REFRESHES_PER_S = 8
 _BAR_WIDTH = 30
 _COLOURS = {"good": "green", "bad": "red", "warn": "yellow", "dim": "dim", "bold": "bold"}
+_BAR_COLOURS = ("green", "yellow", "red")
 
 
 class LiveProgress:
@@ -105,15 +106,17 @@ class LiveProgress:
 
 def _segments(counts: Counter[Status], before: int, total: int) -> Iterator[tuple[str, str]]:
     """The bar itself: each status has its share, and nothing that happened is too small to be seen."""
-    used = counted = 0
-    shares = [("dim", before), *((_COLOURS[STATUS_STYLES[status]], counts[status]) for status in STATUSES)]
-    for colour, amount in shares:
-        counted += amount
-        # Up to where all so far would reach, so that the whole comes out even.
-        cells = min(max(round(_BAR_WIDTH * counted / max(1, total)) - used, 1), _BAR_WIDTH - used) if amount else 0
-        used += cells
-        yield "━" * cells, colour
-    yield "─" * (_BAR_WIDTH - used), "dim"
+    amounts = {"dim": before} | dict.fromkeys(_BAR_COLOURS, 0)
+    for status, amount in counts.items():
+        amounts[_COLOURS[STATUS_STYLES[status]]] += amount
+    cells = {colour: max(1, _BAR_WIDTH * amount // total) for colour, amount in amounts.items() if amount}
+    filled = max(_BAR_WIDTH * sum(amounts.values()) // max(1, total), len(cells))
+    if cells:
+        # What rounding took or gave is the largest share's, where it shows least.
+        cells[max(cells, key=cells.__getitem__)] += filled - sum(cells.values())
+    for colour, size in cells.items():
+        yield "━" * size, colour
+    yield "─" * (_BAR_WIDTH - filled), "dim"
 
 
 def _start(screen: Screen, draw: Callable[[], Text]) -> Live:

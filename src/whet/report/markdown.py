@@ -9,8 +9,9 @@ from pathlib import Path
 from whet.model.event import Results, RunEnded, RunEvent
 from whet.model.run import RunInfo
 from whet.report.base import ReporterContext
-from whet.report.digest import Digest, Finding, Group, RunnerTable, outcome, read_digest
+from whet.report.digest import Digest, Group, RunnerTable, outcome, read_digest
 from whet.report.document import write_document
+from whet.report.finding import Finding
 from whet.report.plain import symbol
 from whet.report.table import columns_of, totals_text
 from whet.report.text import count, duration, one_line, path_for_people

@@ -5,7 +5,7 @@ from __future__ import annotations
 from whet.model.event import Notice, RunStarted
 from whet.model.grade import AS_EXPECTED
 from whet.model.run import Plan, Trial, TrialResult
-from whet.report.digest import ShownStatus, class_of, execution_name
+from whet.report.finding import ShownStatus, class_of, execution_name
 from whet.report.screen import Screen, Style
 from whet.report.text import duration, left, middle, one_line, right, width
 

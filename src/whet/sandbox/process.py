@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import math
 import os
 import signal
@@ -192,7 +193,11 @@ def _spawn(command: Command, stdin: int, out: int, err: int, pass_fds: tuple[int
     except PermissionError as error:
         raise AgentNotStarted(f'"{program}" cannot be executed: {error.strerror}') from error
     except (OSError, ValueError) as error:
-        raise AgentNotStarted(f'"{program}" could not be started: {error}') from error
+        too_long = isinstance(error, OSError) and error.errno == errno.E2BIG
+        raise AgentNotStarted(
+            f'"{program}" could not be started: {error}',
+            hint="an argument is too long; let the program read the prompt from standard input" if too_long else None,
+        ) from error
 
 
 async def _stop(child: _Child) -> int:

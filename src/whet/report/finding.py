@@ -1,0 +1,85 @@
+"""What is said of one trial: its name, its failure class, and the short facts of one that did not go as expected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from whet.model.grade import Status
+from whet.model.run import RunInfo, TrialKey, TrialResult
+from whet.report.text import excerpt, one_line, path_for_people
+
+ShownStatus = Status | Literal["not-run"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A trial that did not go as expected: all that is shown of it, already harmless."""
+
+    key: str
+    status: Status
+    message: tuple[str, ...]
+    where: str | None
+    artifacts: str
+    workspace: str | None
+    cause: str | None
+    attempts: int
+
+
+def execution_name(case: str, variant: str) -> str:
+    """A case, with its variant where there is one to tell apart."""
+    return one_line(case if variant == "default" else f"{case} / {variant}", 120)
+
+
+def trial_name(key: TrialKey, *, trials: int | None = None) -> str:
+    """A trial as people say it: `case @ runner #2`; the number is left off where there is only one."""
+    number = "" if trials == 1 else f" #{key.number}"
+    return f"{execution_name(key.case, key.variant)} @ {one_line(key.runner, 80)}{number}"
+
+
+def class_of(result: TrialResult) -> tuple[str, str]:
+    """The id and title of the group that a failed trial belongs to."""
+    if result.failure_class is not None:
+        return result.failure_class.id, one_line(result.failure_class.title, 120)
+    if result.status == "unexpected-passed":
+        return "unexpected-passed", "Unexpected pass"
+    if result.failure is not None:
+        return result.failure.code, one_line(result.failure.code, 120)
+    return "check", "Check not met"
+
+
+def finding_of(result: TrialResult, info: RunInfo, cwd: Path) -> Finding:
+    """The short facts of a trial that did not go as expected."""
+    failure = result.failure
+    location = failure.location if failure else None
+    workspace = result.workspace_dir
+    return Finding(
+        key=one_line(str(result.key), 300),
+        status=result.status,
+        message=excerpt(message_of(result)),
+        where=f"{path_for_people(Path(location.file), cwd)}:{location.line}" if location else None,
+        artifacts=path_for_people(info.run_dir / result.artifact_dir, cwd),
+        workspace=path_for_people(info.run_dir / workspace, cwd) if workspace else None,
+        cause=one_line(f"{failure.cause}, while in phase {failure.phase}", 120) if failure else None,
+        attempts=len(result.attempts),
+    )
+
+
+def message_of(result: TrialResult) -> str:
+    """Why a trial did not go as expected, in whoever's words are known."""
+    if result.failure is not None and result.failure.message.strip():
+        return result.failure.message
+    unmet = "\n".join(_unmet(result))
+    if unmet:
+        return unmet
+    if result.status == "unexpected-passed":
+        return "It passed, and the case is declared to fail: if that is good news, take expected_fail away."
+    return result.failure.code if result.failure else "No check says why."
+
+
+def _unmet(result: TrialResult) -> Iterator[str]:
+    for grade in result.grades:
+        if not grade.passed:
+            yield f"{grade.check}: {grade.reason}" if grade.reason else f"{grade.check}: not met"
