@@ -1,0 +1,67 @@
+# The commands of this project. Everything they need is put into .venv; nothing else on the machine is changed.
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Tried in this order; `make PYTHON=/path/to/python demo` names another one.
+PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11)
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+.PHONY: help demo test bench clean
+
+help:
+	@echo "make demo    set up, run the quick-start suite and show where its results are"
+	@echo "make test    set up, then lint, types, import contracts and tests"
+	@echo "make bench   set up, then measure what whet costs beside the agents"
+	@echo "make clean   remove what these commands made"
+
+demo: $(VENV)/.installed
+	@$(BIN)/whet run examples/basic/suite.py
+	@echo
+	@echo "The record of this run is in examples/basic/.whet/runs/latest/"
+	@echo "  results.json    every verdict, with its reason"
+	@echo "  trials/         what each agent printed and changed, and how it was graded"
+	@echo
+	@echo "Next: . $(BIN)/activate, then whet run on a suite of your own (docs/tutorial.md)."
+
+test: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -n 2
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python bench/run.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis .pytest_cache examples/*/.whet
+	find src tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# Stamps, so that a second `make` has nothing to do. --no-build-isolation: the build backend and its helper are pinned too.
+$(VENV)/.made:
+	@found=; \
+	for python in $(PYTHONS); do \
+	    if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$python; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	    echo "whet needs Python 3.11 or newer, and none was found (tried: $(PYTHONS))." >&2; \
+	    echo "Install one, or name it: make PYTHON=/path/to/python3.11 demo" >&2; \
+	    exit 1; \
+	fi; \
+	echo "Making $(VENV) with $$("$$found" --version)."; \
+	if ! "$$found" -m venv $(VENV); then \
+	    echo "A virtual environment could not be made. On Debian and Ubuntu: apt-get install python3-venv" >&2; \
+	    exit 1; \
+	fi
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.made pyproject.toml constraints.txt
+	@echo "Installing whet and what it needs."
+	@$(PIP) install -c constraints.txt hatchling editables
+	@$(PIP) install -c constraints.txt --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	@echo "Installing what the tests need."
+	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev]'
+	@touch $@

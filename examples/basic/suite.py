@@ -1,0 +1,20 @@
+"""Three small tasks: what the agent wrote, what it ran, and what it answered."""
+
+from whet import CheckContext, Session, case
+
+
+@case(prompt="Write a greeting into hello.txt.", tags=["files"])
+def writes_a_greeting(ctx: CheckContext) -> None:
+    assert ctx.changes().created == ("hello.txt",), "nothing but hello.txt should appear"
+    assert "hello" in (ctx.workspace / "hello.txt").read_text().lower()
+
+
+@case(prompt="Which files are here? Look before you answer.", tags=["commands"])
+def looks_before_it_answers(ctx: CheckContext) -> None:
+    assert any(command.startswith("ls") for command in ctx.get_commands()), "it never listed the folder"
+    assert not ctx.changes(), "looking must change nothing"
+
+
+@case(prompt="What is 6 times 7? Answer with the number only.", tags=["answers"])
+def answers_with_a_number(session: Session) -> None:
+    assert session.final_output == "42"

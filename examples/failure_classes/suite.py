@@ -1,0 +1,53 @@
+"""One case for each way in which a trial can go wrong, and how failures with one root are put together."""
+
+from whet import Case, CheckContext, FailureClass, Session, TrialResult, case
+
+
+def answered(session: Session) -> None:
+    assert session.final_output == "done", f"it answered {session.final_output!r}"
+
+
+def ran_the_tests(ctx: CheckContext) -> None:
+    assert any("pytest" in command for command in ctx.get_commands()), "it never ran the tests"
+
+
+def never_tested(result: TrialResult) -> FailureClass | None:
+    """Both cases below fail for one reason: the report should say so once."""
+    if result.failure and result.failure.code == "assertion":
+        return FailureClass(id="untested-change", label="Changed code without running the tests")
+    return None
+
+
+@case(prompt="Fix the first bug.", classify_failure=never_tested)
+def fixes_the_first_bug(ctx: CheckContext) -> None:
+    ran_the_tests(ctx)
+
+
+@case(prompt="Fix the second bug.", classify_failure=never_tested)
+def fixes_the_second_bug(ctx: CheckContext) -> None:
+    ran_the_tests(ctx)
+
+
+@case(prompt="Do something that we know it cannot do yet.", expected_fail=True)
+def cannot_do_this_yet(session: Session) -> None:
+    answered(session)
+
+
+@case(prompt="Prove it.")
+def has_a_broken_check(session: Session) -> None:
+    # No assertion: an exception of another kind is a fault of the check, and has a class of its own.
+    session.events[10_000]
+
+
+suite = [
+    Case(id="answers", prompt="Say done.", check=answered),
+    fixes_the_first_bug,
+    fixes_the_second_bug,
+    cannot_do_this_yet,
+    has_a_broken_check,
+    Case(id="takes-too-long", prompt="Take your time.", check=answered, timeout_ms=1_000),
+    Case(id="takes-too-many-steps", prompt="Try, and try again.", check=answered, max_steps=2),
+    Case(id="crashes", prompt="Crash.", check=answered),
+    # Errored, not failed: nobody can read what the agent printed, so nothing is known about how well it did.
+    Case(id="prints-nonsense", prompt="Print nonsense.", check=answered),
+]

@@ -1,0 +1,159 @@
+"""The reference names everything that there is."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from pages import ROOT, blocks_of
+
+import whet
+from whet import errors
+from whet.agents.scripted import STEPS
+from whet.cli.main import application
+from whet.config.check import check_document
+from whet.config.places import Base
+from whet.config.schema import SCHEMA, Rule, Table
+from whet.formats import authoring
+from whet.grade.context import CheckContext
+from whet.model.changes import Changes
+from whet.model.grade import STATUSES, Failure, FailureClass
+from whet.model.run import SCHEDULES, Attempt, TrialResult
+from whet.model.session import EVENT_TYPES, Session, SkillDetection, ToolCall, Usage
+
+REFERENCE = ROOT / "docs" / "reference"
+
+
+def _page(name: str) -> str:
+    return (REFERENCE / f"{name}.md").read_text()
+
+
+def _keys(table: Table, prefix: str = "") -> Iterator[tuple[str, Rule]]:
+    for name, rule in table.items():
+        shown = name if name != "*" else "<id>" if prefix == "runners." else "<NAME>"
+        if isinstance(rule, Rule):
+            yield f"{prefix}{shown}", rule
+        else:
+            yield from _keys(rule, f"{prefix}{shown}.")
+
+
+def _members(kind: type) -> set[str]:
+    return {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")} - {"of"}
+
+
+def _properties(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict):
+        yield from schema.get("properties", {})
+        for part in schema.values():
+            yield from _properties(part)
+
+
+def _attempt_errors(kind: type[errors.AttemptError]) -> Iterator[type[errors.AttemptError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        if below.__module__ == errors.__name__:
+            yield from _attempt_errors(below)
+
+
+def _unnamed(words: Iterator[str] | set[str] | list[str], page: str) -> list[str]:
+    return sorted(word for word in words if not re.search(rf"`{re.escape(word)}(\(.*?\))?`", page))
+
+
+def test_every_settings_key_is_in_the_reference_of_settings() -> None:
+    page = _page("settings")
+
+    assert _unnamed([key for key, _ in _keys(SCHEMA)], page) == []
+
+
+def test_the_reference_of_settings_names_no_key_that_does_not_exist() -> None:
+    named = set(re.findall(r"^\| `((?:run|defaults|runners|snapshots)\.[^`]+)`", _page("settings"), re.MULTILINE))
+
+    assert named - {key for key, _ in _keys(SCHEMA)} == set()
+
+
+def test_every_settings_example_is_accepted() -> None:
+    examples = [
+        tomllib.loads(block.text)
+        for block in blocks_of(REFERENCE / "settings.md")
+        if block.language == "toml" and block.file != "wrong.toml"
+    ]
+
+    problems = [
+        check_document(data.get("tool", {}).get("whet", data), Base(Path("/"), None)).problems for data in examples
+    ]
+
+    assert problems == [[] for _ in examples]
+
+
+@pytest.mark.parametrize("kind", EVENT_TYPES, ids=lambda kind: kind.__name__)
+def test_every_event_and_each_of_its_fields_is_in_the_reference_of_events(kind: type) -> None:
+    name = kind.__dataclass_fields__["type"].default  # type: ignore[attr-defined]
+    sections = re.split(r"^### ", _page("events"), flags=re.MULTILINE)
+
+    section = next((text for text in sections if text.startswith(f"`{name}`")), "")
+
+    assert _unnamed([field.name for field in fields(kind) if field.name not in {"type", "at"}], section) == []
+
+
+def test_every_step_of_the_scripted_agent_is_in_the_reference_of_events() -> None:
+    words = [*STEPS, *(other for _, others in STEPS.values() for other in others)]
+
+    assert _unnamed(words, _page("events")) == []
+
+
+def test_every_failure_code_and_class_is_in_the_reference_of_suites() -> None:
+    kinds = list(_attempt_errors(errors.AttemptError))
+    # A base class that is never raised itself has no failures.
+    raised = [kind for kind in kinds if kind is not errors.AgentError]
+
+    words = {word for kind in raised for word in (kind.code, kind.class_id)} | {"assertion", "unexpected-passed"}
+
+    assert _unnamed(words, _page("suites")) == []
+
+
+@pytest.mark.parametrize("kind", [authoring.Case, authoring.Workspace, authoring.Bootstrap])
+def test_every_field_that_an_author_may_write_is_in_the_reference_of_suites(kind: type[authoring.Case]) -> None:
+    assert _unnamed(list(kind.known), _page("suites")) == []
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [CheckContext, Session, Changes, Usage, SkillDetection, ToolCall, TrialResult, Attempt, Failure, FailureClass],
+)
+def test_everything_that_a_check_can_use_is_in_the_reference_of_suites(kind: type) -> None:
+    assert _unnamed(_members(kind), _page("suites")) == []
+
+
+def test_every_public_name_is_in_the_reference_of_suites() -> None:
+    assert _unnamed(list(whet.__all__), _page("suites")) == []
+
+
+def test_every_verdict_and_schedule_is_explained() -> None:
+    assert _unnamed(list(STATUSES), _page("suites")) == []
+    assert _unnamed(list(SCHEDULES), _page("settings")) == []
+
+
+def test_every_field_of_the_results_is_in_the_reference_of_results() -> None:
+    schema = json.loads((ROOT / "src/whet/store/results.schema.json").read_text())
+
+    assert _unnamed(set(_properties(schema)), _page("results")) == []
+
+
+def test_every_command_and_option_is_in_the_reference_of_commands() -> None:
+    group = application()
+    context = click.Context(group)
+    commands = {name: group.get_command(context, name) for name in group.list_commands(context)}
+
+    options = {option for command in commands.values() if command for each in command.params for option in each.opts}
+
+    page = _page("commands")
+    assert [name for name in commands if f"## `whet {name}`" not in page] == []
+    assert sorted(word for word in options if word.startswith("--") and f"`{word}" not in page) == []
