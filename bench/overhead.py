@@ -1,7 +1,7 @@
 """What whet adds to a program that ends at once: 500 cases, 8 at a time, beside a bare asyncio loop.
 
 The loop spawns the same program and reads its output. Measured in turns, so that whatever else the machine does hits
-both alike. "Per trial" is the slope between 100 and 500 cases, which leaves start-up out; "whole" is the wall-clock time
+both alike. "Per trial" is the slope between 100 and 500 cases, which leaves start-up out; "whole" is the time
 of all 500 with start-up.
 """
 

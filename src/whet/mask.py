@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 HIDDEN = "***"
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|PRIVATE", re.IGNORECASE)
@@ -35,11 +36,13 @@ class Masker:
         return bool(self._forms)
 
     def data(self, data: bytes) -> bytes:
-        """*data* without secrets."""
-        for form in self._forms:
-            if form in data:
-                data = data.replace(form, HIDDEN.encode())
-        return data
+        """*data* without secrets; where two of them overlap, both are gone."""
+        pieces: list[bytes] = []
+        done = 0
+        for begin, end in self._found(data):
+            pieces += [data[done:begin], HIDDEN.encode()]
+            done = end
+        return b"".join((*pieces, data[done:])) if pieces else data
 
     def text(self, text: str) -> str:
         """*text* without secrets."""
@@ -47,9 +50,33 @@ class Masker:
             return text
         return self.data(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
-    def held_back(self, data: bytes) -> int:
-        """How many bytes at the end of *data* may be the beginning of a secret that goes on."""
-        return max((_overlap(data, form) for form in self._forms), default=0)
+    def tree(self, value: Any) -> Any:
+        """The same for plain data: every text in it, but no key."""
+        match value:
+            case str():
+                return self.text(value)
+            case Mapping():
+                return {key: self.tree(item) for key, item in value.items()}
+            case list() | tuple():
+                return [self.tree(item) for item in value]
+            case _:
+                return value
+
+    def split(self, data: bytes) -> int:
+        """Where *data* can be cut so that no secret, not even one that has only begun, lies across."""
+        cut = len(data) - max((_overlap(data, form) for form in self._forms), default=0)
+        return min((begin for begin, end in self._found(data) if begin < cut < end), default=cut)
+
+    def _found(self, data: bytes) -> list[tuple[int, int]]:
+        """Where secrets stand, overlapping ones as one."""
+        spans = sorted(span for form in self._forms if form in data for span in _places(data, form))
+        merged: list[tuple[int, int]] = []
+        for begin, end in spans:
+            if merged and begin <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+            else:
+                merged.append((begin, end))
+        return merged
 
 
 class MaskedStream:
@@ -63,15 +90,26 @@ class MaskedStream:
         """What can be written now."""
         if not self._masker:
             return chunk
-        data = self._masker.data(self._rest + chunk)
-        held = self._masker.held_back(data)
-        self._rest = data[len(data) - held :]
-        return data[: len(data) - held]
+        data = self._rest + chunk
+        cut = self._masker.split(data)
+        self._rest = data[cut:]
+        return self._masker.data(data[:cut])
+
+    def forget(self) -> None:
+        """Drop what was held back."""
+        self._rest = b""
 
     def finish(self) -> bytes:
         """What was held back, now that nothing follows."""
-        rest, self._rest = self._rest, b""
+        rest, self._rest = self._masker.data(self._rest), b""
         return rest
+
+
+def _places(data: bytes, form: bytes) -> Iterator[tuple[int, int]]:
+    begin = data.find(form)
+    while begin >= 0:
+        yield begin, begin + len(form)
+        begin = data.find(form, begin + 1)
 
 
 def _json_utf8(value: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tempfile
 import time
@@ -12,36 +11,39 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import anyio
 
 from whet import plugins
 from whet.config import Settings, load_settings
 from whet.engine.ground import SharedGround
-from whet.engine.interrupt import watch_signals
+from whet.engine.interrupt import undisturbed, watch_signals
 from whet.engine.parts import Parts, trial_folder
 from whet.engine.schedule import run_all
 from whet.engine.trial import run_trial
-from whet.errors import ConfigError
+from whet.errors import ConfigError, WhetError
 from whet.formats.base import load_suite
 from whet.grade.base import Grader
 from whet.grade.python import PythonGrader
 from whet.mask import Masker, secret_values
 from whet.model.event import Notice, RunEnded, RunEvent, RunStarted, TrialEnded, TrialStarted
 from whet.model.run import Plan, RunInfo, Trial
+from whet.model.snapshot import SnapshotOutcome
 from whet.model.suite import Suite
 from whet.plan import RunRequest, describe_plan, make_plan
 from whet.report.base import Reporters, make_reporters
+from whet.sandbox.base import Sandbox
 from whet.sandbox.choose import choose_sandbox
-from whet.sandbox.reaper import kill_marked
+from whet.sandbox.reaper import become_subreaper, kill_marked
 from whet.store import folder as folders
 from whet.store.history import last_failed
 from whet.store.journal import Journal
 from whet.store.request import Recorded, recorded
 from whet.store.results import JournalResults, write_results
+from whet.store.snapshots import SnapshotFile, compare_all, snapshot_rule
 from whet.version import __version__
-from whet.workspace import Workspaces, private_mounts
+from whet.workspace import Workspaces, private_mounts, remove_tree
 
 PASSED, FAILED, ERRORED, INTERRUPTED = 0, 1, 3, 130
 
@@ -63,6 +65,10 @@ class _Run:
             self.journal.append(event.result)
         self.reporters(event)
 
+    def interrupt(self) -> None:
+        """Somebody wants it to end."""
+        self.interrupted = True
+
     def pending(self) -> Iterator[Trial]:
         """The trials that have not ended yet."""
         return (trial for trial in self.plan.trials() if self.journal.entry(trial.key) is None)
@@ -77,6 +83,7 @@ def run(request: RunRequest) -> int:
     if request.dry_run:
         sys.stdout.write("".join(f"{line}\n" for line in describe_plan(plan)))
         return PASSED
+    snapshots = _snapshots(settings, request)
     with ExitStack() as stack:
         reporters = stack.enter_context(
             make_reporters(
@@ -84,7 +91,8 @@ def run(request: RunRequest) -> int:
             )
         )
         sandbox, note = choose_sandbox(settings.sandbox)
-        run_dir = _open_record(request, settings, plan, earlier)
+        masker = _masker(settings, plan)
+        run_dir = _open_record(request, settings, plan, earlier, masker)
         stack.callback(os.close, folders.lock(run_dir))
         journal = Journal(run_dir / folders.JOURNAL_FILE)
         stack.callback(journal.close)
@@ -93,13 +101,55 @@ def run(request: RunRequest) -> int:
         under_way = _Run(info, plan, journal, reporters, time.monotonic())
         if any(execution.workspace.template_dir for execution in plan.executions):
             private_mounts()
+        become_subreaper()
+        # What a check starts shall be told by it too, should we be killed and somebody resume.
+        os.environ["WHET_RUN"] = info.run_id
         graders = _graders(suite, stack)
-        parts = _parts(plan, info, settings, scratch, sandbox=sandbox, graders=graders)
+        parts = _parts(under_way, settings, scratch, sandbox=sandbox, graders=graders, masker=masker)
         under_way.emit(RunStarted(info=info, plan=plan, done=len(journal)))
         if note:
             under_way.emit(Notice(level="warning", message=note))
-        anyio.run(_execute, under_way, parts, earlier is not None)
-        return _finish(under_way)
+        with _single_errors():
+            anyio.run(_execute, under_way, parts, earlier is not None)
+        with undisturbed():
+            outcomes = _compare(under_way, settings, snapshots)
+            return _finish(under_way, outcomes)
+
+
+def _snapshots(settings: Settings, request: RunRequest) -> SnapshotFile | None:
+    """The snapshots that this run is held to; a file that cannot be read is found before anything starts."""
+    default_dir = settings.file.parent if settings.file else Path.cwd()
+    rule = snapshot_rule(
+        settings.snapshots, default_dir=default_dir, update=request.update_snapshots, environ=os.environ
+    )
+    return SnapshotFile(rule) if rule else None
+
+
+def _compare(under_way: _Run, settings: Settings, file: SnapshotFile | None) -> dict[str, SnapshotOutcome]:
+    """Hold the run to its snapshots, and tell of each that is new, does not hold, or belongs to nobody."""
+    if file is None:
+        return {}
+    outcomes = compare_all(file, JournalResults(under_way.plan, under_way.journal, 0.0))
+    for key, outcome in outcomes.items():
+        if outcome.status != "held":
+            level: Literal["info", "warning"] = "info" if outcome.verdict is None else "warning"
+            under_way.emit(Notice(level=level, message=f"snapshot {outcome.status}: {key}: {outcome.message}"))
+    for key in file.unused(under_way.plan, frozenset(runner.id for runner in settings.runners)):
+        under_way.emit(Notice(level="warning", message=f"snapshot unused: {key}: no case or runner has that name"))
+    file.save()
+    return outcomes
+
+
+@contextmanager
+def _single_errors() -> Iterator[None]:
+    """An error of ours that comes out of a task group alone again, as whoever prints it expects it."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        found: BaseException = group.subgroup(WhetError) or group
+        while isinstance(found, BaseExceptionGroup) and len(found.exceptions) > 0:
+            found = found.exceptions[0]
+        raise found from None
 
 
 def _earlier(request: RunRequest) -> Recorded | None:
@@ -135,13 +185,21 @@ def _check_agents(plan: Plan, settings: Settings) -> None:
         raise ConfigError("\n".join(f"{where}: {problem}" for problem in problems))
 
 
-def _open_record(request: RunRequest, settings: Settings, plan: Plan, earlier: Recorded | None) -> Path:
+def _masker(settings: Settings, plan: Plan) -> Masker:
+    """Knows the values of secrets: ours, those of runners and those of bootstrap commands."""
+    runners = (dict(runner.options.get("env") or {}) for runner in settings.runners)
+    bootstraps = (execution.workspace.bootstrap for execution in plan.executions[:1])
+    return Masker(secret_values(dict(os.environ), *runners, *(item.env for item in bootstraps if item)))
+
+
+def _open_record(request: RunRequest, settings: Settings, plan: Plan, earlier: Recorded | None, masker: Masker) -> Path:
     """The run folder: a fresh one, or the one to go on with."""
     if earlier is not None:
         earlier.check(plan, settings)
         return earlier.run_dir
     run_dir = folders.create_run_folder(settings.output_dir)
-    folders.write_run_file(run_dir, Recorded.facts(request, settings, plan, version=__version__))
+    facts = Recorded.facts(request, settings, plan, version=__version__)
+    folders.write_run_file(run_dir, masker.tree(facts))
     folders.point_latest(run_dir)
     return run_dir
 
@@ -154,14 +212,14 @@ def _scratch(run_dir: Path, earlier: Recorded | None) -> Iterator[Path]:
         # Whatever an earlier whet could not end because it was itself killed.
         kill_marked("WHET_RUN", run_dir.name)
         if note.is_symlink():
-            shutil.rmtree(note.readlink(), ignore_errors=True)
+            remove_tree(note.readlink())
             note.unlink()
     scratch = Path(tempfile.mkdtemp(prefix="whet-")).resolve()
     note.symlink_to(scratch)
     try:
         yield scratch
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        remove_tree(scratch)
         note.unlink(missing_ok=True)
 
 
@@ -186,20 +244,19 @@ def _graders(suite: Suite, stack: ExitStack) -> dict[str, Grader]:
 
 
 def _parts(
-    plan: Plan, info: RunInfo, settings: Settings, scratch: Path, *, sandbox: Any, graders: dict[str, Grader]
+    under_way: _Run, settings: Settings, scratch: Path, *, sandbox: Sandbox, graders: dict[str, Grader], masker: Masker
 ) -> Parts:
     python = graders.get("python")
-    tables = (dict(runner.options.get("env") or {}) for runner in settings.runners)
     return Parts(
-        plan=plan,
-        run_id=info.run_id,
-        run_dir=info.run_dir,
+        plan=under_way.plan,
+        run_id=under_way.info.run_id,
+        run_dir=under_way.info.run_dir,
         scratch=scratch,
         sandbox=sandbox,
         workspaces=Workspaces(scratch),
         graders=graders,
         classifier=python if isinstance(python, PythonGrader) else None,
-        masker=Masker(secret_values(dict(os.environ), *tables)),
+        masker=masker,
         environ=dict(os.environ),
         settings_dir=settings.file.parent if settings.file else None,
         mounts=settings.mounts,
@@ -220,8 +277,9 @@ async def _execute(under_way: _Run, parts: Parts, resumed: bool) -> None:
 
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(watch_signals, group.cancel_scope, lambda: setattr(under_way, "interrupted", True))
-            await run_all(under_way.plan, under_way.pending(), work)
+            with anyio.CancelScope() as trials:
+                group.start_soon(watch_signals, trials, under_way.interrupt)
+                await run_all(under_way.plan, under_way.pending(), work)
             group.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
@@ -232,18 +290,19 @@ async def _execute(under_way: _Run, parts: Parts, resumed: bool) -> None:
 def _clear_remains(parts: Parts, trial: Trial) -> None:
     """What a trial that never ended left in the record; it starts anew."""
     for part in ("trials", "workspaces"):
-        shutil.rmtree(parts.run_dir / part / trial_folder(trial.key), ignore_errors=True)
+        remove_tree(parts.run_dir / part / trial_folder(trial.key))
 
 
-def _finish(under_way: _Run) -> int:
+def _finish(under_way: _Run, outcomes: dict[str, SnapshotOutcome]) -> int:
     """Write the results, tell everybody, and say it in an exit code."""
-    results = JournalResults(under_way.plan, under_way.journal, time.monotonic() - under_way.began)
+    results = JournalResults(under_way.plan, under_way.journal, time.monotonic() - under_way.began, outcomes)
     write_results(under_way.info, results, interrupted=under_way.interrupted, ended_at=_now())
     under_way.emit(RunEnded(info=under_way.info, results=results, interrupted=under_way.interrupted))
     if under_way.interrupted:
         return INTERRUPTED
     counts = results.counts
-    if counts["failed"] or counts["unexpected-passed"]:
+    exceeded = any(outcome.verdict == "failed" for outcome in outcomes.values())
+    if counts["failed"] or counts["unexpected-passed"] or exceeded:
         return FAILED
     return PASSED if results.passed else ERRORED
 

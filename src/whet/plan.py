@@ -47,6 +47,7 @@ class RunRequest:
     last_failed: bool
     dry_run: bool
     resume: str | None
+    update_snapshots: bool = False
 
 
 def make_plan(suite: Suite, settings: Settings, selection: Selection) -> Plan:

@@ -60,8 +60,12 @@ def write(step: dict[str, Any]) -> None:
     """Write a file, and the folders above it."""
     path = Path.cwd() / step["write"]
     call_id = call("write", path=step["write"])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(step.get("text", ""))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(step.get("text", ""))
+    except OSError as error:
+        done(call_id, "write", str(error), False)
+        return
     emit("file_edit", path=str(path))
     done(call_id, "write", "", True)
 
@@ -70,7 +74,11 @@ def delete(step: dict[str, Any]) -> None:
     """Delete a file."""
     path = Path.cwd() / step["delete"]
     call_id = call("delete", path=step["delete"])
-    path.unlink()
+    try:
+        path.unlink()
+    except OSError as error:
+        done(call_id, "delete", str(error), False)
+        return
     emit("file_edit", path=str(path))
     done(call_id, "delete", "", True)
 

@@ -37,6 +37,7 @@ _OVERRIDES = (
 @click.option("--last-failed", is_flag=True, help="Only what did not go as expected last time.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and start nothing.")
 @click.option("--resume", metavar="RUN", help="Do what is missing of an earlier run; SUITE may be left out.")
+@click.option("--update-snapshots", is_flag=True, help="Take new usage snapshots of what is run.")
 @click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Samples of every case on every runner.")
 @click.option("--retries", type=click.IntRange(min=0), metavar="N", help="Further attempts at a trial that failed.")
 @click.option("--timeout-ms", type=click.IntRange(min=1), metavar="MS", help="Time limit of an attempt.")
@@ -77,6 +78,7 @@ def _request(given: dict[str, Any]) -> RunRequest:
         last_failed=given["last_failed"],
         dry_run=given["dry_run"],
         resume=given["resume"],
+        update_snapshots=given["update_snapshots"],
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from whet.config.settings import SANDBOXES
 from whet.model.run import SCHEDULES
+from whet.model.snapshot import METRICS
 
 # What a person may have written: anything that TOML can hold.
 Value: TypeAlias = Any
@@ -122,7 +123,7 @@ _SKILLS = Rule(expected="left out", accepts=lambda _: False, reserved=True)
 
 _SNAPSHOTS: Table = {
     "path": _text("path"),
-    "metric": _one_of("total_tokens", "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_usd"),
+    "metric": _one_of(*METRICS),
     "tolerance": {"absolute": _AMOUNT, "percent": _AMOUNT},
 }
 

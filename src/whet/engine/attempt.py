@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from whet.engine.observe import Observer
 from whet.engine.parts import Parts, trial_folder
 from whet.errors import AgentCrashed, AgentTimedOut, AttemptError
 from whet.grade.base import Evidence
+from whet.grade.report import events_path
+from whet.grade.shell import Shell
 from whet.model.changes import Changes
 from whet.model.grade import Failure, FailureClass, Grade, Location
 from whet.model.run import Trial
@@ -61,9 +63,9 @@ async def run_attempt(parts: Parts, shared: SharedGround, trial: Trial, number: 
         (parts.run_dir / folder).mkdir(parents=True, exist_ok=True)
         await _on_ground(parts, shared, trial, record)
     except AttemptError as error:
-        _fail(record, error)
+        _fail(parts, record, error)
     except Exception as error:  # noqa: BLE001 - the engine's one catch-all: no trial may end the run
-        _fail(record, _internal(error))
+        _fail(parts, record, _internal(error))
     record.duration_s = time.monotonic() - record.began
     return record
 
@@ -77,13 +79,22 @@ async def _on_ground(parts: Parts, shared: SharedGround, trial: Trial, record: A
             await _look(parts, ground, record)
             await _grade(parts, ground, trial, record)
         except AttemptError as error:
-            _fail(record, error)
+            _fail(parts, record, error)
             await _look_back(parts, ground, record)
-        if not record.passed:
-            record.workspace_dir = await grounds.keep(parts, ground, trial, record.number, record.changes)
+        await _keep(parts, ground, trial, record)
     finally:
         with anyio.CancelScope(shield=True):
             record.notes += await grounds.leave(ground)
+
+
+async def _keep(parts: Parts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:
+    """Keep the workspace of an attempt that did not pass; failing at that must not hide why it did not."""
+    if record.passed or (record.failure is not None and record.failure.phase == "start"):
+        return
+    try:
+        record.workspace_dir = await grounds.keep(parts, ground, trial, record.number)
+    except AttemptError as error:
+        record.notes.append(f"the workspace could not be kept: {error.message}")
 
 
 async def _run_agent(parts: Parts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:
@@ -104,12 +115,12 @@ async def _run_agent(parts: Parts, ground: Ground, trial: Trial, record: Attempt
         ended = await _stream(parts, ground, trial, asked, observer, transcript)
     except (AgentCrashed, AgentTimedOut):
         # No check sees it, but whoever looks for the reason does.
-        _write(parts, artifact_dir / "session.json", _session(trial, record, observer, transcript, ended))
+        _write_session(parts, artifact_dir, _session(trial, record, observer, transcript, ended))
         raise
     finally:
         record.usage, record.steps = observer.usage(), observer.steps
     record.session = _session(trial, record, observer, transcript, ended)
-    _write(parts, artifact_dir / "session.json", record.session)
+    _write_session(parts, artifact_dir, record.session)
     if observer.trouble is not None:
         raise observer.trouble
 
@@ -131,6 +142,12 @@ def _session(
         started_at=record.started_at,
         duration_s=ended.duration_s if ended else None,
     )
+
+
+def _write_session(parts: Parts, artifact_dir: Path, session: SessionSummary) -> None:
+    # The answer was masked with the transcript that it was read from; the prompt is as the author wrote it.
+    kept = replace(session, prompt=parts.masker.text(session.prompt))
+    (artifact_dir / "session.json").write_bytes(wire.encode_pretty(kept))
 
 
 def _task(parts: Parts, ground: Ground, trial: Trial) -> Task:
@@ -192,8 +209,7 @@ async def _look(parts: Parts, ground: Ground, record: AttemptRecord) -> None:
     """Take note of what changed in the workspace."""
     record.changes = await grounds.changes_of(ground)
     if record.changes.diff:
-        patch = parts.run_dir / record.artifact_dir / "diff.patch"
-        patch.write_bytes(parts.masker.data(record.changes.diff.encode("utf-8", "backslashreplace")))
+        _keep_text(parts, parts.run_dir / record.artifact_dir / "diff.patch", record.changes.diff)
 
 
 async def _look_back(parts: Parts, ground: Ground, record: AttemptRecord) -> None:
@@ -213,46 +229,61 @@ async def _grade(parts: Parts, ground: Ground, trial: Trial, record: AttemptReco
     evidence = Evidence(
         case=trial.execution.case,
         session=record.session,
-        events_path=_events_path(artifact_dir),
+        events_path=events_path(artifact_dir),
         workspace=ground.workspace.path,
         changes=record.changes,
         artifact_dir=artifact_dir,
+        shell=_shell(parts),
+        keep=lambda name, text: _keep_text(parts, artifact_dir / name, text),
         mark=f"{parts.run_id}-{trial.key}-{record.number}",
         timeout_s=parts.plan.check_timeout_s,
     )
     for check in trial.execution.case.checks:
-        record.grades.append(await parts.graders[check.grader].grade(check, evidence))
-    _write(parts, artifact_dir / "grades.json", record.grades)
+        grade = await parts.graders[check.grader].grade(check, evidence)
+        record.grades.append(
+            replace(grade, reason=parts.masker.text(grade.reason), evidence=_masked(parts, grade.evidence))
+        )
+    (artifact_dir / "grades.json").write_bytes(wire.encode_pretty(record.grades))
     failed = next((grade for grade in record.grades if not grade.passed), None)
     if failed is not None:
         record.failure = Failure(
             phase="check", code="assertion", cause="agent", message=failed.reason, location=failed.location
         )
-        record.failure_class = FailureClass(id="assertion", label="Assertion failure")
+        record.failure_class = failed.failure_class or FailureClass(id="assertion", label="Assertion failure")
 
 
-def _events_path(artifact_dir: Path) -> Path | None:
-    names = (artifact_dir / name for name in ("events.jsonl", "transcript.jsonl"))
-    return next((path for path in names if path.exists()), None)
+def _shell(parts: Parts) -> Shell:
+    """The commands of a check see what the agent of a `command` runner may see."""
+    readable = (parts.plan.suite.source.parent, *parts.mounts)
+    return Shell(
+        sandbox=parts.sandbox.name,
+        readable=tuple(str(path) for path in readable),
+        hidden=tuple(str(path) for path in parts.hidden),
+    )
 
 
-def _write(parts: Parts, path: Path, value: object) -> None:
-    path.write_bytes(parts.masker.data(wire.encode_pretty(value)))
+def _keep_text(parts: Parts, path: Path, text: str) -> None:
+    path.write_bytes(parts.masker.data(text.encode("utf-8", "backslashreplace")))
 
 
-def _fail(record: AttemptRecord, error: AttemptError) -> None:
+def _masked(parts: Parts, text: str | None) -> str | None:
+    return None if text is None else parts.masker.text(text)
+
+
+def _fail(parts: Parts, record: AttemptRecord, error: AttemptError) -> None:
     """The one place where an exception becomes data."""
     location = getattr(error, "location", None)
-    message = error.message if error.hint is None else f"{error.message}\n{error.hint}"
+    message = parts.masker.text(error.message if error.hint is None else f"{error.message}\n{error.hint}")
     record.failure = Failure(
         phase=error.phase,
         code=error.code,
         cause=error.cause,
         message=message,
         location=location if isinstance(location, Location) else None,
-        traceback=getattr(error, "traceback", None),
+        traceback=_masked(parts, getattr(error, "traceback", None)),
     )
-    record.failure_class = FailureClass(id=error.class_id, label=error.class_label)
+    given = getattr(error, "failure_class", None)
+    record.failure_class = given or FailureClass(id=error.class_id, label=error.class_label)
     record.retry = error.retry
 
 

@@ -32,6 +32,8 @@ class Capture:
         self._left -= len(taken)
         self._write(self._stream.feed(taken))
         if len(taken) < len(chunk):
+            # The ceiling may have cut a secret in two; its beginning is not to be written either.
+            self._stream.forget()
             raise OutputTooLarge(
                 f"printed more than {self._most} bytes and was stopped",
                 hint="raise defaults.max_output_bytes if this is what it should do",

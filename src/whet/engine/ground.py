@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
@@ -20,7 +19,7 @@ from whet.model.changes import Changes
 from whet.model.run import Trial
 from whet.model.suite import BootstrapSpec
 from whet.sandbox.base import Boundary, Command
-from whet.workspace import Workspace
+from whet.workspace import Workspace, mask_files, remove_tree
 
 T = TypeVar("T")
 _BOOTSTRAP_OUTPUT = 16 * 1024 * 1024
@@ -153,28 +152,16 @@ async def changes_of(ground: Ground) -> Changes:
     return await anyio.to_thread.run_sync(ground.workspace.changes)
 
 
-async def keep(parts: Parts, ground: Ground, trial: Trial, attempt: int, changes: Changes) -> str | None:
+async def keep(parts: Parts, ground: Ground, trial: Trial, attempt: int) -> str | None:
     """Keep the workspace for a person to look at; where it lies, relative to the run folder."""
     if ground.shared:
         return None
     where = f"workspaces/{trial_folder(trial.key)}/{attempt}"
     destination = parts.run_dir / where
     await anyio.to_thread.run_sync(ground.workspace.keep, destination)
-    if parts.masker and changes:
-        await anyio.to_thread.run_sync(_mask_files, parts, destination, changes)
+    if parts.masker:
+        await anyio.to_thread.run_sync(mask_files, parts.masker, destination)
     return where
-
-
-def _mask_files(parts: Parts, folder: Path, changes: Changes) -> None:
-    """An agent may have written a secret that it was given into a file; the record must not hold it."""
-    for name in (*changes.created, *changes.modified):
-        path = folder / name
-        if path.is_symlink() or not path.is_file():
-            continue
-        data = path.read_bytes()
-        masked = parts.masker.data(data)
-        if masked != data:
-            path.write_bytes(masked)
 
 
 async def leave(ground: Ground) -> list[str]:
@@ -182,7 +169,7 @@ async def leave(ground: Ground) -> list[str]:
     problems = [] if ground.shared else await clear(ground.workspace)
     for folder in (ground.home, ground.temporary):
         if not _gone(folder):
-            await anyio.to_thread.run_sync(_remove, folder)
+            problems += await anyio.to_thread.run_sync(remove_tree, folder)
     return problems
 
 
@@ -202,10 +189,6 @@ def _gone(folder: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _remove(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_empty(folder: Path) -> bool:

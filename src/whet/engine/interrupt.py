@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import anyio
 
 from whet.sandbox.reaper import descendants, signal_all
 
 _INTERRUPTED = 130
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-async def watch_signals(scope: anyio.CancelScope, interrupted: Callable[[], object]) -> None:
-    """Cancel *scope* at the first signal."""
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+async def watch_signals(trials: anyio.CancelScope, interrupted: Callable[[], object]) -> None:
+    """Cancel *trials* at the first signal, and end ourselves at the second; runs until it is cancelled."""
+    with anyio.open_signal_receiver(*_ENDING) as signals:
         async for _ in signals:
-            interrupted()
-            scope.cancel()
-            break
-        # Cancelling takes as long as agents take to tidy up; whoever asks again does not want to wait.
-        with anyio.CancelScope(shield=True):
-            async for _ in signals:
+            if trials.cancel_called:
+                # Cancelling takes as long as agents take to tidy up; whoever asks again does not want to wait.
                 signal_all(descendants(os.getpid()), signal.SIGKILL)
                 os._exit(_INTERRUPTED)
+            interrupted()
+            trials.cancel()
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """A moment that signals do not cut short, such as the writing of results; it is over soon anyway."""
+    before = {number: signal.signal(number, lambda *_: None) for number in _ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

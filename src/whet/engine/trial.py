@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from whet import wire
 from whet.engine.attempt import AttemptRecord, run_attempt
 from whet.engine.ground import SharedGround
 from whet.engine.parts import Parts
@@ -24,7 +23,7 @@ async def run_trial(parts: Parts, shared: SharedGround, trial: Trial) -> TrialRe
         records.append(record)
         if not _worth_another(record, trial):
             break
-    return _masked(parts, await _classified(parts, trial, _result(trial, records)))
+    return await _classified(parts, trial, _result(trial, records))
 
 
 def verdict(record: AttemptRecord, *, expected_fail: bool) -> Status:
@@ -102,14 +101,10 @@ async def _classified(parts: Parts, trial: Trial, result: TrialResult) -> TrialR
     try:
         given = await parts.classifier.classify(case, result, timeout_s=parts.plan.check_timeout_s)
     except GraderError as error:
-        return replace(result, notes=(*result.notes, error.message))
-    return replace(result, failure_class=given) if given is not None else result
+        return replace(result, notes=(*result.notes, parts.masker.text(error.message)))
+    return result if given is None else replace(result, failure_class=_masked_class(parts, given))
 
 
-def _masked(parts: Parts, result: TrialResult) -> TrialResult:
-    """Without secrets, for the journal and for everybody who listens."""
-    if not parts.masker:
-        return result
-    data = wire.encode(result)
-    masked = parts.masker.data(data)
-    return result if masked == data else wire.decode(masked, TrialResult)
+def _masked_class(parts: Parts, given: FailureClass) -> FailureClass:
+    label = None if given.label is None else parts.masker.text(given.label)
+    return FailureClass(id=parts.masker.text(given.id), label=label)

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from whet.asserting.rewriting import SuiteLoader, rewrite_helpers
 from whet.errors import Problem, SuiteError
 from whet.formats import authoring
 from whet.formats.python_fields import lower_case, lower_workspace
@@ -39,20 +40,33 @@ class PythonFormat:
             name=path.stem,
             cases=cases,
             source=path,
-            digest=hashlib.sha256(path.read_bytes()).hexdigest(),
+            digest=_digest(path),
             workspace=workspace,
         )
 
 
+def _digest(path: Path) -> str:
+    """Of the suite and of the modules beside it that it has imported, in the order of their names."""
+    files = {path}
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and file.endswith(".py") and Path(file).is_relative_to(path.parent):
+            files.add(Path(file))
+    own = sorted(file for file in files if "site-packages" not in file.parts and file.is_file())
+    return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in own)).hexdigest()
+
+
 def _import(path: Path) -> ModuleType:
-    """The module, imported under its own name with its folder on the path, as Python itself would run it."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    """The module, imported with its folder on the path, under a name that can take nobody's place."""
+    name = f"whet_suite_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path, loader=SuiteLoader(name, str(path)))
     if spec is None or spec.loader is None:
         raise SuiteError([Problem(file=str(path), message="cannot be imported")])
     module = importlib.util.module_from_spec(spec)
-    authoring.marked.pop(path.stem, None)
-    sys.modules[path.stem] = module
-    sys.path.insert(0, str(path.parent))
+    authoring.marked.pop(name, None)
+    sys.modules[name] = module
+    sys.path.append(str(path.parent))
+    rewrite_helpers(path.parent)
     try:
         # What a module prints while it loads must not get between the lines of a reporter.
         with contextlib.redirect_stdout(sys.stderr):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from whet.grade.shell import Shell
 from whet.model.changes import Changes
 from whet.model.grade import Grade
 from whet.model.session import SessionSummary
@@ -14,7 +16,7 @@ from whet.model.suite import Case, Check, Suite
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """All that a grader may look at."""
+    """All that a grader may look at; `keep` puts a text beside it, under a file name, without secrets."""
 
     case: Case
     session: SessionSummary
@@ -22,6 +24,8 @@ class Evidence:
     workspace: Path
     changes: Changes
     artifact_dir: Path
+    shell: Shell
+    keep: Callable[[str, str], None]
     mark: str
     timeout_s: float
 

@@ -13,12 +13,16 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from whet import wire
+from whet.expectations.failure import Asked, questions_of
+from whet.expectations.scope import SoftThenCrashed, collecting
 from whet.grade.context import CheckContext
 from whet.grade.events import EventLog
+from whet.grade.shell import Shell
 from whet.model.changes import Changes
 from whet.model.grade import FailureClass, Location
 from whet.model.run import TrialResult
@@ -38,6 +42,7 @@ class CheckRequest:
     events_path: str | None
     workspace: str
     changes: Changes
+    shell: Shell
     kind: Literal["check"] = "check"
 
 
@@ -62,6 +67,7 @@ class CheckAnswer:
     location: Location | None = None
     traceback: str | None = None
     failure_class: FailureClass | None = None
+    questions: tuple[Asked, ...] = ()
     printed: str = ""
     duration_s: float = 0.0
 
@@ -89,22 +95,26 @@ class Checker:
 
     def _check(self, request: CheckRequest) -> CheckAnswer:
         session = Session.of(request.session, EventLog(Path(request.events_path) if request.events_path else None))
-        ctx = CheckContext(session, Path(request.workspace), request.changes)
+        workspace = Path(request.workspace)
+        ctx = CheckContext(session, workspace, request.changes, partial(request.shell.run, workspace))
         function = _function_of(self._cases[request.case])
         return self._call(lambda: _call_check(function, session, ctx))
 
     def _classify(self, request: ClassifyRequest) -> CheckAnswer:
         classify = self._cases[request.case].classify
         assert classify is not None
-        given: list[Any] = []
-        answer = self._call(lambda: given.append(classify(request.result)))
-        return replace(answer, failure_class=_as_class(given[0])) if given and given[0] else answer
+        given: list[FailureClass | None] = []
+        answer = self._call(lambda: given.append(_as_class(_value(classify(request.result)))))
+        return replace(answer, failure_class=given[0]) if given else answer
 
     def _call(self, call: Callable[[], object]) -> CheckAnswer:
         try:
-            call()
+            with collecting():
+                call()
         except AssertionError as error:
             return self._failed("assertion", error, _assertion_text(error))
+        except SoftThenCrashed as error:
+            return self._failed("crash", error, _text(error))
         except BaseException as error:  # noqa: BLE001 - see the top of this file; SystemExit is one of them
             said = f"{type(error).__name__}: {_text(error)}".rstrip(": ")
             return self._failed("crash", error, said)
@@ -116,10 +126,15 @@ class Checker:
             message=shorten(message),
             location=self._location(error),
             traceback=shorten("".join(traceback.format_exception(error, limit=-12))),
+            failure_class=_class_of(error),
+            questions=questions_of(error),
         )
 
     def _location(self, error: BaseException) -> Location | None:
-        """The innermost line of the author's own files."""
+        """The line that the failure names, or else the innermost line of the author's own files."""
+        named = getattr(error, "location", None)
+        if isinstance(named, Location):
+            return named
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if frame.filename.startswith(self._folder)]
         return Location(file=own[-1].filename, line=own[-1].lineno or 0) if own else None
@@ -132,13 +147,16 @@ def _function_of(case: Case) -> Callable[..., Any]:
 
 def _call_check(function: Callable[..., Any], session: Session, ctx: CheckContext) -> None:
     """Call a check with as much as it takes, and see an async one to its end."""
-    given = function(*_arguments(function, session, ctx))
-    if inspect.isawaitable(given):
-        asyncio.run(_finish(given))
+    _value(function(*_arguments(function, session, ctx)))
 
 
-async def _finish(awaitable: Any) -> None:
-    await awaitable
+def _value(given: Any) -> Any:
+    """What an author's function gives, also where it is async."""
+    return asyncio.run(_finish(given)) if inspect.isawaitable(given) else given
+
+
+async def _finish(awaitable: Any) -> Any:
+    return await awaitable
 
 
 def _arguments(function: Callable[..., Any], session: Session, ctx: CheckContext) -> tuple[Any, ...]:
@@ -153,14 +171,21 @@ def _arguments(function: Callable[..., Any], session: Session, ctx: CheckContext
     return (ctx,) if names == ["ctx"] else (session, ctx)[: len(names)]
 
 
-def _as_class(value: Any) -> FailureClass:
+def _class_of(error: BaseException) -> FailureClass | None:
+    given = getattr(error, "failure_class", None)
+    return given if isinstance(given, FailureClass) else None
+
+
+def _as_class(value: Any) -> FailureClass | None:
     match value:
-        case FailureClass():
+        case None | FailureClass(id=str(), label=None | str()):
             return value
+        case str() if value.strip():
+            return FailureClass(id=value)
         case {"id": str(identifier), **rest}:
             return FailureClass(id=identifier, label=str(rest["label"]) if rest.get("label") else None)
         case _:
-            return FailureClass(id=str(value))
+            raise TypeError(f"it gave a {type(value).__name__}; give a FailureClass, the id of one, or None")
 
 
 def _assertion_text(error: AssertionError) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from whet.grade.shell import Ran
 from whet.model.changes import Changes
 from whet.model.session import Session, SkillDetection, ToolCall
+
+_COMMAND_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +20,10 @@ class CheckContext:
     session: Session
     workspace: Path
     _changes: Changes
+    _run: Callable[[Sequence[str], float], Ran]
+
+    def __repr__(self) -> str:
+        return f"<context of {self.session.runner}>"
 
     def get_commands(self) -> list[str]:
         """The shell commands that were run, in order."""
@@ -40,3 +48,17 @@ class CheckContext:
     def changes(self) -> Changes:
         """What the agent created, modified and deleted in its workspace."""
         return self._changes
+
+    def read(self, path: str | Path) -> str:
+        """The text of a file below the workspace; a link that leads out of it is not followed."""
+        found = (self.workspace / path).resolve()
+        if not found.is_relative_to(self.workspace.resolve()):
+            raise PermissionError(f"{path} lies outside of the workspace")
+        if found.exists() and not found.is_file():
+            raise IsADirectoryError(f"{path} is not a file")
+        return found.read_text(encoding="utf-8", errors="replace")
+
+    def run(self, command: str | Sequence[str], *, timeout_s: float = _COMMAND_TIMEOUT_S) -> Ran:
+        """Run a shell command line, or a program with its arguments, in the workspace and inside the sandbox."""
+        argv = ("/bin/sh", "-c", command) if isinstance(command, str) else tuple(command)
+        return self._run(argv, timeout_s)

@@ -20,6 +20,7 @@ class CheckFailed(CheckCrashed):
     def __init__(self, answer: CheckAnswer) -> None:
         super().__init__(answer.message)
         self.location = answer.location
+        self.failure_class = answer.failure_class
         self.traceback = answer.traceback
 
 
@@ -37,10 +38,13 @@ class PythonGrader:
             events_path=str(evidence.events_path) if evidence.events_path else None,
             workspace=str(evidence.workspace),
             changes=evidence.changes,
+            shell=evidence.shell,
         )
         answer = await self._ask(request, mark=evidence.mark, timeout_s=evidence.timeout_s, what="check")
         if answer.printed:
-            (evidence.artifact_dir / "check.log").write_text(answer.printed, encoding="utf-8")
+            evidence.keep("check.log", answer.printed)
+        if answer.questions:
+            evidence.keep("explain.json", wire.encode_pretty({"questions": answer.questions}).decode())
         if answer.outcome == "crash":
             raise CheckFailed(answer)
         return Grade(
@@ -50,6 +54,7 @@ class PythonGrader:
             reason=answer.message,
             evidence=answer.printed[:_EVIDENCE_KEPT] or None,
             location=answer.location,
+            failure_class=answer.failure_class,
             duration_s=answer.duration_s,
             weight=check.weight,
         )

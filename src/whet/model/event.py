@@ -8,6 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from whet.model.grade import Rate, Status
 from whet.model.run import Execution, Plan, RunInfo, Trial, TrialResult
+from whet.model.snapshot import SnapshotOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,7 @@ class ExecutionSummary:
     rate: Rate | None
     counts: dict[str, int]
     duration_s: float
+    snapshot: SnapshotOutcome | None = None
 
 
 class Results(Protocol):

@@ -53,6 +53,7 @@ class Grade:
     reason: str = ""
     evidence: str | None = None
     location: Location | None = None
+    failure_class: FailureClass | None = None
     duration_s: float | None = None
     weight: float = 1.0
 

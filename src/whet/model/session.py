@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 Role = Literal["user", "assistant"]
@@ -176,7 +177,8 @@ class SessionSummary:
     duration_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Without slots and compared by identity, so that what is picked out of many events can be kept with it.
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Session(SessionSummary):
     """One agent interaction: what a check receives as its report."""
 
@@ -187,27 +189,41 @@ class Session(SessionSummary):
         """The session that *summary* is of."""
         return cls(**{item.name: getattr(summary, item.name) for item in fields(SessionSummary)}, events=events)
 
+    def __repr__(self) -> str:
+        return f"<session of {self.runner}, {len(self.events)} events>"
+
     def commands(self) -> tuple[str, ...]:
         """The shell commands, in order."""
-        return tuple(event.command for event in self.events if isinstance(event, CommandRun))
+        return self._commands
 
     def tool_calls(self, tool: str | None = None) -> tuple[ToolCall, ...]:
         """The tool calls, all or those of one tool, in order."""
-        calls = (event for event in self.events if isinstance(event, ToolCall))
-        return tuple(call for call in calls if tool is None or call.tool == tool)
+        return self._tool_calls if tool is None else tuple(call for call in self._tool_calls if call.tool == tool)
 
     def file_reads(self) -> tuple[str, ...]:
         """The paths that were read, in order."""
-        return tuple(event.path for event in self.events if isinstance(event, FileRead))
+        return self._file_reads
 
     def file_edits(self) -> tuple[str, ...]:
         """The paths that were written, in order."""
         return tuple(event.path for event in self.events if isinstance(event, FileEdit))
 
-    @property
+    @cached_property
     def detected_skills(self) -> tuple[SkillDetection, ...]:
         """The skills that were used, each once, best evidence first."""
         return detect_skills(self.events)
+
+    @cached_property
+    def _commands(self) -> tuple[str, ...]:
+        return tuple(event.command for event in self.events if isinstance(event, CommandRun))
+
+    @cached_property
+    def _tool_calls(self) -> tuple[ToolCall, ...]:
+        return tuple(event for event in self.events if isinstance(event, ToolCall))
+
+    @cached_property
+    def _file_reads(self) -> tuple[str, ...]:
+        return tuple(event.path for event in self.events if isinstance(event, FileRead))
 
 
 _RANK: dict[Confidence, int] = {"explicit": 0, "strong": 1, "medium": 2, "weak": 3}

@@ -104,7 +104,7 @@ class Reporters:
             for name, reporter in tuple(self._active):
                 try:
                     reporter(current)
-                except Exception as error:  # noqa: BLE001 - the one catch-all: showing a run must not end it
+                except (Exception, SystemExit) as error:  # noqa: BLE001 - the one catch-all: showing a run must not end it
                     waiting.append(self._drop(name, reporter, error))
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class Reporters:
     ) -> None:
         self.close()
 
-    def _drop(self, name: str, reporter: Reporter, error: Exception) -> Notice:
+    def _drop(self, name: str, reporter: Reporter, error: BaseException) -> Notice:
         self._active = [entry for entry in self._active if entry[1] is not reporter]
         self._dropped.append(name)
         _close(reporter)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from pathlib import Path
 
@@ -108,6 +108,12 @@ class Group:
     count: int = 0
     findings: list[Finding] = field(default_factory=list)
 
+    def add(self, finding: Finding) -> None:
+        """Take *finding* in; what the first one says already is not said again."""
+        if self.findings and finding.message == self.findings[0].message:
+            finding = replace(finding, message=("(as above)",))
+        self.findings.append(finding)
+
 
 @dataclass(slots=True)
 class Digest:
@@ -120,6 +126,7 @@ class Digest:
     errored: list[Group] = field(default_factory=list)
     flaky: list[str] = field(default_factory=list)
     flaky_count: int = 0
+    snapshots: int = 0
 
     @property
     def total(self) -> int:
@@ -176,6 +183,7 @@ class _Reader:
             table.as_expected += result.passed
             self._trial(result)
         table.trials += execution.trials
+        self._digest.snapshots += summary.snapshot is not None and summary.snapshot.verdict is not None
         case = execution_name(execution.case.id, execution.variant)
         row = Row(case=case, status=summary.status, trials=execution.trials, rate=summary.rate, figures=figures)
         table.add(row, self._rows)
@@ -192,7 +200,7 @@ class _Reader:
         # Every class shows at least one, even where another class was there first and often.
         if self._in_full < FAILURES_IN_FULL or not group.findings:
             self._in_full += 1
-            group.findings.append(finding_of(result, self._info, self._cwd))
+            group.add(finding_of(result, self._info, self._cwd))
 
     def _group(self, result: TrialResult) -> Group:
         errored = result.status == "errored"
@@ -206,8 +214,13 @@ def outcome(digest: Digest) -> str:
     """Such as "11 of 12 trials went as expected; 1 failed"."""
     noun = "trial" if digest.total == 1 else "trials"
     told = f"{digest.as_expected:,} of {digest.total:,} {noun} went as expected"
-    rest = ", ".join(_rest(digest.counts))
+    rest = ", ".join((*_rest(digest.counts), *_broken(digest.snapshots)))
     return f"{told}; {rest}" if rest else told
+
+
+def _broken(snapshots: int) -> Iterable[str]:
+    if snapshots:
+        yield "1 snapshot does not hold" if snapshots == 1 else f"{snapshots:,} snapshots do not hold"
 
 
 def _rest(counts: dict[str, int]) -> Iterable[str]:

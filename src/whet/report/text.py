@@ -84,7 +84,9 @@ def right(text: str, columns: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Such as 0.4 s, 12.3 s, 1 min 42 s, 2 h 05 min."""
+    """Such as 38 ms, 0.4 s, 12.3 s, 1 min 42 s, 2 h 05 min."""
+    if 0 < seconds < 0.1:  # noqa: PLR2004 - less would all read 0.0 s
+        return f"{max(1, round(seconds * 1000))} ms"
     tenths = round(seconds * 10)
     if tenths < 600:  # noqa: PLR2004 - a minute
         return f"{tenths / 10:.1f} s"

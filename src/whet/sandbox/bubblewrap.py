@@ -14,10 +14,12 @@ from typing import Self
 from whet.errors import AgentNotFound, SandboxError
 from whet.sandbox.base import Availability, Boundary, Command, Ended, Sink
 from whet.sandbox.process import run_process
+from whet.sandbox.reaper import reaper
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/snap", "/sys")
 # Where /etc/resolv.conf points on many machines.
 _SYSTEM_RUN = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager", "/run/current-system")
+_PRIVATE = ("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-")
 _OWN_TEMPORARY = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - these are the ones inside
 _INNER_USER = "1000"
 _PROBE_TIMEOUT_S = 10
@@ -55,8 +57,7 @@ class BubblewrapSandbox:
                 self._program,
                 *_namespaces(network=boundary.network),
                 *_system(),
-                *_toolchains(command.env.get("PATH", ""), program),
-                *_declared(boundary),
+                *_declared(boundary, _toolchains(command.env.get("PATH", ""), program)),
                 *("--chdir", str(command.cwd)),
                 *("--json-status-fd", str(status.write)),
                 *("--", program, *command.argv[1:]),
@@ -77,6 +78,7 @@ class BubblewrapSandbox:
 
     async def close(self) -> None:
         """Nothing is left: every namespace died with its process."""
+        await reaper.end_all()
 
 
 class _Status:
@@ -170,20 +172,25 @@ def _system() -> tuple[str, ...]:
         argv += ["--tmpfs", folder]
     for folder in (*_SYSTEM, *_SYSTEM_RUN):
         argv += ["--ro-bind-try", folder, folder]
+    for file in _PRIVATE:
+        if Path(file).exists():
+            # Root outside owns these, and may read them whatever its name is inside.
+            argv += ["--ro-bind", os.devnull, file]
     return (*argv, "--proc", "/proc", "--dev", "/dev")
 
 
 @lru_cache(maxsize=64)
-def _toolchains(path: str, program: str) -> tuple[str, ...]:
+def _toolchains(path: str, program: str) -> tuple[Path, ...]:
     """Programs installed outside the system: what stands on PATH, the program itself and the running Python."""
-    folders = {Path(sys.prefix), Path(sys.base_prefix)}
+    wanted = {Path(sys.prefix), Path(sys.base_prefix)}
     for entry in path.split(os.pathsep):
-        if Path(entry).is_absolute():
-            folders.update(_installation(Path(entry)))
-    real = Path(program).resolve()
-    folders.update(_installation(real.parent))
-    folders.add(Path(program).parent)
-    return tuple(_ro_binds(folders))
+        if Path(entry).is_absolute() and Path(entry) != Path.home():
+            wanted.update(_installation(Path(entry)))
+    for place in (Path(program), Path(program).resolve()):
+        # The program alone: its folder may be anybody's home.
+        wanted.update(folder for folder in _installation(place.parent) if folder != place.parent)
+        wanted.add(place)
+    return tuple(_uncovered(wanted))
 
 
 def _installation(folder: Path) -> Iterator[Path]:
@@ -198,18 +205,18 @@ def _installation(folder: Path) -> Iterator[Path]:
         yield whole
 
 
-def _ro_binds(folders: Iterable[Path]) -> Iterator[str]:
+def _uncovered(paths: Iterable[Path]) -> Iterator[Path]:
+    """Those that are there and not below another one, or below the system."""
     covered = [Path(folder) for folder in _SYSTEM]
-    for folder in sorted(set(folders), key=lambda path: len(path.parts)):
-        if folder == Path("/") or any(folder.is_relative_to(other) for other in covered) or not folder.is_dir():
-            continue
-        covered.append(folder)
-        yield from ("--ro-bind-try", str(folder), str(folder))
+    for path in sorted(set(paths), key=lambda path: len(path.parts)):
+        if path != Path("/") and path.exists() and not any(path.is_relative_to(other) for other in covered):
+            covered.append(path)
+            yield path
 
 
-def _declared(boundary: Boundary) -> Iterator[str]:
+def _declared(boundary: Boundary, toolchains: Iterable[Path]) -> Iterator[str]:
     """Outer folders first, so that an inner one is laid over them; a hidden one matters only where it would be seen."""
-    layers = [(path, 0, "--ro-bind-try") for path in boundary.readable]
+    layers = [(path, 0, "--ro-bind-try") for path in (*toolchains, *boundary.readable)]
     layers += [(path, 2, "--bind") for path in boundary.writable]
     seen = [path for path, _, _ in layers]
     layers += [

@@ -39,5 +39,5 @@ class LocalSandbox:
                 await reaper.end(mark)
 
     async def close(self) -> None:
-        """End whatever attempts left behind without their mark."""
+        """Nothing is left but what shed its mark, and the reaper ends that."""
         await reaper.end_all()

@@ -19,6 +19,8 @@ from whet.sandbox.base import Command, Ended, Sink
 from whet.sandbox.reaper import descendants, reaper, signal_all
 
 _CHUNK = 65536
+# What a pipe can hold by the time its writers are dead; whoever writes more than that is not one of them.
+_MOST_LEFT = 2 * 1024 * 1024
 # How long a process may take to tidy up between SIGTERM and SIGKILL.
 GRACE_S = 2.0
 
@@ -90,7 +92,9 @@ class _Child:
         for pipe, sink in self._pipes.items():
             self._loop.remove_reader(pipe)
             try:
-                while self.trouble is None and (chunk := os.read(pipe, _CHUNK)):
+                for _ in range(_MOST_LEFT // _CHUNK):
+                    if self.trouble is not None or not (chunk := os.read(pipe, _CHUNK)):
+                        break
                     sink(chunk)
             except BlockingIOError:
                 pass

@@ -43,6 +43,12 @@ class Reaper:
         self._known: set[int] = set()
         self._live: dict[str, int] = {}
 
+    def start_anew(self) -> None:
+        """In a fresh process: its parent's children are not its own, and its session is another."""
+        self._session = os.getsid(0)
+        self._known.clear()
+        self._live.clear()
+
     def begin(self, mark: str) -> None:
         """An attempt starts; what it leaves behind is told by *mark*."""
         self._live[mark] = _boot_ticks()
@@ -110,12 +116,18 @@ def kill_marked(name: str, value: str) -> int:
     For what an earlier run of ours could not end because it was itself killed.
     """
     wanted = f"{name}={value}".encode()
-    killed = 0
+    killed: set[int] = set()
+    # Again until a look finds no new one: a process may fork while we look.
+    while found := set(_marked(wanted)) - killed:
+        signal_all(sorted(found), signal.SIGKILL)
+        killed |= found
+    return len(killed)
+
+
+def _marked(wanted: bytes) -> Iterator[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid() and wanted in _environment(int(entry.name)):
-            signal_all([int(entry.name)], signal.SIGKILL)
-            killed += 1
-    return killed
+            yield int(entry.name)
 
 
 def _kill_tree(pid: int) -> None:

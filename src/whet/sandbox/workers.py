@@ -20,7 +20,7 @@ from typing import NoReturn
 import anyio
 
 from whet.errors import SandboxError
-from whet.sandbox.reaper import MARK, die_with_parent, reaper
+from whet.sandbox.reaper import MARK, become_subreaper, descendants, die_with_parent, reaper, signal_all
 
 _HEADER = struct.Struct("!I")
 _OUTPUT_KEPT = 65536
@@ -48,19 +48,23 @@ class Printed:
         self._file = os.memfd_create("printed")
         for fd in (1, 2):
             os.dup2(self._file, fd)
-        sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
-        sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+        self._stdout, self._stderr = (
+            os.fdopen(fd, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False) for fd in (1, 2)
+        )
 
     def clear(self) -> None:
-        """Forget the last call's."""
+        """Forget the last call's, and put back what it may have taken away."""
+        sys.stdout, sys.stderr = self._stdout, self._stderr
+        for fd in (1, 2):
+            os.dup2(self._file, fd)
         os.ftruncate(self._file, 0)
         os.lseek(self._file, 0, os.SEEK_SET)
 
     def text(self) -> str:
         """What was printed, at most 64 KiB of it."""
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
+        for stream in (self._stdout, self._stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
         size = os.fstat(self._file).st_size
         kept = os.pread(self._file, _OUTPUT_KEPT, 0).decode(errors="replace")
         return kept if size <= _OUTPUT_KEPT else f"{kept}\n... ({size} bytes in all)\n"
@@ -87,13 +91,14 @@ class _Worker:
         return await self._receive(size)
 
     async def _receive(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            chunk = await self._loop.sock_recv(self._sock, size - len(data))
-            if not chunk:
+        data = memoryview(bytearray(size))
+        filled = 0
+        while filled < size:
+            count = await self._loop.sock_recv_into(self._sock, data[filled:])
+            if not count:
                 raise WorkerDied("the process that ran it ended")
-            data += chunk
-        return data
+            filled += count
+        return bytes(data)
 
     def kill(self) -> None:
         """End it, and the group around it."""
@@ -185,18 +190,25 @@ def _be_parent(control: socket.socket, serve: Serve) -> NoReturn:
             os._exit(0)
         if os.fork() == 0:
             control.close()
-            _be_worker(socket.socket(fileno=fds[0]), serve)
+            try:
+                _be_worker(socket.socket(fileno=fds[0]), serve)
+            finally:
+                # Whatever is raised must not go on in a copy of whoever forked us.
+                os._exit(1)
         os.close(fds[0])
 
 
 def _be_worker(sock: socket.socket, serve: Serve) -> NoReturn:
     die_with_parent()
     os.setsid()
+    become_subreaper()
+    reaper.start_anew()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     printed = Printed()
-    sock.sendall(_HEADER.pack(os.getpid()))
+    worker = os.getpid()
+    sock.sendall(_HEADER.pack(worker))
     while True:
         header = _read(sock, _HEADER.size)
         body = _read(sock, _HEADER.unpack(header)[0])
@@ -204,14 +216,28 @@ def _be_worker(sock: socket.socket, serve: Serve) -> NoReturn:
         os.environ[MARK] = body[_HEADER.size : split].decode()
         printed.clear()
         answer = serve(body[split:], printed)
+        if os.getpid() != worker:
+            # The call forked, and this is the copy: only the original answers.
+            os._exit(0)
+        _end_children()
         sock.sendall(_HEADER.pack(len(answer)) + answer)
 
 
+def _end_children() -> None:
+    """What a call started ends with it."""
+    while children := descendants(os.getpid()):
+        signal_all(children, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, 0)[0]:
+                pass
+
+
 def _read(sock: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        chunk = sock.recv(size - len(data))
-        if not chunk:
+    data = memoryview(bytearray(size))
+    filled = 0
+    while filled < size:
+        count = sock.recv_into(data[filled:])
+        if not count:
             os._exit(0)
-        data += chunk
-    return data
+        filled += count
+    return bytes(data)

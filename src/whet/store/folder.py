@@ -26,8 +26,7 @@ def create_run_folder(output_dir: Path) -> Path:
     try:
         output_dir.mkdir(parents=True, exist_ok=True)
         while True:
-            stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-            folder = output_dir / f"{stamp}-{secrets.token_hex(3)}"
+            folder = output_dir / datetime.now(UTC).strftime("%Y%m%dT%H%M%S-%f")
             try:
                 folder.mkdir()
             except FileExistsError:

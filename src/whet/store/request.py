@@ -43,6 +43,7 @@ class Recorded:
             "flags": {name: _plain(value) for name, value in request.flags.items()},
             "selection": _selection_facts(request, plan),
             "settings": [{"key": key, "value": value, "origin": origin} for key, value, origin in describe(settings)],
+            "update_snapshots": request.update_snapshots,
             "trials": plan.trial_count,
             "plan": [
                 f"{execution.case.id}@{execution.runner.id}/{execution.variant} x{execution.trials}"

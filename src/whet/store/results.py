@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, BinaryIO
 
@@ -11,9 +12,11 @@ from whet import wire
 from whet.model.event import ExecutionSummary
 from whet.model.grade import AS_EXPECTED, STATUSES
 from whet.model.run import Execution, Plan, RunInfo, TrialResult
+from whet.model.snapshot import SnapshotOutcome
 from whet.score import combined_status, mean, wilson
 from whet.store.folder import RESULTS_FILE
 from whet.store.journal import Entry, Journal
+from whet.store.snapshots import snapshot_key
 
 SCHEMA = "whet/results/1"
 
@@ -21,10 +24,13 @@ SCHEMA = "whet/results/1"
 class JournalResults:
     """What `Results` promises, over a journal."""
 
-    def __init__(self, plan: Plan, journal: Journal, duration_s: float) -> None:
+    def __init__(
+        self, plan: Plan, journal: Journal, duration_s: float, snapshots: Mapping[str, SnapshotOutcome] | None = None
+    ) -> None:
         self._plan = plan
         self._journal = journal
         self._duration_s = duration_s
+        self._snapshots = snapshots or {}
 
     @property
     def plan(self) -> Plan:
@@ -48,14 +54,16 @@ class JournalResults:
 
     @property
     def passed(self) -> bool:
-        """Whether every planned trial ended as expected."""
+        """Whether every planned trial ended as expected, and every snapshot holds."""
         counts = self.counts
-        return counts["total"] == sum(counts[status] for status in AS_EXPECTED)
+        held = all(outcome.verdict is None for outcome in self._snapshots.values())
+        return held and counts["total"] == sum(counts[status] for status in AS_EXPECTED)
 
     def summaries(self) -> Iterator[ExecutionSummary]:
         """Every execution, in declared order."""
         for execution in self._plan.executions:
-            yield _summary(execution, list(self._entries(execution)))
+            outcome = self._snapshots.get(snapshot_key(self._plan, execution))
+            yield _held_to(_summary(execution, list(self._entries(execution))), outcome)
 
     def trials(self, execution: Execution) -> Iterator[TrialResult]:
         """The finished trials of one execution, in order."""
@@ -82,6 +90,13 @@ def _summary(execution: Execution, entries: list[Entry]) -> ExecutionSummary:
         counts=dict(Counter(entry.status for entry in entries)),
         duration_s=mean(entry.duration_s for entry in entries) or 0.0,
     )
+
+
+def _held_to(summary: ExecutionSummary, outcome: SnapshotOutcome | None) -> ExecutionSummary:
+    """The summary with its snapshot, which may spoil it."""
+    if outcome is None or outcome.verdict is None:
+        return replace(summary, snapshot=outcome)
+    return replace(summary, snapshot=outcome, status=outcome.verdict, passed=False)
 
 
 def write_results(info: RunInfo, results: JournalResults, *, interrupted: bool, ended_at: str) -> None:
@@ -143,6 +158,7 @@ def _write_execution(file: BinaryIO, summary: ExecutionSummary, results: Journal
         "score": summary.score,
         "rate": summary.rate,
         "planned_trials": execution.trials,
+        "snapshot": summary.snapshot,
     }
     file.write(b"\n      " + wire.encode(facts)[:-1] + b',"trials":[')
     trials = (wire.encode(_trial(result)) for result in results.trials(execution))

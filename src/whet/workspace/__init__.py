@@ -2,6 +2,8 @@
 
 from whet.workspace.base import Method, Workspace
 from whet.workspace.make import Workspaces
+from whet.workspace.masking import mask_files
 from whet.workspace.mounts import private_mounts
+from whet.workspace.removing import remove_tree
 
-__all__ = ["Method", "Workspace", "Workspaces", "private_mounts"]
+__all__ = ["Method", "Workspace", "Workspaces", "mask_files", "private_mounts", "remove_tree"]

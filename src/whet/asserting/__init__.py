@@ -1,0 +1,1 @@
+"""Plain asserts that explain themselves."""

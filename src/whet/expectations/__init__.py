@@ -1,0 +1,1 @@
+"""Saying what should have happened."""

@@ -1,0 +1,79 @@
+"""`expect`: all groups under one name, hard and soft."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, overload
+
+from whet.expectations.basics import Basics
+from whet.expectations.files import FilesGroup
+from whet.expectations.group import Fail
+from whet.expectations.lines import CommandsGroup, FileReadsGroup
+from whet.expectations.output import OutputGroup
+from whet.expectations.scope import classifying, fail_hard, fail_softly, soft_block
+from whet.expectations.skills import SkillsGroup
+from whet.expectations.tools import ToolCallsGroup
+from whet.expectations.usage import UsageGroup
+from whet.model.grade import FailureClass
+
+
+class _Groups(Basics):
+    """Every group, with one place where failures go."""
+
+    def __init__(self, fail: Fail) -> None:
+        super().__init__(fail)
+        self.skills = SkillsGroup(fail)
+        self.commands = CommandsGroup(fail)
+        self.file_reads = FileReadsGroup(fail)
+        self.tool_calls = ToolCallsGroup(fail)
+        self.output = OutputGroup(fail)
+        self.files = FilesGroup(fail)
+        self.usage = UsageGroup(fail)
+
+
+class Soft(_Groups):
+    """The same expectations, collected: the check goes on, and the trial fails once with all of them."""
+
+    def __init__(self) -> None:
+        super().__init__(fail_softly)
+
+    def __call__(self) -> AbstractContextManager[None]:
+        """A block whose plain asserts are collected too, each of them; the check goes on after it."""
+        return soft_block()
+
+
+class Expect(_Groups):
+    """Expectations over what an agent did."""
+
+    def __init__(self) -> None:
+        super().__init__(fail_hard)
+        self.soft = Soft()
+
+    @overload
+    def classify(self, id: str | FailureClass, *, label: str | None = None) -> AbstractContextManager[None]: ...
+    @overload
+    def classify(self, id: str | FailureClass, call: Callable[[], Any], *, label: str | None = None) -> Any: ...
+    def classify(
+        self,
+        id: str | FailureClass,  # noqa: A002 - the author's word
+        call: Callable[[], Any] | None = None,
+        *,
+        label: str | None = None,
+    ) -> Any:
+        """Give failures a class: as a block, or around a call, which may be async."""
+        failure_class = id if isinstance(id, FailureClass) else FailureClass(id=id, label=label)
+        if call is None:
+            return classifying(failure_class)
+        with classifying(failure_class):
+            given = call()
+        return _awaited(given, failure_class) if inspect.isawaitable(given) else given
+
+
+async def _awaited(given: Any, failure_class: FailureClass) -> Any:
+    with classifying(failure_class):
+        return await given
+
+
+expect = Expect()

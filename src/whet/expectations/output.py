@@ -1,0 +1,96 @@
+"""Expectations over the agent's answer: its text, or the JSON that it is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from whet.expectations.failure import shorten
+from whet.expectations.group import Group, Report, session_of
+from whet.expectations.matchers import TextMatcher, check_matcher, matches, shown
+
+_SHOWN = 1000
+_FENCE = re.compile(r"\A\s*```[a-zA-Z]*\n(.*)\n```\s*\Z", re.DOTALL)
+
+
+class OutputGroup(Group):
+    """Expectations over the final output."""
+
+    def includes(
+        self, report: Report, matcher: TextMatcher, *, message: str | None = None, explain: str | None = None
+    ) -> None:
+        """It matches."""
+        check_matcher(matcher)
+        if not matches(matcher, session_of(report).final_output):
+            self._miss(f"the output to match {shown(matcher)}", report, message, explain)
+
+    def not_includes(
+        self, report: Report, matcher: TextMatcher, *, message: str | None = None, explain: str | None = None
+    ) -> None:
+        """It does not match."""
+        check_matcher(matcher)
+        if matches(matcher, session_of(report).final_output):
+            self._miss(f"the output not to match {shown(matcher)}", report, message, explain)
+
+    def not_empty(self, report: Report, *, message: str | None = None, explain: str | None = None) -> None:
+        """It says something other than white space."""
+        if not session_of(report).final_output.strip():
+            self._miss("some output", report, message, explain)
+
+    def json(
+        self,
+        report: Report,
+        where: Callable[[Any], bool] | None = None,
+        *,
+        message: str | None = None,
+        explain: str | None = None,
+    ) -> Any:
+        """It is JSON, also inside one fenced block, and satisfies *where*; the value that it is."""
+        value, trouble = _parse(session_of(report).final_output)
+        if trouble is not None:
+            self._miss(f"the output to be JSON, but {trouble}", report, message, explain)
+        elif where is not None and not where(value):
+            self._miss(f"the output to be JSON that satisfies {shown(where)}", report, message, explain)
+        return value
+
+    def matches_schema(
+        self, report: Report, schema: Mapping[str, Any], *, message: str | None = None, explain: str | None = None
+    ) -> Any:
+        """It is JSON that this JSON Schema (2020-12 unless it says otherwise) allows; the value that it is."""
+        value, trouble = _parse(session_of(report).final_output)
+        if trouble is not None:
+            self._miss(f"the output to be JSON, but {trouble}", report, message, explain)
+            return value
+        problems = _schema_problems(schema, value)
+        if problems:
+            listed = "".join(f"\n  {problem}" for problem in problems)
+            self._miss(f"the output to be as its schema says, but{listed}", report, message, explain)
+        return value
+
+    def _miss(self, expected: str, report: Report, message: str | None, explain: str | None) -> None:
+        output = session_of(report).final_output
+        observed = f"observed {len(output)} characters: {shorten(output, _SHOWN)}" if output else "observed no output"
+        self._say(f"expected {expected}\n{observed}", message=message, explain=explain)
+
+
+def _parse(text: str) -> tuple[Any, str | None]:
+    fenced = _FENCE.match(text)
+    try:
+        return json.loads(fenced.group(1) if fenced else text), None
+    except ValueError as error:
+        return None, str(error)
+
+
+def _schema_problems(schema: Mapping[str, Any], value: Any) -> list[str]:
+    # Only here: a check that needs no schema should not wait for the library.
+    import jsonschema_rs  # noqa: PLC0415
+
+    most = 10
+    validator = jsonschema_rs.validator_for(dict(schema))
+    found = [
+        f"{'/'.join(map(str, error.instance_path)) or '(the whole)'}: {shorten(error.message)}"
+        for error, _ in zip(validator.iter_errors(value), range(most + 1), strict=False)
+    ]
+    return found if len(found) <= most else [*found[:most], "and more"]

@@ -1,0 +1,133 @@
+"""Expectations over the skills that were used, each known with some confidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from whet.expectations.group import Group, Report, session_of, times
+from whet.model.session import Confidence, SkillDetection
+
+_STRENGTH: dict[Confidence, int] = {"weak": 0, "medium": 1, "strong": 2, "explicit": 3}
+
+
+class SkillsGroup(Group):
+    """Skill names are matched exactly; `min_confidence` leaves out weaker evidence."""
+
+    def has(
+        self,
+        report: Report,
+        skill: str,
+        *,
+        min_confidence: Confidence = "weak",
+        message: str | None = None,
+        explain: str | None = None,
+    ) -> None:
+        """The skill was used."""
+        if skill not in _names(_sure(report, min_confidence)):
+            self._miss(f'skill "{skill}"{_asked(min_confidence)}', report, skill, message, explain)
+
+    def not_has(
+        self,
+        report: Report,
+        skill: str,
+        *,
+        min_confidence: Confidence = "weak",
+        message: str | None = None,
+        explain: str | None = None,
+    ) -> None:
+        """The skill was not used."""
+        if skill in _names(_sure(report, min_confidence)):
+            self._miss(f'no use of skill "{skill}"{_asked(min_confidence)}', report, None, message, explain)
+
+    def includes(
+        self,
+        report: Report,
+        skills: Sequence[str],
+        *,
+        min_confidence: Confidence = "weak",
+        message: str | None = None,
+        explain: str | None = None,
+    ) -> None:
+        """All of them were used."""
+        used = _names(_sure(report, min_confidence))
+        missing = [skill for skill in _list(skills) if skill not in used]
+        if missing:
+            expected = f"skills {', '.join(skills)}{_asked(min_confidence)}, but missed {', '.join(missing)}"
+            self._miss(expected, report, missing[0], message, explain)
+
+    def count(
+        self,
+        report: Report,
+        skill: str,
+        expected: int,
+        *,
+        min_confidence: Confidence = "weak",
+        message: str | None = None,
+        explain: str | None = None,
+    ) -> None:
+        """So many pieces of evidence, each one load or read, speak for the skill."""
+        loads = [detection for detection in _sure(report, min_confidence) if detection.skill == skill]
+        found = sum(len(detection.evidence) for detection in loads)
+        if found != expected:
+            text = f'skill "{skill}"{_asked(min_confidence)} {times(expected)}, but found it {times(found)}'
+            self._miss(text, report, skill, message, explain)
+
+    def exactly_one(
+        self,
+        report: Report,
+        skill: str | None = None,
+        *,
+        min_confidence: Confidence = "weak",
+        message: str | None = None,
+        explain: str | None = None,
+    ) -> None:
+        """One skill was used and no other; this one, if it is named."""
+        used = _names(_sure(report, min_confidence))
+        if len(used) != 1 or (skill is not None and used != [skill]):
+            wanted = f'exactly one skill, "{skill}"' if skill else "exactly one skill"
+            self._miss(f"{wanted}{_asked(min_confidence)}", report, skill, message, explain)
+
+    def only(
+        self,
+        report: Report,
+        skills: Sequence[str],
+        *,
+        min_confidence: Confidence = "weak",
+        message: str | None = None,
+        explain: str | None = None,
+    ) -> None:
+        """No skill but these was used."""
+        allowed = _list(skills)
+        other = [skill for skill in _names(_sure(report, min_confidence)) if skill not in allowed]
+        if other:
+            expected = (
+                f"no skill but {', '.join(allowed) or 'none'}{_asked(min_confidence)}, but saw {', '.join(other)}"
+            )
+            self._miss(expected, report, None, message, explain)
+
+    def _miss(self, expected: str, report: Report, near: str | None, message: str | None, explain: str | None) -> None:
+        observed = [
+            f"{found.skill} ({found.confidence}: {'; '.join(found.evidence)})"
+            for found in session_of(report).detected_skills
+        ]
+        self._broken(expected, "skills", observed, near=near, message=message, explain=explain)
+
+
+def _sure(report: Report, least: Confidence) -> list[SkillDetection]:
+    if least not in _STRENGTH:
+        raise ValueError(f'min_confidence is one of {", ".join(_STRENGTH)}, not "{least}"')
+    return [found for found in session_of(report).detected_skills if _STRENGTH[found.confidence] >= _STRENGTH[least]]
+
+
+def _names(detections: list[SkillDetection]) -> list[str]:
+    return [detection.skill for detection in detections]
+
+
+def _list(skills: Sequence[str]) -> list[str]:
+    if isinstance(skills, str):
+        raise TypeError("give a list of skill names")
+    return list(skills)
+
+
+def _asked(least: Confidence) -> str:
+    return "" if least == "weak" else f" (at least {least})"

@@ -1,0 +1,46 @@
+"""Expectations over what a session took: tokens, money, steps and time."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from whet.expectations.group import Group, Report, session_of
+
+TokenKind = Literal["total", "input", "output", "cached", "reasoning"]
+
+
+class UsageGroup(Group):
+    """Ceilings; a figure that nobody told does not hold, because it cannot be known to."""
+
+    def tokens(
+        self,
+        report: Report,
+        *,
+        at_most: int,
+        kind: TokenKind = "total",
+        message: str | None = None,
+        explain: str | None = None,
+    ) -> None:
+        """So many tokens of this kind, or fewer."""
+        usage = session_of(report).usage
+        self._ceiling(getattr(usage, f"{kind}_tokens"), at_most, f"{kind} tokens", message, explain)
+
+    def cost(self, report: Report, *, at_most: float, message: str | None = None, explain: str | None = None) -> None:
+        """So many US dollars, or fewer."""
+        self._ceiling(session_of(report).usage.cost_usd, at_most, "US dollars", message, explain)
+
+    def steps(self, report: Report, *, at_most: int, message: str | None = None, explain: str | None = None) -> None:
+        """So many model rounds, or fewer."""
+        self._ceiling(session_of(report).steps, at_most, "steps", message, explain)
+
+    def duration(
+        self, report: Report, *, at_most_s: float, message: str | None = None, explain: str | None = None
+    ) -> None:
+        """So many seconds, or fewer."""
+        self._ceiling(session_of(report).duration_s, at_most_s, "seconds", message, explain)
+
+    def _ceiling(self, seen: float | None, most: float, unit: str, message: str | None, explain: str | None) -> None:
+        if seen is None:
+            self._say(f"expected at most {most:g} {unit}, but the agent did not tell", message=message, explain=explain)
+        elif seen > most:
+            self._say(f"expected at most {most:g} {unit}, observed {seen:g}", message=message, explain=explain)

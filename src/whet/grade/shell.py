@@ -1,0 +1,89 @@
+"""Running a command for a check: in the workspace, inside the same kind of sandbox that the agent ran in."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from whet import plugins
+from whet.sandbox.base import Boundary, Command, Ended, Sandbox
+
+_OUTPUT_KEPT = 16 * 1024 * 1024
+_PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """How a command of a check ended, and what it printed; too much of that is cut off."""
+
+    exit_code: int | None
+    stdout: str
+    stderr: str
+    timed_out: bool
+    duration_s: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended by itself with exit code 0."""
+        return self.exit_code == 0 and not self.timed_out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shell:
+    """Where the commands of a check run; plain data, because it is sent to the process that runs the check."""
+
+    sandbox: str
+    readable: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+
+    def run(self, workspace: Path, argv: Sequence[str], timeout_s: float) -> Ran:
+        """Run *argv* to its end, also where an async check has an event loop of its own."""
+        with tempfile.TemporaryDirectory(prefix="whet-check-") as home:
+            call = partial(anyio.run, self._run, workspace, tuple(argv), timeout_s, Path(home))
+            try:
+                asyncio.get_running_loop()
+            except RuntimeError:
+                return call()
+            with ThreadPoolExecutor(max_workers=1) as thread:
+                return thread.submit(call).result()
+
+    async def _run(self, workspace: Path, argv: tuple[str, ...], timeout_s: float, home: Path) -> Ran:
+        sandbox: Sandbox = plugins.find("sandboxes", self.sandbox)()
+        env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        env |= {"HOME": str(home), "TMPDIR": str(home), "WHET_WORKSPACE": str(workspace)}
+        boundary = Boundary(
+            writable=(workspace, home),
+            readable=tuple(map(Path, self.readable)),
+            hidden=tuple(map(Path, self.hidden)),
+        )
+        out, err = _Kept(), _Kept()
+        command = Command(argv=argv, env=env, cwd=workspace)
+        ended: Ended = await sandbox.run(command, boundary, timeout_s=timeout_s, stdout=out, stderr=err)
+        return Ran(
+            exit_code=ended.exit_code,
+            stdout=out.text(),
+            stderr=err.text(),
+            timed_out=ended.timed_out,
+            duration_s=ended.duration_s,
+        )
+
+
+class _Kept:
+    """A sink that keeps the beginning of what it is given."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def __call__(self, chunk: bytes) -> None:
+        self._data += chunk[: _OUTPUT_KEPT - len(self._data)]
+
+    def text(self) -> str:
+        return self._data.decode("utf-8", "replace")

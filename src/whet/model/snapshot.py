@@ -1,0 +1,51 @@
+"""A stored usage figure that later runs are held to, and how an execution compares with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Metric = Literal[
+    "total_tokens", "input_tokens", "output_tokens", "reasoning_tokens", "cached_tokens", "cost_usd", "duration_s"
+]
+METRICS: tuple[Metric, ...] = (
+    "total_tokens",
+    "input_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+    "cached_tokens",
+    "cost_usd",
+    "duration_s",
+)
+SnapshotStatus = Literal["held", "exceeded", "created", "updated", "missing", "unavailable", "mismatch"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """One figure, and what it was taken of."""
+
+    metric: str
+    value: float
+    agent: str
+    model: str | None
+    trials: int
+    updated_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotOutcome:
+    """How an execution compares with its snapshot."""
+
+    status: SnapshotStatus
+    metric: Metric
+    value: float | None
+    baseline: float | None
+    allowed: float | None
+    message: str
+
+    @property
+    def verdict(self) -> Literal["failed", "errored"] | None:
+        """What it makes of an execution that went as expected otherwise; only more usage is the agent's doing."""
+        if self.status == "exceeded":
+            return "failed"
+        return "errored" if self.status in {"missing", "unavailable", "mismatch"} else None

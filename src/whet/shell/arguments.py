@@ -1,0 +1,109 @@
+"""What the words of a command may be: positionals, options with values, bare flags, and often more than one of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+_NEGATIVE_NUMBER = re.compile(r"-\.?\d")
+_CLUSTER = re.compile(r"-[A-Za-z0-9]{2,32}")
+_LETTERS = re.compile(r"-[A-Za-z]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """One way to read one word: the flags in it, and perhaps an option with a value here or in the next word."""
+
+    flags: tuple[str, ...] = ()
+    option: str | None = None
+    values: tuple[str, ...] = ()
+    takes_next: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arguments:
+    """The words of a command by what they may be; `pnpm --watch test` has a flag, an option and a positional."""
+
+    positionals: tuple[str, ...]
+    options: Mapping[str, tuple[str, ...]]
+    flags: tuple[str, ...]
+    end_of_options: bool
+
+
+def is_positional(word: str) -> bool:
+    """Whether *word* may be a positional where options are still read."""
+    return not word.startswith("-") or word == "-" or _NEGATIVE_NUMBER.match(word) is not None
+
+
+@lru_cache(maxsize=16_384)
+def roles(word: str) -> tuple[Role, ...]:
+    """Every way to read *word* as an option or as flags."""
+    if not word.startswith("-") or word in ("-", "--"):
+        return ()
+    name, equals, value = word.partition("=")
+    if word.startswith("--"):
+        return (Role(option=name, values=(value,)),) if equals else (Role(flags=(word,)), _before_next(word))
+    # `-name` of find and `-run` of go are one option each.
+    whole = (Role(option=name, values=(value,)),) if equals else (Role(flags=(word,)), _before_next(word))
+    return (*whole, *_cluster_roles(word)) if len(word) > len("-x") else whole
+
+
+def _before_next(name: str, flags: tuple[str, ...] = ()) -> Role:
+    return Role(flags=flags, option=name, takes_next=True)
+
+
+def _cluster_roles(word: str) -> tuple[Role, ...]:
+    """`-p80` and `-it`: letters are flags up to the one that takes the rest, or the next word, as its value."""
+    if not _CLUSTER.fullmatch(word):
+        rest = word[2:]
+        return (Role(option=word[:2], values=(rest, rest[1:]) if rest.startswith("=") else (rest,)),)
+    flags = tuple(f"-{letter}" for letter in word[1:])
+    attached = tuple(Role(flags[:at], flags[at], (word[at + 2 :],)) for at in range(len(flags) - 1))
+    return (Role(flags=flags), _before_next(flags[-1], flags[:-1]), *attached)
+
+
+@lru_cache(maxsize=16_384)
+def traces(words: tuple[str, ...]) -> frozenset[str]:
+    """Every text that any reading of *words* has as a positional, a name, a value or a flag."""
+    found = set(words)
+    for word in words:
+        for role in roles(word):
+            found.update(role.flags, role.values)
+            if role.option is not None:
+                found.add(role.option)
+    return frozenset(found)
+
+
+def read_arguments(words: tuple[str, ...]) -> Arguments:
+    """*words* as people read them; a word that may be a value or a positional appears as both."""
+    options: dict[str, tuple[str, ...]] = {}
+    flags: list[str] = []
+    ending = words.index("--") if "--" in words else len(words)
+    for index, word in enumerate(words[:ending]):
+        role = _usual_role(word)
+        if role is None:
+            continue
+        flags.extend(role.flags)
+        if role.option is not None:
+            options[role.option] = (*options.get(role.option, ()), *role.values[:1])
+        elif index + 1 < ending and is_positional(words[index + 1]):
+            options[role.flags[-1]] = (*options.get(role.flags[-1], ()), words[index + 1])
+    positionals = tuple(word for word in words[:ending] if is_positional(word) and not _NEGATIVE_NUMBER.match(word))
+    return Arguments(
+        positionals=positionals + words[ending + 1 :],
+        options=options,
+        flags=tuple(flags),
+        end_of_options=ending < len(words),
+    )
+
+
+def _usual_role(word: str) -> Role | None:
+    if not word.startswith("-") or word == "-":
+        return None
+    if word.startswith("--") or "=" in word or len(word) == len("-x") or _NEGATIVE_NUMBER.match(word):
+        return roles(word)[0]
+    if _LETTERS.fullmatch(word):
+        return Role(flags=tuple(f"-{letter}" for letter in word[1:]))
+    return Role(option=word[:2], values=(word[2:],))

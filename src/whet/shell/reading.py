@@ -1,0 +1,111 @@
+"""Reading a line: every simple command in it, with what it was carried by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from whet.shell.scanning import Draft, scan
+from whet.shell.simple import SimpleCommand
+from whet.shell.words import MAX_DEPTH
+from whet.shell.wrappers import Carried, reads_input, unwrap
+
+# More than the commands of a long session; one entry is about as large as its line.
+_REMEMBERED = 16_384
+# A line that is longer is read anew each time rather than kept.
+_LONGEST_REMEMBERED = 32_768
+_MOST_WRAPPERS = 32
+_NESTED_FREE = 20_000
+_NESTED_SHARE = 3
+
+
+class _Budget:
+    """How much nested text may still be read: substitutions and scripts inside one another double at every level."""
+
+    def __init__(self, line: str) -> None:
+        self.left = _NESTED_FREE + _NESTED_SHARE * len(line)
+
+    def allows(self, text: str) -> bool:
+        """Whether *text* may be read; if so, it is paid for."""
+        # Even an empty text costs something.
+        cost = len(text) + 1
+        if cost > self.left:
+            return False
+        self.left -= cost
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Surroundings:
+    """What a shell hands down to the commands of its script."""
+
+    budget: _Budget
+    env: tuple[tuple[str, str], ...] = ()
+    wrappers: tuple[str, ...] = ()
+    carriers: tuple[SimpleCommand, ...] = ()
+
+
+def read_command(line: str) -> tuple[SimpleCommand, ...]:
+    """Every simple command of *line* in the order in which they begin; nested shells and wrappers are unwrapped."""
+    return _remembered(line) if len(line) <= _LONGEST_REMEMBERED else _read_line(line)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _remembered(line: str) -> tuple[SimpleCommand, ...]:
+    return _read_line(line)
+
+
+def _read_line(line: str) -> tuple[SimpleCommand, ...]:
+    return tuple(_read(line, 0, _Surroundings(_Budget(line))))
+
+
+def _read(text: str, depth: int, around: _Surroundings, *, is_document: bool = False) -> Iterator[SimpleCommand]:
+    for item in scan(text, depth, is_document=is_document):
+        if isinstance(item, Draft):
+            yield from _unwrapped(item, around)
+        elif item.depth <= MAX_DEPTH and around.budget.allows(item.text):
+            yield from _read(item.text, item.depth, around, is_document=item.is_document)
+
+
+def _unwrapped(draft: Draft, around: _Surroundings) -> Iterator[SimpleCommand]:
+    """The command that *draft* comes down to, or those of the script that it carries."""
+    command = SimpleCommand(
+        raw=draft.raw,
+        executable=draft.words[0],
+        words=tuple(draft.words[1:]),
+        env=(*around.env, *draft.env),
+        redirections=tuple(draft.redirections),
+        wrappers=around.wrappers,
+        depth=draft.depth,
+        carriers=around.carriers,
+    )
+    for _ in range(_MOST_WRAPPERS):
+        carried = unwrap(command.name, (command.executable, *command.words))
+        if carried is None:
+            break
+        if carried.script is not None:
+            yield from _script(command, carried, around.budget) or (command,)
+            return
+        command = replace(
+            command,
+            executable=carried.words[0],
+            words=carried.words[1:],
+            env=command.env + carried.env,
+            wrappers=(*command.wrappers, carried.label),
+            carriers=(*command.carriers, command),
+        )
+    if draft.documents and reads_input(command.name, (command.executable, *command.words)):
+        carried = Carried(label=command.executable, script=draft.documents[-1])
+        yield from _script(command, carried, around.budget) or (command,)
+        return
+    yield command
+
+
+def _script(command: SimpleCommand, carried: Carried, budget: _Budget) -> tuple[SimpleCommand, ...]:
+    """The commands of a script; none when it is empty, too deep or too much."""
+    if command.depth >= MAX_DEPTH or carried.script is None or not budget.allows(carried.script):
+        return ()
+    # The shell itself is no carrier: it is how the commands were handed over, and many agents wrap every line in one.
+    around = _Surroundings(budget, command.env, (*command.wrappers, carried.label), command.carriers)
+    return tuple(_read(carried.script, command.depth + 1, around))

@@ -1,0 +1,186 @@
+"""The snapshot file: one figure per execution, read before a run and compared with what it took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from whet import wire
+from whet.errors import ConfigError, UsageError
+from whet.model.event import Results
+from whet.model.run import Execution, Plan, TrialResult
+from whet.model.snapshot import Metric, Snapshot, SnapshotOutcome
+from whet.score import mean
+from whet.store.folder import write_atomically
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Document:
+    version: int
+    entries: dict[str, Snapshot] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRule:
+    """What is compared, how much more is allowed, and whether the file may be written."""
+
+    path: Path
+    metric: Metric
+    absolute: float | None
+    percent: float | None
+    update: bool
+    create: bool
+
+    def allowed(self, baseline: float) -> float:
+        """The most that still holds: every tolerance that is given must."""
+        limits = []
+        if self.absolute is not None:
+            limits.append(baseline + self.absolute)
+        if self.percent is not None:
+            limits.append(baseline * (1 + self.percent / 100))
+        return min(limits, default=baseline)
+
+
+def snapshot_rule(
+    settings: Mapping[str, Any] | None, *, default_dir: Path, update: bool, environ: Mapping[str, str]
+) -> SnapshotRule | None:
+    """The rule that `[snapshots]` asks for; in CI a missing snapshot is not made up."""
+    if settings is None:
+        if update:
+            raise UsageError("--update-snapshots needs [snapshots] in the settings", hint="add [snapshots.tolerance]")
+        return None
+    tolerance = settings.get("tolerance") or {}
+    if not tolerance:
+        raise ConfigError("snapshots.tolerance: is missing; give absolute, percent or both")
+    return SnapshotRule(
+        path=Path(settings.get("path") or default_dir / "whet.snapshots.json"),
+        metric=cast(Metric, settings.get("metric") or "total_tokens"),
+        absolute=tolerance.get("absolute"),
+        percent=tolerance.get("percent"),
+        update=update,
+        create=update or environ.get("CI", "").lower() in {"", "0", "false"},
+    )
+
+
+class SnapshotFile:
+    """The snapshots of one project."""
+
+    def __init__(self, rule: SnapshotRule) -> None:
+        self._rule = rule
+        self._entries = _load(rule.path)
+        self._changed = False
+
+    def compare(self, key: str, execution: Execution, results: list[TrialResult]) -> SnapshotOutcome:
+        """How the mean over the trials of an execution compares; a new figure is taken where that is allowed."""
+        rule, known = self._rule, self._entries.get(key)
+        values = [_figure(result, rule.metric) for result in results]
+        if not values or any(value is None for value in values):
+            return self._outcome("unavailable", None, known, f"{execution.runner.agent} does not tell {rule.metric}")
+        value = mean(value for value in values if value is not None) or 0.0
+        if known is not None and not rule.update:
+            return self._held(execution, known, value)
+        if not rule.create:
+            return self._outcome(
+                "missing", value, None, "there is no snapshot; run with --update-snapshots and commit it"
+            )
+        self._take(key, execution, value, len(results))
+        return self._outcome("updated" if known else "created", value, known, f"{rule.metric} is now {value:g}")
+
+    def _held(self, execution: Execution, known: Snapshot, value: float) -> SnapshotOutcome:
+        for what, then, now in (
+            ("metric", known.metric, self._rule.metric),
+            ("agent", known.agent, execution.runner.agent),
+            ("model", known.model, execution.runner.model),
+        ):
+            if then != now:
+                text = (
+                    f"the snapshot is of {what} {then or 'none'}, this run of {now or 'none'}: they cannot be compared"
+                )
+                return self._outcome("mismatch", value, known, f"{text} (--update-snapshots takes a new one)")
+        allowed = self._rule.allowed(known.value)
+        if value <= allowed:
+            return self._outcome("held", value, known, "")
+        more = f"{value - known.value:+g}"
+        share = f" ({(value / known.value - 1) * 100:+.1f} %)" if known.value else ""
+        text = (
+            f"{self._rule.metric} is {value:g}, allowed {allowed:g}: {more}{share} over the snapshot of {known.value:g}"
+        )
+        return self._outcome("exceeded", value, known, text)
+
+    def _outcome(self, status: Any, value: float | None, known: Snapshot | None, message: str) -> SnapshotOutcome:
+        return SnapshotOutcome(
+            status=status,
+            metric=self._rule.metric,
+            value=value,
+            baseline=known.value if known else None,
+            allowed=self._rule.allowed(known.value) if known else None,
+            message=message,
+        )
+
+    def _take(self, key: str, execution: Execution, value: float, trials: int) -> None:
+        self._changed = True
+        self._entries[key] = Snapshot(
+            metric=self._rule.metric,
+            value=value,
+            agent=execution.runner.agent,
+            model=execution.runner.model,
+            trials=trials,
+            updated_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    def unused(self, plan: Plan, runners: frozenset[str]) -> Iterator[str]:
+        """The entries of this suite that no case or no runner answers to any more."""
+        cases = {case.id for case in plan.suite.cases}
+        for key in self._entries:
+            suite, _, rest = key.partition("::")
+            case, _, target = rest.rpartition("@")
+            if suite == plan.suite.name and (case not in cases or target.partition("/")[0] not in runners):
+                yield key
+
+    def save(self) -> None:
+        """Write the file if a figure is new; entries that were not run stay."""
+        if self._changed:
+            document = _Document(version=VERSION, entries=dict(sorted(self._entries.items())))
+            self._rule.path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self._rule.path, wire.encode_pretty(document))
+
+
+def snapshot_key(plan: Plan, execution: Execution) -> str:
+    """The name of an execution in the file: `suite::case@runner/variant`."""
+    return f"{plan.suite.name}::{execution.case.id}@{execution.runner.id}/{execution.variant}"
+
+
+def _load(path: Path) -> dict[str, Snapshot]:
+    if not path.exists():
+        return {}
+    try:
+        document = wire.decode(path.read_bytes(), _Document)
+    except (OSError, wire.WireError) as error:
+        raise UsageError(
+            f"{path}: is no snapshot file: {error}", hint="mend it, or delete it and take new ones"
+        ) from error
+    if document.version != VERSION:
+        raise UsageError(f"{path}: has version {document.version}, and this whet reads {VERSION}")
+    return dict(document.entries)
+
+
+def _figure(result: TrialResult, metric: Metric) -> float | None:
+    if metric == "duration_s":
+        return result.duration_s
+    value: float | None = getattr(result.usage, metric)
+    return value
+
+
+def compare_all(file: SnapshotFile, results: Results) -> dict[str, SnapshotOutcome]:
+    """Hold every execution whose trials all went as expected to its snapshot; what failed says nothing of usage."""
+    outcomes: dict[str, SnapshotOutcome] = {}
+    for summary in results.summaries():
+        if summary.passed:
+            key = snapshot_key(results.plan, summary.execution)
+            outcomes[key] = file.compare(key, summary.execution, list(results.trials(summary.execution)))
+    return outcomes

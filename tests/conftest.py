@@ -1,0 +1,77 @@
+"""What all tests share: an environment of their own, the sandboxes, and honesty about what was skipped."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+from whet.sandbox.base import Availability
+from whet.sandbox.bubblewrap import BubblewrapSandbox
+
+STRICT = "WHET_CI_STRICT"
+# A skip for one of these reasons leaves a promise of ours untested.
+_BOUNDARIES = ("bubblewrap", "overlay")
+
+
+@lru_cache
+def bubblewrap_state() -> Availability:
+    """Whether bubblewrap can be used here; asked once per process."""
+    return BubblewrapSandbox.availability()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs bubblewrap where there is none, and say why."""
+    if item.get_closest_marker("bubblewrap") and not bubblewrap_state().usable:
+        pytest.skip(f"bubblewrap cannot be used here: {bubblewrap_state().reason}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nobodys_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests see nothing of the person who runs them, and neither do the processes that they start."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(home))
+        patch.delenv("XDG_CONFIG_HOME", raising=False)
+        for name in [name for name in os.environ if name.startswith("WHET_")]:
+            patch.delenv(name)
+        yield
+
+
+@pytest.fixture(params=["local", pytest.param("bubblewrap", marks=pytest.mark.bubblewrap)])
+def sandbox_name(request: pytest.FixtureRequest) -> str:
+    """Each sandbox in turn."""
+    name: str = request.param
+    return name
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Under WHET_CI_STRICT a boundary that was not tested makes the session red."""
+    if os.environ.get(STRICT) == "1" and session.exitstatus == pytest.ExitCode.OK and _untested(_skips(session.config)):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what was skipped and why, also with -q."""
+    skips = _skips(config)
+    for reason, tests in sorted(skips.items()):
+        terminalreporter.write_line(f"skipped: {reason} ({len(tests)}): {', '.join(sorted(tests)[:3])}")
+    if os.environ.get(STRICT) == "1" and _untested(skips):
+        terminalreporter.write_line(f"{STRICT}=1: the skips above leave boundaries untested, so this session is red")
+
+
+def _skips(config: pytest.Config) -> dict[str, set[str]]:
+    """The tests that were skipped, by reason; on a worker of xdist there are none to tell."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    found: dict[str, set[str]] = {}
+    for report in reporter.stats.get("skipped", []) if reporter else []:
+        said = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        found.setdefault(said.removeprefix("Skipped: "), set()).add(Path(report.nodeid).name)
+    return found
+
+
+def _untested(skips: dict[str, set[str]]) -> bool:
+    return any(word in reason.lower() for reason in skips for word in _BOUNDARIES)

@@ -1,0 +1,115 @@
+"""Reporters: several at once, one's own, and none that can harm a run."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+from project import SHELL, Project
+
+SUITE = 'suite = [Case(id="a", prompt="true", check=ok), Case(id="b", prompt="true", check=no)]'
+
+
+def test_several_reporters_report_one_run(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite(SUITE)
+
+    done = project.run(
+        "--reporter", "terminal", "--reporter", "junit=out.xml", "--reporter", "json=out.json",
+        "--reporter", "markdown=out.md", "--reporter", "github",
+        env={"GITHUB_STEP_SUMMARY": str(project.root / "summary.md")},
+    )  # fmt: skip
+
+    assert done.code == 1
+    assert "1 of 2 trials" in done.stdout
+    assert "it is not so" in done.stdout
+    assert "::error" in done.stdout
+    assert len(ET.parse(project.root / "out.xml").findall(".//testcase")) == 2
+    assert json.loads((project.root / "out.json").read_text()) == done.results
+    assert "it is not so" in (project.root / "out.md").read_text()
+    assert (project.root / "summary.md").exists()
+
+
+def test_json_alone_has_stdout_for_itself(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite("print('loading')\n" + SUITE)
+
+    done = project.run("--reporter", "json")
+
+    assert json.loads(done.stdout) == done.results
+
+
+def test_ones_own_reporter_sees_every_event(project: Project) -> None:
+    project.settings(SHELL + '[run]\nreporters = ["mine:Mine"]\n')
+    project.write(
+        "mine.py",
+        """
+        class Mine:
+            def __init__(self, context): pass
+            def __call__(self, event): print(type(event).__name__, flush=True)
+    """,
+    )
+    project.suite('suite = [Case(id="a", prompt="true", check=ok)]')
+
+    done = project.run()
+
+    assert done.code == 0, done.stderr
+    assert done.stdout.split() == ["RunStarted", "TrialStarted", "TrialEnded", "RunEnded"]
+
+
+@pytest.mark.parametrize("error", ["ValueError('broken')", "SystemExit(0)"])
+@pytest.mark.parametrize("event", ["RunStarted", "TrialStarted", "TrialEnded", "RunEnded"])
+def test_a_reporter_that_raises_is_named_and_dropped_and_the_run_goes_on(
+    project: Project, event: str, error: str
+) -> None:
+    project.settings(SHELL)
+    project.write(
+        "mine.py",
+        f"""
+        class Mine:
+            def __init__(self, context): pass
+            def __call__(self, event):
+                if type(event).__name__ == "{event}": raise {error}
+    """,
+    )
+    project.suite('suite = [Case(id=f"c{n}", prompt="true", check=ok) for n in range(3)]')
+
+    done = project.run("--reporter", "mine:Mine", "--reporter", "terminal")
+
+    assert done.code == 0, done.stderr
+    assert done.results["counts"]["passed"] == 3
+    assert "mine:Mine" in done.stderr
+    assert "3 of 3 trials went as expected" in done.stdout
+
+
+def test_a_reporter_that_cannot_be_had_is_an_error_before_anything_runs(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite('suite = [Case(id="a", prompt=": > {outside}/ran", check=ok)]')
+
+    unknown = project.run("--reporter", "junti")
+    missing = project.run("--reporter", "nowhere:Thing")
+    folder = project.run("--reporter", "junit=no/such/out.xml")
+
+    assert [done.code for done in (unknown, missing, folder)] == [2, 2, 2]
+    assert 'did you mean "junit"?' in unknown.stderr
+    assert "nowhere:Thing" in missing.stderr
+    assert "no/such" in folder.stderr
+    assert not (project.outside / "ran").exists()
+    assert not project.output_dir.exists()
+
+
+def test_a_reader_that_goes_away_does_not_stop_the_run(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite('suite = [Case(id=f"c{n}", prompt="sleep 0.1", check=ok) for n in range(4)]')
+    running = project.start("suite.py", "--schedule", "serial")
+    assert running.stdout is not None
+
+    running.stdout.readline()
+    running.stdout.close()
+    running.wait(timeout=30)
+
+    assert running.stderr is not None
+    running.stderr.close()
+    results = json.loads((project.output_dir / "latest" / "results.json").read_bytes())
+    assert results["counts"]["passed"] == 4

@@ -1,0 +1,279 @@
+"""Kill and resume: nothing is lost, nothing is done twice, nothing is left running."""
+
+# ruff: noqa: E501 - suites and scripts stand here as their authors would write them
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from project import SHELL, Project, wait_for
+
+KILLS = 20
+CASES, TRIALS, LANES = 20, 3, 4
+# Each run of an agent leaves a file when it begins and another when it is about to end well.
+COUNTED = """
+    import os
+    AGENT = '''
+    mark=$WHET_CASE_ID.$$.$(date +%s%N)
+    : > begun.$mark
+    sleep 0.15
+    : > ended.$mark
+    echo $WHET_CASE_ID
+    '''
+    def named(report, ctx):
+        Path("{outside}", f"checked.{report.final_output}.{os.urandom(8).hex()}").touch()
+    suite = [Case(id=f"c{n:02}", prompt=AGENT, check=named) for n in range(20)]
+"""
+
+
+@pytest.fixture
+def counted(boxed: Project) -> Project:
+    # A given folder is the one place that agents of both sandboxes can write to and we can look into.
+    boxed.settings(
+        SHELL
+        + 'env = { PROOF = "{token}" }\n[run]\ncwd = "{outside}"\nschedule = "parallel"\nmax_parallel = 4\ntrials = 3\n'
+    )
+    boxed.suite(COUNTED)
+    return boxed
+
+
+def keys(project: Project) -> Counter[str]:
+    """How often each trial stands in the journal; a line that was cut off is none."""
+    return Counter(f"{line['key']['case']}#{line['key']['number']}" for line in project.journal())
+
+
+def marks(folder: Path, kind: str) -> Counter[str]:
+    return Counter(path.name.split(".")[1] for path in folder.glob(f"{kind}.*"))
+
+
+@pytest.mark.slow
+def test_a_run_killed_twenty_times_loses_nothing_and_doubles_nothing(counted: Project) -> None:
+    chance = random.Random(20260)
+    arguments: tuple[str, ...] = ("suite.py",)
+    finished: Counter[str] = Counter()
+    hit = 0
+
+    for _ in range(KILLS):
+        running = counted.start(*arguments)
+        _wait_for_some(counted, running, finished.total() + chance.choice([0, 0, 0, 1, 2]))
+        time.sleep(chance.uniform(0, 0.4) if chance.random() < 0.3 else chance.uniform(0, 0.05))
+        hit += running.poll() is None
+        running.kill()
+        running.communicate()
+        if (counted.output_dir / "latest" / "run.json").exists():
+            arguments = ("--resume", "latest")
+            now = keys(counted)
+            assert not finished - now, "a finished trial was lost"
+            finished = now
+    left = counted.left_after_a_while() if counted.sandbox == "bubblewrap" else []
+    done = counted.outcome(counted.start(*arguments), within_s=60)
+
+    assert done.code == 0, done.stderr
+    assert hit == KILLS, "the run was done before it was killed often enough"
+    # Where there is a boundary, it falls with the killed run; elsewhere it takes the resume.
+    assert left == []
+    assert keys(counted) == Counter({f"c{case:02}#{number}": 1 for case in range(CASES) for number in range(1, 4)})
+    assert len(done.trials) == CASES * TRIALS
+    assert done.results["counts"]["passed"] == CASES * TRIALS
+    assert counted.left_after_a_while() == []
+    begun, ended = marks(counted.outside, "begun"), marks(counted.outside, "ended")
+    assert all(ended[f"c{case:02}"] >= TRIALS for case in range(CASES))
+    # What is done again is what was under way: at most one trial of each lane for each kill.
+    assert begun.total() <= CASES * TRIALS + KILLS * LANES
+
+
+def _wait_for_some(project: Project, running: subprocess.Popen[bytes], lines: int) -> None:
+    """Until so many trials have ended, or the run has."""
+    path = project.output_dir / "latest" / "journal.jsonl"
+    while lines and running.poll() is None and not (path.exists() and path.read_bytes().count(b"\n") >= lines):
+        time.sleep(0.005)
+
+
+def test_a_finished_trial_is_never_run_again_after_a_kill(counted: Project) -> None:
+    running = counted.start("suite.py", "--schedule", "serial")
+    wait_for(counted.outside, pattern="ended.*", count=9)
+    os.kill(running.pid, signal.SIGKILL)
+    running.communicate()
+    finished = keys(counted)
+    ran_before = marks(counted.outside, "begun")
+
+    done = counted.whet("run", "--resume", "latest", "--schedule", "parallel", "--max-parallel", "8")
+
+    ran = marks(counted.outside, "begun")
+    again = ran.total() - CASES * TRIALS
+    assert done.code == 0, done.stderr
+    assert finished.total() >= 7
+    assert ran_before.total() - finished.total() <= 1
+    # Only what was under way when the kill came was begun a second time.
+    assert 0 <= again <= 1
+    assert counted.left_after_a_while() == []
+
+
+def test_an_agent_that_outlived_a_killed_run_is_ended_by_the_resume(boxed: Project) -> None:
+    boxed.settings(SHELL + 'env = { PROOF = "{token}" }\n[run]\ncwd = "{outside}"\n')
+    boxed.suite("""
+        suite = [Case(id="slow", prompt="test -e begun && exit; : > begun; setsid sleep 600 & sleep 600", check=ok)]
+    """)
+    running = boxed.start("suite.py")
+    wait_for(boxed.outside / "begun")
+    os.kill(running.pid, signal.SIGKILL)
+    running.communicate()
+
+    done = boxed.whet("run", "--resume", "latest")
+
+    assert done.code == 0, done.stderr
+    assert boxed.left_after_a_while() == []
+
+
+def test_what_a_check_started_before_a_kill_is_ended_by_the_resume(boxed: Project) -> None:
+    boxed.settings(SHELL)
+    boxed.suite("""
+        def slow():
+            mark = Path("{outside}/begun")
+            if not mark.exists():
+                mark.touch()
+                subprocess.run(["sh", "-c", "sleep 600; : {token}"])
+        suite = [Case(id="slow", prompt="true", check=slow)]
+    """)
+    running = boxed.start("suite.py")
+    wait_for(boxed.outside / "begun")
+    time.sleep(0.3)
+    os.kill(running.pid, signal.SIGKILL)
+    running.communicate()
+
+    done = boxed.whet("run", "--resume", "latest")
+
+    assert done.code == 0, done.stderr
+    assert boxed.left_after_a_while() == []
+
+
+def test_scratch_folders_of_a_killed_run_are_cleared_by_the_resume(project: Project, tmp_path: Path) -> None:
+    scratch = tmp_path / "tmp"
+    scratch.mkdir()
+    project.env["TMPDIR"] = str(scratch)
+    project.settings(SHELL)
+    project.suite("""
+        suite = [Case(id="slow", prompt="test -e {outside}/begun && exit; : > {outside}/begun; sleep 600", check=ok)]
+    """)
+    running = project.start("suite.py")
+    wait_for(project.outside / "begun")
+    os.kill(running.pid, signal.SIGKILL)
+    running.communicate()
+
+    done = project.whet("run", "--resume", "latest")
+
+    assert done.code == 0, done.stderr
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_torn_last_line_is_done_again_and_a_resume_of_a_whole_run_does_nothing(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite("""
+        suite = [Case(id=f"c{n}", prompt="echo x >> {outside}/ran.$WHET_CASE_ID", check=ok) for n in range(3)]
+    """)
+    project.run("--schedule", "serial")
+    journal = project.output_dir / "latest" / "journal.jsonl"
+    journal.write_bytes(journal.read_bytes()[:-20])
+
+    torn = project.whet("run", "--resume", "latest")
+    whole = project.whet("run", "--resume", "latest")
+
+    assert torn.code == whole.code == 0, torn.stderr
+    assert keys(project) == Counter({f"c{n}#1": 1 for n in range(3)})
+    assert [(project.outside / f"ran.c{n}").read_text().count("x") for n in range(3)] == [1, 1, 2]
+    assert whole.results["counts"]["passed"] == 3
+
+
+def test_a_resume_tells_of_failures_that_an_earlier_part_found(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite('suite = [Case(id="a", prompt="exit 1", check=ok), Case(id="b", prompt="true", check=ok)]')
+    project.run()
+
+    again = project.whet("run", "--resume", "latest")
+
+    assert again.code == 1
+    assert again.statuses == {"a": "failed", "b": "passed"}
+
+
+def test_of_two_resumes_at_once_one_is_refused(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite("""
+        suite = [Case(id="slow", prompt="test -e {outside}/first || { : > {outside}/first; sleep 600; }; : > {outside}/second; while [ ! -e {outside}/go ]; do sleep 0.02; done",
+                      check=ok)]
+    """)
+    first = project.start("suite.py")
+    wait_for(project.outside / "first")
+    os.kill(first.pid, signal.SIGKILL)
+    first.communicate()
+    one = project.start("--resume", "latest")
+    wait_for(project.outside / "second")
+
+    two = project.whet("run", "--resume", "latest")
+    (project.outside / "go").touch()
+    ended = project.outcome(one)
+
+    assert two.code == 2
+    assert "in use by another whet" in two.stderr
+    assert ended.code == 0, ended.stderr
+    assert keys(project) == Counter({"slow#1": 1})
+
+
+def test_a_changed_suite_a_changed_setting_and_other_flags_are_refused(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite('suite = [Case(id="a", prompt="true", check=ok), Case(id="b", prompt="true", check=ok)]')
+    project.run()
+
+    flags = project.whet("run", "--resume", "latest", "--trials", "3")
+    selection = project.whet("run", "--resume", "latest", "--case", "a")
+    project.settings(SHELL + "[defaults]\ntimeout_ms = 5\n")
+    settings = project.whet("run", "--resume", "latest")
+    project.settings(SHELL)
+    project.suite('suite = [Case(id="a", prompt="false", check=ok), Case(id="b", prompt="true", check=ok)]')
+    suite = project.whet("run", "--resume", "latest")
+    nothing = project.whet("run", "--resume", "20200101T000000-abcdef")
+
+    assert [done.code for done in (flags, selection, settings, suite, nothing)] == [2] * 5
+    assert "cannot change trials" in flags.stderr
+    assert "cannot change selection" in selection.stderr
+    assert "settings have changed" in settings.stderr
+    assert "suite.py has changed" in suite.stderr
+    assert "there is no run" in nothing.stderr
+
+
+def test_reporters_and_parallelism_may_differ_in_a_resume(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite('suite = [Case(id="a", prompt="true", check=ok)]')
+    project.run()
+
+    done = project.whet("run", "--resume", "latest", "--max-parallel", "3", "--reporter", "json=out.json")
+
+    assert done.code == 0, done.stderr
+    assert (project.root / "out.json").exists()
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite("""
+        suite = [Case(id=f"c{n}", prompt="echo x >> {outside}/ran.$WHET_CASE_ID; test -e {outside}/go || sleep 1", check=ok)
+                 for n in range(4)]
+    """)
+    running = project.start("suite.py", "--schedule", "serial")
+    wait_for(project.outside / "ran.c1")
+    running.send_signal(signal.SIGINT)
+    stopped = project.outcome(running)
+    (project.outside / "go").touch()
+
+    done = project.whet("run", "--resume", stopped.folder.name)
+
+    assert stopped.code == 130
+    assert "--resume" in stopped.stdout
+    assert done.code == 0, done.stderr
+    assert [(project.outside / f"ran.c{n}").read_text().count("x") for n in range(4)] == [1, 2, 1, 1]
+    assert done.results["interrupted"] is False

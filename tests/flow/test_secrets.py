@@ -1,0 +1,165 @@
+"""Secrets stay out of the record, wherever an agent, a check or a bootstrap command puts them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from project import Project
+
+SECRET = "sk-whet-0123456789-abcdef"
+RUNNER = f"""
+[runners.sh.agent]
+type = "command"
+command = "sh"
+env = {{ DEMO_API_KEY = "{SECRET}" }}
+"""
+
+
+def leaks(folder: Path) -> list[str]:
+    """Files below *folder* that hold the secret, or a good part of it."""
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return sorted(str(path.relative_to(folder)) for path in files if SECRET.encode() in path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        pytest.param("echo $DEMO_API_KEY; echo $DEMO_API_KEY >&2; exit 1", id="stdout and stderr"),
+        pytest.param("printf sk-whet-01234; sleep 0.3; printf 56789-abcdef; exit 1", id="split over two writes"),
+        pytest.param("echo $DEMO_API_KEY > file; exit 1", id="a file"),
+        pytest.param("mkdir -p a/b; echo x$DEMO_API_KEY > a/b/.env; exit 1", id="a file in a folder"),
+        pytest.param("mkdir .git; echo $DEMO_API_KEY > .git/config; exit 1", id="a file below .git"),
+        pytest.param("echo $DEMO_API_KEY > \"$(printf 'new\\nline')\"; exit 1", id="a file with an odd name"),
+        pytest.param("echo $DEMO_API_KEY > \"$(printf 'bad\\377')\"; exit 1", id="a file whose name is no text"),
+        pytest.param("echo $DEMO_API_KEY > file; chmod 000 file; exit 1", id="a closed file"),
+        pytest.param("rm -rf $WHET_WORKSPACE/*; echo $DEMO_API_KEY | tee copy", id="text that a check repeats"),
+    ],
+)
+def test_what_an_agent_prints_or_writes_is_masked(boxed: Project, prompt: str) -> None:
+    boxed.settings(RUNNER)
+    boxed.suite(f"""
+        def tells(report, ctx): assert False, report.final_output + "{SECRET}"
+        suite = [Case(id="a", prompt={prompt!r}, check=tells)]
+    """)
+
+    done = boxed.run("--reporter", "junit=out.xml", "--reporter", "markdown=out.md", "--reporter", "terminal")
+
+    assert done.code == 1, done.stderr
+    assert done.statuses == {"a": "failed"}
+    assert leaks(done.folder) == []
+    assert SECRET not in (boxed.root / "out.xml").read_text() + (boxed.root / "out.md").read_text()
+    assert SECRET not in done.stdout + done.stderr
+
+
+def test_events_final_output_and_classes_are_masked(project: Project) -> None:
+    project.settings(RUNNER + 'output = "events"\n')
+    project.suite(f"""
+        AGENT = '''
+        echo '{{"type":"message","role":"assistant","text":"key {SECRET}"}}'
+        echo '{{"type":"final_output","text":"{SECRET}"}}'
+        '''
+        suite = [Case(id="a", prompt=AGENT, check=no, classify_failure=lambda result: "class {SECRET}")]
+    """)
+
+    done = project.run()
+
+    assert done.statuses == {"a": "failed"}
+    assert leaks(done.folder) == []
+    assert "***" in done.session("a")["final_output"]
+
+
+def test_what_a_check_prints_is_masked(project: Project) -> None:
+    project.settings(RUNNER)
+    project.suite(f"""
+        def tells(report, ctx): print("{SECRET}")
+        suite = [Case(id="a", prompt="true", check=tells)]
+    """)
+
+    done = project.run()
+
+    assert done.code == 0, done.stderr
+    assert leaks(done.folder) == []
+
+
+def test_arguments_that_hold_a_secret_are_masked_in_the_record_of_the_settings(project: Project) -> None:
+    project.settings(RUNNER + f'args = ["-c", "true", "--key={SECRET}"]\n')
+    project.suite('suite = [Case(id="a", prompt="x", check=ok)]')
+
+    done = project.run()
+
+    assert done.code == 0, done.stderr
+    assert leaks(done.folder) == []
+
+
+def test_secrets_of_our_own_environment_are_masked_when_they_are_passed_on(boxed: Project) -> None:
+    boxed.settings('[runners.sh.agent]\ntype = "command"\ncommand = "sh"\npass_env = ["OUR_TOKEN"]\n')
+    boxed.suite('suite = [Case(id="a", prompt="echo got $OUR_TOKEN; exit 1", check=ok)]')
+
+    done = boxed.run(env={"OUR_TOKEN": SECRET})
+
+    assert "got ***" in done.message("a")
+    assert leaks(done.folder) == []
+
+
+def test_what_a_bootstrap_command_prints_is_masked(boxed: Project) -> None:
+    boxed.settings(RUNNER)
+    boxed.suite(f"""
+        workspace = Workspace(mode="isolated", bootstrap=Bootstrap(command="sh", args=["-c", "echo {SECRET}; exit 1"]))
+        suite = [Case(id="a", prompt="true", check=ok)]
+    """)
+
+    done = boxed.run()
+
+    assert done.statuses == {"a": "errored"}
+    assert "***" in done.message("a")
+    assert leaks(done.folder) == []
+
+
+def test_secrets_of_a_bootstrap_commands_own_environment_are_masked(boxed: Project) -> None:
+    boxed.settings('[runners.sh.agent]\ntype = "command"\ncommand = "sh"\n')
+    boxed.suite(f"""
+        workspace = Workspace(mode="isolated", bootstrap=Bootstrap(
+            command="sh", args=["-c", "echo $BOOT_TOKEN"], env={{"BOOT_TOKEN": "{SECRET}"}}))
+        suite = [Case(id="a", prompt="true", check=ok)]
+    """)
+
+    done = boxed.run()
+
+    assert done.code == 0, done.message("a")
+    assert leaks(done.folder) == []
+
+
+def test_a_file_that_a_bootstrap_command_wrote_is_masked_where_the_workspace_is_kept(boxed: Project) -> None:
+    boxed.settings(RUNNER)
+    boxed.suite(f"""
+        workspace = Workspace(mode="isolated", bootstrap=Bootstrap(command="sh", args=["-c", "echo {SECRET} > .env"]))
+        suite = [Case(id="a", prompt="exit 1", check=ok)]
+    """)
+
+    done = boxed.run()
+
+    assert done.statuses == {"a": "failed"}
+    assert leaks(done.folder) == []
+
+
+@pytest.mark.parametrize("value", ["started_at", "artifact_dir", "assertion", "attempts"])
+def test_a_secret_that_is_a_word_of_our_own_breaks_no_record(project: Project, value: str) -> None:
+    project.settings(RUNNER.replace(SECRET, value))
+    project.suite('suite = [Case(id="a", prompt="true", check=no), Case(id="b", prompt="true", check=ok)]')
+
+    done = project.run()
+
+    assert done.code == 1, done.stderr
+    assert done.statuses == {"a": "failed", "b": "passed"}
+
+
+def test_an_agents_own_log_of_its_kept_workspace_stays_readable(project: Project) -> None:
+    project.settings(RUNNER)
+    project.suite('suite = [Case(id="a", prompt="echo before $DEMO_API_KEY after > file; exit 1", check=ok)]')
+
+    done = project.run()
+
+    kept = done.folder / done.trial("a")["workspace_dir"] / "file"
+    assert kept.read_text() == "before *** after\n"
+    assert "before *** after" in done.artifact("a", "diff.patch").read_text()

@@ -1,0 +1,112 @@
+"""The journal: a line per trial, whole or not at all, found again after any end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from whet.errors import StoreError, UsageError
+from whet.model.run import TrialKey, TrialResult
+from whet.store.folder import create_run_folder, find_run_folder, lock, point_latest, write_run_file
+from whet.store.journal import Journal
+
+
+def result(number: int, output: str = "") -> TrialResult:
+    key = TrialKey(suite="s", case="c", runner="r", variant="default", number=number)
+    return TrialResult(
+        key=key, status="passed", score=1.0, duration_s=0.5, started_at="t", artifact_dir="a", final_output=output
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal.jsonl"
+
+
+def filled(path: Path, count: int) -> bytes:
+    journal = Journal(path)
+    for number in range(1, count + 1):
+        journal.append(result(number, "x" * number))
+    journal.close()
+    return path.read_bytes()
+
+
+def test_results_come_back_by_key_and_from_a_second_opening(path: Path) -> None:
+    filled(path, 3)
+
+    journal = Journal(path)
+
+    assert len(journal) == 3
+    assert [key.number for key in journal] == [1, 2, 3]
+    entry = journal.entry(result(2).key)
+    assert entry is not None
+    assert journal.read(entry) == result(2, "xx")
+    assert journal.entry(result(9).key) is None
+    journal.close()
+
+
+def test_a_line_cut_anywhere_is_cut_away_and_what_follows_stands_on_its_own_line(path: Path) -> None:
+    whole = filled(path, 2)
+    first = whole.index(b"\n") + 1
+
+    for end in (*range(first, len(whole), 23), len(whole) - 1):
+        path.write_bytes(whole[:end])
+        journal = Journal(path)
+        assert len(journal) == 1
+        journal.append(result(3))
+        journal.close()
+        again = Journal(path)
+        assert [key.number for key in again] == [1, 3]
+        again.close()
+
+
+def test_a_line_that_is_no_result_is_refused_with_its_place(path: Path) -> None:
+    first = filled(path, 1)
+    path.write_bytes(first + b'{"key": 3}\n')
+
+    with pytest.raises(StoreError, match=f"byte {len(first)}"):
+        Journal(path)
+
+
+def test_a_trial_that_stands_there_twice_counts_once_and_the_first_time(path: Path) -> None:
+    journal = Journal(path)
+    journal.append(result(1, "first"))
+    journal.append(result(1, "second"))
+
+    entry = journal.entry(result(1).key)
+    assert entry is not None
+    assert len(journal) == 1
+    assert journal.read(entry).final_output == "first"
+    journal.close()
+
+
+def test_a_journal_that_cannot_be_opened_is_a_store_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot be opened"):
+        Journal(tmp_path / "missing" / "journal.jsonl")
+
+
+def test_the_names_of_run_folders_sort_by_time(tmp_path: Path) -> None:
+    made = [create_run_folder(tmp_path) for _ in range(20)]
+
+    assert sorted(made) == made
+
+
+def test_a_run_is_found_by_name_by_path_and_as_the_latest(tmp_path: Path) -> None:
+    folder = create_run_folder(tmp_path)
+    write_run_file(folder, {"schema": "x"})
+    point_latest(folder)
+
+    found = [find_run_folder(name, tmp_path) for name in (folder.name, str(folder), "latest")]
+
+    assert found == [folder.resolve()] * 3
+
+
+def test_a_run_is_held_by_one_at_a_time(tmp_path: Path) -> None:
+    held = lock(tmp_path)
+
+    with pytest.raises(UsageError, match="in use by another whet"):
+        lock(tmp_path)
+    os.close(held)
+    os.close(lock(tmp_path))

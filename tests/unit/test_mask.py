@@ -1,0 +1,85 @@
+"""Masking: what is taken for a secret, and that no way of cutting a stream lets one through."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whet.mask import HIDDEN, MaskedStream, Masker, looks_secret, secret_values
+
+SECRET = "sk-0123456789"
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("OPENAI_API_KEY", True),
+        ("github_token", True),
+        ("DB_PASSWORD", True),
+        ("AWS_SECRET_ACCESS", True),
+        ("GOOGLE_CREDENTIALS", True),
+        ("PATH", False),
+        ("HOME", False),
+    ],
+)
+def test_a_name_tells_whether_its_value_is_secret(name: str, secret: bool) -> None:
+    assert looks_secret(name) is secret
+
+
+def test_values_are_taken_from_all_tables_and_short_ones_left_alone() -> None:
+    found = secret_values({"A_KEY": SECRET, "B_KEY": "short", "C": "not secret"}, {"D_TOKEN": "another-secret"})
+
+    assert found == ("another-secret", SECRET)
+
+
+def test_a_value_is_masked_as_it_is_and_as_json_writes_it() -> None:
+    masker = Masker(['a"b\\c\né-long'])
+
+    text = masker.text('raw a"b\\c\né-long json a\\"b\\\\c\\n\\u00e9-long utf8 a\\"b\\\\c\\né-long')
+
+    assert text == f"raw {HIDDEN} json {HIDDEN} utf8 {HIDDEN}"
+
+
+def test_a_value_that_contains_another_is_masked_whole() -> None:
+    masker = Masker(["secret-one", "secret-one-and-more"])
+
+    assert masker.data(b"x secret-one-and-more y secret-one z") == b"x *** y *** z"
+
+
+def test_a_masker_without_values_changes_nothing_and_is_false() -> None:
+    assert not Masker()
+    assert Masker().data(b"abc") == b"abc"
+    assert MaskedStream(Masker()).feed(b"abc") == b"abc"
+
+
+@given(
+    parts=st.lists(st.sampled_from(["secret-ab", "secret-", "ab", "x", "secret-ab-more", "-more", "\n"]), max_size=8),
+    cuts=st.lists(st.integers(0, 60), max_size=6),
+)
+def test_one_secret_is_masked_alike_however_a_stream_is_cut(parts: list[str], cuts: list[int]) -> None:
+    masker = Masker(["secret-ab-more"])
+    data = "".join(parts).encode()
+
+    stream = MaskedStream(masker)
+    places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
+    pieces = [stream.feed(data[start:end]) for start, end in pairwise(places)]
+
+    # Two secrets side by side may be told as one or as two.
+    assert _once(b"".join(pieces) + stream.finish()) == _once(masker.data(data))
+
+
+def _once(data: bytes) -> bytes:
+    return re.sub(rb"(\*\*\*)+", b"***", data)
+
+
+def test_a_secret_that_begins_like_another_is_masked_whole_when_it_comes_in_two_pieces() -> None:
+    masker = Masker(["secret-one", "secret-one-and-more"])
+    stream = MaskedStream(masker)
+
+    told = stream.feed(b"x secret-one") + stream.feed(b"-and-more y") + stream.finish()
+
+    assert told == b"x *** y"

@@ -1,0 +1,114 @@
+"""Observing: printed lines become steps, usage and an answer, however they are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whet.agents.base import Output
+from whet.engine.observe import Observer
+from whet.errors import StepLimitReached
+from whet.model.session import Event, Message
+from whet.wire import encode
+
+
+def unread(_: bytes) -> Iterable[Event]:
+    raise AssertionError("never asked")
+
+
+def observer(output: Output = "events", *, max_steps: int | None = None, folder: Path = Path("nowhere")) -> Observer:
+    return Observer(output, unread, events_path=folder / "events.jsonl", max_steps=max_steps)
+
+
+def call(number: int) -> bytes:
+    return b'{"type":"tool_call","id":"%d","tool":"t"}\n{"type":"tool_result","id":"%d"}\n' % (number, number)
+
+
+SESSION = (
+    b'{"type":"message","role":"user","text":"do"}\n'
+    b'{"type":"message","role":"assistant","phase":"thinking","text":"hm"}\n'
+    b'{"type":"message","role":"assistant","text":"on it"}\n' + call(1) + b"\n  \n" + call(2) +
+    b'{"type":"usage","input_tokens":3,"cost_usd":0.5}\n{"type":"usage","input_tokens":4}\n'
+    b'{"type":"message","role":"assistant","text":"d\xc3\xb6ne"}'
+)  # fmt: skip
+
+
+@given(cuts=st.lists(st.integers(0, len(SESSION)), max_size=12))
+def test_it_does_not_matter_how_the_output_is_cut(cuts: list[int]) -> None:
+    seen = observer()
+    places = sorted({0, len(SESSION), *cuts})
+
+    for start, end in pairwise(places):
+        seen.feed(SESSION[start:end])
+    seen.finish()
+
+    assert seen.trouble is None
+    assert seen.steps == 3
+    assert seen.final_output(Path("nowhere")) == "döne"
+    assert (seen.usage().input_tokens, seen.usage().cost_usd, seen.usage().output_tokens) == (7, 0.5, None)
+
+
+def test_calls_in_one_round_are_one_step() -> None:
+    seen = observer()
+
+    seen.feed(b'{"type":"tool_call","tool":"a"}\n{"type":"tool_call","tool":"b"}\n{"type":"tool_result"}\n' + call(3))
+
+    assert seen.steps == 2
+
+
+def test_the_step_after_the_last_allowed_one_raises() -> None:
+    seen = observer(max_steps=2)
+    seen.feed(call(1) + call(2))
+
+    with pytest.raises(StepLimitReached, match="began step 3 and may take 2"):
+        seen.feed(call(3))
+
+
+def test_the_first_bad_line_is_the_trouble_and_the_rest_is_still_read() -> None:
+    seen = observer()
+
+    seen.feed(b'{"type":"final_output","text":"a"}\nnonsense\nmore nonsense\n{"type":"final_output","text":"b"}\n')
+
+    assert seen.trouble is not None
+    assert "line 2" in seen.trouble.message
+    assert seen.final_output(Path("nowhere")) == "b"
+
+
+def test_a_misspelt_event_is_answered_with_the_nearest() -> None:
+    seen = observer()
+
+    seen.feed(b'{"type":"tool_cal"}\n')
+
+    assert seen.trouble is not None
+    assert seen.trouble.hint == 'did you mean "tool_call"?'
+
+
+def test_text_is_not_read_at_all_and_the_whole_of_it_is_the_answer(tmp_path: Path) -> None:
+    seen = observer("text")
+    (tmp_path / "transcript.txt").write_bytes(b"a\n\xffb\r\n\n")
+
+    seen.feed(b"not json\n")
+    seen.finish()
+
+    assert seen.trouble is None
+    assert seen.final_output(tmp_path / "transcript.txt") == "a\n\ufffdb"
+    assert seen.final_output(tmp_path / "missing") == ""
+
+
+def test_records_are_read_by_the_agent_and_their_events_kept(tmp_path: Path) -> None:
+    def read(line: bytes) -> Iterable[Event]:
+        yield Message(role="assistant", text=line.decode())
+
+    seen = Observer("records", read, events_path=tmp_path / "events.jsonl", max_steps=None)
+
+    seen.feed(b"one\ntwo")
+    seen.finish()
+
+    kept = (tmp_path / "events.jsonl").read_bytes().splitlines()
+    assert kept == [encode(Message(role="assistant", text=text)) for text in ("one", "two")]
+    assert seen.final_output(Path("nowhere")) == "two"

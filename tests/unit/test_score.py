@@ -1,0 +1,56 @@
+"""Scores: means that leave out what says nothing, and intervals that stay honest."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whet.model.grade import STATUSES, Grade, Status
+from whet.score import combined_status, mean, score_of, wilson
+
+
+def test_a_score_is_the_weighted_mean_of_grades() -> None:
+    grades = [Grade(check="a", value=1.0, passed=True, weight=3), Grade(check="b", value=0.0, passed=False)]
+
+    assert score_of(grades) == 0.75
+    assert score_of([]) is None
+    assert score_of([Grade(check="a", value=1.0, passed=True, weight=0)]) is None
+
+
+def test_a_mean_of_nothing_is_nothing() -> None:
+    assert mean([]) is None
+    assert mean(iter([1.0, 2.0])) == 1.5
+
+
+@given(total=st.integers(1, 500), data=st.data())
+def test_an_interval_holds_the_rate_and_stays_between_0_and_1(total: int, data: st.DataObject) -> None:
+    passed = data.draw(st.integers(0, total))
+
+    rate = wilson(passed, total)
+
+    assert 0 <= rate.low <= rate.value <= rate.high <= 1
+    assert rate.value == passed / total
+
+
+def test_the_interval_is_wilsons() -> None:
+    rate = wilson(8, 10)
+
+    assert (round(rate.low, 4), round(rate.high, 4)) == (0.4902, 0.9433)
+    assert wilson(0, 5).low == 0
+    assert wilson(5, 5).high == 1
+
+
+def test_a_rate_of_no_trials_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        wilson(0, 0)
+
+
+def test_the_worst_status_stands_for_all_and_errored_weighs_less_than_failed() -> None:
+    everything: list[Status] = list(STATUSES)
+
+    assert combined_status(everything) == "failed"
+    assert combined_status(["passed", "errored"]) == "errored"
+    assert combined_status(["errored", "unexpected-passed"]) == "unexpected-passed"
+    assert combined_status(["expected-failed", "passed"]) == "expected-failed"
+    assert combined_status([]) is None
