@@ -37,7 +37,10 @@ def collecting(hook: Hook) -> Iterator[None]:
 
 def failed(source: str, values: tuple[Any, ...], *message: Any) -> AssertionError | None:
     """The error to raise for the assertion *source*, or none if a hook took it."""
-    error = AssertionError(_bounded([*map(_said, message), explain(source, values)]))
+    explanation = explain(source, values)
+    # An expression without values, such as False, tells nothing beside what its author says.
+    told = [*map(_said, message), explanation] if not message or "\n" in explanation else [*map(_said, message)]
+    error = AssertionError(_bounded(told))
     hook = _hook.get()
     if hook is None:
         return error
