@@ -13,7 +13,8 @@ WhetError
 │   ├── AgentError            the agent did not come to a good end
 │   │   ├── AgentNotFound · AgentNotStarted · AgentCrashed · AgentTimedOut
 │   │   ├── StepLimitReached · OutputTooLarge
-│   │   └── SessionUnreadable
+│   │   ├── SessionUnfinished · SessionUnreadable
+│   │   └── ProviderFailed: ModelRejected
 │   └── GraderError           a check gave no decision
 │       └── CheckCrashed · CheckTimedOut · CheckerDied
 └── StoreError                the record of a run cannot be read or written
@@ -196,6 +197,32 @@ class OutputTooLarge(AgentError):
     code = "output-limit"
     class_id = "output-limit"
     class_label = "Output limit exceeded"
+
+
+class SessionUnfinished(AgentError):
+    """The program ended well and its session did not: it never came to an answer."""
+
+    code = "unfinished"
+    class_id = "unfinished"
+    class_label = "Session unfinished"
+
+
+class ProviderFailed(AgentError):
+    """Whoever serves the model did not, and the agent could not overcome it."""
+
+    code = "provider"
+    cause: ClassVar[Cause] = "provider"
+    class_id = "provider"
+    class_label = "Provider failure"
+
+
+class ModelRejected(ProviderFailed):
+    """The provider does not know the model, or does not give it; no other trial of the runner can fare better."""
+
+    code = "model-rejected"
+    retry = False
+    class_id = "model-rejected"
+    class_label = "Rejected model"
 
 
 class SessionUnreadable(AgentError):

@@ -180,6 +180,11 @@ def _check_agents(plan: Plan, settings: Settings) -> None:
     for runner in {execution.runner.id: execution.runner for execution in plan.executions}.values():
         agent = plugins.find("agents", runner.agent)()
         problems += (f"runners.{runner.id}.{problem}" for problem in agent.problems(runner, cases))
+        problems += (
+            f"runners.{runner.id}.skills: {skill} is not a skill: it has no SKILL.md"
+            for skill in runner.skills
+            if not (skill / "SKILL.md").is_file()
+        )
     if problems:
         where = settings.file.name if settings.file else "settings"
         raise ConfigError("\n".join(f"{where}: {problem}" for problem in problems))

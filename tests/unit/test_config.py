@@ -269,8 +269,8 @@ def test_a_wrong_flag_is_called_as_it_was_typed(tmp_path: Path) -> None:
             'runners.x.agent.pass_env[0]: must be the name of an environment variable, not "A=B"',
         ),
         (
-            "runners.x = {agent.type = 'c', skills = []}",
-            "runners.x.skills: is reserved for a later version: leave it out",
+            "runners.x = {agent.type = 'c', skills = 3}",
+            "runners.x.skills: must be a list, not 3",
         ),
         ("runners.x = {agent.type = 'c', model = 'm'}", 'runners.x.model: unknown key (did you mean "agent.model"?)'),
     ],

@@ -47,7 +47,7 @@ def test_it_does_not_matter_how_the_output_is_cut(cuts: list[int]) -> None:
         seen.feed(SESSION[start:end])
     seen.finish()
 
-    assert seen.trouble is None
+    assert seen.unreadable is None
     assert seen.steps == 3
     assert seen.final_output(Path("nowhere")) == "döne"
     assert (seen.usage().input_tokens, seen.usage().cost_usd, seen.usage().output_tokens) == (7, 0.5, None)
@@ -74,8 +74,8 @@ def test_the_first_bad_line_is_the_trouble_and_the_rest_is_still_read() -> None:
 
     seen.feed(b'{"type":"final_output","text":"a"}\nnonsense\nmore nonsense\n{"type":"final_output","text":"b"}\n')
 
-    assert seen.trouble is not None
-    assert "line 2" in seen.trouble.message
+    assert seen.unreadable is not None
+    assert "line 2" in seen.unreadable.message
     assert seen.final_output(Path("nowhere")) == "b"
 
 
@@ -84,8 +84,8 @@ def test_a_misspelt_event_is_answered_with_the_nearest() -> None:
 
     seen.feed(b'{"type":"tool_cal"}\n')
 
-    assert seen.trouble is not None
-    assert seen.trouble.hint == 'did you mean "tool_call"?'
+    assert seen.unreadable is not None
+    assert seen.unreadable.hint == 'did you mean "tool_call"?'
 
 
 def test_text_is_not_read_at_all_and_the_whole_of_it_is_the_answer(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_text_is_not_read_at_all_and_the_whole_of_it_is_the_answer(tmp_path: Pat
     seen.feed(b"not json\n")
     seen.finish()
 
-    assert seen.trouble is None
+    assert seen.unreadable is None
     assert seen.final_output(tmp_path / "transcript.txt") == "a\n\ufffdb"
     assert seen.final_output(tmp_path / "missing") == ""
 

@@ -33,16 +33,22 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCommand:
-    """The program to start, and how to read what it prints.
+    """The program to start, what it finds in its home, and how to read what it prints.
 
     `output` is "text" (all of it is the final output), "events" (each line is one of our own session events) or
-    "records" (each line is given to `Agent.events`).
+    "records" (each line is given to `Agent.events`). `announces_end` says that a good session ends with a
+    `SessionEnded` event, so that one without is unfinished whatever the exit code says.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     stdin: bytes = b""
     output: Output = "records"
+    announces_end: bool = False
+    # Paths are relative to the home of the attempt, which is deleted afterwards: credentials may lie there.
+    home_files: Mapping[str, bytes] = field(default_factory=dict)
+    home_copies: Mapping[str, Path] = field(default_factory=dict)
+    collect: tuple[str, ...] = ()
     readable: tuple[Path, ...] = ()
     network: bool = True
 
@@ -54,10 +60,32 @@ class Agent(Protocol):
         """How to start it for *task*."""
 
     def events(self, record: bytes) -> Iterable[Event]:
-        """What one line of its output means."""
+        """What one line of its output means; a line that is not understood means nothing and breaks nothing."""
+
+    def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
+        """What is known only at the end, such as tokens in a file that was asked for by `collect`."""
 
     def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
         """What is wrong with *runner*, found before anything is started."""
+
+
+class AgentDefaults:
+    """What most agents have nothing to say about."""
+
+    def events(self, record: bytes) -> Iterable[Event]:
+        """Nothing: its output is text or our own events."""
+        del record
+        return ()
+
+    def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
+        """Nothing."""
+        del collected
+        return ()
+
+    def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
+        """None."""
+        del runner, cases
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +118,9 @@ def environment(task: Task) -> dict[str, str]:
     options = Options(task.runner.options)
     passed = (*_PASSED_ON, *options.texts("pass_env"))
     env = {name: task.environ[name] for name in passed if name in task.environ}
-    env |= {"HOME": str(task.home), "TMPDIR": str(task.temporary), "TERM": "dumb"}
+    inherited = options.flag("inherit_home", False) and "HOME" in task.environ
+    home = task.environ["HOME"] if inherited else str(task.home)
+    env |= {"HOME": home, "TMPDIR": str(task.temporary), "TERM": "dumb"}
     env |= {"WHET_WORKSPACE": str(task.workspace)}
     return env | options.table("env")
 
@@ -98,3 +128,14 @@ def environment(task: Task) -> dict[str, str]:
 def mounts(task: Task) -> tuple[Path, ...]:
     """The folders that a runner asks for beyond the usual."""
     return tuple(Path(path) for path in Options(task.runner.options).texts("mounts"))
+
+
+def skill_copies(task: Task, folder: str) -> dict[str, Path]:
+    """The skills under test, each under its own name below *folder* of the home."""
+    return {f"{folder}/{skill.name}": skill for skill in task.runner.skills}
+
+
+def credential_files(task: Task, names: Iterable[str]) -> dict[str, Path]:
+    """The files of the user's own home that hold a login, where they are there; nothing else of it comes along."""
+    home = Path(task.environ.get("HOME", "/nonexistent"))
+    return {name: home / name for name in names if (home / name).is_file()}

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from whet.agents.base import AgentCommand, Options, Task, environment, mounts
+from whet.agents.base import AgentCommand, AgentDefaults, Options, Task, environment, mounts
 from whet.model.run import Runner
-from whet.model.session import Event
 from whet.model.suite import Case
 
 # The kernel takes no argument or variable longer than 128 KiB; the rest of the variable is its name.
 _LONGEST_VARIABLE = 128 * 1024 - 64
 
 
-class CommandAgent:
+class CommandAgent(AgentDefaults):
     """Starts what the runner's `command` and `args` say; `output = "events"` makes each line one of our events."""
 
     def command(self, task: Task) -> AgentCommand:
@@ -29,11 +28,6 @@ class CommandAgent:
             readable=tuple(dict.fromkeys(folders)),
             network=options.flag("network", True),
         )
-
-    def events(self, record: bytes) -> Iterable[Event]:
-        """Never asked: its output is text or our own events."""
-        del record
-        return ()
 
     def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
         """A command agent needs a command."""

@@ -10,9 +10,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from whet.agents.base import AgentCommand, Options, Task, environment, mounts
+from whet.agents.base import AgentCommand, AgentDefaults, Options, Task, environment, mounts
 from whet.model.run import Runner
-from whet.model.session import Event
 from whet.model.suite import Case
 
 _PLAYER = Path(__file__).with_name("scripted_player.py")
@@ -33,7 +32,7 @@ STEPS: dict[str, tuple[type, tuple[str, ...]]] = {
 }
 
 
-class ScriptedAgent:
+class ScriptedAgent(AgentDefaults):
     """Plays `script`: one file for every case, or a folder with one file per case id (`.toml` or `.json`)."""
 
     def command(self, task: Task) -> AgentCommand:
@@ -49,11 +48,6 @@ class ScriptedAgent:
             readable=(_PLAYER.parent, *mounts(task)),
             network=Options(task.runner.options).flag("network", True),
         )
-
-    def events(self, record: bytes) -> Iterable[Event]:
-        """Never asked: the player prints our own events."""
-        del record
-        return ()
 
     def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
         """Every script is read before anything starts."""

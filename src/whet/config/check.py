@@ -102,8 +102,6 @@ def _value_problems(value: Value, rule: Rule, where: str, *, hide: bool) -> list
 
 
 def _problem(value: Value, rule: Rule, *, hide: bool) -> str | None:
-    if rule.reserved:
-        return "is reserved for a later version: leave it out"
     if not rule.accepts(value):
         return f"must be {rule.expected}, not {'***' if hide else shown(value)}"
     if isinstance(value, str) and "\0" in value:

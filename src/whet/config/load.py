@@ -141,7 +141,8 @@ def _runner(name: str, reader: _Reader) -> Runner:
     options = {key: _plain(value) for key, value in given.items() if key not in {"type", "model"}}
     if env := reader.below("runners", name, "agent", "env"):
         options["env"] = env
-    return Runner(id=name, agent=given["type"], model=given.get("model"), options=options)
+    skills = reader.below("runners", name).get("skills", ())
+    return Runner(id=name, agent=given["type"], model=given.get("model"), options=options, skills=tuple(skills))
 
 
 def _snapshots(reader: _Reader) -> dict[str, Any] | None:

@@ -31,7 +31,6 @@ class Rule:
     place: Place | None = None
     many: bool = False
     whole: bool = False
-    reserved: bool = False
 
 
 # "*" stands for any name that a person chooses, such as a runner's id or a variable.
@@ -113,13 +112,11 @@ _AGENT: Table = {
     "output": _one_of("text", "events"),
     "script": _text("path"),
     "mounts": _text("path", many=True),
+    "inherit_home": Rule(expected="true or false", accepts=lambda value: isinstance(value, bool)),
     "network": Rule(expected="true or false", accepts=lambda value: isinstance(value, bool)),
     # Whatever a third-party agent wants: only its adapter can tell.
     "options": Rule(expected="a table", accepts=lambda value: isinstance(value, dict)),
 }
-
-# Accepting it and doing nothing would make two arms of a comparison alike without a word.
-_SKILLS = Rule(expected="left out", accepts=lambda _: False, reserved=True)
 
 _SNAPSHOTS: Table = {
     "path": _text("path"),
@@ -130,7 +127,7 @@ _SNAPSHOTS: Table = {
 SCHEMA: Table = {
     "run": _RUN,
     "defaults": _DEFAULTS,
-    "runners": {"*": {"agent": _AGENT, "skills": _SKILLS}},
+    "runners": {"*": {"agent": _AGENT, "skills": _text("path", many=True)}},
     "snapshots": _SNAPSHOTS,
 }
 

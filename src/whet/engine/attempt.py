@@ -8,15 +8,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 
 from whet import plugins, wire
 from whet.agents.base import Agent, AgentCommand, Task
 from whet.engine import ground as grounds
 from whet.engine.capture import Capture
+from whet.engine.ending import judge_ending
+from whet.engine.furnish import collected, furnish
 from whet.engine.ground import Ground, SharedGround
 from whet.engine.observe import Observer
 from whet.engine.parts import Parts, trial_folder
-from whet.errors import AgentCrashed, AgentTimedOut, AttemptError
+from whet.errors import (
+    AgentCrashed,
+    AgentTimedOut,
+    AttemptError,
+    ModelRejected,
+    ProviderFailed,
+    SessionUnfinished,
+)
 from whet.grade.base import Evidence
 from whet.grade.report import events_path
 from whet.grade.shell import Shell
@@ -26,13 +36,12 @@ from whet.model.run import Trial
 from whet.model.session import SessionSummary, Usage
 from whet.sandbox.base import Boundary, Command, Ended
 
-_SIGNALLED = 128
-
 
 @dataclass(slots=True)
 class AttemptRecord:
     """What is known of an attempt so far; filled step by step, so that a failure keeps all that came before it."""
 
+    runner: str
     number: int
     artifact_dir: str
     began: float = field(default_factory=time.monotonic)
@@ -58,8 +67,9 @@ class AttemptRecord:
 async def run_attempt(parts: Parts, shared: SharedGround, trial: Trial, number: int) -> AttemptRecord:
     """Carry out one attempt; every failure of it is data in the record."""
     folder = f"trials/{trial_folder(trial.key)}/{number}"
-    record = AttemptRecord(number=number, artifact_dir=folder)
+    record = AttemptRecord(runner=trial.key.runner, number=number, artifact_dir=folder)
     try:
+        _refuse_rejected(parts, trial)
         (parts.run_dir / folder).mkdir(parents=True, exist_ok=True)
         await _on_ground(parts, shared, trial, record)
     except AttemptError as error:
@@ -68,6 +78,12 @@ async def run_attempt(parts: Parts, shared: SharedGround, trial: Trial, number: 
         _fail(parts, record, _internal(error))
     record.duration_s = time.monotonic() - record.began
     return record
+
+
+def _refuse_rejected(parts: Parts, trial: Trial) -> None:
+    """A model that the provider rejected once is not asked for again."""
+    if trial.key.runner in parts.rejected:
+        raise ModelRejected(parts.rejected[trial.key.runner])
 
 
 async def _on_ground(parts: Parts, shared: SharedGround, trial: Trial, record: AttemptRecord) -> None:
@@ -97,11 +113,39 @@ async def _keep(parts: Parts, ground: Ground, trial: Trial, record: AttemptRecor
         record.notes.append(f"the workspace could not be kept: {error.message}")
 
 
+@dataclass(frozen=True, slots=True)
+class _Conversation:
+    """An agent on one task: how it is started, who reads along, and where its words are kept."""
+
+    agent: Agent
+    asked: AgentCommand
+    observer: Observer
+    transcript: Path
+
+
 async def _run_agent(parts: Parts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:
     """Start the agent, and note its session once it has ended well."""
     artifact_dir = parts.run_dir / record.artifact_dir
-    runner = trial.execution.runner
-    agent: Agent = plugins.find("agents", runner.agent)()
+    talk = _converse(parts, ground, trial, artifact_dir)
+    if talk.asked.home_files or talk.asked.home_copies:
+        await anyio.to_thread.run_sync(furnish, ground.home, talk.asked)
+    ended: Ended | None = None
+    try:
+        ended = await _stream(parts, ground, trial, talk)
+    except (AgentCrashed, AgentTimedOut, SessionUnfinished, ProviderFailed):
+        # No check sees it, but whoever looks for the reason does.
+        _write_session(parts, artifact_dir, _session(trial, record, talk, ended))
+        raise
+    finally:
+        record.usage, record.steps = talk.observer.usage(), talk.observer.steps
+    record.session = _session(trial, record, talk, ended)
+    _write_session(parts, artifact_dir, record.session)
+    if talk.observer.unreadable is not None:
+        raise talk.observer.unreadable
+
+
+def _converse(parts: Parts, ground: Ground, trial: Trial, artifact_dir: Path) -> _Conversation:
+    agent: Agent = plugins.find("agents", trial.execution.runner.agent)()
     asked = agent.command(_task(parts, ground, trial))
     observer = Observer(
         asked.output,
@@ -110,31 +154,19 @@ async def _run_agent(parts: Parts, ground: Ground, trial: Trial, record: Attempt
         max_steps=trial.execution.limits.max_steps,
     )
     transcript = artifact_dir / ("transcript.txt" if asked.output == "text" else "transcript.jsonl")
-    ended: Ended | None = None
-    try:
-        ended = await _stream(parts, ground, trial, asked, observer, transcript)
-    except (AgentCrashed, AgentTimedOut):
-        # No check sees it, but whoever looks for the reason does.
-        _write_session(parts, artifact_dir, _session(trial, record, observer, transcript, ended))
-        raise
-    finally:
-        record.usage, record.steps = observer.usage(), observer.steps
-    record.session = _session(trial, record, observer, transcript, ended)
-    _write_session(parts, artifact_dir, record.session)
-    if observer.trouble is not None:
-        raise observer.trouble
+    return _Conversation(agent, asked, observer, transcript)
 
 
-def _session(
-    trial: Trial, record: AttemptRecord, observer: Observer, transcript: Path, ended: Ended | None
-) -> SessionSummary:
-    runner = trial.execution.runner
+def _session(trial: Trial, record: AttemptRecord, talk: _Conversation, ended: Ended | None) -> SessionSummary:
+    runner, observer = trial.execution.runner, talk.observer
     return SessionSummary(
         runner=runner.id,
         agent=runner.agent,
-        model=runner.model,
+        model=observer.started.model or runner.model,
+        session_id=observer.started.session_id,
+        version=observer.started.version,
         prompt=trial.execution.case.prompt,
-        final_output=observer.final_output(transcript),
+        final_output=observer.final_output(talk.transcript),
         exit_code=ended.exit_code if ended else None,
         complete=ended is not None,
         steps=observer.steps,
@@ -164,45 +196,40 @@ def _task(parts: Parts, ground: Ground, trial: Trial) -> Task:
     )
 
 
-async def _stream(
-    parts: Parts, ground: Ground, trial: Trial, asked: AgentCommand, observer: Observer, transcript: Path
-) -> Ended:
+async def _stream(parts: Parts, ground: Ground, trial: Trial, talk: _Conversation) -> Ended:
     """Run the agent's process, its output on the way to disk and to the observer; raises unless it ended well."""
+    asked, observer = talk.asked, talk.observer
     timeout_s = trial.execution.limits.timeout_s or 0
     most = parts.max_output_bytes
-    stdout = Capture(transcript, masker=parts.masker, most_bytes=most, then=observer.feed)
-    stderr = Capture(transcript.with_name("stderr.log"), masker=parts.masker, most_bytes=most)
+    stdout = Capture(talk.transcript, masker=parts.masker, most_bytes=most, then=observer.feed)
+    stderr = Capture(talk.transcript.with_name("stderr.log"), masker=parts.masker, most_bytes=most)
     env = {**asked.env, "WHET_RUN": parts.run_id}
     command = Command(argv=asked.argv, env=env, cwd=ground.workspace.path, stdin=asked.stdin)
-    boundary = Boundary(
-        writable=(ground.workspace.path, ground.home, ground.temporary),
-        readable=(*asked.readable, *parts.mounts),
-        hidden=parts.hidden,
-        network=asked.network,
-    )
     try:
-        ended = await parts.sandbox.run(command, boundary, timeout_s=timeout_s, stdout=stdout, stderr=stderr)
+        ended = await parts.sandbox.run(
+            command, _boundary(parts, ground, asked), timeout_s=timeout_s, stdout=stdout, stderr=stderr
+        )
     finally:
         stdout.close()
         observer.finish()
         stderr.close()
-    if ended.timed_out:
-        raise AgentTimedOut(f"was still running after {timeout_s:g} s and was stopped")
-    if ended.exit_code != 0:
-        raise AgentCrashed(_crash(ended, stderr.tail or stdout.tail))
+    for event in talk.agent.ending(collected(ground.home, asked.collect)):
+        observer.take(event)
+    observer.close()
+    tail = stderr.tail or stdout.tail
+    judge_ending(ended, observer, announces_end=asked.announces_end, timeout_s=timeout_s, tail=tail)
     return ended
 
 
-def _crash(ended: Ended, tail: bytes) -> str:
-    """How it ended, and its last words."""
-    if ended.signal is not None:
-        how = f"was ended by signal {ended.signal}"
-    elif (ended.exit_code or 0) > _SIGNALLED:
-        how = f"ended with exit code {ended.exit_code} (as after signal {(ended.exit_code or 0) - _SIGNALLED})"
-    else:
-        how = f"ended with exit code {ended.exit_code}"
-    said = tail.decode("utf-8", "replace").strip()
-    return f"{how}:\n{said}" if said else how
+def _boundary(parts: Parts, ground: Ground, asked: AgentCommand) -> Boundary:
+    # The user's own home, where a runner asks for it by `inherit_home`.
+    homes = {ground.home, Path(asked.env.get("HOME", ground.home))}
+    return Boundary(
+        writable=(ground.workspace.path, ground.temporary, *homes),
+        readable=(*asked.readable, *parts.mounts),
+        hidden=parts.hidden,
+        network=asked.network,
+    )
 
 
 async def _look(parts: Parts, ground: Ground, record: AttemptRecord) -> None:
@@ -285,6 +312,8 @@ def _fail(parts: Parts, record: AttemptRecord, error: AttemptError) -> None:
     given = getattr(error, "failure_class", None)
     record.failure_class = given or FailureClass(id=error.class_id, label=error.class_label)
     record.retry = error.retry
+    if isinstance(error, ModelRejected):
+        parts.rejected[record.runner] = error.message
 
 
 def _internal(error: Exception) -> AttemptError:

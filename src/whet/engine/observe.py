@@ -9,7 +9,18 @@ from pathlib import Path
 
 from whet.agents.base import Output
 from whet.errors import SessionUnreadable, StepLimitReached
-from whet.model.session import Event, FinalOutput, Message, ToolCall, ToolResult, Usage, UsageSeen
+from whet.model.session import (
+    Event,
+    FinalOutput,
+    Message,
+    SessionEnded,
+    SessionStarted,
+    ToolCall,
+    ToolResult,
+    Trouble,
+    Usage,
+    UsageSeen,
+)
 from whet.wire import EVENT_NAMES, WireError, decode_event, encode
 
 _LINE_SHOWN = 120
@@ -32,7 +43,11 @@ class Observer:
         self._usage: dict[str, float] = {}
         self._events = _EventFile(events_path) if output == "records" else None
         self.steps = 0
-        self.trouble: SessionUnreadable | None = None
+        self.unreadable: SessionUnreadable | None = None
+        self.started = SessionStarted()
+        self.ended: SessionEnded | None = None
+        # The last trouble that nothing the model said or did has followed.
+        self.trouble: Trouble | None = None
 
     def feed(self, data: bytes) -> None:
         """Take the next piece of output; raises where the agent goes beyond its steps."""
@@ -52,6 +67,9 @@ class Observer:
             whole = b"".join(self._pending)
             self._pending.clear()
             self._line(whole)
+
+    def close(self) -> None:
+        """Let go of the file of events."""
         if self._events:
             self._events.close()
 
@@ -74,11 +92,12 @@ class Observer:
         try:
             events = (decode_event(line),) if self._output == "events" else self._read(line)
             for event in events:
-                self._take(event)
+                self.take(event)
         except WireError as error:
-            self.trouble = self.trouble or _unreadable(self._lines, line, error)
+            self.unreadable = self.unreadable or _unreadable(self._lines, line, error)
 
-    def _take(self, event: Event) -> None:
+    def take(self, event: Event) -> None:
+        """Count one event in."""
         if self._events:
             self._events.write(event)
         match event:
@@ -96,10 +115,23 @@ class Observer:
             case FinalOutput(text=text):
                 self._final = text
             case _:
+                self._note(event)
+
+    def _note(self, event: Event) -> None:
+        """What the agent says of the session itself."""
+        match event:
+            case SessionStarted():
+                self.started = _merged(self.started, event)
+            case SessionEnded():
+                self.ended = event
+            case Trouble():
+                self.trouble = event
+            case _:
                 pass
 
     def _begin_round(self) -> None:
         """A model round begins with the first thing that the model says after being told something."""
+        self.trouble = None
         if self._in_round:
             return
         self._in_round = True
@@ -129,6 +161,15 @@ class _EventFile:
     def close(self) -> None:
         if self._file is not None:
             os.close(self._file)
+
+
+def _merged(known: SessionStarted, more: SessionStarted) -> SessionStarted:
+    """What is known of a session when it is told in several records."""
+    return SessionStarted(
+        session_id=more.session_id or known.session_id,
+        model=more.model or known.model,
+        version=more.version or known.version,
+    )
 
 
 def _unreadable(number: int, line: bytes, error: WireError) -> SessionUnreadable:

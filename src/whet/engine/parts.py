@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -42,6 +42,8 @@ class Parts:
     mounts: tuple[Path, ...]
     hidden: tuple[Path, ...]
     max_output_bytes: int
+    # Why the model of a runner was rejected, by runner: its other trials need not find out again.
+    rejected: dict[str, str] = field(default_factory=dict)
 
 
 def trial_folder(key: TrialKey) -> str:

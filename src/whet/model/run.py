@@ -23,6 +23,7 @@ class Runner:
     agent: str
     model: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    skills: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

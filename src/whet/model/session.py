@@ -98,12 +98,46 @@ class UsageSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionStarted:
+    """The agent says who it is; whatever it does not say stays unknown."""
+
+    type: Literal["session_started"] = "session_started"
+    session_id: str | None = None
+    model: str | None = None
+    version: str | None = None
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEnded:
+    """The agent says that it is done, and whether it did what it was asked to."""
+
+    type: Literal["session_ended"] = "session_ended"
+    ok: bool
+    reason: str | None = None
+    at: str | None = None
+
+
+TroubleKind = Literal[
+    "auth", "model-rejected", "rate-limit", "overloaded", "server", "bad-request", "network", "permission", "other"
+]
+# What says something about whoever serves the model, and nothing about the agent.
+PROVIDER_TROUBLE: frozenset[TroubleKind] = frozenset(
+    {"auth", "model-rejected", "rate-limit", "overloaded", "server", "bad-request", "network"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """Something went wrong that may or may not be overcome, such as an overloaded provider."""
+    """Something went wrong that may or may not be overcome, such as an overloaded provider.
+
+    Whatever the model says or does afterwards shows that it was overcome.
+    """
 
     type: Literal["trouble"] = "trouble"
     message: str
-    kind: str | None = None
+    kind: TroubleKind = "other"
+    status: int | None = None
     at: str | None = None
 
 
@@ -117,7 +151,18 @@ class FinalOutput:
 
 
 Event: TypeAlias = (
-    Message | ToolCall | ToolResult | CommandRun | FileRead | FileEdit | SkillSignal | UsageSeen | Trouble | FinalOutput
+    Message
+    | ToolCall
+    | ToolResult
+    | CommandRun
+    | FileRead
+    | FileEdit
+    | SkillSignal
+    | UsageSeen
+    | SessionStarted
+    | SessionEnded
+    | Trouble
+    | FinalOutput
 )
 EVENT_TYPES: tuple[type[Event], ...] = (
     Message,
@@ -128,6 +173,8 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     FileEdit,
     SkillSignal,
     UsageSeen,
+    SessionStarted,
+    SessionEnded,
     Trouble,
     FinalOutput,
 )
@@ -171,6 +218,7 @@ class SessionSummary:
     session_id: str | None = None
     exit_code: int | None = None
     complete: bool = True
+    version: str | None = None
     steps: int = 0
     usage: Usage = field(default_factory=Usage)
     started_at: str | None = None

@@ -112,7 +112,13 @@ def _execution_facts(execution: Execution) -> list[Any]:
     runner = execution.runner
     return [
         execution.case.id,
-        [runner.id, runner.agent, runner.model, sorted((key, repr(value)) for key, value in runner.options.items())],
+        [
+            runner.id,
+            runner.agent,
+            runner.model,
+            sorted((key, repr(value)) for key, value in runner.options.items()),
+            runner.skills,
+        ],
         execution.variant,
         execution.limits,
         execution.workspace,
