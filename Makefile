@@ -1,4 +1,5 @@
-# The commands of this project. Everything they need is put into .venv; nothing else on the machine is changed.
+# The commands of this project. Everything they need is put into .venv, and the agents that the tests run into .agents;
+# nothing else on the machine is changed.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,13 +7,14 @@ BIN := $(VENV)/bin
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11)
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help demo test bench clean
+.PHONY: help demo test test-agents bench clean
 
 help:
-	@echo "make demo    set up, run the quick-start suite and show where its results are"
-	@echo "make test    set up, then lint, types, import contracts and tests"
-	@echo "make bench   set up, then measure what whet costs beside the agents"
-	@echo "make clean   remove what these commands made"
+	@echo "make demo         set up, run the quick-start suite and show where its results are"
+	@echo "make test         set up, then lint, types, import contracts and tests"
+	@echo "make test-agents  set up, then the tests that run OpenCode, Copilot and Gemini"
+	@echo "make bench        set up, then measure what whet costs beside the agents"
+	@echo "make clean        remove what these commands made"
 
 demo: $(VENV)/.installed
 	@$(BIN)/whet run examples/basic/suite.py
@@ -30,11 +32,15 @@ test: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2
 
+# Their installations weigh 640 MB, so they are not part of `make test`, which does the same with Claude Code and Codex.
+test-agents: $(VENV)/.installed-dev
+	$(BIN)/pytest -n 2 -m more_agents tests/agents
+
 bench: $(VENV)/.installed-dev
 	$(BIN)/python bench/run.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis .pytest_cache examples/*/.whet
+	rm -rf $(VENV) .agents .mypy_cache .ruff_cache .import_linter_cache .hypothesis .pytest_cache examples/*/.whet
 	find src tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # Stamps, so that a second `make` has nothing to do. --no-build-isolation: the build backend and its helper are pinned too.

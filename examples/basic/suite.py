@@ -1,17 +1,17 @@
 """Three small tasks: what the agent wrote, what it ran, and what it answered."""
 
-from whet import CheckContext, Session, case
+from whet import CheckContext, Session, case, command, expect
 
 
 @case(prompt="Write a greeting into hello.txt.", tags=["files"])
 def writes_a_greeting(ctx: CheckContext) -> None:
-    assert ctx.changes().created == ("hello.txt",), "nothing but hello.txt should appear"
-    assert "hello" in (ctx.workspace / "hello.txt").read_text().lower()
+    expect.files.only_changed(ctx, ["hello.txt"])
+    assert "hello" in ctx.read("hello.txt").lower()
 
 
 @case(prompt="Which files are here? Look before you answer.", tags=["commands"])
 def looks_before_it_answers(ctx: CheckContext) -> None:
-    assert any(command.startswith("ls") for command in ctx.get_commands()), "it never listed the folder"
+    expect.commands.includes(ctx, command("ls"))
     assert not ctx.changes(), "looking must change nothing"
 
 

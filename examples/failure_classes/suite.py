@@ -1,31 +1,30 @@
 """One case for each way in which a trial can go wrong, and how failures with one root are put together."""
 
-from whet import Case, CheckContext, FailureClass, Session, TrialResult, case
+from whet import Case, FailureClass, Session, TrialResult, case, command, expect
 
 
 def answered(session: Session) -> None:
     assert session.final_output == "done", f"it answered {session.final_output!r}"
 
 
-def ran_the_tests(ctx: CheckContext) -> None:
-    assert any("pytest" in command for command in ctx.get_commands()), "it never ran the tests"
+UNTESTED = FailureClass(id="untested-change", label="Changed code without running the tests")
+
+
+@case(prompt="Fix the first bug.")
+def fixes_the_first_bug(session: Session) -> None:
+    # What fails inside of the block has the class: both cases fail for one reason, and the report says so once.
+    with expect.classify(UNTESTED):
+        expect.commands.includes(session, command("pytest"))
 
 
 def never_tested(result: TrialResult) -> FailureClass | None:
-    """Both cases below fail for one reason: the report should say so once."""
-    if result.failure and result.failure.code == "assertion":
-        return FailureClass(id="untested-change", label="Changed code without running the tests")
-    return None
-
-
-@case(prompt="Fix the first bug.", classify_failure=never_tested)
-def fixes_the_first_bug(ctx: CheckContext) -> None:
-    ran_the_tests(ctx)
+    """The other way: asked after the trial, with all that is known of it."""
+    return UNTESTED if result.failure and result.failure.code == "assertion" else None
 
 
 @case(prompt="Fix the second bug.", classify_failure=never_tested)
-def fixes_the_second_bug(ctx: CheckContext) -> None:
-    ran_the_tests(ctx)
+def fixes_the_second_bug(session: Session) -> None:
+    expect.commands.includes(session, command("pytest"))
 
 
 @case(prompt="Do something that we know it cannot do yet.", expected_fail=True)

@@ -1,19 +1,16 @@
 """Does the agent reach for the release-notes skill when it should, and only then?"""
 
-from whet import Case, CheckContext, Workspace
+from whet import Case, Session, Workspace, expect
 
 workspace = Workspace(mode="isolated", template_dir="template")
 
 
-def uses_the_skill(ctx: CheckContext) -> None:
-    found = {skill.skill: skill for skill in ctx.detected_skills()}
-    assert "release-notes" in found, "the release-notes skill was never used"
-    assert found["release-notes"].confidence in ("explicit", "strong")
+def uses_the_skill(session: Session) -> None:
+    expect.skills.has(session, "release-notes", min_confidence="strong")
 
 
-def leaves_the_skill_alone(ctx: CheckContext) -> None:
-    used = [skill.skill for skill in ctx.detected_skills()]
-    assert not used, f"no skill is needed here, but it used {', '.join(used)}"
+def leaves_the_skill_alone(session: Session) -> None:
+    expect.skills.only(session, [], message="no skill is needed here")
 
 
 suite = {

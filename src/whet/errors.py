@@ -12,7 +12,7 @@ WhetError
 │   ├── SandboxError          the boundary could not be set up
 │   ├── AgentError            the agent did not come to a good end
 │   │   ├── AgentNotFound · AgentNotStarted · AgentCrashed · AgentTimedOut
-│   │   ├── StepLimitReached · OutputTooLarge
+│   │   ├── StepLimitReached · BudgetSpent · OutputTooLarge
 │   │   ├── SessionUnfinished · SessionUnreadable
 │   │   └── ProviderFailed: ModelRejected
 │   └── GraderError           a check gave no decision
@@ -189,6 +189,14 @@ class StepLimitReached(AgentError):
     code = "max-steps"
     class_id = "max-steps"
     class_label = "Max steps exceeded"
+
+
+class BudgetSpent(AgentError):
+    """The agent spent more money than it was given."""
+
+    code = "budget"
+    class_id = "budget"
+    class_label = "Budget spent"
 
 
 class OutputTooLarge(AgentError):

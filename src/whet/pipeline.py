@@ -6,12 +6,12 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 import anyio
 
@@ -22,13 +22,13 @@ from whet.engine.interrupt import undisturbed, watch_signals
 from whet.engine.parts import Parts, trial_folder
 from whet.engine.schedule import run_all
 from whet.engine.trial import run_trial
-from whet.errors import ConfigError, WhetError
+from whet.errors import ConfigError, StoreError, WhetError
 from whet.formats.base import load_suite
 from whet.grade.base import Grader
 from whet.grade.python import PythonGrader
 from whet.mask import Masker, secret_values
 from whet.model.event import Notice, RunEnded, RunEvent, RunStarted, TrialEnded, TrialStarted
-from whet.model.run import Plan, RunInfo, Trial
+from whet.model.run import Plan, RunInfo, Trial, TrialResult
 from whet.model.snapshot import SnapshotOutcome
 from whet.model.suite import Suite
 from whet.plan import RunRequest, describe_plan, make_plan
@@ -46,6 +46,21 @@ from whet.version import __version__
 from whet.workspace import Workspaces, private_mounts, remove_tree
 
 PASSED, FAILED, ERRORED, INTERRUPTED = 0, 1, 3, 130
+# How a trial comes to its result: by running an agent, or from a record.
+Trying: TypeAlias = Callable[[Parts, SharedGround, Trial], Awaitable[TrialResult]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A run that is settled and not yet begun; `facts` are kept in run.json besides the usual."""
+
+    request: RunRequest
+    suite: Suite
+    settings: Settings
+    plan: Plan
+    earlier: Recorded | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -79,10 +94,16 @@ def run(request: RunRequest) -> int:
     earlier = _earlier(request)
     if earlier is not None:
         request = earlier.request
-    suite, settings, plan = _planned(request)
+    planned = _planned(request, earlier)
     if request.dry_run:
-        sys.stdout.write("".join(f"{line}\n" for line in describe_plan(plan)))
+        sys.stdout.write("".join(f"{line}\n" for line in describe_plan(planned.plan)))
         return PASSED
+    return carry_out(planned, run_trial)
+
+
+def carry_out(planned: Planned, trying: Trying) -> int:
+    """Begin the run, bring every trial to its result, record and report; the exit code."""
+    request, settings, plan, earlier = planned.request, planned.settings, planned.plan, planned.earlier
     snapshots = _snapshots(settings, request)
     with ExitStack() as stack:
         reporters = stack.enter_context(
@@ -92,25 +113,26 @@ def run(request: RunRequest) -> int:
         )
         sandbox, note = choose_sandbox(settings.sandbox)
         masker = _masker(settings, plan)
-        run_dir = _open_record(request, settings, plan, earlier, masker)
+        run_dir = _open_record(planned, masker)
         stack.callback(os.close, folders.lock(run_dir))
         journal = Journal(run_dir / folders.JOURNAL_FILE)
         stack.callback(journal.close)
         scratch = stack.enter_context(_scratch(run_dir, earlier))
-        info = _info(suite, run_dir, sandbox.name)
+        info = _info(planned.suite, run_dir, sandbox.name)
         under_way = _Run(info, plan, journal, reporters, time.monotonic())
         if any(execution.workspace.template_dir for execution in plan.executions):
             private_mounts()
         become_subreaper()
         # What a check starts shall be told by it too, should we be killed and somebody resume.
         os.environ["WHET_RUN"] = info.run_id
-        graders = _graders(suite, stack)
+        graders = _graders(planned.suite, stack)
         parts = _parts(under_way, settings, scratch, sandbox=sandbox, graders=graders, masker=masker)
         under_way.emit(RunStarted(info=info, plan=plan, done=len(journal)))
-        if note:
-            under_way.emit(Notice(level="warning", message=note))
+        for message in (note, *planned.notices):
+            if message:
+                under_way.emit(Notice(level="warning", message=message))
         with _single_errors():
-            anyio.run(_execute, under_way, parts, earlier is not None)
+            anyio.run(_execute, under_way, parts, trying, earlier is not None)
         with undisturbed():
             outcomes = _compare(under_way, settings, snapshots)
             return _finish(under_way, outcomes)
@@ -136,7 +158,11 @@ def _compare(under_way: _Run, settings: Settings, file: SnapshotFile | None) -> 
             under_way.emit(Notice(level=level, message=f"snapshot {outcome.status}: {key}: {outcome.message}"))
     for key in file.unused(under_way.plan, frozenset(runner.id for runner in settings.runners)):
         under_way.emit(Notice(level="warning", message=f"snapshot unused: {key}: no case or runner has that name"))
-    file.save()
+    try:
+        file.save()
+    except StoreError as error:
+        under_way.emit(Notice(level="warning", message=error.message))
+        return outcomes | {key: replace(outcome, status="missing") for key, outcome in outcomes.items() if outcome.new}
     return outcomes
 
 
@@ -161,7 +187,7 @@ def _earlier(request: RunRequest) -> Recorded | None:
     return recorded(folders.find_run_folder(request.resume, settings.output_dir), request)
 
 
-def _planned(request: RunRequest) -> tuple[Suite, Settings, Plan]:
+def _planned(request: RunRequest, earlier: Recorded | None) -> Planned:
     """Load and plan: everything that can be wrong is found here, before anything starts."""
     assert request.suite is not None
     settings = load_settings(request.suite, flags=request.flags, environ=os.environ, config_file=request.config_file)
@@ -171,7 +197,7 @@ def _planned(request: RunRequest) -> tuple[Suite, Settings, Plan]:
         selection = replace(selection, only=last_failed(settings.output_dir, suite.source))
     plan = make_plan(suite, settings, selection)
     _check_agents(plan, settings)
-    return suite, settings, plan
+    return Planned(request=request, suite=suite, settings=settings, plan=plan, earlier=earlier)
 
 
 def _check_agents(plan: Plan, settings: Settings) -> None:
@@ -185,6 +211,8 @@ def _check_agents(plan: Plan, settings: Settings) -> None:
             for skill in runner.skills
             if not (skill / "SKILL.md").is_file()
         )
+        if runner.skills and runner.options.get("inherit_home"):
+            problems.append(f"runners.{runner.id}.skills: cannot be placed in an inherited home; leave one of them out")
     if problems:
         where = settings.file.name if settings.file else "settings"
         raise ConfigError("\n".join(f"{where}: {problem}" for problem in problems))
@@ -197,14 +225,15 @@ def _masker(settings: Settings, plan: Plan) -> Masker:
     return Masker(secret_values(dict(os.environ), *runners, *(item.env for item in bootstraps if item)))
 
 
-def _open_record(request: RunRequest, settings: Settings, plan: Plan, earlier: Recorded | None, masker: Masker) -> Path:
+def _open_record(planned: Planned, masker: Masker) -> Path:
     """The run folder: a fresh one, or the one to go on with."""
+    settings, plan, earlier = planned.settings, planned.plan, planned.earlier
     if earlier is not None:
         earlier.check(plan, settings)
         return earlier.run_dir
     run_dir = folders.create_run_folder(settings.output_dir)
-    facts = Recorded.facts(request, settings, plan, version=__version__)
-    folders.write_run_file(run_dir, masker.tree(facts))
+    facts = Recorded.facts(planned.request, settings, plan, version=__version__)
+    folders.write_run_file(run_dir, masker.tree({**facts, **planned.facts}))
     folders.point_latest(run_dir)
     return run_dir
 
@@ -270,15 +299,15 @@ def _parts(
     )
 
 
-async def _execute(under_way: _Run, parts: Parts, resumed: bool) -> None:
-    """Run every trial that is missing; a signal ends all of them and loses none that ended."""
+async def _execute(under_way: _Run, parts: Parts, trying: Trying, resumed: bool) -> None:
+    """Try every trial that is missing; a signal ends all of them and loses none that ended."""
     shared = SharedGround()
 
     async def work(trial: Trial) -> None:
         if resumed:
             _clear_remains(parts, trial)
         under_way.emit(TrialStarted(trial=trial))
-        under_way.emit(TrialEnded(trial=trial, result=await run_trial(parts, shared, trial)))
+        under_way.emit(TrialEnded(trial=trial, result=await trying(parts, shared, trial)))
 
     try:
         async with anyio.create_task_group() as group:

@@ -185,14 +185,16 @@ def _workspace(suite: Suite, settings: Settings) -> WorkspaceSpec:
 
 
 def _limits(case: Case, settings: Settings) -> Limits:
-    """The case's own time limit unless one was given for this very run; the smaller number of steps."""
+    """The case's own time limit unless one was given for this very run; the smaller number of steps and dollars."""
     own = case.limits
     own_counts = own.timeout_s is not None and not _outranks_suite(settings, "defaults.timeout_ms")
     steps = [limit for limit in (own.max_steps, settings.max_steps) if limit is not None]
+    budgets = [limit for limit in (own.budget_usd, settings.budget_usd) if limit is not None]
     return replace(
         own,
         timeout_s=own.timeout_s if own_counts else settings.timeout_s,
         max_steps=min(steps, default=None),
+        budget_usd=min(budgets, default=None),
     )
 
 

@@ -9,25 +9,29 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 import pytest
 from pages import ROOT, blocks_of
 
 import whet
-from whet import errors
+from whet import errors, expect
 from whet.agents.scripted import STEPS
 from whet.cli.main import application
 from whet.config.check import check_document
 from whet.config.places import Base
 from whet.config.schema import SCHEMA, Rule, Table
+from whet.expectations.basics import Basics
 from whet.formats import authoring
 from whet.grade.context import CheckContext
+from whet.grade.shell import Ran
 from whet.model.changes import Changes
 from whet.model.grade import STATUSES, Failure, FailureClass
 from whet.model.run import SCHEDULES, Attempt, TrialResult
 from whet.model.session import EVENT_TYPES, Session, SkillDetection, ToolCall, Usage
+from whet.model.snapshot import METRICS, SnapshotStatus
+from whet.shell import Arguments, CommandMatcher, SimpleCommand
 
 REFERENCE = ROOT / "docs" / "reference"
 
@@ -126,7 +130,7 @@ def test_every_field_that_an_author_may_write_is_in_the_reference_of_suites(kind
 
 @pytest.mark.parametrize(
     "kind",
-    [CheckContext, Session, Changes, Usage, SkillDetection, ToolCall, TrialResult, Attempt, Failure, FailureClass],
+    [CheckContext, Ran, Session, Changes, Usage, SkillDetection, ToolCall, TrialResult, Attempt, Failure, FailureClass],
 )
 def test_everything_that_a_check_can_use_is_in_the_reference_of_suites(kind: type) -> None:
     assert _unnamed(_members(kind), _page("suites")) == []
@@ -134,6 +138,30 @@ def test_everything_that_a_check_can_use_is_in_the_reference_of_suites(kind: typ
 
 def test_every_public_name_is_in_the_reference_of_suites() -> None:
     assert _unnamed(list(whet.__all__), _page("suites")) == []
+
+
+@pytest.mark.parametrize("group", ["skills", "commands", "file_reads", "tool_calls", "output", "files", "usage"])
+def test_every_method_of_a_group_is_in_the_reference_of_expectations(group: str) -> None:
+    sections = re.split(r"^## ", _page("expect"), flags=re.MULTILINE)
+    methods = [name for name, _ in inspect.getmembers(getattr(expect, group), inspect.ismethod) if name[0] != "_"]
+
+    section = next((text for text in sections if f"`expect.{group}`" in text.split("\n", 1)[0]), "")
+
+    assert _unnamed(methods, section) == []
+
+
+def test_every_basic_and_every_part_of_a_command_matcher_is_in_the_reference_of_expectations() -> None:
+    basics = [f"expect.{name}" for name, _ in inspect.getmembers(Basics, inspect.isfunction) if name[0] != "_"]
+    # For those who write matchers of their own.
+    inner = {"accepts", "decide", "requirements"}
+
+    assert _unnamed([*basics, *(_members(CommandMatcher) - inner)], _page("expect")) == []
+    assert _unnamed(_members(SimpleCommand) - {"depth", "carriers"} | _members(Arguments), _page("expect")) == []
+
+
+def test_every_outcome_of_a_snapshot_and_every_metric_is_explained() -> None:
+    assert _unnamed(list(get_args(SnapshotStatus)), _page("expect")) == []
+    assert _unnamed(list(METRICS), _page("settings")) == []
 
 
 def test_every_verdict_and_schedule_is_explained() -> None:

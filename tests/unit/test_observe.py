@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whet.agents.base import Output
-from whet.engine.observe import Observer
+from whet.engine.observe import Observer, Watch
 from whet.errors import StepLimitReached
 from whet.model.session import Event, Message
 from whet.wire import encode
@@ -22,7 +22,7 @@ def unread(_: bytes) -> Iterable[Event]:
 
 
 def observer(output: Output = "events", *, max_steps: int | None = None, folder: Path = Path("nowhere")) -> Observer:
-    return Observer(output, unread, events_path=folder / "events.jsonl", max_steps=max_steps)
+    return Observer(output, unread, events_path=folder / "events.jsonl", watch=Watch(max_steps=max_steps))
 
 
 def call(number: int) -> bytes:
@@ -104,7 +104,7 @@ def test_records_are_read_by_the_agent_and_their_events_kept(tmp_path: Path) -> 
     def read(line: bytes) -> Iterable[Event]:
         yield Message(role="assistant", text=line.decode())
 
-    seen = Observer("records", read, events_path=tmp_path / "events.jsonl", max_steps=None)
+    seen = Observer("records", read, events_path=tmp_path / "events.jsonl")
 
     seen.feed(b"one\ntwo")
     seen.finish()

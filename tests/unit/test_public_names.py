@@ -27,14 +27,20 @@ def test_the_public_names_are_these() -> None:
         "Failure",
         "FailureClass",
         "Grade",
+        "Ran",
         "Session",
         "SkillDetection",
+        "Tool",
         "ToolCall",
         "TrialResult",
         "Usage",
         "Workspace",
         "__version__",
         "case",
+        "command",
+        "expect",
+        "load_report",
+        "read_command",
     ]
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 # Commands in the order of the help, with what it says of them: `whet --help` must not import them to ask.
 COMMANDS = {
     "run": "Run a suite and report verdicts.",
+    "regrade": "Apply a suite's checks as they are now to a recorded run.",
+    "doctor": "Say what is installed and what stands in the way.",
     "config": "Show the settings in force and where each came from.",
     "schema": "Print the JSON Schema of a file that whet writes.",
 }

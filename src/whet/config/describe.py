@@ -18,6 +18,7 @@ HIDDEN = "***"
 _UNSET = {
     "run.schedule": "parallel (serial in a shared workspace)",
     "run.max_steps": "unlimited",
+    "defaults.budget_usd": "unlimited",
     "run.workspace": "isolated (or as the suite says)",
 }
 
@@ -45,6 +46,7 @@ def _plain_settings(settings: Settings) -> Iterator[tuple[str, Any]]:
     yield "defaults.timeout_ms", round(settings.timeout_s * 1000)
     yield "defaults.check_timeout_ms", round(settings.check_timeout_s * 1000)
     yield "defaults.max_output_bytes", settings.max_output_bytes
+    yield "defaults.budget_usd", settings.budget_usd
 
 
 def _workspace(workspace: WorkspaceSpec) -> Iterator[tuple[str, Any]]:

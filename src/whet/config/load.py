@@ -34,6 +34,7 @@ _DEFAULTS: Mapping[Key, Any] = {
     ("defaults", "timeout_ms"): 120_000,
     ("defaults", "check_timeout_ms"): 30_000,
     ("defaults", "max_output_bytes"): 64 * 1024 * 1024,
+    ("defaults", "budget_usd"): None,
 }
 
 
@@ -108,6 +109,7 @@ def _build(merged: Merged, file: Path | None, folder: Path) -> Settings:
         timeout_s=get("defaults", "timeout_ms") / 1000,
         check_timeout_s=get("defaults", "check_timeout_ms") / 1000,
         max_output_bytes=get("defaults", "max_output_bytes"),
+        budget_usd=get("defaults", "budget_usd"),
         runners=tuple(_runner(runner, reader) for runner in merged.names("runners")),
         snapshots=_snapshots(reader),
         origins=reader.origins,

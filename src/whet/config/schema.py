@@ -100,6 +100,7 @@ _DEFAULTS: Table = {
     "timeout_ms": _integer(1),
     "check_timeout_ms": _integer(1),
     "max_output_bytes": _integer(1),
+    "budget_usd": _AMOUNT,
 }
 
 _AGENT: Table = {

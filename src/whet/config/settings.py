@@ -35,6 +35,7 @@ class Settings:
     timeout_s: float
     check_timeout_s: float
     max_output_bytes: int
+    budget_usd: float | None
     runners: tuple[Runner, ...]
     snapshots: Mapping[str, Any] | None
     origins: Mapping[str, str] = field(default_factory=dict)

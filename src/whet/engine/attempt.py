@@ -17,7 +17,7 @@ from whet.engine.capture import Capture
 from whet.engine.ending import judge_ending
 from whet.engine.furnish import collected, furnish
 from whet.engine.ground import Ground, SharedGround
-from whet.engine.observe import Observer
+from whet.engine.observe import Observer, Watch
 from whet.engine.parts import Parts, trial_folder
 from whet.errors import (
     AgentCrashed,
@@ -151,7 +151,11 @@ def _converse(parts: Parts, ground: Ground, trial: Trial, artifact_dir: Path) ->
         asked.output,
         agent.events,
         events_path=artifact_dir / "events.jsonl",
-        max_steps=trial.execution.limits.max_steps,
+        watch=Watch(
+            max_steps=trial.execution.limits.max_steps,
+            budget_usd=trial.execution.limits.budget_usd,
+            model=trial.execution.runner.model,
+        ),
     )
     transcript = artifact_dir / ("transcript.txt" if asked.output == "text" else "transcript.jsonl")
     return _Conversation(agent, asked, observer, transcript)

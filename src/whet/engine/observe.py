@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
 from whet.agents.base import Output
-from whet.errors import SessionUnreadable, StepLimitReached
+from whet.errors import BudgetSpent, SessionUnreadable, StepLimitReached
 from whet.model.session import (
     Event,
     FinalOutput,
@@ -21,20 +22,30 @@ from whet.model.session import (
     Usage,
     UsageSeen,
 )
+from whet.prices import priced
 from whet.wire import EVENT_NAMES, WireError, decode_event, encode
 
 _LINE_SHOWN = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What a running agent is held to, and the model whose prices count where it does not say."""
+
+    max_steps: int | None = None
+    budget_usd: float | None = None
+    model: str | None = None
 
 
 class Observer:
     """Reads a session while it happens: usage, steps and the final output; the events themselves stay on disk."""
 
     def __init__(
-        self, output: Output, read: Callable[[bytes], Iterable[Event]], *, events_path: Path, max_steps: int | None
+        self, output: Output, read: Callable[[bytes], Iterable[Event]], *, events_path: Path, watch: Watch | None = None
     ) -> None:
         self._output = output
         self._read = read
-        self._max_steps = max_steps
+        self._limits = watch or Watch()
         self._pending: list[bytes] = []
         self._lines = 0
         self._in_round = False
@@ -76,7 +87,9 @@ class Observer:
     def usage(self) -> Usage:
         """What was reported; a figure that was never mentioned stays unknown."""
         whole = {name: int(value) for name, value in self._usage.items() if name != "cost_usd"}
-        return Usage(cost_usd=self._usage.get("cost_usd"), **whole)
+        cost = self._usage.get("cost_usd")
+        told = Usage(cost_usd=cost, cost_source=None if cost is None else "agent", **whole)
+        return priced(told, self.started.model or self._limits.model)
 
     def final_output(self, transcript: Path) -> str:
         """The answer: all of a text, or the final output that was announced, or the last message but thoughts."""
@@ -136,14 +149,18 @@ class Observer:
             return
         self._in_round = True
         self.steps += 1
-        if self._max_steps is not None and self.steps > self._max_steps:
-            raise StepLimitReached(f"began step {self.steps} and may take {self._max_steps}")
+        most = self._limits.max_steps
+        if most is not None and self.steps > most:
+            raise StepLimitReached(f"began step {self.steps} and may take {most}")
 
     def _add(self, seen: UsageSeen) -> None:
         for name in ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_usd"):
             value = getattr(seen, name)
             if value is not None:
                 self._usage[name] = self._usage.get(name, 0) + value
+        budget = self._limits.budget_usd
+        if budget is not None and (spent := self.usage().cost_usd) is not None and spent > budget:
+            raise BudgetSpent(f"has spent ${spent:.4f} of a budget of ${budget:g}")
 
 
 class _EventFile:

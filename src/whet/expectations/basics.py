@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from whet.expectations.failure import ExpectationFailed, place, shorten
+from whet.expectations.failure import ExpectationFailed, cut, place, shorten
 from whet.expectations.group import Fail
 
 _SHOWN = 1000
@@ -26,7 +26,10 @@ class Basics:
     def equal(self, observed: object, expected: object, message: str | None = None) -> None:
         """They are equal and of one type, so that True is not 1."""
         if type(observed) is not type(expected) or observed != expected:
-            self._miss(f"expected {_shown(expected)}\nobserved {_shown(observed)}", message)
+            left, right = _shown(expected), _shown(observed)
+            if left == right:
+                left, right = (f"{text} ({type(it).__name__})" for text, it in ((left, expected), (right, observed)))
+            self._miss(f"expected {left}\nobserved {right}", message)
 
     def not_equal(self, observed: object, other: object, message: str | None = None) -> None:
         """They are not."""
@@ -64,7 +67,7 @@ class Basics:
         return None
 
     def _miss(self, text: str, message: str | None) -> None:
-        self._fail(ExpectationFailed(f"{message}\n{text}" if message else text, location=place()))
+        self._fail(ExpectationFailed(f"{cut(message)}\n{text}" if message else text, location=place()))
 
 
 def _shown(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
@@ -10,12 +11,13 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from types import FrameType
 
+from whet.asserting.text import printable
 from whet.model.grade import FailureClass, Location
 
-_PACKAGE = str(Path(__file__).parent.parent)
+_PACKAGE = str(Path(__file__).parent.parent) + os.sep
 _LONGEST_ITEM = 200
 _MOST_ITEMS = 20
-_COMPARED = 400
+_COMPARED = 120
 
 
 class ExpectationFailed(AssertionError):
@@ -58,15 +60,20 @@ def questions_of(error: BaseException) -> tuple[Asked, ...]:
     )
 
 
-def describe(expected: str, what: str, observed: Sequence[str], *, near: str | None = None) -> str:
-    """The whole message: numbered, shortened in the middle, with the nearest miss where there is one to look for."""
+def describe(
+    expected: str, what: str, observed: Sequence[str], *, near: str | None = None, names: Sequence[str] | None = None
+) -> str:
+    """The whole message: numbered, shortened in the middle, with the nearest miss where there is one to look for.
+
+    *names* are what the miss is looked for in, where that is not the observed lines themselves.
+    """
     lines = [f"expected {expected}"]
     if not observed:
         lines.append(f"observed no {what}")
         return "\n".join(lines)
-    lines.append(f"observed {len(observed)} {what}:")
+    lines.append(f"observed {len(observed)} {what.removesuffix('s') if len(observed) == 1 else what}:")
     lines += numbered(observed)
-    closest = nearest(near, observed) if near else None
+    closest = nearest(near, observed if names is None else names) if near else None
     if closest is not None:
         lines.append(f"nearest: {closest + 1}. {shorten(observed[closest])}")
     return "\n".join(lines)
@@ -75,11 +82,11 @@ def describe(expected: str, what: str, observed: Sequence[str], *, near: str | N
 def numbered(items: Sequence[str]) -> Iterable[str]:
     """The items with their numbers; of very many, the first and the last."""
     half = _MOST_ITEMS // 2
-    for index, item in enumerate(items):
-        if len(items) > _MOST_ITEMS and index == half:
+    many = len(items) > _MOST_ITEMS
+    for index in (*range(half), *range(len(items) - half, len(items))) if many else range(len(items)):
+        if many and index == len(items) - half:
             yield f"  ... {len(items) - 2 * half} more ..."
-        if len(items) <= _MOST_ITEMS or index < half or index >= len(items) - half:
-            yield f"  {index + 1}. {shorten(item)}"
+        yield f"  {index + 1}. {shorten(items[index])}"
 
 
 def shorten(text: str, most: int = _LONGEST_ITEM) -> str:
@@ -87,7 +94,17 @@ def shorten(text: str, most: int = _LONGEST_ITEM) -> str:
     if len(text) > most:
         half = (most - 5) // 2
         text = f"{text[:half]} ... {text[-half:]}"
-    return text.replace("\n", "\\n")
+    return printable(text.replace("\n", "\\n"))
+
+
+def cut(text: str, most: int = 2000) -> str:
+    """*text* with its end left out where it is too long."""
+    return text if len(text) <= most else f"{text[:most]} ..."
+
+
+def indented(text: str) -> str:
+    """*text*, each line set in."""
+    return "\n".join(f"  {line}" for line in text.split("\n"))
 
 
 def nearest(wanted: str, observed: Sequence[str]) -> int | None:

@@ -34,19 +34,19 @@ class FilesGroup(Group):
 
     def created(self, ctx: HasChanges, path: str, *, message: str | None = None, explain: str | None = None) -> None:
         """A file of this name was created."""
-        self._among(ctx, path, ctx.changes().created, "created", message, explain)
+        self._among(ctx, path, _changes(ctx).created, "created", message, explain)
 
     def modified(self, ctx: HasChanges, path: str, *, message: str | None = None, explain: str | None = None) -> None:
         """A file of this name was modified."""
-        self._among(ctx, path, ctx.changes().modified, "modified", message, explain)
+        self._among(ctx, path, _changes(ctx).modified, "modified", message, explain)
 
     def deleted(self, ctx: HasChanges, path: str, *, message: str | None = None, explain: str | None = None) -> None:
         """A file of this name was deleted."""
-        self._among(ctx, path, ctx.changes().deleted, "deleted", message, explain)
+        self._among(ctx, path, _changes(ctx).deleted, "deleted", message, explain)
 
     def unchanged(self, ctx: HasChanges, path: str, *, message: str | None = None, explain: str | None = None) -> None:
         """No file of this name was created, modified or deleted."""
-        found = [name for name in ctx.changes().paths if _names(path, name)]
+        found = [name for name in _changes(ctx).paths if _names(path, name)]
         if found:
             self._changed(f"{path} to be left alone, but {found[0]} changed", ctx, None, message, explain)
 
@@ -56,10 +56,10 @@ class FilesGroup(Group):
         """Nothing but these was created, modified or deleted."""
         if isinstance(paths, str):
             raise TypeError("give a list of paths")
-        other = [name for name in ctx.changes().paths if not any(_names(path, name) for path in paths)]
+        other = [name for name in _changes(ctx).paths if not any(_names(path, name) for path in paths)]
         if other:
-            allowed = ", ".join(paths) or "nothing"
-            self._changed(f"changes to {allowed} only, but {other[0]} changed", ctx, None, message, explain)
+            wanted = f"changes to {', '.join(paths)} only" if paths else "no changes at all"
+            self._changed(f"{wanted}, but {other[0]} changed", ctx, None, message, explain)
 
     def contains(
         self,
@@ -95,6 +95,7 @@ class FilesGroup(Group):
             self._say(f"expected {path} to be {shown(matcher)}\n{shown_text}", message=message, explain=explain)
 
     def _text(self, ctx: HasChanges, path: str, message: str | None, explain: str | None) -> str | None:
+        _changes(ctx)
         try:
             return ctx.read(path)
         except OSError as error:
@@ -117,7 +118,7 @@ class FilesGroup(Group):
     def _changed(
         self, expected: str, ctx: HasChanges, near: str | None, message: str | None, explain: str | None
     ) -> None:
-        changes = ctx.changes()
+        changes = _changes(ctx)
         observed = [
             f"{name} ({how})"
             for how, names in (
@@ -128,6 +129,12 @@ class FilesGroup(Group):
             for name in names
         ]
         self._broken(expected, "changed files", observed, near=near, message=message, explain=explain)
+
+
+def _changes(ctx: HasChanges) -> Changes:
+    if not hasattr(ctx, "changes"):
+        raise TypeError(f"files need the context of the check, not a {type(ctx).__name__}: give ctx")
+    return ctx.changes()
 
 
 def _names(pattern: str, name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from whet.expectations.failure import ExpectationFailed, describe, place
+from whet.expectations.failure import ExpectationFailed, cut, describe, place
 from whet.model.session import Session
 
 Fail = Callable[[AssertionError], None]
@@ -40,15 +40,22 @@ class Group:
         observed: Sequence[str],
         *,
         near: str | None = None,
+        names: Sequence[str] | None = None,
         message: str | None,
         explain: str | None,
     ) -> None:
-        self._say(describe(expected, what, observed, near=near), message=message, explain=explain)
+        text = describe(expected, what, observed, near=near, names=names)
+        self._say(text, message=message, explain=explain)
 
     def _say(self, text: str, *, message: str | None, explain: str | None) -> None:
         """Fail with *text*, after the author's own words where there are any."""
-        said = f"{message}\n{text}" if message else text
+        said = f"{cut(message)}\n{text}" if message else text
         self._fail(ExpectationFailed(said, location=place(), question=explain))
+
+
+def exactly(count: int) -> str:
+    """Such as "never", "exactly once" and "exactly 3 times"."""
+    return "never" if count == 0 else f"exactly {times(count)}"
 
 
 def times(count: int) -> str:

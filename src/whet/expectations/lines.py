@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from whet.expectations.group import Group, Report, session_of, times
-from whet.expectations.matchers import LineMatcher, TextMatcher, check_matcher, matches, shown, sought
+from whet.expectations.failure import indented, nearest
+from whet.expectations.group import Group, Report, exactly, session_of, times
+from whet.expectations.matchers import LineMatcher, TextMatcher, check_matcher, check_matchers, matches, shown, sought
 from whet.model.session import CommandRun, Session
 from whet.shell import CommandIndex, CommandMatcher
 
@@ -18,8 +20,8 @@ M = TypeVar("M", TextMatcher, LineMatcher)
 class LinesGroup(Group, Generic[M]):
     """Counting, order and exclusiveness of lines."""
 
-    one: str
-    many: str
+    _one: str
+    _many: str
 
     @abstractmethod
     def _observed(self, report: Report) -> Sequence[str]:
@@ -29,7 +31,7 @@ class LinesGroup(Group, Generic[M]):
         """At least one line matches."""
         lines, found = self._found(report, matcher)
         if not found:
-            self._miss(f"a {self.one} matching {shown(matcher)}", lines, matcher, message, explain)
+            self._miss(f"a {self._one} matching {shown(matcher)}", lines, matcher, message, explain)
 
     def not_includes(
         self, report: Report, matcher: M, *, message: str | None = None, explain: str | None = None
@@ -37,8 +39,8 @@ class LinesGroup(Group, Generic[M]):
         """No line matches."""
         lines, found = self._found(report, matcher)
         if found:
-            expected = f"no {self.one} matching {shown(matcher)}, but found {_numbers(found)}"
-            self._broken(expected, self.many, lines, message=message, explain=explain)
+            expected = f"no {self._one} matching {shown(matcher)}, but found {_numbers(found)}"
+            self._broken(expected, self._many, lines, message=message, explain=explain)
 
     def count(
         self, report: Report, matcher: M, expected: int, *, message: str | None = None, explain: str | None = None
@@ -46,7 +48,7 @@ class LinesGroup(Group, Generic[M]):
         """Exactly so many lines match."""
         lines, found = self._found(report, matcher)
         if len(found) != expected:
-            self._amount(f"exactly {times(expected)}", lines, found, matcher, message, explain)
+            self._amount(exactly(expected), lines, found, matcher, message, explain)
 
     def at_least(
         self, report: Report, matcher: M, least: int, *, message: str | None = None, explain: str | None = None
@@ -80,26 +82,27 @@ class LinesGroup(Group, Generic[M]):
             return
         expected = f"{shown(first)} before {shown(second)}, but {_order(first, one, second, other)}"
         missing = first if not one else second if not other else None
-        self._broken(expected, self.many, lines, near=sought(missing), message=message, explain=explain)
+        self._broken(expected, self._many, lines, near=sought(missing), message=message, explain=explain)
 
     def only(
         self, report: Report, matchers: Sequence[M], *, message: str | None = None, explain: str | None = None
     ) -> None:
         """Every line matches one of these; an empty list allows none at all."""
-        for matcher in matchers:
-            check_matcher(matcher)
+        check_matchers(matchers)
         lines = self._observed(report)
         other = [index for index, line in enumerate(lines) if not any(matches(item, line) for item in matchers)]
         if other:
-            allowed = " or ".join(shown(matcher) for matcher in matchers) or "nothing"
-            expected = f"only {self.many} matching {allowed}, but found {_numbers(other)}"
-            self._broken(expected, self.many, lines, message=message, explain=explain)
+            allowed = " or ".join(shown(matcher) for matcher in matchers)
+            wanted = f"only {self._many} matching {allowed}" if allowed else f"no {self._many} at all"
+            expected = f"{wanted}, but found {_numbers(other)}"
+            self._broken(expected, self._many, lines, message=message, explain=explain)
 
     def size(self, report: Report, expected: int, *, message: str | None = None, explain: str | None = None) -> None:
         """There are exactly so many lines."""
         lines = self._observed(report)
         if len(lines) != expected:
-            self._broken(f"{expected} {self.many}", self.many, lines, message=message, explain=explain)
+            wanted = f"1 {self._one}" if expected == 1 else f"{expected} {self._many}"
+            self._broken(wanted, self._many, lines, message=message, explain=explain)
 
     def first(self, report: Report, matcher: M, *, message: str | None = None, explain: str | None = None) -> None:
         """The first line matches."""
@@ -113,18 +116,19 @@ class LinesGroup(Group, Generic[M]):
         check_matcher(matcher)
         lines = self._observed(report)
         if not lines or not matches(matcher, lines[index]):
-            self._miss(f"the {which} {self.one} to match {shown(matcher)}", lines, matcher, message, explain)
+            self._miss(f"the {which} {self._one} to match {shown(matcher)}", lines, matcher, message, explain)
 
     def _found(self, report: Report, matcher: M) -> tuple[Sequence[str], list[int]]:
         check_matcher(matcher)
         lines = self._observed(report)
         finders = _finders.setdefault(session_of(report), {})
-        if self.many not in finders:
-            finders[self.many] = _Finder(lines)
-        return lines, finders[self.many].matching(matcher)
+        if self._many not in finders:
+            finders[self._many] = _Finder(lines)
+        return lines, finders[self._many].matching(matcher)
 
     def _miss(self, expected: str, lines: Sequence[str], matcher: M, message: str | None, explain: str | None) -> None:
-        self._broken(expected, self.many, lines, near=sought(matcher), message=message, explain=explain)
+        expected += _reading(matcher, lines)
+        self._broken(expected, self._many, lines, near=sought(matcher), message=message, explain=explain)
 
     def _amount(
         self,
@@ -135,15 +139,15 @@ class LinesGroup(Group, Generic[M]):
         message: str | None,
         explain: str | None,
     ) -> None:
-        expected = f"a {self.one} matching {shown(matcher)} {wanted}, but found it {times(len(found))}"
-        self._broken(expected, self.many, lines, message=message, explain=explain)
+        expected = f"a {self._one} matching {shown(matcher)} {wanted}, but found it {times(len(found))}"
+        self._broken(expected, self._many, lines, message=message, explain=explain)
 
 
 class CommandsGroup(LinesGroup[LineMatcher]):
     """Expectations over the shell commands that were run."""
 
-    one = "command"
-    many = "commands"
+    _one = "command"
+    _many = "commands"
 
     def _observed(self, report: Report) -> Sequence[str]:
         return session_of(report).commands()
@@ -173,7 +177,7 @@ class CommandsGroup(LinesGroup[LineMatcher]):
         lines = [f"{run.command}  (exit code {'unknown' if run.exit_code is None else run.exit_code})" for run in runs]
         self._broken(
             f"a command matching {shown(matcher)} to {how}{unknown}",
-            self.many,
+            self._many,
             lines,
             near=sought(matcher),
             message=message,
@@ -184,8 +188,8 @@ class CommandsGroup(LinesGroup[LineMatcher]):
 class FileReadsGroup(LinesGroup[TextMatcher]):
     """Expectations over the files that were read."""
 
-    one = "file read"
-    many = "file reads"
+    _one = "file read"
+    _many = "file reads"
 
     def _observed(self, report: Report) -> Sequence[str]:
         return session_of(report).file_reads()
@@ -204,13 +208,29 @@ class _Finder:
         if isinstance(matcher, CommandMatcher):
             self._index = self._index or CommandIndex(self._lines)
             return list(self._index.matching(matcher))
-        if isinstance(matcher, str) and matcher not in self._text:
-            return []
-        return [number for number, line in enumerate(self._lines) if matches(matcher, line)]
+        match matcher:
+            # The two usual kinds, without a call for each line: a session may have very many.
+            case str():
+                if matcher not in self._text:
+                    return []
+                return [number for number, line in enumerate(self._lines) if matcher in line]
+            case re.Pattern():
+                search = matcher.search
+                return [number for number, line in enumerate(self._lines) if search(line)]
+            case _:
+                return [number for number, line in enumerate(self._lines) if matches(matcher, line)]
 
 
 # A finder goes when its session goes.
 _finders: WeakKeyDictionary[Session, dict[str, _Finder]] = WeakKeyDictionary()
+
+
+def _reading(matcher: LineMatcher, lines: Sequence[str]) -> str:
+    """How the nearest command was read, which is half of why it does not match."""
+    if not isinstance(matcher, CommandMatcher):
+        return ""
+    closest = nearest(sought(matcher) or "", lines)
+    return "" if closest is None else "\n" + indented(matcher.explain(lines[closest]))
 
 
 def _numbers(indexes: list[int]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from whet.expectations.failure import shorten
@@ -60,7 +61,17 @@ def sought(matcher: Any) -> str | None:
 
 
 def check_matcher(matcher: Any) -> None:
-    """Refuse what cannot look for anything, before it silently matches nothing."""
+    """Refuse what cannot look for anything, before it silently matches nothing, or everything."""
+    if inspect.iscoroutinefunction(matcher):
+        raise TypeError("a predicate must not be async: what it gives would always be true")
     if not isinstance(matcher, str | re.Pattern | CommandMatcher) and not callable(matcher):
         kind = type(matcher).__name__
         raise TypeError(f"a matcher is a string, a compiled pattern, a predicate or a command, not {kind}")
+
+
+def check_matchers(matchers: Sequence[Any]) -> None:
+    """The same for a list of them; a single string is not taken for a list of letters."""
+    if isinstance(matchers, str) or not isinstance(matchers, Sequence):
+        raise TypeError("give a list of matchers")
+    for matcher in matchers:
+        check_matcher(matcher)

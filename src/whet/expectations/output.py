@@ -79,7 +79,7 @@ def _parse(text: str) -> tuple[Any, str | None]:
     fenced = _FENCE.match(text)
     try:
         return json.loads(fenced.group(1) if fenced else text), None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return None, str(error)
 
 

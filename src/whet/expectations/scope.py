@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
 from whet.asserting.failure import collecting as explained_asserts
 from whet.expectations.failure import ExpectationsFailed
 from whet.model.grade import FailureClass
+
+E = TypeVar("E", bound=Exception)
 
 _collected: ContextVar[list[AssertionError] | None] = ContextVar("collected", default=None)
 _class: ContextVar[FailureClass | None] = ContextVar("failure_class", default=None)
@@ -24,7 +27,9 @@ def collecting() -> Iterator[list[AssertionError]]:
     token = _collected.set(failures)
     try:
         yield failures
-    except Exception as error:
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
         if not failures:
             raise
         raise _together([*failures, error]) from error
@@ -34,7 +39,7 @@ def collecting() -> Iterator[list[AssertionError]]:
         raise _together(failures)
 
 
-def _together(failures: list[Exception] | list[AssertionError]) -> BaseException:
+def _together(failures: Sequence[BaseException]) -> BaseException:
     last = failures[-1]
     if len(failures) == 1:
         return last
@@ -68,11 +73,11 @@ def fail_softly(error: AssertionError) -> None:
     failures.append(classified(error))
 
 
-def classified(error: AssertionError) -> AssertionError:
+def classified(error: E) -> E:
     """The error with the class of the block around it, unless it has one of its own."""
     current = _class.get()
     if current is not None and getattr(error, "failure_class", None) is None:
-        error.failure_class = current  # type: ignore[attr-defined] # any assertion can be classified
+        error.failure_class = current  # type: ignore[attr-defined] # any exception can be classified
     return error
 
 
@@ -82,7 +87,7 @@ def classifying(failure_class: FailureClass) -> Iterator[None]:
     token = _class.set(failure_class)
     try:
         yield
-    except AssertionError as error:
+    except Exception as error:
         classified(error)
         raise
     finally:

@@ -106,11 +106,10 @@ class SkillsGroup(Group):
             self._miss(expected, report, None, message, explain)
 
     def _miss(self, expected: str, report: Report, near: str | None, message: str | None, explain: str | None) -> None:
-        observed = [
-            f"{found.skill} ({found.confidence}: {'; '.join(found.evidence)})"
-            for found in session_of(report).detected_skills
-        ]
-        self._broken(expected, "skills", observed, near=near, message=message, explain=explain)
+        detected = session_of(report).detected_skills
+        observed = [f"{found.skill} ({found.confidence}: {'; '.join(found.evidence)})" for found in detected]
+        names = [found.skill for found in detected]
+        self._broken(expected, "skills", observed, near=near, names=names, message=message, explain=explain)
 
 
 def _sure(report: Report, least: Confidence) -> list[SkillDetection]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 from whet.expectations.failure import shorten
-from whet.expectations.group import Group, Report, session_of, times
+from whet.expectations.group import Group, Report, exactly, session_of, times
 from whet.expectations.matchers import shown
 from whet.model.session import ToolCall
 
@@ -62,7 +63,7 @@ class ToolCallsGroup(Group):
         """Exactly so many calls match."""
         calls, found = _found(report, matcher)
         if len(found) != expected:
-            self._amount(f"exactly {times(expected)}", calls, found, matcher, message, explain)
+            self._amount(exactly(expected), calls, found, matcher, message, explain)
 
     def at_least(
         self,
@@ -116,6 +117,7 @@ class ToolCallsGroup(Group):
         explain: str | None = None,
     ) -> None:
         """Calls match these one after the other, with anything in between."""
+        _check_all(matchers)
         calls = session_of(report).tool_calls()
         at = 0
         for number, matcher in enumerate(matchers, 1):
@@ -136,11 +138,13 @@ class ToolCallsGroup(Group):
         explain: str | None = None,
     ) -> None:
         """Every call matches one of these; an empty list allows none at all."""
+        _check_all(matchers)
         calls = session_of(report).tool_calls()
         other = [index for index, call in enumerate(calls) if not any(_matches(item, call) for item in matchers)]
         if other:
-            allowed = " or ".join(_shown(item) for item in matchers) or "nothing"
-            self._miss(f"only calls of {allowed}, but found {other[0] + 1}", calls, None, message, explain)
+            allowed = " or ".join(_shown(item) for item in matchers)
+            wanted = f"only calls of {allowed}" if allowed else "no tool calls at all"
+            self._miss(f"{wanted}, but found {other[0] + 1}", calls, None, message, explain)
 
     def _miss(
         self,
@@ -152,7 +156,13 @@ class ToolCallsGroup(Group):
     ) -> None:
         near = matcher if isinstance(matcher, str) else None
         self._broken(
-            expected, "tool calls", [_line(call) for call in calls], near=near, message=message, explain=explain
+            expected,
+            "tool calls",
+            _Lines(calls),
+            near=near,
+            names=[call.tool for call in calls],
+            message=message,
+            explain=explain,
         )
 
     def _amount(
@@ -168,13 +178,42 @@ class ToolCallsGroup(Group):
         self._miss(expected, calls, None, message, explain)
 
 
+class _Lines(Sequence[str]):
+    """Calls as lines, written only when they are shown: a session may have very many, with long arguments."""
+
+    def __init__(self, calls: Sequence[ToolCall]) -> None:
+        self._calls = calls
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        return _Lines(self._calls[index]) if isinstance(index, slice) else _line(self._calls[index])
+
+
 def _found(report: Report, matcher: ToolMatcher) -> tuple[Sequence[ToolCall], list[int]]:
     _check(matcher)
     calls = session_of(report).tool_calls()
+    if isinstance(matcher, str):
+        return calls, [index for index, call in enumerate(calls) if call.tool == matcher]
     return calls, [index for index, call in enumerate(calls) if _matches(matcher, call)]
 
 
+def _check_all(matchers: Sequence[Any]) -> None:
+    if isinstance(matchers, str) or not isinstance(matchers, Sequence):
+        raise TypeError("give a list of tools")
+    for matcher in matchers:
+        _check(matcher)
+
+
 def _check(matcher: Any) -> None:
+    where = matcher.where if isinstance(matcher, Tool) else matcher
+    if inspect.iscoroutinefunction(where):
+        raise TypeError("a predicate must not be async: what it gives would always be true")
     if not isinstance(matcher, str | re.Pattern | Tool) and not callable(matcher):
         kind = type(matcher).__name__
         raise TypeError(f"a tool is looked for by a string, a compiled pattern, a Tool or a predicate, not {kind}")

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Literal
 
 from whet.expectations.group import Group, Report, session_of
+from whet.model.snapshot import figure
 
 TokenKind = Literal["total", "input", "output", "cached", "reasoning"]
+
+
+_KINDS: tuple[TokenKind, ...] = ("total", "input", "output", "cached", "reasoning")
 
 
 class UsageGroup(Group):
@@ -22,6 +26,8 @@ class UsageGroup(Group):
         explain: str | None = None,
     ) -> None:
         """So many tokens of this kind, or fewer."""
+        if kind not in _KINDS:
+            raise ValueError(f'kind is one of {", ".join(_KINDS)}, not "{kind}"')
         usage = session_of(report).usage
         self._ceiling(getattr(usage, f"{kind}_tokens"), at_most, f"{kind} tokens", message, explain)
 
@@ -40,7 +46,8 @@ class UsageGroup(Group):
         self._ceiling(session_of(report).duration_s, at_most_s, "seconds", message, explain)
 
     def _ceiling(self, seen: float | None, most: float, unit: str, message: str | None, explain: str | None) -> None:
+        wanted = f"at most {figure(most)} {unit.removesuffix('s') if most == 1 else unit}"
         if seen is None:
-            self._say(f"expected at most {most:g} {unit}, but the agent did not tell", message=message, explain=explain)
+            self._say(f"expected {wanted}, but the agent did not tell", message=message, explain=explain)
         elif seen > most:
-            self._say(f"expected at most {most:g} {unit}, observed {seen:g}", message=message, explain=explain)
+            self._say(f"expected {wanted}, observed {figure(seen)}", message=message, explain=explain)

@@ -43,7 +43,17 @@ class _Written:
 class Case(_Written):
     """One task and the check that decides how it went."""
 
-    known = ("id", "prompt", "check", "tags", "timeout_ms", "max_steps", "expected_fail", "classify_failure")
+    known = (
+        "id",
+        "prompt",
+        "check",
+        "tags",
+        "timeout_ms",
+        "max_steps",
+        "budget_usd",
+        "expected_fail",
+        "classify_failure",
+    )
 
     if TYPE_CHECKING:
 
@@ -56,6 +66,7 @@ class Case(_Written):
             tags: Sequence[str] = (),
             timeout_ms: int | None = None,
             max_steps: int | None = None,
+            budget_usd: float | None = None,
             expected_fail: bool = False,
             classify_failure: Classify | None = None,
         ) -> None: ...

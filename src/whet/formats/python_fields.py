@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -79,6 +80,15 @@ class _Reader:
             return None
         return value
 
+    def amount(self, name: str) -> float | None:
+        value = self.fields.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+            self.note(name, f"must be a number of at least 0, not {_shown(value)}")
+            return None
+        return float(value)
+
     def flag(self, name: str) -> bool:
         value = self.fields.get(name, False)
         if not isinstance(value, bool):
@@ -137,7 +147,9 @@ def _case(reader: _Reader) -> Case:
         checks=(Check(grader="python", params={"function": check}),),
         tags=reader.texts("tags"),
         limits=Limits(
-            timeout_s=None if timeout_ms is None else timeout_ms / 1000, max_steps=reader.number("max_steps")
+            timeout_s=None if timeout_ms is None else timeout_ms / 1000,
+            max_steps=reader.number("max_steps"),
+            budget_usd=reader.amount("budget_usd"),
         ),
         expected_fail=reader.flag("expected_fail"),
         classify=reader.function("classify_failure", most=1),

@@ -22,6 +22,7 @@ from whet.expectations.failure import Asked, questions_of
 from whet.expectations.scope import SoftThenCrashed, collecting
 from whet.grade.context import CheckContext
 from whet.grade.events import EventLog
+from whet.grade.recorded import Gaps, RecordedContext
 from whet.grade.shell import Shell
 from whet.model.changes import Changes
 from whet.model.grade import FailureClass, Location
@@ -43,6 +44,7 @@ class CheckRequest:
     workspace: str
     changes: Changes
     shell: Shell
+    gaps: Gaps | None = None
     kind: Literal["check"] = "check"
 
 
@@ -55,7 +57,7 @@ class ClassifyRequest:
     kind: Literal["classify"] = "classify"
 
 
-Outcome = Literal["passed", "assertion", "crash"]
+Outcome = Literal["passed", "assertion", "crash", "not-recorded"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +100,12 @@ class Checker:
         workspace = Path(request.workspace)
         ctx = CheckContext(session, workspace, request.changes, partial(request.shell.run, workspace))
         function = _function_of(self._cases[request.case])
-        return self._call(lambda: _call_check(function, session, ctx))
+        if request.gaps is None:
+            return self._call(lambda: _call_check(function, session, ctx))
+        recorded = RecordedContext(ctx, request.gaps)
+        answer = self._call(lambda: _call_check(function, session, recorded))
+        # Also where the check went on regardless: what it then decided stands on nothing.
+        return CheckAnswer(outcome="not-recorded", message=recorded.lacked[0]) if recorded.lacked else answer
 
     def _classify(self, request: ClassifyRequest) -> CheckAnswer:
         classify = self._cases[request.case].classify

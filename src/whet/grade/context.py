@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +52,10 @@ class CheckContext:
 
     def read(self, path: str | Path) -> str:
         """The text of a file below the workspace; a link that leads out of it is not followed."""
-        found = (self.workspace / path).resolve()
+        try:
+            found = (self.workspace / path).resolve()
+        except RuntimeError as error:
+            raise OSError(errno.ELOOP, f"{path} is a link to itself") from error
         if not found.is_relative_to(self.workspace.resolve()):
             raise PermissionError(f"{path} lies outside of the workspace")
         if found.exists() and not found.is_file():

@@ -6,6 +6,7 @@ from whet import wire
 from whet.errors import CheckCrashed, CheckerDied, CheckTimedOut, GraderError
 from whet.grade.base import Evidence
 from whet.grade.checker import CheckAnswer, Checker, CheckRequest, ClassifyRequest
+from whet.grade.recorded import NotRecorded, RecordedEvidence
 from whet.model.grade import FailureClass, Grade, Location
 from whet.model.run import TrialResult
 from whet.model.suite import Case, Check, Suite
@@ -39,12 +40,15 @@ class PythonGrader:
             workspace=str(evidence.workspace),
             changes=evidence.changes,
             shell=evidence.shell,
+            gaps=evidence.gaps if isinstance(evidence, RecordedEvidence) else None,
         )
         answer = await self._ask(request, mark=evidence.mark, timeout_s=evidence.timeout_s, what="check")
         if answer.printed:
             evidence.keep("check.log", answer.printed)
         if answer.questions:
             evidence.keep("explain.json", wire.encode_pretty({"questions": answer.questions}).decode())
+        if answer.outcome == "not-recorded":
+            raise NotRecorded(answer.message)
         if answer.outcome == "crash":
             raise CheckFailed(answer)
         return Grade(

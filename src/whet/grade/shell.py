@@ -14,9 +14,11 @@ from pathlib import Path
 import anyio
 
 from whet import plugins
+from whet.errors import AgentNotFound, AgentNotStarted
 from whet.sandbox.base import Boundary, Command, Ended, Sandbox
 
 _OUTPUT_KEPT = 16 * 1024 * 1024
+_NOT_FOUND = 127
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ")
 
 
@@ -66,7 +68,11 @@ class Shell:
         )
         out, err = _Kept(), _Kept()
         command = Command(argv=argv, env=env, cwd=workspace)
-        ended: Ended = await sandbox.run(command, boundary, timeout_s=timeout_s, stdout=out, stderr=err)
+        try:
+            ended: Ended = await sandbox.run(command, boundary, timeout_s=timeout_s, stdout=out, stderr=err)
+        except (AgentNotFound, AgentNotStarted) as error:
+            # As a shell would say it: it is the check's command, and no agent.
+            return Ran(exit_code=_NOT_FOUND, stdout="", stderr=error.message, timed_out=False, duration_s=0.0)
         return Ran(
             exit_code=ended.exit_code,
             stdout=out.text(),

@@ -189,6 +189,7 @@ class Usage:
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
     cost_usd: float | None = None
+    cost_source: Literal["agent", "prices"] | None = None
 
     @property
     def total_tokens(self) -> int | None:
@@ -231,6 +232,10 @@ class Session(SessionSummary):
     """One agent interaction: what a check receives as its report."""
 
     events: Sequence[Event] = ()
+
+    # The summary's equality would make two sessions of equal figures and different events one.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     @classmethod
     def of(cls, summary: SessionSummary, events: Sequence[Event]) -> Session:
@@ -287,9 +292,7 @@ def detect_skills(events: Sequence[Event]) -> tuple[SkillDetection, ...]:
 
 def _detection(skill: str, found: list[tuple[Confidence, str]]) -> SkillDetection:
     ordered = sorted(found, key=lambda item: _RANK[item[0]])
-    return SkillDetection(
-        skill=skill, confidence=ordered[0][0], evidence=tuple(dict.fromkeys(why for _, why in ordered))
-    )
+    return SkillDetection(skill=skill, confidence=ordered[0][0], evidence=tuple(why for _, why in ordered))
 
 
 def _skill_evidence(events: Sequence[Event]) -> Iterator[tuple[str, Confidence, str]]:

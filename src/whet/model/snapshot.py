@@ -17,6 +17,13 @@ METRICS: tuple[Metric, ...] = (
     "cost_usd",
     "duration_s",
 )
+
+
+def figure(value: float) -> str:
+    """A number for people: whole ones with their thousands set apart, others with six digits."""
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.6g}"
+
+
 SnapshotStatus = Literal["held", "exceeded", "created", "updated", "missing", "unavailable", "mismatch"]
 
 
@@ -42,6 +49,11 @@ class SnapshotOutcome:
     baseline: float | None
     allowed: float | None
     message: str
+
+    @property
+    def new(self) -> bool:
+        """Whether a figure was taken."""
+        return self.status in {"created", "updated"}
 
     @property
     def verdict(self) -> Literal["failed", "errored"] | None:

@@ -17,7 +17,7 @@ def last_failed(output_dir: Path, suite: Path) -> frozenset[tuple[str, str, str]
         raise UsageError(f"{suite} has not been run into {output_dir} before", hint="leave out --last-failed")
     failed = frozenset(
         (result.key.case, result.key.runner, result.key.variant)
-        for result in _finished(folder / JOURNAL_FILE)
+        for result in finished(folder / JOURNAL_FILE)
         if not result.passed
     )
     if not failed:
@@ -39,7 +39,8 @@ def _newest(output_dir: Path, suite: Path) -> Path | None:
     return None
 
 
-def _finished(journal: Path) -> list[TrialResult]:
+def finished(journal: Path) -> list[TrialResult]:
+    """The results in a journal, in the order in which trials ended."""
     if not journal.exists():
         return []
     lines = journal.read_bytes().split(b"\n")

@@ -44,6 +44,7 @@ class Recorded:
             "selection": _selection_facts(request, plan),
             "settings": [{"key": key, "value": value, "origin": origin} for key, value, origin in describe(settings)],
             "update_snapshots": request.update_snapshots,
+            "workspace": _workspace_facts(plan),
             "trials": plan.trial_count,
             "plan": [
                 f"{execution.case.id}@{execution.runner.id}/{execution.variant} x{execution.trials}"
@@ -69,6 +70,11 @@ class Recorded:
 def recorded(run_dir: Path, request: RunRequest) -> Recorded:
     """The run in *run_dir*, with what *request* may change of it."""
     facts = read_run_file(run_dir)
+    if facts.get("regraded_from"):
+        raise UsageError(
+            f"{run_dir.name} has no agent to go on with: it regrades {facts['regraded_from']}",
+            hint=f"whet regrade {facts['regraded_from']}",
+        )
     try:
         flags = {name: Path(value) if name in _PATHS else value for name, value in facts["flags"].items()}
         suite = Path(facts["suite_path"])
@@ -124,6 +130,13 @@ def _execution_facts(execution: Execution) -> list[Any]:
         execution.workspace,
         execution.trials,
     ]
+
+
+def _workspace_facts(plan: Plan) -> dict[str, Any]:
+    """What workspaces begin as, which is the same for every execution."""
+    spec = plan.executions[0].workspace
+    template = str(spec.template_dir) if spec.template_dir else None
+    return {"mode": spec.mode, "template_dir": template, "bootstrap": spec.bootstrap is not None}
 
 
 def _selection_facts(request: RunRequest, plan: Plan) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from whet import wire
-from whet.errors import ConfigError, UsageError
+from whet.errors import ConfigError, StoreError, UsageError
 from whet.model.event import Results
 from whet.model.run import Execution, Plan, TrialResult
-from whet.model.snapshot import Metric, Snapshot, SnapshotOutcome
+from whet.model.snapshot import Metric, Snapshot, SnapshotOutcome, figure
 from whet.score import mean
 from whet.store.folder import write_atomically
 
@@ -89,7 +89,7 @@ class SnapshotFile:
                 "missing", value, None, "there is no snapshot; run with --update-snapshots and commit it"
             )
         self._take(key, execution, value, len(results))
-        return self._outcome("updated" if known else "created", value, known, f"{rule.metric} is now {value:g}")
+        return self._outcome("updated" if known else "created", value, known, f"{rule.metric} is now {figure(value)}")
 
     def _held(self, execution: Execution, known: Snapshot, value: float) -> SnapshotOutcome:
         for what, then, now in (
@@ -105,11 +105,10 @@ class SnapshotFile:
         allowed = self._rule.allowed(known.value)
         if value <= allowed:
             return self._outcome("held", value, known, "")
-        more = f"{value - known.value:+g}"
+        more = f"+{figure(value - known.value)}"
         share = f" ({(value / known.value - 1) * 100:+.1f} %)" if known.value else ""
-        text = (
-            f"{self._rule.metric} is {value:g}, allowed {allowed:g}: {more}{share} over the snapshot of {known.value:g}"
-        )
+        text = f"{self._rule.metric} is {figure(value)}, allowed {figure(allowed)}"
+        text += f": {more}{share} over the snapshot of {figure(known.value)}"
         return self._outcome("exceeded", value, known, text)
 
     def _outcome(self, status: Any, value: float | None, known: Snapshot | None, message: str) -> SnapshotOutcome:
@@ -146,8 +145,11 @@ class SnapshotFile:
         """Write the file if a figure is new; entries that were not run stay."""
         if self._changed:
             document = _Document(version=VERSION, entries=dict(sorted(self._entries.items())))
-            self._rule.path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(self._rule.path, wire.encode_pretty(document))
+            try:
+                self._rule.path.parent.mkdir(parents=True, exist_ok=True)
+                write_atomically(self._rule.path, wire.encode_pretty(document))
+            except OSError as error:
+                raise StoreError(f"{self._rule.path}: the snapshots cannot be written: {error.strerror}") from error
 
 
 def snapshot_key(plan: Plan, execution: Execution) -> str:

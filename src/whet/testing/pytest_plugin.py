@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 _PATTERNS = ("suite.py", "suite_*.py", "*_suite.py")
 _NOTHING_WAS_RUN = 2
+_IMPORTS_WHET = re.compile(rb"^\s*(?:from|import)\s+whet\b", re.MULTILINE)
+# Marks that pytest itself acts on: a tag of that name must not.
+_PYTESTS_OWN = frozenset({"skip", "skipif", "xfail", "parametrize", "usefixtures", "filterwarnings"})
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,7 +44,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     patterns = parent.config.getini("whet_suites")
     if file_path.suffix != ".py" or not any(fnmatch(file_path.name, pattern) for pattern in patterns):
         return None
-    if b"whet" not in file_path.read_bytes():
+    if _IMPORTS_WHET.search(file_path.read_bytes()) is None:
         return None
     return SuiteFile.from_parent(parent, path=file_path)
 
@@ -56,21 +61,30 @@ class SuiteFile(pytest.File):
         from whet.errors import WhetError  # noqa: PLC0415
         from whet.formats.base import load_suite  # noqa: PLC0415
 
-        wanted = self.config.getoption("--whet-runner")
         try:
-            suite = load_suite(self.path)
+            with _own_modules(self.path.parent):
+                suite = load_suite(self.path)
             settings = load_settings(self.path, flags={}, environ=os.environ)
         except WhetError as error:
             raise self.CollectError(str(error)) from error
-        runners = [runner for runner in settings.runners if not wanted or runner.id in wanted]
-        if not runners:
-            raise self.CollectError(f"{self.path}: no runner to run it on; write one into whet.toml")
+        runners = self._runners(settings.runners)
         for tag in suite.tags:
-            self.config.addinivalue_line("markers", f"{tag}: a tag of a whet suite")
+            self.config.addinivalue_line("markers", f"{_mark(tag)}: a tag of a whet suite")
         for case in suite.cases:
             for runner in runners:
                 name = case.id if len(settings.runners) == 1 else f"{case.id}[{runner.id}]"
                 yield CaseItem.from_parent(self, name=name, case=case, runner=runner)
+
+    def _runners(self, known: tuple[Runner, ...]) -> list[Runner]:
+        """Those that were asked for by name, or all."""
+        wanted = self.config.getoption("--whet-runner")
+        names = [runner.id for runner in known]
+        for name in wanted:
+            if name not in names:
+                raise self.CollectError(f'no runner is called "{name}" (known: {", ".join(names) or "none"})')
+        if not known:
+            raise self.CollectError(f"{self.path}: no runner to run it on; write one into whet.toml")
+        return [runner for runner in known if not wanted or runner.id in wanted]
 
     def result_of(self, item: CaseItem) -> dict[str, Any]:
         """The execution that *item* stands for, run together with the others unless workers share them out."""
@@ -89,8 +103,9 @@ class CaseItem(pytest.Item):
         super().__init__(**others)
         self.key = (case.id, runner.id)
         self._execution: dict[str, Any] = {}
+        self._expected_fail = case.expected_fail
         for tag in case.tags:
-            self.add_marker(tag)
+            self.add_marker(_mark(tag))
         if case.expected_fail:
             self.add_marker(pytest.mark.xfail(strict=True, reason="expected_fail", raises=CaseFailed))
 
@@ -99,16 +114,18 @@ class CaseItem(pytest.Item):
         assert isinstance(self.parent, SuiteFile)
         self._execution = self.parent.result_of(self)
         if self._execution["status"] in {"errored", "not-run"}:
-            raise CaseErrored(_why(self._execution))
+            pytest.fail(_why(self._execution), pytrace=False)
 
     def runtest(self) -> None:
-        """Fail where a check did."""
+        """Fail where a check did; only an assertion can be expected to fail."""
+        if self._execution["status"] == "failed" and self._expected_fail:
+            pytest.fail(_why(self._execution), pytrace=False)
         if self._execution["status"] in {"failed", "expected-failed"}:
             raise CaseFailed(_why(self._execution))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """What the check said, without the way that it took through pytest."""
-        if isinstance(excinfo.value, CaseFailed | CaseErrored):
+        if isinstance(excinfo.value, CaseFailed):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
@@ -121,22 +138,46 @@ class CaseFailed(AssertionError):
     """A case did not go as its checks ask."""
 
 
-class CaseErrored(Exception):
-    """A case says nothing, for a reason that is not the agent's."""
+@contextmanager
+def _own_modules(folder: Path) -> Iterator[None]:
+    """Forget what a suite imports from its own folder: the next suite may have a helper of the same name."""
+    before = set(sys.modules)
+    try:
+        yield
+    finally:
+        for name in set(sys.modules) - before:
+            file = getattr(sys.modules[name], "__file__", None)
+            if isinstance(file, str) and Path(file).is_relative_to(folder):
+                del sys.modules[name]
+
+
+def _mark(tag: str) -> str:
+    """The mark that stands for a tag."""
+    name = re.sub(r"\W", "_", tag)
+    return f"tag_{name}" if name in _PYTESTS_OWN or name.startswith("_") else name
 
 
 def _run(path: Path, items: list[CaseItem]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Run exactly these: one run per runner, since a run takes every case to every runner."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for runner in dict.fromkeys(item.key[1] for item in items):
+        found |= _run_on(path, runner, [item.key[0] for item in items if item.key[1] == runner])
+    return found
+
+
+def _run_on(path: Path, runner: str, cases: list[str]) -> dict[tuple[str, str], dict[str, Any]]:
     """Run these cases by the command itself, in a process without pytest's threads and hooks."""
     runs = path.parent / ".whet" / "pytest"
     with tempfile.TemporaryDirectory(prefix="whet-pytest-") as folder:
         results = Path(folder) / "results.json"
-        argv = [sys.executable, "-m", "whet", "run", str(path)]
+        argv = [sys.executable, "-m", "whet", "run", str(path), "--runner", runner]
         argv += ["--output-dir", str(runs), "--reporter", f"json={results}"]
-        for case, runner in sorted({item.key for item in items}):
-            argv += ["--case", case, "--runner", runner]
+        # A comma would make two names of one; nobody else has such an id, so the rest of it is left to the whole suite.
+        if not any("," in case for case in cases):
+            argv += [word for case in dict.fromkeys(cases) for word in ("--case", case)]
         ended = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         if ended.returncode == _NOTHING_WAS_RUN or not results.exists():
-            raise CaseErrored(ended.stderr.strip() or f"whet run ended with {ended.returncode}")
+            pytest.fail(ended.stderr.strip() or f"whet run ended with {ended.returncode}", pytrace=False)
         document = json.loads(results.read_text(encoding="utf-8"))
     run_dir = str(runs / document["run_id"])
     return {

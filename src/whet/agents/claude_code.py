@@ -1,0 +1,142 @@
+"""Claude Code: `claude -p --output-format stream-json`, the prompt on standard input."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from whet.agents import base
+from whet.agents.base import AgentCommand, Options, Task
+from whet.agents.tools import Reading, Spending, amount, as_text, look, number, parse, rows, status_kind, table, text
+from whet.model.session import Event, SessionEnded, SessionStarted, TroubleKind
+
+_CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN")
+# IS_SANDBOX: without it the program refuses, as root, to work without asking for permissions.
+_QUIET = ("IS_SANDBOX", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY")
+_MODE = ("-p", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions")
+_ERRORS: dict[str, TroubleKind] = {
+    "authentication_failed": "auth",
+    "billing_error": "auth",
+    "model_not_found": "model-rejected",
+    "rate_limit": "rate-limit",
+    "overloaded": "overloaded",
+    "invalid_request": "bad-request",
+}
+_EXIT_CODE = re.compile(r"Exit code (\d{1,9})\b")
+
+
+class ClaudeCodeAgent(base.AgentDefaults):
+    """Reads `system`, `assistant` (one record for each block of a reply), `user` (results) and `result`."""
+
+    def __init__(self) -> None:
+        self._reading, self._spending = Reading(), Spending()
+        self._refused, self._reply = set[str | None](), ""
+        self._error: tuple[str | None, int | None] = (None, None)
+        self._paid = 0.0
+
+    def command(self, task: Task) -> AgentCommand:
+        """Its settings and its login lie in the home of the attempt, unless the runner wants the user's own."""
+        options, env = Options(task.runner.options), base.environment(task)
+        self._reading.workspace = str(task.workspace)
+        own = env["HOME"] == str(task.home)
+        state = {"CLAUDE_CONFIG_DIR": str(task.home / ".claude")} if own else {}
+        login = base.credential_files(task, (".claude/.credentials.json",)) if own else {}
+        passed = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ}
+        model = ("--model", task.runner.model) if task.runner.model else ()
+        return AgentCommand(
+            argv=(options.text("command") or "claude", *_MODE, *model, *options.texts("args")),
+            env={**dict.fromkeys(_QUIET, "1"), "CLAUDE_CODE_TMPDIR": str(task.temporary), **state, **passed, **env},
+            stdin=task.prompt.encode(),
+            announces_end=True,
+            home_copies={**login, **base.skill_copies(task, ".claude/skills")},
+            readable=base.mounts(task),
+            network=options.flag("network", True),
+        )
+
+    def events(self, record: bytes) -> Iterable[Event]:
+        """What one record means."""
+        seen = parse(record)
+        match seen.get("type"):
+            case "system":
+                yield from self._system(seen)
+            case "assistant":
+                yield from self._assistant(seen, table(seen, "message"), text(seen, "timestamp"))
+            case "user":
+                for block in rows(seen, "message", "content"):
+                    if look(block, "type") == "tool_result":
+                        yield from self._returned(block, look(seen, "tool_use_result"), text(seen, "timestamp"))
+            case "result":
+                yield from self._result(seen)
+
+    def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
+        """What it was saying or doing when it was stopped."""
+        del collected
+        return self._reading.left()
+
+    def _system(self, seen: dict[str, Any]) -> Iterator[Event]:
+        match seen.get("subtype"):
+            case "init":
+                self._reading.workspace = text(seen, "cwd") or self._reading.workspace
+                model, version = text(seen, "model"), text(seen, "claude_code_version")
+                yield SessionStarted(session_id=text(seen, "session_id"), model=model, version=version)
+            case "api_retry":
+                error, status = text(seen, "error"), number(seen, "error_status")
+                yield from self._reading.trouble(error or "it tries again", _kind(error, status), status)
+            case "permission_denied":
+                self._refused.add(text(seen, "tool_use_id"))
+                yield from self._reading.trouble(f"{text(seen, 'tool_name') or 'a tool'} was refused", "permission")
+
+    def _assistant(self, seen: dict[str, Any], message: dict[str, Any], at: str | None) -> Iterator[Event]:
+        if text(seen, "error"):
+            # Not a word of the model: the program speaks in its place.
+            self._error = text(seen, "error"), number(seen, "api_error_status")
+            yield from self._reading.trouble(as_text(rows(message, "content")), _kind(*self._error), self._error[1])
+            return
+        if text(message, "id") != self._reply:
+            # Every block of a reply repeats its usage; how much it wrote is not known before the end.
+            self._reply = text(message, "id") or ""
+            yield from self._spending.more(**_input(table(message, "usage")))
+        yield from self._reading.blocks(rows(message, "content"), at=at)
+
+    def _returned(self, block: dict[str, Any], details: Any, at: str | None) -> Iterator[Event]:
+        call_id, output = text(block, "tool_use_id"), as_text(block.get("content"))
+        failed = block.get("is_error") is True
+        ran = call_id not in self._refused and not (failed and output.startswith("<tool_use_error>"))
+        said = _EXIT_CODE.match(output) if failed else None
+        # A code that was explained away, or a command in the background: it is not known to be 0.
+        unsure = failed or look(details, "returnCodeInterpretation") or look(details, "backgroundTaskId")
+        code = int(said[1]) if said else None if unsure else 0
+        yield from self._reading.ended(call_id, output=output, ok=not failed, exit_code=code, ran=ran, at=at)
+
+    def _result(self, seen: dict[str, Any]) -> Iterator[Event]:
+        """An error is a "success" with `is_error`; its tokens are those of this run, its total cost of the session."""
+        ok = seen.get("is_error") is not True and seen.get("subtype") == "success"
+        answer, status, total = text(seen, "result"), number(seen, "api_error_status"), amount(seen, "total_cost_usd")
+        if ok:
+            yield from self._reading.answered(answer)
+        elif status is not None and status != self._error[1]:
+            yield from self._reading.trouble(answer, _kind(self._error[0], status), status)
+        yield from self._reading.settle()
+        recent = [amount(model, "costUSD") or 0 for model in table(seen, "model_usage_since_last_result").values()]
+        cost = sum(recent) if recent else None if total is None else total - self._paid
+        written = number(seen, "usage", "output_tokens")
+        thoughts = number(seen, "usage", "output_tokens_details", "thinking_tokens")
+        told = {"output_tokens": written, "reasoning_tokens": thoughts, "cost_usd": cost}
+        yield from self._spending.total(**_input(table(seen, "usage")), **told)
+        self._spending.anew()
+        self._paid = total or self._paid
+        yield SessionEnded(ok=ok, reason=None if ok else answer or text(seen, "subtype"))
+
+
+def _input(usage: dict[str, Any]) -> dict[str, int | None]:
+    """Its input is told without what was read from and written to the cache."""
+    fresh, read = number(usage, "input_tokens"), number(usage, "cache_read_input_tokens")
+    gross = None if fresh is None else fresh + (read or 0) + (number(usage, "cache_creation_input_tokens") or 0)
+    return {"input_tokens": gross, "cached_tokens": read}
+
+
+def _kind(name: str | None, status: int | None) -> TroubleKind:
+    """By its name, else by its status; only the name says that a 404 is about the model and not about a gateway."""
+    by_status = status_kind(500 if name == "server_error" and status is None else status)
+    return _ERRORS.get(name or "", "other" if by_status == "model-rejected" else by_status)

@@ -1,0 +1,144 @@
+"""Codex: `codex exec --json`, the prompt on standard input."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from whet.agents import base
+from whet.agents.base import AgentCommand, Options, Task
+from whet.agents.tools import Reading, Spending, look, number, parse, rows, status_kind, table, text, unwrapped
+from whet.model.session import Event, SessionEnded, SessionStarted, TroubleKind
+
+_CREDENTIALS = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY")
+_MODE = ("exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
+# With either of the last two missing, every session without a network ends with a stall of 5 s.
+_CONFIG = """\
+check_for_update_on_startup = false
+features.plugins = false
+analytics.enabled = false
+"""
+_PROVIDER = """\
+model_provider = "whet"
+model_providers.whet = { name = "whet", base_url = %s, wire_api = "responses", env_key = "CODEX_API_KEY" }
+"""
+_RETRY = re.compile(r"Reconnecting\.\.\. \d+/\d+ \((.*)\)\Z", re.DOTALL)
+_STATUS = re.compile(r"(?:unexpected status|exceeded retry limit, last status:) (\d{3})\b")
+# All are matched from the start of a typed error's message, which no prompt and no answer reaches.
+_MESSAGES: tuple[tuple[str, TroubleKind, int | None], ...] = (
+    (r"The model `[^`]*` does not exist", "model-rejected", 404),
+    (r"We.re currently experiencing high demand", "server", 500),
+    (r"Selected model is at capacity", "overloaded", 503),
+    (r"You.ve hit your usage limit|Quota exceeded", "rate-limit", 429),
+    (r"stream disconnected before completion|Connection failed|error sending request", "network", None),
+)
+
+
+class CodexAgent(base.AgentDefaults):
+    """Reads `thread.started`, `item.*`, `turn.*` and `error`."""
+
+    def __init__(self) -> None:
+        self._reading, self._spending = Reading(), Spending()
+
+    def command(self, task: Task) -> AgentCommand:
+        """Its settings and its login lie in the home of the attempt, unless the runner wants the user's own."""
+        options, env = Options(task.runner.options), base.environment(task)
+        self._reading.workspace = str(task.workspace)
+        own = env["HOME"] == str(task.home)
+        env = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ} | env
+        if "OPENAI_API_KEY" in env:
+            # The only key that it takes without a login.
+            env.setdefault("CODEX_API_KEY", env["OPENAI_API_KEY"])
+        state = {"CODEX_HOME": str(task.home / ".codex")} if own else {}
+        login = base.credential_files(task, (".codex/auth.json",)) if own else {}
+        provider = _PROVIDER % json.dumps(env["OPENAI_BASE_URL"]) if "OPENAI_BASE_URL" in env else ""
+        model = ("--model", task.runner.model) if task.runner.model else ()
+        return AgentCommand(
+            argv=(options.text("command") or "codex", *_MODE, *model, *options.texts("args")),
+            env={**state, **env},
+            stdin=task.prompt.encode(),
+            announces_end=True,
+            home_files={".codex/config.toml": (_CONFIG + provider).encode()},
+            home_copies={**login, **base.skill_copies(task, ".agents/skills")},
+            readable=base.mounts(task),
+            network=options.flag("network", True),
+        )
+
+    def events(self, record: bytes) -> Iterable[Event]:
+        """What one record means; an item that is an error is a warning."""
+        seen = parse(record)
+        match seen.get("type"):
+            case "thread.started":
+                yield SessionStarted(session_id=text(seen, "thread_id"))
+            case "item.started":
+                yield from self._began(table(seen, "item"))
+            case "item.completed":
+                yield from self._completed(table(seen, "item"))
+            case "error":
+                yield from self._reading.trouble(*_trouble(text(seen, "message") or "it reports an error"))
+            case "turn.completed":
+                yield from self._reading.answered()
+                yield from self._spent(table(seen, "usage"))
+                yield SessionEnded(ok=True)
+            case "turn.failed":
+                message, kind, status = _trouble(text(seen, "error", "message") or "its turn failed")
+                yield from self._reading.trouble(message, kind, status)
+                yield SessionEnded(ok=False, reason=message)
+
+    def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
+        """What it was saying or doing when it was stopped."""
+        del collected
+        return self._reading.left()
+
+    def _began(self, item: dict[str, Any]) -> Iterator[Event]:
+        """Its tools are items: a command, a change of files, a search, or a call of a server's tool."""
+        call_id = text(item, "id")
+        match item.get("type"):
+            case "command_execution":
+                yield from self._reading.began(call_id, "shell", {"command": unwrapped(text(item, "command") or "")})
+            case "file_change":
+                yield from self._reading.began(call_id, "apply_patch", {"changes": rows(item, "changes")})
+            case "web_search":
+                yield from self._reading.began(call_id, "web_search", {"query": look(item, "query")})
+            case "mcp_tool_call":
+                name = f"mcp__{text(item, 'server')}__{text(item, 'tool')}"
+                yield from self._reading.began(call_id, name, look(item, "arguments"))
+
+    def _completed(self, item: dict[str, Any]) -> Iterator[Event]:
+        match item.get("type"):
+            case "reasoning":
+                yield from self._reading.thought(look(item, "text"))
+            case "agent_message":
+                yield from self._reading.said(look(item, "text"))
+            case "command_execution" | "file_change" | "web_search" | "mcp_tool_call":
+                if not self._reading.is_open(text(item, "id")):
+                    yield from self._began(item)
+                output = look(item, "aggregated_output") or look(item, "result", "content") or look(item, "error")
+                status, code = item.get("status"), number(item, "exit_code")
+                ok, ran = status not in ("failed", "declined"), status != "declined"
+                yield from self._reading.ended(text(item, "id"), output=output, ok=ok, exit_code=code, ran=ran)
+
+    def _spent(self, usage: dict[str, Any]) -> Iterator[Event]:
+        """Totals of the session: cached tokens are part of the input, reasoning of the output."""
+        yield from self._spending.total(
+            input_tokens=number(usage, "input_tokens"),
+            cached_tokens=number(usage, "cached_input_tokens"),
+            output_tokens=number(usage, "output_tokens"),
+            reasoning_tokens=number(usage, "reasoning_output_tokens"),
+        )
+
+
+def _trouble(message: str) -> tuple[str, TroubleKind, int | None]:
+    """Its errors are texts: some with a status in front, some the whole answer of the provider, some its own words."""
+    retried = _RETRY.match(message)
+    said = retried[1] if retried else message
+    error = table(parse(said.encode()), "error")
+    if error:
+        kind: TroubleKind = "model-rejected" if error.get("code") == "model_not_found" else "bad-request"
+        return text(error, "message") or said, kind, number(error, "status") or 400
+    found = _STATUS.match(said)
+    if found:
+        return said, status_kind(int(found[1])), int(found[1])
+    return said, *next(((kind, code) for known, kind, code in _MESSAGES if re.match(known, said)), ("other", None))

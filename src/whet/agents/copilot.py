@@ -1,0 +1,134 @@
+"""GitHub Copilot CLI: `copilot --output-format json`, the prompt on standard input, its tokens in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from whet.agents import base
+from whet.agents.base import AgentCommand, AgentDefaults, Options, Task
+from whet.agents.tools import Reading, look, number, parse, rows, status_kind, table, text
+from whet.model.session import Event, Message, SessionEnded, SessionStarted, TroubleKind, UsageSeen
+
+_CREDENTIALS = ("GH_TOKEN", "GITHUB_TOKEN", "COPILOT_GITHUB_TOKEN", "COPILOT_MODEL", "COPILOT_OFFLINE", "GH_HOST")
+_PROVIDER = "COPILOT_PROVIDER_"
+_USAGE = "copilot-usage.json"
+_MODE = ("--output-format", "json", "--allow-all", "--no-ask-user")
+_ERRORS: dict[str, TroubleKind] = {
+    "authentication": "auth",
+    "authorization": "auth",
+    "quota": "rate-limit",
+    "rate_limit": "rate-limit",
+    "transport": "network",
+}
+
+
+class CopilotAgent(AgentDefaults):
+    """Reads messages, tool executions, failures and `result`; what is marked as ephemeral is said again later."""
+
+    def __init__(self) -> None:
+        self._reading = Reading()
+        self._stopped: str | None = None
+        self._failed: TroubleKind = "other"
+
+    def command(self, task: Task) -> AgentCommand:
+        """Its state lies in its home; only the file of `--usage-output-file` tells tokens."""
+        self._reading.workspace = str(task.workspace)
+        options = Options(task.runner.options)
+        env = base.environment(task)
+        passed = {
+            name: value for name, value in task.environ.items() if name in _CREDENTIALS or name.startswith(_PROVIDER)
+        }
+        own = {"COPILOT_HOME": str(Path(env["HOME"]) / ".copilot"), "COPILOT_AUTO_UPDATE": "false"}
+        model = ("--model", task.runner.model) if task.runner.model else ()
+        usage = ("--usage-output-file", str(task.home / _USAGE))
+        return AgentCommand(
+            argv=(options.text("command") or "copilot", *_MODE, *usage, *model, *options.texts("args")),
+            env={**own, **passed, **env},
+            stdin=task.prompt.encode(),
+            announces_end=True,
+            home_copies=base.skill_copies(task, ".copilot/skills"),
+            collect=(_USAGE,),
+            readable=base.mounts(task),
+            network=options.flag("network", True),
+        )
+
+    def events(self, record: bytes) -> Iterable[Event]:
+        """Most records are noise; those that count keep what they say in `data`."""
+        seen = parse(record)
+        data, at = table(seen, "data"), text(seen, "timestamp")
+        match seen.get("type"):
+            case "session.tools_updated":
+                yield SessionStarted(model=text(data, "model"), at=at)
+            case "user.message":
+                yield Message(role="user", text=text(data, "content") or "", at=at)
+            case "assistant.message" if not seen.get("ephemeral"):
+                yield from self._message(data, at)
+            case "tool.execution_start" if not self._reading.is_open(data.get("toolCallId")):
+                yield from self._reading.began(
+                    data.get("toolCallId"), data.get("toolName"), data.get("arguments"), at=at
+                )
+            case "tool.execution_complete":
+                yield from self._executed(data, at)
+            case "model.call_failure" | "session.error":
+                yield from self._failure(data, at)
+            case "abort":
+                self._stopped = f"aborted: {text(data, 'reason') or 'no reason given'}"
+            case "result":
+                yield from self._result(seen, at)
+
+    def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
+        """Its input includes cached tokens and its output reasoning; premium requests are no dollars."""
+        yield from self._reading.left()
+        for metrics in table(parse(collected.get(_USAGE, b"")), "modelMetrics").values():
+            used = table(metrics, "usage")
+            yield UsageSeen(
+                input_tokens=number(used, "inputTokens"),
+                cached_tokens=number(used, "cacheReadTokens"),
+                output_tokens=number(used, "outputTokens"),
+                reasoning_tokens=number(used, "reasoningTokens"),
+            )
+
+    def _message(self, data: dict[str, Any], at: str | None) -> Iterator[Event]:
+        """One round of the model: thoughts, words, and all the calls that it asks for."""
+        self._failed = "other"
+        yield from self._reading.thought(data.get("reasoningText"), at=at)
+        yield from self._reading.said(data.get("content"), at=at)
+        for call in rows(data, "toolRequests"):
+            yield from self._reading.began(look(call, "toolCallId"), look(call, "name"), look(call, "arguments"), at=at)
+        if text(data, "parentToolCallId"):
+            # What a helper says to the agent is not the answer.
+            yield from self._reading.settle()
+
+    def _executed(self, data: dict[str, Any], at: str | None) -> Iterator[Event]:
+        denied = text(data, "error", "code") == "denied"
+        yield from self._reading.ended(
+            data.get("toolCallId"),
+            output=look(data, "result", "content") or look(data, "error", "message"),
+            ok=data.get("success") is True,
+            exit_code=look(data, "shellExecution", "exitCode"),
+            ran=not denied,
+            at=at,
+        )
+        if denied:
+            yield from self._reading.trouble(look(data, "error", "message"), "permission", at=at)
+
+    def _failure(self, data: dict[str, Any], at: str | None) -> Iterator[Event]:
+        """One attempt that failed, which may be made again, or the end; that has no kind where nobody answered."""
+        status = number(data, "statusCode")
+        answered = status_kind(status) if status else self._failed
+        self._failed = _ERRORS.get(text(data, "errorType") or text(data, "failureKind") or "", answered)
+        message = data.get("message") or data.get("errorMessage")
+        yield from self._reading.trouble(message, self._failed, status, at=at)
+
+    def _result(self, seen: dict[str, Any], at: str | None) -> Iterator[Event]:
+        """A session that was aborted says exit code 0 as well."""
+        yield SessionStarted(session_id=text(seen, "sessionId"), at=at)
+        code = number(seen, "exitCode")
+        if code == 0 and self._stopped is None:
+            yield from self._reading.answered(at=at)
+            yield SessionEnded(ok=True, at=at)
+        else:
+            yield from self._reading.settle()
+            yield SessionEnded(ok=False, reason=self._stopped or f"it reports exit code {code}", at=at)

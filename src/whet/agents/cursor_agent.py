@@ -1,0 +1,147 @@
+"""Cursor's agent: `cursor-agent -p --output-format stream-json`, the prompt as its last argument."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from whet.agents import base
+from whet.agents.base import AgentCommand, AgentDefaults, Options, Task
+from whet.agents.tools import Reading, as_text, look, moment, number, parse, plus, rows, table, text
+from whet.model.run import Runner
+from whet.model.session import Event, Message, SessionEnded, SessionStarted, UsageSeen
+from whet.model.suite import Case
+
+_CREDENTIALS = ("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN", "CURSOR_API_ENDPOINT")
+_LOGIN = (".config/cursor/auth.json",)
+_MODE = ("-p", "--output-format", "stream-json", "--trust", "--force")
+_SUFFIX = "ToolCall"
+_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
+# The kernel takes no longer argument; the rest is for what ends it.
+_LONGEST = 128 * 1024 - 1
+
+
+class CursorAgent(AgentDefaults):
+    """Reads `system`, `user`, `thinking`, `assistant`, `tool_call` and `result`."""
+
+    def __init__(self) -> None:
+        self._reading = Reading()
+        self._thoughts: list[str] = []
+
+    def command(self, task: Task) -> AgentCommand:
+        """A prompt that begins with a dash is no option after `--`."""
+        self._reading.workspace = str(task.workspace)
+        options = Options(task.runner.options)
+        passed = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ}
+        model = ("--model", task.runner.model) if task.runner.model else ()
+        where = ("--workspace", str(task.workspace))
+        program = options.text("command") or "cursor-agent"
+        return AgentCommand(
+            argv=(program, *_MODE, *where, *model, *options.texts("args"), "--", task.prompt),
+            env={"NO_OPEN_BROWSER": "1", **passed, **base.environment(task)},
+            announces_end=True,
+            home_copies={**base.credential_files(task, _LOGIN), **base.skill_copies(task, ".cursor/skills")},
+            readable=base.mounts(task),
+            network=options.flag("network", True),
+        )
+
+    def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
+        """A prompt must fit into an argument."""
+        del runner
+        for case in cases:
+            if len(case.prompt.encode()) > _LONGEST:
+                yield f"case {case.id}: its prompt is longer than the 128 KiB that an argument may have"
+
+    def events(self, record: bytes) -> Iterable[Event]:
+        """Thoughts come in pieces, words as a whole."""
+        seen = parse(record)
+        at = moment(seen.get("timestamp_ms"))
+        match seen.get("type"), seen.get("subtype"):
+            case "system", "init":
+                yield SessionStarted(session_id=text(seen, "session_id"), model=text(seen, "model"))
+            case "user", _:
+                yield Message(role="user", text=_words(seen))
+            case "thinking", "delta":
+                self._thoughts.append(text(seen, "text") or "")
+            case "thinking", "completed":
+                yield from self._thought()
+            case "assistant", _:
+                yield from self._thought()
+                yield from self._reading.said(_words(seen), at=at)
+            case "tool_call", state:
+                yield from self._thought()
+                yield from self._tool(seen, state, at)
+            case "result", state:
+                yield from self._thought()
+                yield from self._result(seen, state)
+
+    def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
+        """What it was saying or doing when it was stopped."""
+        del collected
+        yield from self._thought()
+        yield from self._reading.left()
+
+    def _thought(self) -> Iterator[Event]:
+        whole = "".join(self._thoughts)
+        self._thoughts.clear()
+        yield from self._reading.thought(whole)
+
+    def _tool(self, seen: dict[str, Any], state: Any, at: str | None) -> Iterator[Event]:
+        """Both records tell the call; the second has its result as well, and may be the only one."""
+        call_id = seen.get("call_id") or seen.get("model_call_id")
+        tool, call = _named(table(seen, "tool_call"))
+        if tool is None:
+            return
+        if not self._reading.is_open(call_id):
+            yield from self._reading.began(call_id, tool, _args(call), at=at)
+        if state == "completed":
+            outcome, told = next(iter(table(call, "result").items()), ("", None))
+            ok, ran, code = outcome == "success", outcome != "rejected", look(told, "exitCode")
+            yield from self._reading.ended(call_id, output=_output(told), ok=ok, ran=ran, exit_code=code, at=at)
+            if not ran:
+                yield from self._reading.trouble(text(told, "reason") or f"{tool} was rejected", "permission")
+
+    def _result(self, seen: dict[str, Any], state: Any) -> Iterator[Event]:
+        """Its text is all that was ever said, glued together: what was said last is the answer."""
+        yield from _usage(table(seen, "usage"))
+        if state == "success" and seen.get("is_error") is not True:
+            yield from self._reading.answered()
+            yield SessionEnded(ok=True)
+        else:
+            yield from self._reading.settle()
+            yield SessionEnded(ok=False, reason=text(seen, "result") or f"it reports {state}")
+
+
+def _words(seen: dict[str, Any]) -> str:
+    return "\n".join(filter(None, (text(block, "text") for block in rows(seen, "message", "content"))))
+
+
+def _named(call: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """`updateTodosToolCall` is `update-todos`; a tool that it has no field for is a `function` with a name."""
+    for name, told in call.items():
+        if name.endswith(_SUFFIX) and name != _SUFFIX:
+            return _CAPITAL.sub("-", name.removesuffix(_SUFFIX)).lower(), table(told)
+    function = table(call, "function")
+    return text(function, "name"), {"args": parse((text(function, "arguments") or "").encode("utf-8", "replace"))}
+
+
+def _args(call: dict[str, Any]) -> dict[str, Any]:
+    args = table(call, "args")
+    folder = text(args, "workingDirectory")
+    return {**args, "cwd": folder} if folder else args
+
+
+def _output(told: Any) -> str:
+    streams = [text(told, name) for name in ("stdout", "stderr", "content")]
+    return "\n".join(filter(None, streams)) or as_text(told)
+
+
+def _usage(used: dict[str, Any]) -> Iterator[Event]:
+    """Its input leaves out what came from a cache or went there."""
+    cached = number(used, "cacheReadTokens")
+    yield UsageSeen(
+        input_tokens=plus(number(used, "inputTokens"), cached, number(used, "cacheWriteTokens")),
+        cached_tokens=cached,
+        output_tokens=number(used, "outputTokens"),
+    )

@@ -1,0 +1,148 @@
+"""Gemini CLI: `gemini --output-format stream-json`, the prompt on standard input."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from whet.agents import base
+from whet.agents.base import AgentCommand, AgentDefaults, Options, Task
+from whet.agents.tools import Reading, number, parse, plus, rows, status_kind, table, text
+from whet.model.session import Event, Message, SessionEnded, SessionStarted, TroubleKind, UsageSeen
+
+_KEY_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
+_VERTEX = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_VERTEX_BASE_URL", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
+_CREDENTIALS = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL", *_VERTEX, _KEY_FILE)
+_LOGIN = (".gemini/oauth_creds.json", ".gemini/google_accounts.json")
+_QUIET = {"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_CLI_NO_RELAUNCH": "true"}
+_MODE = ("--output-format", "stream-json", "--approval-mode", "yolo")
+_REFUSED = frozenset({"tool_not_registered", "invalid_tool_params", "policy_violation", "stop_execution"})
+
+_API_ERROR = re.compile(r"\[API Error: (.*)\]", re.DOTALL)
+_STATUS_NAME = re.compile(r"\(Status: ([A-Z_]+)\)\Z")
+# After several attempts the status is lost, and the beginning of what the API says is all that tells them apart.
+_SAID: tuple[tuple[TroubleKind, re.Pattern[str]], ...] = (
+    ("model-rejected", re.compile(r"models/\S+ is not found for API version ")),
+    ("network", re.compile(r"terminated\Z|(?:exception TypeError: )?fetch failed")),
+    ("overloaded", re.compile(r"The model is overloaded")),
+    ("server", re.compile(r"(?:An i|I)nternal error ")),
+    ("rate-limit", re.compile(r"Quota exceeded|You (?:exceeded|have exhausted) your ")),
+)
+_CODES = (400, 401, 403, 404, 429, 500, 503)
+_NAMES = "INVALID_ARGUMENT UNAUTHENTICATED PERMISSION_DENIED NOT_FOUND RESOURCE_EXHAUSTED INTERNAL UNAVAILABLE"
+_STATUSES = dict(zip(_NAMES.split(), _CODES, strict=True))
+
+
+class GeminiAgent(AgentDefaults):
+    """Reads `init`, `message`, `tool_use`, `tool_result`, `error` and `result`."""
+
+    def __init__(self) -> None:
+        self._reading = Reading()
+        self._pieces: list[str] = []
+
+    def command(self, task: Task) -> AgentCommand:
+        """Its settings name the way to log in: without that it refuses a base URL that is not Google's."""
+        self._reading.workspace = str(task.workspace)
+        options = Options(task.runner.options)
+        passed = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ}
+        login = base.credential_files(task, _LOGIN)
+        model = ("--model", task.runner.model) if task.runner.model else ()
+        env = {**_QUIET, **passed, **base.environment(task)}
+        key_file = (Path(env[_KEY_FILE]),) if _KEY_FILE in env else ()
+        return AgentCommand(
+            argv=(options.text("command") or "gemini", *_MODE, *model, *options.texts("args")),
+            env=env,
+            stdin=task.prompt.encode(),
+            announces_end=True,
+            home_files={".gemini/settings.json": _settings(env, bool(login))},
+            home_copies={**login, **base.skill_copies(task, ".gemini/skills")},
+            readable=(*base.mounts(task), *key_file),
+            network=options.flag("network", True),
+        )
+
+    def events(self, record: bytes) -> Iterable[Event]:
+        """An answer comes in pieces; it is whole when anything else follows."""
+        seen = parse(record)
+        kind, at = seen.get("type"), text(seen, "timestamp")
+        if kind == "message" and seen.get("role") == "assistant":
+            self._pieces.append(text(seen, "content") or "")
+            return
+        yield from self._joined()
+        call_id = seen.get("tool_id")
+        match kind:
+            case "init":
+                yield SessionStarted(session_id=text(seen, "session_id"), model=text(seen, "model"), at=at)
+            case "message" if seen.get("role") == "user":
+                yield Message(role="user", text=text(seen, "content") or "", at=at)
+            case "tool_use":
+                yield from self._reading.began(call_id, seen.get("tool_name"), seen.get("parameters"), at=at)
+            case "tool_result":
+                done, ran = seen.get("status") == "success", text(seen, "error", "type") not in _REFUSED
+                yield from self._reading.ended(call_id, output=seen.get("output"), ok=done, ran=ran, at=at)
+            case "error":
+                yield from self._reading.trouble(seen.get("message"), "other", at=at)
+            case "result":
+                yield from self._result(seen, at)
+
+    def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
+        """What it was saying or doing when it was stopped."""
+        del collected
+        yield from self._joined()
+        yield from self._reading.left()
+
+    def _joined(self) -> Iterator[Event]:
+        whole = "".join(self._pieces)
+        self._pieces.clear()
+        yield from self._reading.said(whole)
+
+    def _result(self, seen: dict[str, Any], at: str | None) -> Iterator[Event]:
+        yield from _usage(table(seen, "stats"))
+        if seen.get("status") == "success":
+            yield from self._reading.answered(at=at)
+            yield SessionEnded(ok=True, at=at)
+        else:
+            message = text(seen, "error", "message") or "it ended with an error"
+            yield from _trouble(self._reading, message)
+            yield SessionEnded(ok=False, reason=message, at=at)
+
+
+def _usage(stats: dict[str, Any]) -> Iterator[Event]:
+    """Its input includes cached tokens; its output leaves out the thoughts, which only the total includes."""
+    total, read, written = (number(stats, name) for name in ("total_tokens", "input_tokens", "output_tokens"))
+    if total and read is not None and written is not None:
+        thoughts = max(total - read - written, 0)
+        yield UsageSeen(
+            input_tokens=read,
+            cached_tokens=number(stats, "cached"),
+            output_tokens=plus(written, thoughts),
+            reasoning_tokens=thoughts,
+        )
+
+
+def _trouble(reading: Reading, message: str) -> Iterator[Event]:
+    """Its error type is always "unknown" and its exit code the status cut to a byte, so the message has to tell."""
+    found = _API_ERROR.match(message)
+    said = found[1] if found else ""
+    error = table(parse(said.encode("utf-8", "replace")), "error")
+    named = _STATUS_NAME.search(said)
+    status = number(error, "code") or _STATUSES.get(named[1] if named else "")
+    kind = next((kind for kind, pattern in _SAID if pattern.match(said)), status_kind(status))
+    if "API_KEY_INVALID" in [text(detail, "reason") for detail in rows(error, "details")]:
+        # The real API answers a wrong key with status 400.
+        kind = "auth"
+    yield from reading.trouble(text(error, "message") or message, kind, status)
+
+
+def _settings(env: Mapping[str, str], login: bool) -> bytes:
+    other = "oauth-personal" if login else "vertex-ai" if _VERTEX[0] in env else "gemini-api-key"
+    settings = {
+        "security": {"auth": {"selectedType": "gemini-api-key" if "GEMINI_API_KEY" in env else other}},
+        # It would try ten times, for minutes, and say nothing meanwhile.
+        "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False, "maxAttempts": 4},
+        "privacy": {"usageStatisticsEnabled": False},
+        "telemetry": {"enabled": False},
+    }
+    return json.dumps(settings).encode()

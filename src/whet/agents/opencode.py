@@ -1,0 +1,146 @@
+"""OpenCode: `opencode run --format json`, the prompt on standard input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from whet.agents import base
+from whet.agents.base import AgentCommand, AgentDefaults, Options, Task
+from whet.agents.tools import Reading, amount, look, moment, number, parse, plus, status_kind, table, text
+from whet.model.session import Event, SessionEnded, SessionStarted, ToolResult, TroubleKind, UsageSeen
+
+# Providers that it knows by itself.
+_KNOWN = ("anthropic", "deepseek", "google", "groq", "mistral", "opencode", "openrouter", "xai")
+_KEYS = tuple(f"{name.upper()}_API_KEY" for name in _KNOWN)
+_CREDENTIALS = (*_KEYS, "GOOGLE_GENERATIVE_AI_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL")
+_LOGIN = (".local/share/opencode/auth.json",)
+_CONFIG = "opencode.json"
+_OFF = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "SHARE")
+_QUIET = {f"OPENCODE_DISABLE_{what}": "1" for what in _OFF}
+_MODE = ("run", "--format", "json", "--auto", "--thinking")
+
+
+class OpencodeAgent(AgentDefaults):
+    """Reads `step_start`, `text`, `reasoning`, `tool_use`, `step_finish` and `error`; none of them is the end."""
+
+    def __init__(self) -> None:
+        self._reading = Reading()
+        self._session: str | None = None
+        self._reason = "nothing"
+        self._failed: str | None = None
+        # A call is told once it has ended. Its result waits for the end of the step, so that a step is one round.
+        self._results: list[Event] = []
+
+    def command(self, task: Task) -> AgentCommand:
+        """What it keeps lies below its home, and what `args` say goes to `run`."""
+        self._reading.workspace = str(task.workspace)
+        options = Options(task.runner.options)
+        passed = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ}
+        model = ("--model", task.runner.model) if task.runner.model else ()
+        env = {**_QUIET, **passed, **base.environment(task)}
+        config = _config(task.runner.model or "", env)
+        named = {"OPENCODE_CONFIG": str(task.home / _CONFIG)} if config else {}
+        skills = base.skill_copies(task, ".config/opencode/skills")
+        return AgentCommand(
+            argv=(options.text("command") or "opencode", *_MODE, *model, *options.texts("args")),
+            env={**named, **env},
+            stdin=task.prompt.encode(),
+            announces_end=True,
+            home_files=config,
+            home_copies={**base.credential_files(task, _LOGIN), **skills},
+            readable=base.mounts(task),
+            network=options.flag("network", True),
+        )
+
+    def events(self, record: bytes) -> Iterable[Event]:
+        """Every record but an error tells one part of a step."""
+        seen = parse(record)
+        part, at = table(seen, "part"), moment(seen.get("timestamp"))
+        if self._session is None and text(seen, "sessionID"):
+            self._session = text(seen, "sessionID")
+            yield SessionStarted(session_id=self._session, at=at)
+        match seen.get("type"):
+            case "step_start":
+                yield from self._let_go()
+                self._reason, self._failed = "nothing", None
+            case "text":
+                yield from self._reading.said(part.get("text"), at=at)
+            case "reasoning":
+                yield from self._reading.thought(part.get("text"), at=at)
+            case "tool_use":
+                yield from self._tool(part, at)
+            case "step_finish":
+                yield from self._step(part)
+            case "error":
+                yield from self._let_go()
+                yield from self._trouble(table(seen, "error"), at)
+
+    def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
+        """It is done if its last step stopped by itself: one that asked for a tool was refused it or was killed."""
+        del collected
+        yield from self._let_go()
+        yield from self._reading.left()
+        ok = self._reason == "stop"
+        why = f" ({self._failed})" if self._failed else ""
+        yield SessionEnded(ok=ok, reason=None if ok else f"its last step ended with {self._reason}{why}")
+
+    def _tool(self, part: dict[str, Any], at: str | None) -> Iterator[Event]:
+        state, call_id = table(part, "state"), part.get("callID")
+        done = state.get("status") == "completed"
+        self._failed = None if done else text(state, "error")
+        output = state.get("output") if done else state.get("error")
+        yield from self._reading.began(call_id, part.get("tool"), state.get("input"), at=at)
+        # A command that fails is a tool that completed; an error is a call that was refused or could not be made.
+        for event in self._reading.ended(
+            call_id, output=output, ok=done, ran=done, exit_code=look(state, "metadata", "exit"), at=at
+        ):
+            if isinstance(event, ToolResult):
+                self._results.append(event)
+            else:
+                yield event
+
+    def _step(self, part: dict[str, Any]) -> Iterator[Event]:
+        self._reason = text(part, "reason") or "nothing"
+        if self._reason == "stop":
+            yield from self._reading.answered()
+        yield from self._let_go()
+        yield from _usage(part)
+
+    def _let_go(self) -> Iterator[Event]:
+        yield from self._reading.settle()
+        yield from self._results
+        self._results.clear()
+
+    def _trouble(self, error: dict[str, Any], at: str | None) -> Iterator[Event]:
+        status = number(error, "data", "statusCode")
+        # An error of the API without a status is one that nobody answered.
+        unanswered: dict[Any, TroubleKind] = {"ProviderAuthError": "auth", "APIError": "network"}
+        kind = unanswered.get(text(error, "name"), "other") if status is None else status_kind(status)
+        self._reason = "an error"
+        yield from self._reading.trouble(text(error, "data", "message") or text(error, "name"), kind, status, at=at)
+
+
+def _usage(part: dict[str, Any]) -> Iterator[Event]:
+    """Told per step; its input leaves out what came from a cache or went there, its output leaves out reasoning."""
+    tokens = table(part, "tokens")
+    cached, thought = number(tokens, "cache", "read"), number(tokens, "reasoning")
+    yield UsageSeen(
+        input_tokens=plus(number(tokens, "input"), cached, number(tokens, "cache", "write")),
+        cached_tokens=cached,
+        output_tokens=plus(number(tokens, "output"), thought),
+        reasoning_tokens=thought,
+        # It says 0 where it does not know the price.
+        cost_usd=amount(part, "cost") or None,
+    )
+
+
+def _config(model: str, env: Mapping[str, str]) -> dict[str, bytes]:
+    """A provider for an OpenAI-compatible server, called as the model says; the key itself is not written down."""
+    provider, _, name = model.partition("/")
+    if "OPENAI_BASE_URL" not in env or provider in _KNOWN or not name:
+        return {}
+    reached = {"baseURL": "{env:OPENAI_BASE_URL}", "apiKey": "{env:OPENAI_API_KEY}"}
+    served = {"npm": "@ai-sdk/openai-compatible", "options": reached, "models": {name: {}}}
+    return {_CONFIG: json.dumps({"provider": {provider: served}}).encode()}

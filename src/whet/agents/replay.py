@@ -1,0 +1,202 @@
+"""An agent that was recorded: it prints again what it printed, changes again what it changed, and costs nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from whet import plugins, wire
+from whet.agents.base import Agent, AgentCommand, AgentDefaults, Options, Output, Task, environment
+from whet.errors import AgentNotStarted, WhetError
+from whet.model.naming import folder_name
+from whet.model.run import Runner
+from whet.model.session import Event, SessionSummary
+from whet.model.suite import Case
+from whet.workspace.recording import RecordedChanges, read_changes
+
+_PLAYER = Path(__file__).with_name("replay_player.py")
+_SESSION, _EVENTS = "session.json", "events.jsonl"
+_UNKNOWN_FAILURE = 1
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """One recorded attempt: its folder, and what is known of its session."""
+
+    folder: Path
+    session: SessionSummary
+
+    @property
+    def output(self) -> Output:
+        """How its transcript is to be read: as it was when it was recorded."""
+        transcript = self.folder / "transcript.jsonl"
+        if not transcript.is_file():
+            return "text"
+        return "records" if self.events is not None or not _holds_events(transcript) else "events"
+
+    @property
+    def events(self) -> Path | None:
+        """The file of its events, where they are not the transcript itself."""
+        file = self.folder / _EVENTS
+        return file if file.is_file() else None
+
+    @property
+    def exit_code(self) -> int:
+        """The code that it ended with; one that came to no good end may have none."""
+        if self.session.exit_code is not None:
+            return self.session.exit_code
+        return 0 if self.session.complete else _UNKNOWN_FAILURE
+
+
+class ReplayAgent(AgentDefaults):
+    """Plays `script`, a run folder or its `trials`: of the same case and trial, by the runner of the same name."""
+
+    def __init__(self) -> None:
+        self._adapter: Agent | None = None
+        self._events: Path | None = None
+
+    def command(self, task: Task) -> AgentCommand:
+        """The player, on the folder of the recorded attempt."""
+        found = find_recording(task.runner, task.case, getattr(task, "trial", 1))
+        if isinstance(found, str):
+            raise AgentNotStarted(found)
+        _refuse_gaps(task.runner, found.folder)
+        if found.events is not None:
+            self._events = found.events
+        elif found.output == "records":
+            self._adapter = plugins.find("agents", found.session.agent)()
+        return AgentCommand(
+            # -I -S: nothing of the user's Python leaks in, and it starts at once.
+            argv=(sys.executable, "-I", "-S", str(_PLAYER), str(found.folder), str(found.exit_code)),
+            env=environment(task),
+            output=found.output,
+            # A session that was complete needs no proof of it; one that was not must not become so.
+            announces_end=not found.session.complete,
+            readable=(_PLAYER.parent, found.folder),
+            network=False,
+        )
+
+    def events(self, record: bytes) -> Iterable[Event]:
+        """What the adapter of the recorded agent makes of it, where its events were not recorded."""
+        return () if self._adapter is None else self._adapter.events(record)
+
+    def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
+        """The events as they were read the first time.
+
+        To read the transcript again would not do: adapters also know the workspace, and files of their agent's home.
+        """
+        if self._events is not None:
+            yield from _read_events(self._events)
+        elif self._adapter is not None:
+            yield from self._adapter.ending(collected)
+
+    def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
+        """Every case must have a recording that can be read."""
+        root = Options(runner.options).text("script")
+        if not root:
+            yield "agent.script: is missing; name the folder of a run"
+            return
+        if not Path(root).is_dir():
+            yield f"agent.script: {root}: there is no such folder"
+            return
+        for case in cases:
+            found = find_recording(runner, case.id, 1)
+            problem = found if isinstance(found, str) else _unreadable(found)
+            if problem:
+                yield f"agent.script: {problem}"
+
+
+def find_recording(runner: Runner, case: str, number: int) -> Recording | str:
+    """The recording of trial *number* of *case*, or else of its first that has one; or why there is none."""
+    root = Path(Options(runner.options).text("script") or "")
+    trials = root / "trials" if (root / "trials").is_dir() else root
+    by_runner = trials / folder_name(case)
+    recorded = sorted(path.name for path in by_runner.iterdir() if path.is_dir()) if by_runner.is_dir() else []
+    wanted = _extra(runner, "runner") or (folder_name(runner.id) if len(recorded) != 1 else recorded[0])
+    if not recorded:
+        return f'case "{case}" has no recording in {root}'
+    if wanted not in recorded:
+        known = ", ".join(recorded)
+        return f'case "{case}" was recorded by {known}: say which, as options = {{ runner = "{recorded[0]}" }}'
+    found = list(_attempts(by_runner / wanted))
+    if not found:
+        return f'case "{case}" has no recording in {root}: no attempt at it came to a session'
+    folder = next((folder for trial, folder in found if trial == number), found[0][1])
+    return _read(folder)
+
+
+def _attempts(folder: Path) -> Iterator[tuple[int, Path]]:
+    """The deciding attempt of each recorded trial, by trial number: the last, because each ends those before it."""
+    variants = sorted((path for path in folder.iterdir() if path.is_dir()), key=lambda path: path.name != "default")
+    for trial in _numbered(variants[0]) if variants else ():
+        attempts = [path for path in _numbered(trial) if (path / _SESSION).is_file()]
+        if attempts:
+            yield int(trial.name), attempts[-1]
+
+
+def _numbered(folder: Path) -> list[Path]:
+    return sorted((path for path in folder.iterdir() if path.name.isdecimal()), key=lambda path: int(path.name))
+
+
+def _read(folder: Path) -> Recording | str:
+    try:
+        session = wire.decode((folder / _SESSION).read_bytes(), SessionSummary)
+    except (OSError, wire.WireError) as error:
+        return f"{folder / _SESSION} cannot be read: {error}"
+    return Recording(folder=folder.resolve(), session=session)
+
+
+def _unreadable(recording: Recording) -> str | None:
+    """Why nothing can read a recording, if so."""
+    if recording.output != "records" or recording.events is not None:
+        return None
+    try:
+        plugins.find("agents", recording.session.agent)
+    except WhetError as error:
+        return f"{recording.folder}: {error.message}"
+    return None
+
+
+def _refuse_gaps(runner: Runner, folder: Path) -> None:
+    """A check must not be told that an agent left out what only the recording leaves out."""
+    changes = read_changes(folder)
+    if _extra(runner, "incomplete") is True or (changes is not None and not changes.missing):
+        return
+    raise AgentNotStarted(
+        f"its recording is incomplete: {_lacks(changes)}",
+        hint="record it anew, or play it as it is with options = { incomplete = true } of this runner",
+    )
+
+
+def _lacks(changes: RecordedChanges | None) -> str:
+    if changes is None:
+        return "it was made before changed files were recorded"
+    shown = [f"{path} ({reason})" for path, reason in list(changes.missing.items())[:_SHOWN]]
+    more = len(changes.missing) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _extra(runner: Runner, name: str) -> Any:
+    """What the free table `options` of the runner says."""
+    table = runner.options.get("options")
+    return table.get(name) if isinstance(table, Mapping) else None
+
+
+def _holds_events(transcript: Path) -> bool:
+    """Whether the first line of a transcript is one of our own events."""
+    with transcript.open("rb") as file:
+        first = next((line for line in file if line.strip()), b"")
+    try:
+        wire.decode_event(first)
+    except wire.WireError:
+        return False
+    return True
+
+
+def _read_events(path: Path) -> Iterator[Event]:
+    with path.open("rb") as file:
+        yield from (wire.decode_event(line) for line in file if line.strip())

@@ -1,0 +1,96 @@
+"""The program behind the replay agent: it lays recorded changes into its folder and prints what was printed.
+
+It runs on its own, by `python -I -S`, so it imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import tarfile
+from pathlib import Path
+from typing import BinaryIO
+
+_NEEDED = 3
+
+
+def lay(folder: Path, into: Path) -> None:
+    """Lay the changes that are recorded in *folder* into *into*; nothing outside of it is touched."""
+    listed = folder / "changes.json"
+    told = json.loads(listed.read_bytes()) if listed.is_file() else {}
+    for path in told.get("deleted", []):
+        _clear(_place(into, path))
+    for path in sorted(told.get("gone", []), key=len, reverse=True):
+        # It may hold what was never recorded, such as empty folders of its own.
+        with contextlib.suppress(OSError):
+            _place(into, path).rmdir()
+    if (folder / "changes.tar").is_file():
+        with tarfile.open(folder / "changes.tar", "r:") as archive:
+            for member in archive:
+                _put(archive, member, _place(into, member.name, make=True))
+
+
+def _place(into: Path, path: str, *, make: bool = False) -> Path:
+    """Where *path* lies below *into*: a recording may come from anybody, and must not lead out by `..` or a link."""
+    *parents, name = path.split("/")
+    if any(part in {"", ".", ".."} for part in (*parents, name)):
+        raise ValueError(f"the recording names {path!r}, which is no path below a workspace")
+    place = into
+    for part in parents:
+        place /= part
+        if place.is_symlink() or (place.exists() and not place.is_dir()):
+            raise ValueError(f"the recording names {path!r}, but {part!r} is no folder")
+        if make and not place.exists():
+            place.mkdir()
+    return place / name
+
+
+def _put(archive: tarfile.TarFile, member: tarfile.TarInfo, place: Path) -> None:
+    _clear(place)
+    if member.issym():
+        place.symlink_to(member.linkname)
+        return
+    content = archive.extractfile(member) if member.isreg() else None
+    if content is None:
+        raise ValueError(f"the recording holds {member.name!r}, which is neither a file nor a link")
+    with place.open("xb") as file:
+        shutil.copyfileobj(content, file)
+    place.chmod(member.mode & 0o777)
+
+
+def _clear(place: Path) -> None:
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)
+
+
+def play(folder: Path) -> None:
+    """Print what was printed, byte for byte."""
+    for name, stream in (("stderr.log", sys.stderr), ("transcript.jsonl", sys.stdout), ("transcript.txt", sys.stdout)):
+        if (folder / name).is_file():
+            with (folder / name).open("rb") as file:
+                _copy(file, stream.buffer)
+
+
+def _copy(file: BinaryIO, stream: BinaryIO) -> None:
+    shutil.copyfileobj(file, stream)
+    stream.flush()
+
+
+def main() -> int:
+    """Play the recording that the arguments name, and end as it ended."""
+    if len(sys.argv) != _NEEDED:
+        sys.stderr.write("usage: replay_player.py FOLDER EXIT_CODE\n")
+        return 2
+    folder = Path(sys.argv[1])
+    lay(folder, Path(os.getcwd()))  # noqa: PTH109 - Path.cwd() is the same call
+    play(folder)
+    return int(sys.argv[2])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The doctor: what of this machine a run could use, and what stands in its way."""

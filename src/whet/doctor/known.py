@@ -1,0 +1,72 @@
+"""The agents that the doctor knows: their programs, and the names of what they log in with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownAgent:
+    """One agent: any of `programs` starts it, any of `variables` or `files` (below the home) can log it in."""
+
+    type: str
+    programs: tuple[str, ...]
+    variables: tuple[str, ...]
+    files: tuple[str, ...]
+    install: str
+
+
+KNOWN = (
+    KnownAgent(
+        type="claude-code",
+        programs=("claude",),
+        variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+        files=(".claude/.credentials.json",),
+        install="npm install -g @anthropic-ai/claude-code",
+    ),
+    KnownAgent(
+        type="codex",
+        programs=("codex",),
+        variables=("OPENAI_API_KEY", "CODEX_API_KEY"),
+        files=(".codex/auth.json",),
+        install="npm install -g @openai/codex",
+    ),
+    KnownAgent(
+        type="opencode",
+        programs=("opencode",),
+        variables=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY"),
+        files=(".local/share/opencode/auth.json",),
+        install="npm install -g opencode-ai",
+    ),
+    KnownAgent(
+        type="copilot",
+        programs=("copilot",),
+        variables=("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN", "COPILOT_PROVIDER_API_KEY"),
+        files=(),
+        install="npm install -g @github/copilot",
+    ),
+    KnownAgent(
+        type="gemini",
+        programs=("gemini",),
+        variables=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS"),
+        files=(".gemini/oauth_creds.json",),
+        install="npm install -g @google/gemini-cli",
+    ),
+    KnownAgent(
+        type="cursor-agent",
+        programs=("cursor-agent", "agent"),
+        variables=("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN"),
+        files=(".config/cursor/auth.json",),
+        install="see cursor.com/cli; the packages of that name on npm are not it",
+    ),
+)
+BY_TYPE = {agent.type: agent for agent in KNOWN}
+
+
+def logins(agent: KnownAgent, environ: Mapping[str, str]) -> list[str]:
+    """The names of what could log *agent* in: variables that are set and files that are there, never what they hold."""
+    home = Path(environ.get("HOME") or "/nonexistent")
+    files = [f"~/{name}" for name in agent.files if (home / name).is_file()]
+    return [name for name in agent.variables if environ.get(name)] + files

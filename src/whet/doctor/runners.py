@@ -1,0 +1,78 @@
+"""The configured runners: whether each could start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from whet import plugins
+from whet.agents.base import Agent, Options
+from whet.doctor.findings import Finding
+from whet.doctor.known import BY_TYPE, logins
+from whet.doctor.programs import Version, find_program
+from whet.errors import WhetError
+from whet.model.run import Runner
+from whet.model.suite import Case
+
+
+def program_of(runner: Runner, environ: Mapping[str, str]) -> str | None:
+    """The program that *runner* starts, where it is one that is installed."""
+    return find_program(_names(runner), environ)
+
+
+def is_asked(runner: Runner) -> bool:
+    """Whether its program may be asked for its version: anybody's own command might take that for a task."""
+    return runner.agent in BY_TYPE
+
+
+def look_at_runner(
+    runner: Runner, cases: tuple[Case, ...], versions: Mapping[str, Version], environ: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Every problem of a runner, or one line that says that there is none."""
+    problems = list(_problems(runner, cases, versions, environ))
+    for message, hint in problems:
+        yield Finding(part="runners", name=runner.id, state="problem", message=message, hint=hint)
+    if problems:
+        return
+    program = program_of(runner, environ)
+    model = f" {runner.model}" if runner.model else ""
+    where = f" ({program})" if program else ""
+    said = f"{runner.agent}{model}{where}"
+    known = BY_TYPE.get(runner.agent)
+    if known is None or logins(known, {**environ, **Options(runner.options).table("env")}):
+        yield Finding(part="runners", name=runner.id, state="ok", message=said)
+        return
+    hint = f"set one of {', '.join(known.variables)}, or log in once by hand"
+    yield Finding(part="runners", name=runner.id, state="warning", message=f"{said}  no login found", hint=hint)
+
+
+def _problems(
+    runner: Runner, cases: tuple[Case, ...], versions: Mapping[str, Version], environ: Mapping[str, str]
+) -> Iterator[tuple[str, str | None]]:
+    try:
+        agent: Agent = plugins.find("agents", runner.agent)()
+    except WhetError as error:
+        yield error.message, error.hint
+        return
+    yield from ((problem, None) for problem in agent.problems(runner, cases))
+    yield from (
+        (f"skills: {skill} is not a skill: it has no SKILL.md", None)
+        for skill in runner.skills
+        if not (skill / "SKILL.md").is_file()
+    )
+    names = _names(runner)
+    program = find_program(names, environ)
+    if names and program is None:
+        known = BY_TYPE.get(runner.agent)
+        install = known.install if known else "install it, or correct `command` of this runner"
+        yield f'there is no program "{names[0]}"', install
+    if program is not None and program in versions and not versions[program].ok:
+        yield f"{program}: {versions[program].text}", f"see whether {program} works by hand"
+
+
+def _names(runner: Runner) -> tuple[str, ...]:
+    """The program by the runner's own word, or else by what its agent is called; none where whet brings it along."""
+    own = Options(runner.options).text("command")
+    if own:
+        return (own,)
+    known = BY_TYPE.get(runner.agent)
+    return known.programs if known else ()

@@ -1,0 +1,32 @@
+"""What tokens cost where the agent does not say: by a dated table of prices, and unknown where the table is silent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from whet.model.session import Usage
+
+
+def priced(usage: Usage, model: str | None) -> Usage:
+    """*usage* with what it cost, if that can be known; what an agent said itself is never replaced."""
+    if usage.cost_usd is not None or model is None or usage.input_tokens is None or usage.output_tokens is None:
+        return usage
+    cost = _cost(model, usage.input_tokens, usage.cached_tokens or 0, usage.output_tokens)
+    return usage if cost is None else replace(usage, cost_usd=cost, cost_source="prices")
+
+
+@lru_cache(maxsize=1024)
+def _cost(model: str, input_tokens: int, cached_tokens: int, output_tokens: int) -> float | None:
+    # Only here: most runs never ask, and the library takes a third of a second to load.
+    from genai_prices import Usage as Tokens  # noqa: PLC0415
+    from genai_prices import calc_price  # noqa: PLC0415
+
+    tokens = Tokens(input_tokens=input_tokens, cache_read_tokens=cached_tokens, output_tokens=output_tokens)
+    # "anthropic/claude-..." and "claude-..." are one model to those who serve several providers' models.
+    for name in dict.fromkeys((model, model.rpartition("/")[2])):
+        try:
+            return float(calc_price(tokens, model_ref=name).total_price)
+        except LookupError:
+            continue
+    return None

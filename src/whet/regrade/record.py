@@ -1,0 +1,70 @@
+"""The record that is regraded: an earlier run, its results by trial, and what its workspaces began as."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from whet import wire
+from whet.errors import StoreError, UsageError
+from whet.model.run import TrialKey, TrialResult
+from whet.model.session import SessionSummary
+from whet.store.folder import JOURNAL_FILE, read_run_file
+from whet.store.history import finished
+
+_SESSION = "session.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """An earlier run; `suite_path` is where its suite was."""
+
+    run_dir: Path
+    suite_path: Path
+    config_file: Path | None
+    workspace: Mapping[str, Any] | None
+    results: Mapping[tuple[str, str, str, int], TrialResult]
+
+    def result(self, key: TrialKey) -> TrialResult | None:
+        """How that trial ended; a suite may bear another name by now."""
+        return self.results.get((key.case, key.runner, key.variant, key.number))
+
+    def session(self, result: TrialResult) -> SessionSummary | None:
+        """The session that checks looked at, if the trial came to one."""
+        decided = result.failure is None or result.failure.phase == "check"
+        file = self.run_dir / result.artifact_dir / _SESSION
+        if not decided or not file.is_file():
+            return None
+        try:
+            session = wire.decode(file.read_bytes(), SessionSummary)
+        except (OSError, wire.WireError) as error:
+            raise StoreError(f"{file} cannot be read: {error}") from error
+        return session if session.complete else None
+
+
+def read_record(run_dir: Path) -> Record:
+    """The record in *run_dir*; a run without a finished trial has nothing to regrade."""
+    facts = read_run_file(run_dir)
+    if "suite_path" not in facts:
+        raise StoreError(f"{run_dir}: run.json is not the record of a run: it names no suite")
+    results = finished(run_dir / JOURNAL_FILE)
+    if not results:
+        raise UsageError(f"no trial of {run_dir.name} has ended, so there is nothing to regrade")
+    workspace, config_file = facts.get("workspace"), facts.get("config_file")
+    return Record(
+        run_dir=run_dir,
+        suite_path=Path(str(facts["suite_path"])),
+        config_file=Path(config_file) if isinstance(config_file, str) else None,
+        workspace=workspace if isinstance(workspace, dict) else None,
+        results=_by_trial(results),
+    )
+
+
+def _by_trial(results: Iterable[TrialResult]) -> dict[tuple[str, str, str, int], TrialResult]:
+    found: dict[tuple[str, str, str, int], TrialResult] = {}
+    for result in results:
+        # The first one counts, as for whoever resumes the run.
+        found.setdefault((result.key.case, result.key.runner, result.key.variant, result.key.number), result)
+    return found

@@ -1,0 +1,174 @@
+"""The contract of an agent, held against a recording of the real program: for those who add one."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from whet import wire
+from whet.agents.base import Agent, AgentCommand, Task
+from whet.engine.observe import Observer
+from whet.model.run import Runner
+from whet.model.session import Event, Session, SessionEnded, SessionSummary, ToolCall, ToolResult, UsageSeen
+from whet.testing.garbling import garbled
+
+RECORDINGS = ("stdout.jsonl", "transcript.jsonl")
+_FIGURES = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_usd")
+
+
+class ContractBroken(AssertionError):
+    """An agent does something that an agent may not do."""
+
+
+class Reading(NamedTuple):
+    """What an agent makes of a recording."""
+
+    session: Session
+    events: tuple[Event, ...]
+
+
+def check_agent(
+    agent_class: Callable[[], Agent], recording: Path, *, complete: bool = True, runner: Runner | None = None
+) -> Reading:
+    """Read the recording in a folder, and raise `ContractBroken` unless the agent does so as it must.
+
+    The folder holds what the program printed in `stdout.jsonl` (or `transcript.jsonl`, as in a run's folder), and
+    beside it the files that the agent asks for by `collect`, each by its last name. `complete=False` is for the
+    recording of a program that was stopped: it has no end.
+    """
+    runner = runner or Runner(id="recorded", agent="recorded")
+    lines = _lines(recording)
+    asked = _check_command(agent_class, runner)
+    found = {name: path for name in asked.collect if (path := recording / PurePosixPath(name).name).is_file()}
+    collected = {name: path.read_bytes() for name, path in found.items()}
+    reading = _read(agent_class(), asked, runner, lines, collected)
+    _check_ids(reading.events)
+    _check_usage(reading.events)
+    if complete and asked.announces_end and not any(isinstance(event, SessionEnded) for event in reading.events):
+        raise ContractBroken("the agent announces its end (`announces_end`), and no `session_ended` was read")
+    _check_garbled(agent_class, lines, asked.collect)
+    return reading
+
+
+def _lines(recording: Path) -> list[bytes]:
+    path = next((recording / name for name in RECORDINGS if (recording / name).is_file()), None)
+    if path is None:
+        raise FileNotFoundError(f"{recording} holds no recording; name it {' or '.join(RECORDINGS)}")
+    return path.read_bytes().splitlines()
+
+
+def _check_command(agent_class: Callable[[], Agent], runner: Runner) -> AgentCommand:
+    """It is asked twice: what it says may depend on the task alone."""
+    with tempfile.TemporaryDirectory(prefix="whet-check-") as folder:
+        task = _task(Path(folder), runner)
+        asked, again = agent_class().command(task), agent_class().command(task)
+        made = sorted(path.name for path in Path(folder).iterdir())
+    if asked != again:
+        raise ContractBroken("`command` gives something else each time for the same task")
+    if made:
+        raise ContractBroken(f"`command` makes files itself ({', '.join(made)}); give them as `home_files`")
+    if not asked.argv:
+        raise ContractBroken("`command` names no program")
+    for name in (*asked.home_files, *asked.home_copies, *asked.collect):
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise ContractBroken(f'"{name}" is not a path below the home of the attempt')
+    return asked
+
+
+def _task(folder: Path, runner: Runner) -> Task:
+    return Task(
+        prompt="- What is recorded?\n",
+        case="recorded",
+        runner=runner,
+        workspace=folder / "workspace",
+        home=folder / "home",
+        temporary=folder / "temporary",
+        suite_dir=folder / "suite",
+        settings_dir=None,
+        environ={"PATH": "/usr/bin:/bin", "HOME": str(folder / "user")},
+    )
+
+
+def _read(
+    agent: Agent, asked: AgentCommand, runner: Runner, lines: Iterable[bytes], collected: Mapping[str, bytes]
+) -> Reading:
+    """Read the lines as a run does, events by way of the disk."""
+    with tempfile.TemporaryDirectory(prefix="whet-check-") as folder:
+        path = Path(folder) / "events.jsonl"
+        observer = Observer("records", agent.events, events_path=path)
+        for line in lines:
+            observer.feed(line + b"\n")
+        for event in agent.ending(collected):
+            observer.take(event)
+        observer.close()
+        kept = path.read_bytes().splitlines() if path.exists() else []
+        events = tuple(_valid(line) for line in kept)
+        session = Session.of(_summary(asked, runner, observer, path), events)
+    return Reading(session, events)
+
+
+def _summary(asked: AgentCommand, runner: Runner, observer: Observer, path: Path) -> SessionSummary:
+    ended, started = observer.ended, observer.started
+    return SessionSummary(
+        runner=runner.id,
+        agent=runner.agent,
+        prompt="",
+        final_output=observer.final_output(path),
+        model=started.model or runner.model,
+        session_id=started.session_id,
+        version=started.version,
+        complete=ended.ok if ended else not asked.announces_end,
+        steps=observer.steps,
+        usage=observer.usage(),
+    )
+
+
+def _valid(line: bytes) -> Event:
+    try:
+        return wire.decode_event(line)
+    except wire.WireError as error:
+        raise ContractBroken(f"an event is not valid: {error}: {line[:200]!r}") from error
+
+
+def _check_ids(events: Iterable[Event]) -> None:
+    """A result belongs to a call before it, and no two calls share an id."""
+    called: set[str] = set()
+    for event in events:
+        match event:
+            case ToolCall(id=str(name)):
+                if name in called:
+                    raise ContractBroken(f'two tool calls have the id "{name}"')
+                called.add(name)
+            case ToolResult(id=str(name)) if name not in called:
+                raise ContractBroken(f'a tool result has the id "{name}", and no call before it has')
+            case _:
+                pass
+
+
+def _check_usage(events: Iterable[Event]) -> None:
+    for event in events:
+        if not isinstance(event, UsageSeen):
+            continue
+        for name in _FIGURES:
+            value = getattr(event, name)
+            if value is not None and value < 0:
+                raise ContractBroken(f"{name} is {value}; events hold what was added since the last one")
+
+
+def _check_garbled(agent_class: Callable[[], Agent], lines: list[bytes], collect: Iterable[str]) -> None:
+    """Whatever a line or a file holds, it is read or left out; and what is read of it is still valid."""
+    agent = agent_class()
+    for line in garbled(lines):
+        try:
+            events = list(agent.events(line))
+        except Exception as error:
+            raise ContractBroken(f"a line that it does not expect makes it raise {error!r}: {line[:300]!r}") from error
+        for event in events:
+            _valid(wire.encode(event))
+    for data in (None, b"", b"{", b"[1]", b"null", b"\xff"):
+        try:
+            list(agent_class().ending(dict.fromkeys(collect, data) if data is not None else {}))
+        except Exception as error:
+            raise ContractBroken(f"a collected file that holds {data!r} makes it raise {error!r}") from error

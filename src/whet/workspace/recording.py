@@ -1,0 +1,142 @@
+"""The keeping of what an agent changed, so that it can be laid into another folder: a list, and an archive."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from whet import wire
+from whet.errors import WorkspaceError
+from whet.mask import Masker
+from whet.model.changes import Changes
+from whet.workspace.base import explained
+from whet.workspace.tree import GIT, Tree
+
+LIST_FILE = "changes.json"
+ARCHIVE_FILE = "changes.tar"
+_DIFF_FILE = "diff.patch"
+_LARGEST_FILE = 32 * 1024 * 1024
+_LARGEST_ARCHIVE = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedChanges:
+    """What changed, and what the archive lacks of it.
+
+    `gone` are folders that vanished with what was in them, `missing` says by path why something is not in the archive,
+    `masked` are files that held a secret, and `git` says that there was a `.git`, which is never recorded.
+    """
+
+    created: tuple[str, ...] = ()
+    modified: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)
+    masked: tuple[str, ...] = ()
+    git: bool = False
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The paths whose state is known: what the archive holds, and what was deleted."""
+        return tuple(path for path in (*self.created, *self.modified, *self.deleted) if path not in self.missing)
+
+
+def record_changes(root: Path, changes: Changes, folder: Path, masker: Masker) -> list[str]:
+    """Keep what *changes* says of the workspace *root* in *folder*; gives a sentence for each thing that was not kept.
+
+    To be called while the workspace is there. Nothing is written where nothing changed.
+    """
+    git = any(os.path.lexists(root / name) for name in GIT)
+    if not changes and not git:
+        return []
+    archive = _Archive(Tree(root), masker)
+    with explained("cannot record changes", folder):
+        paths = (*changes.created, *changes.modified)
+        if paths:
+            with tarfile.open(folder / ARCHIVE_FILE, "w", format=tarfile.PAX_FORMAT) as file:
+                archive.fill(file, paths)
+        listed = RecordedChanges(
+            created=changes.created,
+            modified=changes.modified,
+            deleted=changes.deleted,
+            gone=tuple(sorted(set(_gone(root, changes.deleted)))),
+            missing=archive.missing,
+            masked=tuple(archive.masked),
+            git=git,
+        )
+        (folder / LIST_FILE).write_bytes(wire.encode_pretty(listed))
+    return [f"{path} was not recorded: {reason}" for path, reason in archive.missing.items()]
+
+
+def read_changes(folder: Path) -> RecordedChanges | None:
+    """What was recorded in *folder*; none where something changed and nothing was recorded of it."""
+    file = folder / LIST_FILE
+    if not file.is_file():
+        return None if (folder / _DIFF_FILE).exists() else RecordedChanges()
+    try:
+        return wire.decode(file.read_bytes(), RecordedChanges)
+    except (OSError, wire.WireError) as error:
+        raise WorkspaceError(f"{file} cannot be read: {error}") from error
+
+
+class _Archive:
+    """Takes files and links as they are, but for secrets; notes what it cannot take."""
+
+    def __init__(self, tree: Tree, masker: Masker) -> None:
+        self._tree = tree
+        self._masker = masker
+        self._left = _LARGEST_ARCHIVE
+        self.missing: dict[str, str] = {}
+        self.masked: list[str] = []
+
+    def fill(self, file: tarfile.TarFile, paths: tuple[str, ...]) -> None:
+        """Take all of *paths*."""
+        for path in paths:
+            try:
+                reason = self._take(file, path)
+            except OSError as error:
+                reason = error.strerror or str(error)
+            if reason:
+                self.missing[path] = reason
+
+    def _take(self, file: tarfile.TarFile, path: str) -> str | None:
+        """Take one; why not, if not."""
+        found = self._tree.stat(path)
+        if found is None:
+            return "it cannot be found under this name"
+        entry = tarfile.TarInfo(path)
+        entry.mode = stat.S_IMODE(found.st_mode)
+        if stat.S_ISLNK(found.st_mode):
+            entry.type, entry.linkname = tarfile.SYMTYPE, self._tree.link(path)
+            file.addfile(entry)
+            return None
+        if not stat.S_ISREG(found.st_mode):
+            return "it is neither a file nor a link"
+        if found.st_size > min(_LARGEST_FILE, self._left):
+            return f"it has {found.st_size:,} bytes, more than is recorded"
+        self._add(file, entry, self._tree.read(path, found.st_size))
+        return None
+
+    def _add(self, file: tarfile.TarFile, entry: tarfile.TarInfo, content: bytes) -> None:
+        data = self._masker.data(content)
+        if data != content:
+            self.masked.append(entry.name)
+        self._left -= len(data)
+        entry.size = len(data)
+        file.addfile(entry, io.BytesIO(data))
+
+
+def _gone(root: Path, deleted: tuple[str, ...]) -> Iterator[str]:
+    """The folders of deleted files that are not there any more either."""
+    for path in deleted:
+        *parents, _ = path.split("/")
+        for depth in range(len(parents), 0, -1):
+            folder = "/".join(parents[:depth])
+            if os.path.lexists(root / folder):
+                break
+            yield folder

@@ -1,0 +1,97 @@
+"""A real agent on stage: a suite of one case, a runner, and a model that follows a script."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from textwrap import dedent
+from typing import Any
+
+from programs import Program, search_path
+from project import Outcome, Project
+
+from whet.testing import Request, ScriptedModel
+
+
+@dataclass(frozen=True)
+class Played:
+    """How a run went, and what the model was asked."""
+
+    outcome: Outcome
+    requests: tuple[Request, ...]
+    turns: tuple[Request, ...]
+
+    @property
+    def trial(self) -> dict[str, Any]:
+        """The first trial."""
+        return self.outcome.trials[0]
+
+    @property
+    def verdict(self) -> tuple[str, str | None]:
+        """Its status and failure code."""
+        return self.trial["status"], (self.trial["failure"] or {}).get("code")
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The events of the first trial."""
+        return [json.loads(line) for line in self.outcome.artifact("a", "events.jsonl").read_bytes().splitlines()]
+
+    @property
+    def story(self) -> str:
+        """Everything that explains a verdict, for the message of an assertion."""
+        folder = self.outcome.artifact("a", "stderr.log").parent
+        logs = [path for path in (folder / "stderr.log", folder / "transcript.jsonl") if path.exists()]
+        asked = [f"{request.method} {request.path} step {request.step}" for request in self.requests]
+        return "\n".join(
+            [self.outcome.stdout, self.outcome.stderr, *asked, *(path.read_text()[-4000:] for path in logs)]
+        )
+
+
+@dataclass
+class Stage:
+    """One runner, called `real`, in a project."""
+
+    project: Project
+    program: Program
+    # More lines of the runner, and of its `agent` table, where `{url}` is the model's.
+    runner: str = ""
+    agent: str = ""
+
+    def play(self, steps: list[dict[str, Any]], *flags: str, check: str = "pass", **case: Any) -> Played:
+        """Run the case `a` while the model follows *steps*."""
+        fields = "".join(f", {name}={value!r}" for name, value in {"prompt": "Do it.", **case}.items())
+        self.project.suite(f"def seen(report, ctx):\n    {check}\nsuite = [Case(id='a', check=seen{fields})]\n")
+        for name, text in self.program.workspace.items():
+            self.project.write(f"template/{name}", text)
+        with ScriptedModel(steps) as model:
+            self.project.settings(self._settings(model.url))
+            outcome = self.project.run(*flags, env=self._environ(model.url))
+            return Played(outcome, model.requests, model.turns)
+
+    def _settings(self, url: str) -> str:
+        variables = {"WHET_TEST": self.project.token, **self.program.env}
+        env = "\n".join(f"{name} = {json.dumps(value)}" for name, value in variables.items())
+        return "\n".join(
+            [
+                "[runners.real]",
+                dedent(self.runner),
+                "[runners.real.agent]",
+                f'type = "{self.program.agent}"',
+                f'model = "{self.program.model}"',
+                dedent(self.agent).replace("{url}", url),
+                "[runners.real.agent.env]",
+                env,
+                self._workspace(),
+            ]
+        )
+
+    def _workspace(self) -> str:
+        """What lies in `template` of the project, if it is there."""
+        there = (self.project.root / "template").is_dir()
+        return '[run.workspace]\nmode = "isolated"\ntemplate_dir = "template"\n' if there else ""
+
+    def _environ(self, url: str) -> dict[str, str]:
+        return {
+            "PATH": search_path(self.program),
+            **{name: value.format(url=url) for name, value in self.program.environ.items()},
+        }

@@ -1,0 +1,98 @@
+"""Real agents do what a scripted model tells them, and a check sees it."""
+
+from __future__ import annotations
+
+from stage import Stage
+
+READY = {"say": "All is ready.", "usage": {"input": 1100, "cached": 300, "output": 21}}
+SKILL = """
+---
+name: tidy-up
+description: How to tidy up a folder.
+---
+TIDY-UP-BODY: remove what nobody needs.
+"""
+
+
+def test_an_agent_answers_and_tells_who_it_is_and_what_it_took(boxed: Stage) -> None:
+    check = 'assert report.final_output == ctx.final_output() == "All is ready."'
+
+    played = boxed.play([READY], check=check)
+
+    assert played.verdict == ("passed", None), played.story
+    session = played.outcome.session("a")
+    assert (session["complete"], session["exit_code"], session["steps"]) == (True, 0, 1)
+    assert session["session_id"]
+    assert (session["usage"]["input_tokens"], session["usage"]["output_tokens"]) == (1100, 21)
+    assert session["usage"]["cached_tokens"] == 300
+    assert len(played.turns) == 1
+    assert boxed.project.left_after_a_while() == []
+
+
+def test_what_an_agent_runs_reads_and_writes_is_seen_by_the_check(boxed: Stage) -> None:
+    boxed.project.write("template/notes.txt", "alpha\nbeta\n")
+    check = """
+    assert "echo hi > out.txt && ls" in ctx.get_commands(), ctx.get_commands()
+    assert [p for p in ctx.get_file_reads() if p.endswith("notes.txt")], ctx.get_file_reads()
+    assert [p for p in report.file_edits() if p.endswith("report.md")], report.file_edits()
+    assert set(ctx.changes().created) == {"out.txt", "report.md"}, ctx.changes()
+    assert ctx.read("report.md").strip() == "# Report"
+    assert ctx.final_output() == "All is ready."
+    """
+    steps = [
+        {"think": "I look first.", "say": "Looking.", "run": "echo hi > out.txt && ls"},
+        {"read": "notes.txt"},
+        {"write": "report.md", "text": "# Report\n"},
+        READY,
+    ]
+
+    played = boxed.play(steps, check=check)
+
+    assert played.verdict == ("passed", None), played.story
+    assert played.outcome.session("a")["steps"] == 4
+    assert "alpha" in played.turns[2].text
+
+
+def test_a_failing_command_is_seen_with_its_exit_code_and_the_session_goes_on(stage: Stage) -> None:
+    played = stage.play([{"run": "echo no; exit 3"}, READY])
+
+    assert played.verdict == ("passed", None), played.story
+    commands = [event for event in played.events if event["type"] == "command"]
+    assert [event["command"] for event in commands] == ["echo no; exit 3"]
+    # One of them does not tell exit codes.
+    assert commands[0]["exit_code"] == (None if stage.program.agent == "gemini" else 3)
+
+
+def test_a_skill_under_test_is_offered_loaded_and_detected(boxed: Stage) -> None:
+    boxed.project.write("skills/tidy-up/SKILL.md", SKILL.lstrip())
+    boxed.runner = 'skills = ["./skills/tidy-up"]'
+    path = (boxed.program.skill_path or "").format(skill="tidy-up")
+    check = """
+    found = {each.skill: each.confidence for each in ctx.detected_skills()}
+    assert found.get("tidy-up") in ("explicit", "strong"), (found, report.events)
+    """
+
+    played = boxed.play([{"load_skill": "tidy-up", **({"path": path} if path else {})}, READY], check=check)
+
+    assert played.verdict == ("passed", None), played.story
+    assert "How to tidy up a folder." in played.turns[0].text
+    assert "TIDY-UP-BODY" in played.turns[1].text
+    assert "TIDY-UP-BODY" not in played.turns[0].text
+
+
+def test_a_prompt_that_looks_like_a_flag_arrives_as_it_is(stage: Stage) -> None:
+    prompt = "--version is what\nI ask -- about, {prompt} $HOME `id`"
+
+    played = stage.play([READY], prompt=prompt)
+
+    assert played.verdict == ("passed", None), played.story
+    assert "--version is what\\nI ask -- about, {prompt} $HOME `id`" in played.turns[0].text
+
+
+def test_a_prompt_of_200_kilobytes_arrives_whole(boxed: Stage) -> None:
+    prompt = "0123456789" * 20_000
+
+    played = boxed.play([READY], prompt=prompt)
+
+    assert played.verdict == ("passed", None), played.story
+    assert prompt in played.turns[0].text

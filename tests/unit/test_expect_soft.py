@@ -1,0 +1,316 @@
+"""expect.soft: what does not hold is collected, and a check fails once with all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+import threading
+from collections.abc import Callable
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from whet import Session, expect
+from whet.asserting.rewriting import rewritten
+from whet.expectations.failure import ExpectationFailed, ExpectationsFailed, questions_of
+from whet.expectations.scope import SoftThenCrashed, collecting
+from whet.model.grade import FailureClass
+from whet.model.session import CommandRun
+
+REPORT = Session(
+    runner="demo", agent="scripted", prompt="Go.", final_output="done", events=(CommandRun(command="pnpm test"),)
+)
+GROUPS = ("skills", "commands", "file_reads", "tool_calls", "output", "files", "usage")
+BASICS = ("ok", "equal", "not_equal", "match", "does_not_match", "raises")
+
+
+def _checked(check: Callable[[], object]) -> BaseException:
+    """What comes of a check in the scope that every check has."""
+    with pytest.raises(BaseException) as caught, collecting():
+        check()
+    return caught.value
+
+
+def _methods(group: object) -> dict[str, inspect.Signature]:
+    found = inspect.getmembers(group, inspect.ismethod)
+    return {name: inspect.signature(method) for name, method in found if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_group_has_a_soft_mirror_with_the_same_methods(group: str) -> None:
+    hard, soft = getattr(expect, group), getattr(expect.soft, group)
+
+    assert type(soft) is type(hard)
+    assert soft is not hard
+    assert _methods(soft) == _methods(hard)
+    assert _methods(hard)
+
+
+@pytest.mark.parametrize("name", BASICS)
+def test_every_basic_has_a_soft_mirror(name: str) -> None:
+    assert inspect.signature(getattr(expect.soft, name)) == inspect.signature(getattr(expect, name))
+
+
+def test_all_that_does_not_hold_is_told_at_the_end_in_order_with_its_places() -> None:
+    seen: list[str] = []
+
+    def check() -> None:
+        expect.soft.commands.includes(REPORT, "cargo")
+        expect.soft.commands.includes(REPORT, "pnpm")
+        expect.soft.output.includes(REPORT, "finished")
+        expect.soft.equal(1, 2)
+        seen.append("went on")
+
+    error = _checked(check)
+
+    assert seen == ["went on"]
+    assert isinstance(error, ExpectationsFailed)
+    first = check.__code__.co_firstlineno
+    assert str(error) == dedent(f"""\
+        3 expectations do not hold
+        1. test_expect_soft.py:{first + 1}: expected a command matching "cargo"
+           observed 1 commands:
+             1. pnpm test
+        2. test_expect_soft.py:{first + 3}: expected the output to match "finished"
+           observed 4 characters: done
+        3. test_expect_soft.py:{first + 4}: expected 2
+           observed 1""")
+    assert error.location is not None
+    assert (error.location.file, error.location.line) == (__file__, first + 1)
+
+
+def test_what_holds_softly_is_no_failure() -> None:
+    with collecting() as failures:
+        expect.soft.commands.includes(REPORT, "pnpm")
+        expect.soft.ok(True)
+
+    assert failures == []
+
+
+def test_a_single_one_is_told_as_it_is() -> None:
+    error = _checked(lambda: expect.soft.equal(1, 2))
+
+    assert isinstance(error, ExpectationFailed)
+    assert str(error) == "expected 2\nobserved 1"
+
+
+def test_a_hard_failure_that_follows_comes_last() -> None:
+    def check() -> None:
+        expect.soft.ok(False, "first")
+        expect.soft.ok(False, "second")
+        expect.ok(False, "third")
+        raise AssertionError("never reached")
+
+    error = _checked(check)
+
+    assert isinstance(error, ExpectationsFailed)
+    assert [str(each).split("\n")[0] for each in error.failures] == ["first", "second", "third"]
+    assert str(error).startswith("3 expectations do not hold\n1. ")
+
+
+def test_another_exception_that_follows_comes_last_and_loses_nothing() -> None:
+    def check() -> None:
+        expect.soft.ok(False, "first")
+        raise KeyError("second")
+
+    error = _checked(check)
+
+    assert isinstance(error, SoftThenCrashed)
+    assert isinstance(error.crash, KeyError)
+    assert isinstance(error.__cause__, KeyError)
+    assert "1. test_expect_soft.py" in str(error)
+    assert "KeyError: 'second'" in str(error)
+
+
+def test_an_exception_without_soft_failures_before_it_stays_what_it_is() -> None:
+    def check() -> None:
+        raise KeyError("alone")
+
+    assert type(_checked(check)) is KeyError
+
+
+@pytest.mark.xfail(strict=True, reason="what is no Exception, such as SystemExit, loses the failures before it")
+def test_an_exit_that_follows_loses_nothing_either() -> None:
+    def check() -> None:
+        expect.soft.ok(False, "first")
+        sys.exit(3)
+
+    error = _checked(check)
+
+    assert "first" in str(error)
+
+
+def test_outside_of_a_check_a_soft_failure_is_raised_at_once() -> None:
+    with pytest.raises(ExpectationFailed, match="not so"):
+        expect.soft.ok(False, "not so")
+
+    with pytest.raises(AssertionError, match="not so"), expect.soft():
+        raise AssertionError("not so")
+
+
+def test_a_check_that_is_over_collects_nothing_any_more() -> None:
+    _checked(lambda: expect.soft.ok(False))
+
+    with pytest.raises(ExpectationFailed, match="later"):
+        expect.soft.ok(False, "later")
+
+
+def test_soft_failures_of_async_checks_are_collected() -> None:
+    async def part(name: str) -> None:
+        await asyncio.sleep(0)
+        expect.soft.ok(False, name)
+
+    async def check() -> None:
+        await part("one")
+        await asyncio.gather(part("two"), part("three"))
+
+    error = _checked(lambda: asyncio.run(check()))
+
+    assert isinstance(error, ExpectationsFailed)
+    assert [str(each).split("\n")[0] for each in error.failures] == ["one", "two", "three"]
+
+
+def test_checks_in_threads_of_their_own_do_not_mix() -> None:
+    found: dict[str, BaseException] = {}
+    both = threading.Barrier(2)
+
+    def check(name: str) -> None:
+        expect.soft.ok(False, f"{name} one")
+        both.wait()
+        expect.soft.ok(False, f"{name} two")
+
+    def work(name: str) -> None:
+        found[name] = _checked(lambda: check(name))
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert "b one" not in str(found["a"])
+    assert "a one" not in str(found["b"])
+
+
+def _rewritten(source: str, **names: Any) -> dict[str, Any]:
+    """A module whose asserts explain themselves, as suites have them."""
+    exec(rewritten(dedent(source).encode(), "/suites/shop.py"), names)
+    return names
+
+
+def test_every_plain_assert_of_a_soft_block_is_collected() -> None:
+    module = _rewritten(
+        """
+        def check(value, seen):
+            with expect.soft():
+                assert value == 1
+                assert value == 3
+                assert value < 2, "too many"
+                seen.append("inside")
+            seen.append("after")
+            assert value == 5
+        """,
+        expect=expect,
+    )
+    seen: list[str] = []
+
+    error = _checked(lambda: module["check"](3, seen))
+
+    assert seen == ["inside", "after"]
+    assert isinstance(error, ExpectationsFailed)
+    assert str(error).splitlines() == [
+        "3 expectations do not hold",
+        "1. shop.py:4: assert value == 1",
+        "     left:  value = 3",
+        "2. shop.py:6: too many",
+        "   assert value < 2",
+        "     left:  value = 3",
+        "3. shop.py:9: assert value == 5",
+        "     left:  value = 3",
+    ]
+
+
+def test_a_hard_expectation_ends_its_soft_block_and_not_the_check() -> None:
+    seen: list[str] = []
+
+    def check() -> None:
+        with expect.soft():
+            expect.ok(False, "first")
+            seen.append("never")
+        seen.append("after")
+
+    error = _checked(check)
+
+    assert seen == ["after"]
+    assert str(error).startswith("first\n")
+
+
+def test_another_exception_leaves_a_soft_block() -> None:
+    def check() -> None:
+        with expect.soft():
+            expect.soft.ok(False, "first")
+            raise KeyError("second")
+
+    error = _checked(check)
+
+    assert isinstance(error, SoftThenCrashed)
+    assert "first" in str(error)
+
+
+def test_soft_methods_that_give_values_give_none_where_there_is_none() -> None:
+    given: list[object] = []
+
+    def check() -> None:
+        given.append(expect.soft.output.json(REPORT))
+        given.append(expect.soft.output.matches_schema(REPORT, {}))
+        given.append(expect.soft.raises(ValueError, lambda: None))
+
+    assert str(_checked(check)).startswith("3 expectations do not hold")
+    assert given == [None, None, None]
+
+
+def test_the_questions_of_all_are_kept_in_order_with_their_places() -> None:
+    def check() -> None:
+        expect.soft.commands.includes(REPORT, "cargo", explain="Why no cargo?")
+        expect.soft.ok(False)
+        expect.output.includes(REPORT, "x", explain="Why no x?")
+
+    asked = questions_of(_checked(check))
+
+    assert [each.question for each in asked] == ["Why no cargo?", "Why no x?"]
+    assert [each.location.line - check.__code__.co_firstlineno for each in asked if each.location] == [1, 3]
+
+
+def test_classes_survive_merging_and_the_first_is_that_of_the_whole() -> None:
+    def check() -> None:
+        expect.soft.ok(False, "no class")
+        with expect.classify("alias", label="Wrong alias"):
+            expect.soft.ok(False, "one")
+        with expect.classify("tests"), expect.soft():
+            expect.ok(False, "two")
+        expect.ok(False, "hard")
+
+    error = _checked(check)
+
+    assert isinstance(error, ExpectationsFailed)
+    assert [getattr(each, "failure_class", None) for each in error.failures] == [
+        None,
+        FailureClass(id="alias", label="Wrong alias"),
+        FailureClass(id="tests"),
+        None,
+    ]
+    assert error.failure_class == FailureClass(id="alias", label="Wrong alias")
+
+
+def test_a_class_survives_an_exception_that_follows() -> None:
+    def check() -> None:
+        with expect.classify("alias"):
+            expect.soft.ok(False)
+        raise KeyError("x")
+
+    error = _checked(check)
+
+    assert isinstance(error, SoftThenCrashed)
+    assert error.failure_class == FailureClass(id="alias")
