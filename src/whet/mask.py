@@ -8,19 +8,25 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 HIDDEN = "***"
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|PRIVATE", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"KEY|TOKEN|SECRET|PASSW|PASS$|PASS_|[A-Z]_?PWD$|CREDENTIAL|PRIVATE|COOKIE|(^|_)(PAT|AUTH)$", re.IGNORECASE
+)
+_NO_SECRET = frozenset({"PWD", "OLDPWD"})
+# What stands between a user's name and the host of an address.
+_PASSWORD_IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
 # A shorter value would take ordinary words with it.
 _SHORTEST = 8
 
 
 def looks_secret(name: str) -> bool:
     """Whether a variable of this name holds something that nobody should read."""
-    return _SECRET_NAME.search(name) is not None
+    return name.upper() not in _NO_SECRET and _SECRET_NAME.search(name) is not None
 
 
 def secret_values(*tables: Mapping[str, str]) -> tuple[str, ...]:
     """The values of all variables that look secret."""
     values = {value for table in tables for name, value in table.items() if looks_secret(name)}
+    values |= {found for table in tables for value in table.values() for found in _PASSWORD_IN_URL.findall(value)}
     return tuple(sorted(value for value in values if len(value) >= _SHORTEST))
 
 

@@ -108,7 +108,12 @@ def carry_out(planned: Planned, trying: Trying) -> int:
     with ExitStack() as stack:
         reporters = stack.enter_context(
             make_reporters(
-                settings.reporters, base=Path.cwd(), stdout=sys.stdout, stderr=sys.stderr, environ=os.environ
+                settings.reporters,
+                base=Path.cwd(),
+                stdout=sys.stdout,
+                stderr=sys.stderr,
+                environ=os.environ,
+                protected=[path for path in (plan.suite.source, settings.file) if path],
             )
         )
         sandbox, note = choose_sandbox(settings.sandbox)

@@ -29,8 +29,8 @@ def find(kind: Kind, name: str) -> Any:
         raise UnknownName(f'no {_singular(kind)} is called "{name}"', hint=hint)
     try:
         return entry.load()
-    except Exception as error:
-        raise PluginError(f'{_singular(kind)} "{name}" ({entry.value}) cannot be loaded: {error}') from error
+    except (Exception, SystemExit) as error:
+        raise PluginError(f'{_singular(kind)} "{name}" ({entry.value}) cannot be loaded: {_said(error)}') from error
 
 
 def find_object(reference: str) -> Any:
@@ -40,14 +40,18 @@ def find_object(reference: str) -> Any:
         found: Any = importlib.import_module(module)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except Exception as error:
-        raise PluginError(f'"{reference}" cannot be loaded: {error}') from error
+    except (Exception, SystemExit) as error:
+        raise PluginError(f'"{reference}" cannot be loaded: {_said(error)}') from error
     return found
 
 
 @lru_cache
 def _entries(kind: Kind) -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=f"whet.{kind}")}
+
+
+def _said(error: BaseException) -> str:
+    return str(error) or type(error).__name__
 
 
 def _singular(kind: Kind) -> str:

@@ -29,6 +29,7 @@ class Task:
     suite_dir: Path
     settings_dir: Path | None
     environ: Mapping[str, str]
+    trial: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

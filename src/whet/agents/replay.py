@@ -61,7 +61,7 @@ class ReplayAgent(AgentDefaults):
 
     def command(self, task: Task) -> AgentCommand:
         """The player, on the folder of the recorded attempt."""
-        found = find_recording(task.runner, task.case, getattr(task, "trial", 1))
+        found = find_recording(task.runner, task.case, task.trial)
         if isinstance(found, str):
             raise AgentNotStarted(found)
         _refuse_gaps(task.runner, found.folder)

@@ -111,5 +111,7 @@ def _step_problems(step: Any) -> Iterator[str]:
     kind, others = STEPS[word]
     if not isinstance(step[word], (int, float) if kind is float else kind) or isinstance(step[word], bool):
         yield f"{word}: must be a {kind.__name__}, not {step[word]!r}"
+    elif word == "wait_s" and step[word] < 0:
+        yield "wait_s: must not be negative"
     for other in step.keys() - {word, *others}:
         yield f'{word}: has no "{other}"'

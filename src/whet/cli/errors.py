@@ -21,7 +21,7 @@ BROKEN_PIPE = 141
 _RED, _DIM, _RESET = "\033[1;31m", "\033[2m", "\033[0m"
 
 
-def guarded(action: Callable[[], int]) -> int:
+def guarded(action: Callable[[], int]) -> int:  # noqa: PLR0911 - one ending for each kind of error
     """The exit code of *action*, or of whatever it raised, which is printed."""
     _print_anything()
     try:
@@ -33,6 +33,9 @@ def guarded(action: Callable[[], int]) -> int:
     except (KeyboardInterrupt, click.Abort):
         _write([("interrupted", None)])
         return INTERRUPTED
+    except SystemExit:
+        # Nobody of ours exits: an extension did, and its exit code says nothing about the run.
+        return _report_bug()
     except Exception as error:  # noqa: BLE001 - the outermost place: whatever comes here was not foreseen
         if isinstance(error, BrokenPipeError) and _stdout_is_gone():
             return _leave_stdout()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn
 
 from whet.version import __version__
 
@@ -21,8 +22,31 @@ COMMANDS = {
 }
 
 
-def main() -> int:
-    """Run the command line; gives the exit code."""
+def main() -> NoReturn:
+    """Run the command line, and leave with its exit code."""
+    _open_missing_streams()
+    code = run()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    # Not sys.exit: threads and exit handlers that a suite has left behind must neither hold us nor speak for us.
+    os._exit(code)
+
+
+def _open_missing_streams() -> None:
+    """A stream that was closed by whoever started us would be taken by the first file that we open."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115 - a descriptor, open as long as we are
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+
+
+def run() -> int:
+    """Carry out what was asked; gives the exit code."""
     # Without arguments people want to know what there is.
     arguments = sys.argv[1:] or ["--help"]
     if arguments[0] == "--version":

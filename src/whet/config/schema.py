@@ -37,11 +37,12 @@ class Rule:
 Table: TypeAlias = Mapping[str, "Rule | Table"]
 
 
-def _integer(least: int) -> Rule:
+def _integer(least: int, most: int = 2**53) -> Rule:
     # bool is an int to Python and a mistake to everybody else.
+    beyond = f" and at most {most:,}" if most < 2**53 else ""
     return Rule(
-        expected=f"an integer of at least {least}",
-        accepts=lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least,
+        expected=f"an integer of at least {least}{beyond}",
+        accepts=lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most,
         whole=True,
     )
 
@@ -85,9 +86,9 @@ _RUN: Table = {
     "cwd": _text("path"),
     "output_dir": _text("path"),
     "schedule": _one_of(*SCHEDULES),
-    "max_parallel": _integer(1),
-    "trials": _integer(1),
-    "retries": _integer(0),
+    "max_parallel": _integer(1, 10_000),
+    "trials": _integer(1, 1_000_000),
+    "retries": _integer(0, 1_000),
     "max_steps": _integer(1),
     "tags": _text(many=True),
     "workspace": _WORKSPACE,

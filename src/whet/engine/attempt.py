@@ -35,6 +35,7 @@ from whet.model.grade import Failure, FailureClass, Grade, Location
 from whet.model.run import Trial
 from whet.model.session import SessionSummary, Usage
 from whet.sandbox.base import Boundary, Command, Ended
+from whet.workspace.recording import record_changes
 
 
 @dataclass(slots=True)
@@ -104,8 +105,12 @@ async def _on_ground(parts: Parts, shared: SharedGround, trial: Trial, record: A
 
 
 async def _keep(parts: Parts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:
-    """Keep the workspace of an attempt that did not pass; failing at that must not hide why it did not."""
-    if record.passed or (record.failure is not None and record.failure.phase == "start"):
+    """Keep the workspace of an attempt that did not go as expected; failing at that must not hide why it did not."""
+    failure = record.failure
+    expected = trial.execution.case.expected_fail
+    if (record.passed and not expected) or (failure is not None and failure.code == "assertion" and expected):
+        return
+    if failure is not None and failure.phase == "start":
         return
     try:
         record.workspace_dir = await grounds.keep(parts, ground, trial, record.number)
@@ -197,6 +202,7 @@ def _task(parts: Parts, ground: Ground, trial: Trial) -> Task:
         suite_dir=parts.plan.suite.source.parent,
         settings_dir=parts.settings_dir,
         environ=parts.environ,
+        trial=trial.key.number,
     )
 
 
@@ -239,6 +245,11 @@ def _boundary(parts: Parts, ground: Ground, asked: AgentCommand) -> Boundary:
 async def _look(parts: Parts, ground: Ground, record: AttemptRecord) -> None:
     """Take note of what changed in the workspace."""
     record.changes = await grounds.changes_of(ground)
+    if record.changes or (ground.workspace.path / ".git").exists():
+        artifacts = parts.run_dir / record.artifact_dir
+        record.notes += await anyio.to_thread.run_sync(
+            record_changes, ground.workspace.path, record.changes, artifacts, parts.masker
+        )
     if record.changes.diff:
         _keep_text(parts, parts.run_dir / record.artifact_dir / "diff.patch", record.changes.diff)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from whet.agents.base import Output
 from whet.errors import BudgetSpent, SessionUnreadable, StepLimitReached
 from whet.model.session import (
+    USAGE_FIGURES,
     Event,
     FinalOutput,
     Message,
@@ -154,7 +155,7 @@ class Observer:
             raise StepLimitReached(f"began step {self.steps} and may take {most}")
 
     def _add(self, seen: UsageSeen) -> None:
-        for name in ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_usd"):
+        for name in USAGE_FIGURES:
             value = getattr(seen, name)
             if value is not None:
                 self._usage[name] = self._usage.get(name, 0) + value

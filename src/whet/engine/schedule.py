@@ -21,7 +21,7 @@ async def run_all(plan: Plan, pending: Iterable[Trial], work: Work) -> None:
             # Lanes that take from one iterator: nothing waits in memory, and trials start in declared order.
             trials = iter(pending)
             async with anyio.create_task_group() as group:
-                for _ in range(plan.max_parallel):
+                for _ in range(min(plan.max_parallel, plan.trial_count)):
                     group.start_soon(_lane, trials, work)
         case "isolated-by-runner":
             await _by_runner(plan, list(pending), work)

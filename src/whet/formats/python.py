@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
+import os
 import sys
 import traceback
 from collections import Counter
@@ -69,13 +70,27 @@ def _import(path: Path) -> ModuleType:
     rewrite_helpers(path.parent)
     try:
         # What a module prints while it loads must not get between the lines of a reporter.
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(sys.stderr), _same_process():
             spec.loader.exec_module(module)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         raise SuiteError([_import_problem(path, error)]) from error
     return module
+
+
+@contextlib.contextmanager
+def _same_process() -> Iterator[None]:
+    """What a module does to the process while it loads must not reach what comes after it."""
+    process, cwd, places = os.getpid(), Path.cwd(), list(sys.path)
+    try:
+        yield
+    finally:
+        if os.getpid() != process:
+            # It forked, and this is the copy: one run is enough.
+            os._exit(0)
+        os.chdir(cwd)
+        sys.path[:] = [*(place for place in sys.path if place not in places), *places]
 
 
 def _import_problem(path: Path, error: BaseException) -> Problem:
@@ -87,7 +102,7 @@ def _import_problem(path: Path, error: BaseException) -> Problem:
 
 
 def _cases(module: ModuleType, path: Path, problems: list[Problem]) -> Iterator[Case]:
-    marked = authoring.marked.get(module.__name__, [])
+    marked = _marked(module)
     declared = getattr(module, "suite", None)
     if declared is None and not marked:
         message = "has no `suite` and no function marked with @case"
@@ -103,6 +118,14 @@ def _cases(module: ModuleType, path: Path, problems: list[Problem]) -> Iterator[
         lowered = lower_case(item, name=name, index=number, path=path, problems=problems)
         if lowered is not None:
             yield lowered
+
+
+def _marked(module: ModuleType) -> list[authoring.Case]:
+    """The functions that are marked in the module, and those that it imported from beside it, in that order."""
+    own = authoring.marked.get(module.__name__, [])
+    others = [item for name, items in authoring.marked.items() if name != module.__name__ for item in items]
+    here = {id(value) for value in vars(module).values()}
+    return [*own, *(item for item in others if id(item) in here)]
 
 
 def _written(declared: Any, path: Path, problems: list[Problem]) -> Iterator[tuple[str | None, Any]]:

@@ -104,6 +104,9 @@ class _Reader:
         if not callable(value):
             self.note(name, f"must be a function, not {_shown(value)}")
             return None
+        if inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value):
+            self.note(name, "must not yield: nothing would run it to its end")
+            return None
         if _required_parameters(value) > most:
             self.note(name, f"must be callable with at most {most} argument{'s' if most > 1 else ''}")
             return None

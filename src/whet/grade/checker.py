@@ -159,7 +159,10 @@ def _call_check(function: Callable[..., Any], session: Session, ctx: CheckContex
 
 def _value(given: Any) -> Any:
     """What an author's function gives, also where it is async."""
-    return asyncio.run(_finish(given)) if inspect.isawaitable(given) else given
+    value = asyncio.run(_finish(given)) if inspect.isawaitable(given) else given
+    if inspect.isawaitable(value) or inspect.isgenerator(value) or inspect.isasyncgen(value):
+        raise TypeError(f"it gave a {type(value).__name__} that nobody would run to its end")
+    return value
 
 
 async def _finish(awaitable: Any) -> Any:

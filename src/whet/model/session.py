@@ -180,6 +180,9 @@ EVENT_TYPES: tuple[type[Event], ...] = (
 )
 
 
+USAGE_FIGURES = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_usd")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """What a session took; a figure that nobody told is `None`, never 0."""

@@ -67,12 +67,18 @@ def parse_reporter(text: str) -> ReporterChoice:
 
 
 def make_reporters(
-    specs: Sequence[str], *, base: Path, stdout: TextIO, stderr: TextIO, environ: Mapping[str, str]
+    specs: Sequence[str],
+    *,
+    base: Path,
+    stdout: TextIO,
+    stderr: TextIO,
+    environ: Mapping[str, str],
+    protected: Iterable[Path] = (),
 ) -> Reporters:
     """Make every reporter that was asked for, or say what is wrong before anything runs."""
     choices = [parse_reporter(spec) for spec in specs]
     factories = [_factory(choice.name, base) for choice in choices]
-    targets = [_target(choice, base) for choice in choices]
+    targets = [_target(choice, base, frozenset(path.resolve() for path in protected)) for choice in choices]
     document = _owner_of_stdout(choices, factories, targets)
     made: list[tuple[str, Reporter]] = []
     for position, (choice, factory, target) in enumerate(zip(choices, factories, targets, strict=True)):
@@ -160,7 +166,7 @@ def _make(name: str, factory: ReporterFactory, context: ReporterContext) -> Repo
         reporter: Any = factory(context)
     except UsageError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PluginError(f'reporter "{name}" cannot be made: {type(error).__name__}: {error}') from error
     if not callable(reporter):
         hint = "the factory is called with a ReporterContext and gives something to call with each run event"
@@ -169,7 +175,7 @@ def _make(name: str, factory: ReporterFactory, context: ReporterContext) -> Repo
     return made
 
 
-def _target(choice: ReporterChoice, base: Path) -> Path | None:
+def _target(choice: ReporterChoice, base: Path, protected: frozenset[Path]) -> Path | None:
     if choice.target is None:
         return None
     path = base / Path(choice.target).expanduser()
@@ -178,6 +184,8 @@ def _target(choice: ReporterChoice, base: Path) -> Path | None:
         raise UsageError(f'reporter "{choice.name}": no folder {folder}', hint=f"make it first: mkdir -p {folder}")
     if path.is_dir():
         raise UsageError(f'reporter "{choice.name}": {path} is a folder, not a file')
+    if path.resolve() in protected or (folder.resolve() / "run.json").exists():
+        raise UsageError(f'reporter "{choice.name}": {path} is a file that whet needs; choose another one')
     if not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(f'reporter "{choice.name}": the folder {folder} cannot be written to')
     return path
@@ -204,5 +212,5 @@ def _owner_of_stdout(
 def _close(reporter: Reporter) -> None:
     if isinstance(reporter, Closable):
         # It is being let go: what it thinks of that changes nothing.
-        with suppress(Exception):
+        with suppress(Exception, SystemExit):
             reporter.close()

@@ -27,6 +27,11 @@ def replacing(target: Path) -> Iterator[IO[bytes]]:
     """A file that takes *target*'s place once it is whole; after an error the old one stays."""
     # What a link points at is replaced, not the link.
     target = target.resolve()
+    if target.exists() and not target.is_file():
+        # A device or a pipe is written into; to take its place would be to destroy it.
+        with target.open("wb") as file:
+            yield file
+        return
     temporary = target.with_name(f".whet-{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("xb") as file:

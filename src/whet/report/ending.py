@@ -13,7 +13,7 @@ from whet.report.finding import Finding
 from whet.report.plain import STATUS_STYLES, symbol
 from whet.report.screen import Screen, Style
 from whet.report.table import columns_of, totals_text
-from whet.report.text import count, duration, left, middle, one_line, path_for_people, right, width
+from whet.report.text import count, duration, left, middle, path_for_people, right, width
 
 _WIDEST_CASE = 48
 _NARROWEST_CASE = 16
@@ -121,6 +121,9 @@ def _closing(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> Iterat
     suite = shlex.quote(path_for_people(info.suite_path, cwd))
     if digest.missing:
         noun = "trial is" if digest.missing == 1 else "trials are"
-        yield f"  {digest.missing:,} {noun} missing. To go on: whet run --resume {shlex.quote(one_line(info.run_id))}"
+        yield f"  {digest.missing:,} {noun} missing. To go on: whet run --resume {shlex.quote(place)}"
     elif not clean_run:
-        yield f"  To run only what did not go as expected: whet run {suite} --last-failed"
+        # Elsewhere than where it is looked for, it must be named.
+        usual = info.run_dir.parent.parts[-2:] == (".whet", "runs")
+        where = "" if usual else f" --output-dir {shlex.quote(path_for_people(info.run_dir.parent, cwd))}"
+        yield f"  To run only what did not go as expected: whet run {suite}{where} --last-failed"

@@ -1,7 +1,7 @@
 """Processes of our own that answer calls: whoever hangs or dies in one takes nothing else along.
 
 They are forked from a small parent that was itself forked before the event loop and its threads began, so that they
-hold what was loaded by then, such as a suite's functions, and so that a killed one is replaced in a millisecond.
+hold what was loaded by then, such as a suite's functions, and so that a fresh one for every call costs a millisecond.
 """
 
 from __future__ import annotations
@@ -35,6 +35,15 @@ class WorkerDied(SandboxError):
     code = "worker-died"
 
 
+class WorkersGone(SandboxError):
+    """No worker can be made any more."""
+
+    code = "workers-gone"
+
+
+_GO_ON = "end this run and go on with --resume"
+
+
 class WorkerHung(SandboxError):
     """A worker did not answer in time, and was killed."""
 
@@ -51,14 +60,7 @@ class Printed:
         self._stdout, self._stderr = (
             os.fdopen(fd, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False) for fd in (1, 2)
         )
-
-    def clear(self) -> None:
-        """Forget the last call's, and put back what it may have taken away."""
         sys.stdout, sys.stderr = self._stdout, self._stderr
-        for fd in (1, 2):
-            os.dup2(self._file, fd)
-        os.ftruncate(self._file, 0)
-        os.lseek(self._file, 0, os.SEEK_SET)
 
     def text(self) -> str:
         """What was printed, at most 64 KiB of it."""
@@ -100,6 +102,10 @@ class _Worker:
             filled += count
         return bytes(data)
 
+    def close(self) -> None:
+        """Let it go; it ends by itself."""
+        self._sock.close()
+
     def kill(self) -> None:
         """End it, and the group around it."""
         self._sock.close()
@@ -110,12 +116,12 @@ class _Worker:
 
 
 class Workers:
-    """As many workers as there are calls at once, made when they are needed."""
+    """A fresh worker for every call, so that nothing one call does reaches another; one is kept ready."""
 
     def __init__(self, control: socket.socket, pid: int) -> None:
         self._control = control
         self._pid = pid
-        self._idle: list[_Worker] = []
+        self._spare: list[_Worker] = []
 
     @classmethod
     def fork(cls, serve: Serve) -> Workers:
@@ -136,10 +142,15 @@ class Workers:
 
     async def call(self, request: bytes, *, mark: str, timeout_s: float) -> bytes:
         """The answer to *request*; a worker that hangs is killed, one that dies is replaced."""
-        worker = self._idle.pop() if self._idle else await self._new()
+        if not self._spare:
+            self._spare.append(self._new())
+        worker = self._spare.pop()
+        # The next one is forked while this one works.
+        self._spare.append(self._new())
         answered = False
         try:
             with anyio.fail_after(timeout_s):
+                await worker.greet()
                 answer = await worker.call(mark, request)
             answered = True
         except TimeoutError:
@@ -148,27 +159,29 @@ class Workers:
             raise WorkerDied("the process that ran it ended") from error
         finally:
             if answered:
-                self._idle.append(worker)
+                worker.close()
             else:
                 worker.kill()
                 with anyio.CancelScope(shield=True):
                     await reaper.end(mark)
         return answer
 
-    async def _new(self) -> _Worker:
+    def _new(self) -> _Worker:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         ours.setblocking(False)
-        with theirs:
-            socket.send_fds(self._control, [b"w"], [theirs.fileno()])
-        worker = _Worker(ours)
-        await worker.greet()
-        return worker
+        try:
+            with theirs:
+                socket.send_fds(self._control, [b"w"], [theirs.fileno()])
+        except OSError as error:
+            ours.close()
+            raise WorkersGone("something killed the process that workers are forked from", hint=_GO_ON) from error
+        return _Worker(ours)
 
     def close(self) -> None:
         """End all of them."""
-        for worker in self._idle:
-            worker.kill()
-        self._idle.clear()
+        for worker in self._spare:
+            worker.close()
+        self._spare.clear()
         self._control.close()
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
@@ -209,18 +222,16 @@ def _be_worker(sock: socket.socket, serve: Serve) -> NoReturn:
     printed = Printed()
     worker = os.getpid()
     sock.sendall(_HEADER.pack(worker))
-    while True:
-        header = _read(sock, _HEADER.size)
-        body = _read(sock, _HEADER.unpack(header)[0])
-        split = _HEADER.size + _HEADER.unpack(body[: _HEADER.size])[0]
-        os.environ[MARK] = body[_HEADER.size : split].decode()
-        printed.clear()
-        answer = serve(body[split:], printed)
-        if os.getpid() != worker:
-            # The call forked, and this is the copy: only the original answers.
-            os._exit(0)
-        _end_children()
-        sock.sendall(_HEADER.pack(len(answer)) + answer)
+    body = _read(sock, _HEADER.unpack(_read(sock, _HEADER.size))[0])
+    split = _HEADER.size + _HEADER.unpack(body[: _HEADER.size])[0]
+    os.environ[MARK] = body[_HEADER.size : split].decode()
+    answer = serve(body[split:], printed)
+    if os.getpid() != worker:
+        # The call forked, and this is the copy: only the original answers.
+        os._exit(0)
+    _end_children()
+    sock.sendall(_HEADER.pack(len(answer)) + answer)
+    os._exit(0)
 
 
 def _end_children() -> None:

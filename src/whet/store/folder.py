@@ -19,6 +19,7 @@ RUN_FILE = "run.json"
 JOURNAL_FILE = "journal.jsonl"
 RESULTS_FILE = "results.json"
 LATEST = "latest"
+_ELSEWHERE = "free some space, or choose another folder with --output-dir"
 
 
 def create_run_folder(output_dir: Path) -> Path:
@@ -67,7 +68,10 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 def write_run_file(folder: Path, facts: Mapping[str, Any]) -> None:
     """Keep what was asked."""
-    write_atomically(folder / RUN_FILE, wire.encode_pretty(facts))
+    try:
+        write_atomically(folder / RUN_FILE, wire.encode_pretty(facts))
+    except OSError as error:
+        raise StoreError(f"{folder / RUN_FILE} cannot be written: {error.strerror}", hint=_ELSEWHERE) from error
 
 
 def read_run_file(folder: Path) -> dict[str, Any]:

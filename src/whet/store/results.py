@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any, BinaryIO
 
 from whet import wire
+from whet.errors import StoreError
 from whet.model.event import ExecutionSummary
 from whet.model.grade import AS_EXPECTED, STATUSES
 from whet.model.run import Execution, Plan, RunInfo, TrialResult
@@ -103,9 +104,12 @@ def write_results(info: RunInfo, results: JournalResults, *, interrupted: bool, 
     """Write results.json, a trial at a time and in one step for whoever reads it."""
     path = info.run_dir / RESULTS_FILE
     fresh = path.with_name(f".{RESULTS_FILE}-new")
-    with fresh.open("wb") as file:
-        _write_document(file, _head(info, results, interrupted=interrupted, ended_at=ended_at), results)
-    fresh.replace(path)
+    try:
+        with fresh.open("wb") as file:
+            _write_document(file, _head(info, results, interrupted=interrupted, ended_at=ended_at), results)
+        fresh.replace(path)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}", hint="free some space and --resume") from error
 
 
 def _head(info: RunInfo, results: JournalResults, *, interrupted: bool, ended_at: str) -> dict[str, Any]:
