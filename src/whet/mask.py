@@ -9,7 +9,7 @@ from typing import Any
 
 HIDDEN = "***"
 _SECRET_NAME = re.compile(
-    r"KEY|TOKEN|SECRET|PASSW|PASS$|PASS_|[A-Z]_?PWD$|CREDENTIAL|PRIVATE|COOKIE|(^|_)(PAT|AUTH)$", re.IGNORECASE
+    r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|PASS$|[A-Z]_?PWD$|CREDENTIAL|PRIVATE|COOKIE|(^|_)(PAT|AUTH)$", re.IGNORECASE
 )
 _NO_SECRET = frozenset({"PWD", "OLDPWD"})
 # What stands between a user's name and the host of an address.

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from whet.errors import WhetError
-from whet.model.session import EVENT_TYPES, USAGE_FIGURES, Event, UsageSeen
+from whet.model.session import EVENT_TYPES, Event
 
 T = TypeVar("T")
 
@@ -70,12 +70,9 @@ def decode_event(line: bytes) -> Event:
         decoder = _events.get(kind)
         if decoder is None:
             raise WireError(f'no event is called "{kind}"')
-        event = decoder.decode(line)
+        return decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(str(error)) from error
-    if isinstance(event, UsageSeen) and any((getattr(event, name) or 0) < 0 for name in USAGE_FIGURES):
-        raise WireError("usage cannot be negative")
-    return event
 
 
 def printable(text: str) -> str:

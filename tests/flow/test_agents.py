@@ -82,6 +82,7 @@ def test_an_events_agent_tells_everything_that_a_check_can_ask_for(boxed: Projec
         "cached_tokens": 4,
         "reasoning_tokens": 1,
         "cost_usd": 0.75,
+        "cost_source": "agent",
     }
     assert done.trial("a")["cost_usd"] == 0.75
 

@@ -330,7 +330,6 @@ def test_nothing_outside_of_the_workspace_is_read_by_a_link_or_a_path(boxed: Pro
     assert done.code == 0, done.message("looks")
 
 
-@pytest.mark.xfail(strict=True, reason="a link to itself raises RuntimeError before Python 3.13, and crashes the check")
 def test_a_link_to_itself_is_a_file_that_cannot_be_read(project: Project) -> None:
     project.settings(SHELL)
     project.suite("""
@@ -345,7 +344,6 @@ def test_a_link_to_itself_is_a_file_that_cannot_be_read(project: Project) -> Non
     assert done.code == 0, done.message("looks")
 
 
-@pytest.mark.xfail(strict=True, reason="a missing program of a check is told as one of the agent")
 def test_a_command_that_does_not_exist_is_not_taken_for_the_agent(project: Project) -> None:
     project.settings(SHELL)
     project.suite("""

@@ -125,7 +125,6 @@ def test_tags_are_marks_that_are_known_where_marks_are_strict(suite: Project) ->
     assert done.outcomes == {"suite.py::says-yes": "PASSED"}
 
 
-@pytest.mark.xfail(strict=True, reason="a tag that pytest cannot take for the name of a mark ends the collection")
 @pytest.mark.parametrize("tag", ["area:cli", "_internal", "needs(net)"])
 def test_a_tag_may_be_any_text(project: Project, tag: str) -> None:
     project.settings(SHELL)
@@ -147,7 +146,6 @@ def test_an_expected_failure_that_passes_is_a_failure(project: Project) -> None:
     assert "[XPASS(strict)]" in done.text
 
 
-@pytest.mark.xfail(strict=True, reason="a crash in a case that may fail is shown as its expected failure")
 def test_a_crash_in_a_case_that_is_expected_to_fail_is_a_failure(project: Project) -> None:
     project.settings(SHELL)
     project.suite("""
@@ -174,7 +172,6 @@ def test_what_says_nothing_about_the_agent_is_an_error(project: Project) -> None
     assert "no-such-program" in done.text
 
 
-@pytest.mark.xfail(strict=True, reason="an error is shown with the whole way that it took through pytest")
 def test_an_error_says_what_happened_and_nothing_of_pytest(project: Project) -> None:
     project.settings('[runners.gone.agent]\ntype = "command"\ncommand = "no-such-program"\n')
     project.suite('suite = [Case(id="a", prompt="true", check=ok)]')
@@ -226,7 +223,6 @@ def test_a_combination_that_is_not_selected_is_not_run(suite: Project) -> None:
     assert ran == ["says-no/other", "says-yes/sh"]
 
 
-@pytest.mark.xfail(strict=True, reason="the message does not name the runner that is not there")
 def test_a_runner_that_does_not_exist_is_named(suite: Project) -> None:
     done = _pytest(suite, "suite.py", "--whet-runner", "hs")
 
@@ -234,7 +230,6 @@ def test_a_runner_that_does_not_exist_is_named(suite: Project) -> None:
     assert '"hs"' in done.text
 
 
-@pytest.mark.xfail(strict=True, reason="a case id with a comma is taken for two")
 def test_an_id_with_a_comma_is_one_id(project: Project) -> None:
     project.settings(SHELL)
     project.suite('suite = [Case(id="red, green", prompt="true", check=ok)]')
@@ -346,7 +341,6 @@ def test_a_project_without_suites_is_left_alone(project: Project) -> None:
     assert not (project.root / ".whet").exists()
 
 
-@pytest.mark.xfail(strict=True, reason="the word whether is taken for our name, and the file for a suite")
 def test_a_file_called_suite_that_does_not_import_whet_is_left_alone(project: Project) -> None:
     project.write("test_plain.py", "def test_it(): pass\n")
     project.write("suite.py", '"""Says whether all is well."""\n')

@@ -305,9 +305,6 @@ def test_a_path_of_the_settings_is_relative_to_them(tokens: Tokens) -> None:
     assert (tokens.project.root / "kept" / "usage.json").is_file()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a file that cannot be written ends the run with a traceback and without results"
-)
 def test_a_file_that_cannot_be_written_costs_no_results(tokens: Tokens) -> None:
     tokens.project.write("taken", "a file where a folder should be\n")
     tokens.settings(snapshots='[snapshots]\npath = "taken/usage.json"\ntolerance = { absolute = 1 }\n')

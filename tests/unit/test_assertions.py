@@ -23,8 +23,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whet.asserting.failure import collecting
-from whet.asserting.text import value_text
 from whet.asserting.rewriting import HelperFinder, SuiteLoader, rewrite_helpers, rewritten
+from whet.asserting.text import value_text
 
 _PATH = "/suites/shop.py"
 

@@ -183,8 +183,8 @@ def test_a_wrong_variable_is_called_by_its_name(tmp_path: Path) -> None:
     found = problems(tmp_path, environ=environ)
 
     assert found == [
-        'WHET_TRIALS: must be an integer of at least 1, not "many"',
-        "WHET_RETRIES: must be an integer of at least 0, not -1",
+        'WHET_TRIALS: must be an integer of at least 1 and at most 1,000,000, not "many"',
+        "WHET_RETRIES: must be an integer of at least 0 and at most 1,000, not -1",
         'WHET_TAGS[1]: must be a non-empty string, not ""',
         'WHET_SANDBOX: must be "auto", "bubblewrap" or "local", not "docker"',
     ]
@@ -194,7 +194,7 @@ def test_a_wrong_flag_is_called_as_it_was_typed(tmp_path: Path) -> None:
     found = problems(tmp_path, flags={"trials": 0, "reporters": ("",)})
 
     assert found == [
-        "--trials: must be an integer of at least 1, not 0",
+        "--trials: must be an integer of at least 1 and at most 1,000,000, not 0",
         '--reporter[0]: must be a non-empty string, not ""',
     ]
 
@@ -209,12 +209,12 @@ def test_a_wrong_flag_is_called_as_it_was_typed(tmp_path: Path) -> None:
         ("runner.x = 1", 'runner: unknown key (did you mean "runners"?)'),
         ("zzz = 1", "zzz: unknown key (known here: run, defaults, runners, snapshots)"),
         ("run = 1", "run: must be a table, not 1"),
-        ('run.trials = "many"', 'run.trials: must be an integer of at least 1, not "many"'),
-        ('run.trials = "1"', 'run.trials: must be an integer of at least 1, not "1"'),
-        ("run.trials = true", "run.trials: must be an integer of at least 1, not true"),
-        ("run.trials = 1.0", "run.trials: must be an integer of at least 1, not 1.0"),
-        ("run.trials = 0", "run.trials: must be an integer of at least 1, not 0"),
-        ("run.retries = -1", "run.retries: must be an integer of at least 0, not -1"),
+        ('run.trials = "many"', 'run.trials: must be an integer of at least 1 and at most 1,000,000, not "many"'),
+        ('run.trials = "1"', 'run.trials: must be an integer of at least 1 and at most 1,000,000, not "1"'),
+        ("run.trials = true", "run.trials: must be an integer of at least 1 and at most 1,000,000, not true"),
+        ("run.trials = 1.0", "run.trials: must be an integer of at least 1 and at most 1,000,000, not 1.0"),
+        ("run.trials = 0", "run.trials: must be an integer of at least 1 and at most 1,000,000, not 0"),
+        ("run.retries = -1", "run.retries: must be an integer of at least 0 and at most 1,000, not -1"),
         ("run.max_steps = []", "run.max_steps: must be an integer of at least 1, not an empty list"),
         ("run.tags = 'a'", 'run.tags: must be a list, not "a"'),
         ("run.tags = ['a', 3]", "run.tags[1]: must be a non-empty string, not 3"),
@@ -314,9 +314,9 @@ def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
         load(tmp_path, flags={"retries": -1}, environ={"WHET_MAX_STEPS": "0"})
 
     assert caught.value.message.splitlines() == [
-        "--retries: must be an integer of at least 0, not -1",
+        "--retries: must be an integer of at least 0 and at most 1,000, not -1",
         "WHET_MAX_STEPS: must be an integer of at least 1, not 0",
-        "whet.toml: run.trials: must be an integer of at least 1, not 0",
+        "whet.toml: run.trials: must be an integer of at least 1 and at most 1,000,000, not 0",
         (
             "whet.toml: run.bogus: unknown key (known here: cwd, output_dir, schedule, max_parallel, trials, retries, "
             "max_steps, tags, workspace, reporters, sandbox, mounts)"

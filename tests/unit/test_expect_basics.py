@@ -118,7 +118,6 @@ def test_a_value_that_cannot_be_shown_still_fails_for_the_right_reason() -> None
     assert said == "expected 3\nobserved a Broken whose repr raises RuntimeError"
 
 
-@pytest.mark.xfail(strict=True, reason="values of two types that look alike are shown alike")
 def test_two_types_that_look_alike_are_told_apart() -> None:
     class Name(str):
         __slots__ = ()

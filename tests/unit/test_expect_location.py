@@ -68,7 +68,6 @@ def test_a_helper_s_line_is_named_where_a_helper_asks() -> None:
     assert error.location.line == _helper.__code__.co_firstlineno + 1
 
 
-@pytest.mark.xfail(strict=True, reason="a folder beside the package whose name begins alike is taken for the package")
 def test_a_suite_beside_the_package_is_not_taken_for_it() -> None:
     path = f"{Path(whet.__file__).parent}_suites/shop.py"
     names: dict[str, Any] = {"expect": expect}

@@ -184,7 +184,8 @@ def test_an_interrupted_run_says_what_is_missing_and_how_to_go_on():
     assert "\nInterrupted. What had ended is kept.\n" in printed
     assert "  · b     not-run" in printed
     assert "1 of 3 trials went as expected; 2 not run, in" in printed
-    assert printed.endswith("  2 trials are missing. To go on: whet run --resume 20250102-030405-abcd\n")
+    assert "  2 trials are missing. To go on: whet run --resume " in printed
+    assert printed.endswith("20250102-030405-abcd\n")
 
 
 def test_many_failures_are_counted_and_not_all_shown():

@@ -49,9 +49,6 @@ def test_every_method_of_a_group_is_among_what_is_checked(group: str) -> None:
     assert missing == set()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the words of messages, `one` and `many`, are offered as if they could be called"
-)
 @pytest.mark.parametrize("group", ["commands", "file_reads"])
 def test_an_editor_offers_nothing_but_methods(group: str) -> None:
     found = getattr(expect, group)

@@ -157,7 +157,9 @@ class Observer:
     def _add(self, seen: UsageSeen) -> None:
         for name in USAGE_FIGURES:
             value = getattr(seen, name)
-            if value is not None:
+            if value is not None and value < 0 and self._output == "events":
+                raise WireError(f"{name} cannot be negative")
+            if value is not None and value >= 0:
                 self._usage[name] = self._usage.get(name, 0) + value
         budget = self._limits.budget_usd
         if budget is not None and (spent := self.usage().cost_usd) is not None and spent > budget:

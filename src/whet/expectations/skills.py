@@ -100,9 +100,8 @@ class SkillsGroup(Group):
         allowed = _list(skills)
         other = [skill for skill in _names(_sure(report, min_confidence)) if skill not in allowed]
         if other:
-            expected = (
-                f"no skill but {', '.join(allowed) or 'none'}{_asked(min_confidence)}, but saw {', '.join(other)}"
-            )
+            wanted = f"no skill but {', '.join(allowed)}" if allowed else "no skill at all"
+            expected = f"{wanted}{_asked(min_confidence)}, but saw {', '.join(other)}"
             self._miss(expected, report, None, message, explain)
 
     def _miss(self, expected: str, report: Report, near: str | None, message: str | None, explain: str | None) -> None:
