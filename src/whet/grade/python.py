@@ -81,7 +81,10 @@ class PythonGrader:
             raise CheckTimedOut(f"the {what} did not end within {timeout_s:g} s") from None
         except WorkerDied:
             raise CheckerDied(f"the {what} ended its process") from None
-        return wire.decode(answer, CheckAnswer)
+        try:
+            return wire.decode(answer, CheckAnswer)
+        except wire.WireError:
+            raise CheckerDied(f"the {what} spoiled its own process") from None
 
     def close(self) -> None:
         """End the workers."""

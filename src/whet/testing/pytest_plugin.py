@@ -141,10 +141,11 @@ class CaseFailed(AssertionError):
 @contextmanager
 def _own_modules(folder: Path) -> Iterator[None]:
     """Forget what a suite imports from its own folder: the next suite may have a helper of the same name."""
-    before = set(sys.modules)
+    before, places = set(sys.modules), list(sys.path)
     try:
         yield
     finally:
+        sys.path[:] = places
         for name in set(sys.modules) - before:
             file = getattr(sys.modules[name], "__file__", None)
             if isinstance(file, str) and Path(file).is_relative_to(folder):
