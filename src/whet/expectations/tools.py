@@ -199,7 +199,10 @@ def _found(report: Report, matcher: ToolMatcher) -> tuple[Sequence[ToolCall], li
     _check(matcher)
     calls = session_of(report).tool_calls()
     if isinstance(matcher, str):
-        return calls, [index for index, call in enumerate(calls) if call.tool == matcher]
+        return calls, session_of(report).tool_positions(matcher)
+    if isinstance(matcher, Tool) and isinstance(matcher.tool, str):
+        named = session_of(report).tool_positions(matcher.tool)
+        return calls, [index for index in named if _matches(matcher, calls[index])]
     return calls, [index for index, call in enumerate(calls) if _matches(matcher, call)]
 
 

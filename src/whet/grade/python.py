@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from whet import wire
 from whet.errors import CheckCrashed, CheckerDied, CheckTimedOut, GraderError
 from whet.grade.base import Evidence
 from whet.grade.checker import CheckAnswer, Checker, CheckRequest, ClassifyRequest
 from whet.grade.recorded import NotRecorded, RecordedEvidence
+from whet.grade.residue import watch
 from whet.model.grade import FailureClass, Grade, Location
 from whet.model.run import TrialResult
 from whet.model.suite import Case, Check, Suite
@@ -29,7 +32,7 @@ class PythonGrader:
     """Asks workers that were forked when the suite had just been loaded."""
 
     def __init__(self, suite: Suite) -> None:
-        self._workers = Workers.fork(Checker(suite).serve)
+        self._workers = Workers.fork(Checker(suite).serve, partial(watch, suite.source.parent))
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         """Run the check; what it prints is kept beside the other evidence."""

@@ -277,6 +277,17 @@ class Session(SessionSummary):
     def _tool_calls(self) -> tuple[ToolCall, ...]:
         return tuple(event for event in self.events if isinstance(event, ToolCall))
 
+    def tool_positions(self, tool: str) -> list[int]:
+        """Where the calls of one tool stand among all tool calls, from 0."""
+        return self._positions.get(tool, [])
+
+    @cached_property
+    def _positions(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for index, call in enumerate(self._tool_calls):
+            found.setdefault(call.tool, []).append(index)
+        return found
+
     @cached_property
     def _file_reads(self) -> tuple[str, ...]:
         return tuple(event.path for event in self.events if isinstance(event, FileRead))

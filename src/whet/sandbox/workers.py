@@ -1,7 +1,8 @@
 """Processes of our own that answer calls: whoever hangs or dies in one takes nothing else along.
 
 They are forked from a small parent that was itself forked before the event loop and its threads began, so that they
-hold what was loaded by then, such as a suite's functions, and so that a fresh one for every call costs a millisecond.
+hold what was loaded by then, such as a suite's functions, and so that one that was killed or changed is replaced in
+two milliseconds.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 import anyio
@@ -24,9 +25,12 @@ from whet.sandbox.reaper import MARK, become_subreaper, descendants, die_with_pa
 
 _HEADER = struct.Struct("!I")
 _OUTPUT_KEPT = 65536
+_UNCHANGED, _CHANGED = b"=", b"!"
 
 # Answers one request; what it prints meanwhile is collected for it.
 Serve = Callable[[bytes, "Printed"], bytes]
+# Looks at a fresh worker, and gives what tells later whether it is still as it was.
+Watch = Callable[[], Callable[[], bool]]
 
 
 class WorkerDied(SandboxError):
@@ -62,6 +66,19 @@ class Printed:
         )
         sys.stdout, sys.stderr = self._stdout, self._stderr
 
+    def clear(self) -> None:
+        """Forget the last call's."""
+        os.ftruncate(self._file, 0)
+        os.lseek(self._file, 0, os.SEEK_SET)
+
+    def whole(self) -> bool:
+        """Whether everything still goes where it should."""
+        try:
+            same = all(os.fstat(fd).st_ino == os.fstat(self._file).st_ino for fd in (1, 2))
+        except OSError:
+            return False
+        return same and sys.stdout is self._stdout and sys.stderr is self._stderr
+
     def text(self) -> str:
         """What was printed, at most 64 KiB of it."""
         for stream in (self._stdout, self._stderr):
@@ -84,13 +101,14 @@ class _Worker:
         """Learn its process id."""
         self.pid = _HEADER.unpack(await self._receive(_HEADER.size))[0]
 
-    async def call(self, mark: str, request: bytes) -> bytes:
-        """Send a request and wait for the answer to it."""
+    async def call(self, mark: str, request: bytes) -> tuple[bytes, bool]:
+        """Send a request and wait for the answer to it, and for whether it can take another one."""
         named = mark.encode()
         body = _HEADER.pack(len(named)) + named + request
         await self._loop.sock_sendall(self._sock, _HEADER.pack(len(body)) + body)
         size = _HEADER.unpack(await self._receive(_HEADER.size))[0]
-        return await self._receive(size)
+        answer = await self._receive(size)
+        return answer[1:], answer[:1] == _UNCHANGED
 
     async def _receive(self, size: int) -> bytes:
         data = memoryview(bytearray(size))
@@ -116,15 +134,15 @@ class _Worker:
 
 
 class Workers:
-    """A fresh worker for every call, so that nothing one call does reaches another; one is kept ready."""
+    """As many workers as there are calls at once; one that a call has changed is not used again."""
 
     def __init__(self, control: socket.socket, pid: int) -> None:
         self._control = control
         self._pid = pid
-        self._spare: list[_Worker] = []
+        self._idle: list[_Worker] = []
 
     @classmethod
-    def fork(cls, serve: Serve) -> Workers:
+    def fork(cls, serve: Serve, watch: Watch = lambda: lambda: True) -> Workers:
         """Fork the parent of all workers; to be called before there are threads or an event loop."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         for stream in (sys.stdout, sys.stderr):
@@ -135,30 +153,27 @@ class Workers:
         pid = os.fork()
         if pid == 0:
             ours.close()
-            _be_parent(theirs, serve)
+            _be_parent(theirs, serve, watch)
         theirs.close()
         reaper.adopt(pid)
         return cls(ours, pid)
 
     async def call(self, request: bytes, *, mark: str, timeout_s: float) -> bytes:
         """The answer to *request*; a worker that hangs is killed, one that dies is replaced."""
-        if not self._spare:
-            self._spare.append(self._new())
-        worker = self._spare.pop()
-        # The next one is forked while this one works.
-        self._spare.append(self._new())
-        answered = False
+        worker = self._idle.pop() if self._idle else await self._new()
+        answered = reusable = False
         try:
             with anyio.fail_after(timeout_s):
-                await worker.greet()
-                answer = await worker.call(mark, request)
+                answer, reusable = await worker.call(mark, request)
             answered = True
         except TimeoutError:
             raise WorkerHung(f"it did not end within {timeout_s:g} s") from None
         except OSError as error:
             raise WorkerDied("the process that ran it ended") from error
         finally:
-            if answered:
+            if answered and reusable:
+                self._idle.append(worker)
+            elif answered:
                 worker.close()
             else:
                 worker.kill()
@@ -166,7 +181,7 @@ class Workers:
                     await reaper.end(mark)
         return answer
 
-    def _new(self) -> _Worker:
+    async def _new(self) -> _Worker:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         ours.setblocking(False)
         try:
@@ -175,13 +190,15 @@ class Workers:
         except OSError as error:
             ours.close()
             raise WorkersGone("something killed the process that workers are forked from", hint=_GO_ON) from error
-        return _Worker(ours)
+        worker = _Worker(ours)
+        await worker.greet()
+        return worker
 
     def close(self) -> None:
         """End all of them."""
-        for worker in self._spare:
+        for worker in self._idle:
             worker.close()
-        self._spare.clear()
+        self._idle.clear()
         self._control.close()
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
@@ -190,7 +207,7 @@ class Workers:
         reaper.release(self._pid)
 
 
-def _be_parent(control: socket.socket, serve: Serve) -> NoReturn:
+def _be_parent(control: socket.socket, serve: Serve, watch: Watch) -> NoReturn:
     """Fork a worker for every socket that comes in, until there is nobody to send one."""
     die_with_parent()
     # Out of the terminal's foreground group: Ctrl-C is for the run to handle.
@@ -204,14 +221,14 @@ def _be_parent(control: socket.socket, serve: Serve) -> NoReturn:
         if os.fork() == 0:
             control.close()
             try:
-                _be_worker(socket.socket(fileno=fds[0]), serve)
+                _be_worker(socket.socket(fileno=fds[0]), serve, watch)
             finally:
                 # Whatever is raised must not go on in a copy of whoever forked us.
                 os._exit(1)
         os.close(fds[0])
 
 
-def _be_worker(sock: socket.socket, serve: Serve) -> NoReturn:
+def _be_worker(sock: socket.socket, serve: Serve, watch: Watch) -> NoReturn:
     die_with_parent()
     os.setsid()
     become_subreaper()
@@ -222,16 +239,30 @@ def _be_worker(sock: socket.socket, serve: Serve) -> NoReturn:
     printed = Printed()
     worker = os.getpid()
     sock.sendall(_HEADER.pack(worker))
-    body = _read(sock, _HEADER.unpack(_read(sock, _HEADER.size))[0])
-    split = _HEADER.size + _HEADER.unpack(body[: _HEADER.size])[0]
-    os.environ[MARK] = body[_HEADER.size : split].decode()
-    answer = serve(body[split:], printed)
-    if os.getpid() != worker:
-        # The call forked, and this is the copy: only the original answers.
-        os._exit(0)
-    _end_children()
-    sock.sendall(_HEADER.pack(len(answer)) + answer)
-    os._exit(0)
+    unchanged = watch()
+    while True:
+        body = _read(sock, _HEADER.unpack(_read(sock, _HEADER.size))[0])
+        split = _HEADER.size + _HEADER.unpack(body[: _HEADER.size])[0]
+        mark = body[_HEADER.size : split].decode()
+        printed.clear()
+        with _environment(mark):
+            answer = serve(body[split:], printed)
+        if os.getpid() != worker:
+            # The call forked, and this is the copy: only the original answers.
+            os._exit(0)
+        _end_children()
+        state = _UNCHANGED if unchanged() and printed.whole() else _CHANGED
+        sock.sendall(_HEADER.pack(1 + len(answer)) + state + answer)
+
+
+@contextlib.contextmanager
+def _environment(mark: str) -> Iterator[None]:
+    """What a call starts bears its mark."""
+    os.environ[MARK] = mark
+    try:
+        yield
+    finally:
+        os.environ.pop(MARK, None)
 
 
 def _end_children() -> None:
