@@ -8,19 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.agents.tools import (
-    Calls,
-    Reading,
-    Spending,
-    as_text,
-    kind_of,
-    number,
-    parse,
-    shell_reads,
-    status_kind,
-    text,
-    unwrapped,
-)
+from whet.agents.reading import Reading, Spending
+from whet.agents.records import as_text, number, parse, status_kind, text
+from whet.agents.shell_reads import shell_reads, unwrapped
+from whet.agents.tools import Calls, kind_of
 from whet.model.session import (
     CommandRun,
     Event,

@@ -8,7 +8,8 @@ from typing import Any
 
 from whet.agents import base
 from whet.agents.base import AgentCommand, Options, Task
-from whet.agents.tools import Reading, Spending, amount, as_text, look, number, parse, rows, status_kind, table, text
+from whet.agents.reading import Reading, Spending
+from whet.agents.records import amount, as_text, look, number, parse, rows, status_kind, table, text
 from whet.model.session import Event, SessionEnded, SessionStarted, TroubleKind
 
 _CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN")

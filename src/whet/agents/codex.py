@@ -9,7 +9,9 @@ from typing import Any
 
 from whet.agents import base
 from whet.agents.base import AgentCommand, Options, Task
-from whet.agents.tools import Reading, Spending, look, number, parse, rows, status_kind, table, text, unwrapped
+from whet.agents.reading import Reading, Spending
+from whet.agents.records import look, number, parse, rows, status_kind, table, text
+from whet.agents.shell_reads import unwrapped
 from whet.model.session import Event, SessionEnded, SessionStarted, TroubleKind
 
 _CREDENTIALS = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY")

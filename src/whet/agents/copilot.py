@@ -8,7 +8,8 @@ from typing import Any
 
 from whet.agents import base
 from whet.agents.base import AgentCommand, AgentDefaults, Options, Task
-from whet.agents.tools import Reading, look, number, parse, rows, status_kind, table, text
+from whet.agents.reading import Reading
+from whet.agents.records import look, number, parse, rows, status_kind, table, text
 from whet.model.session import Event, Message, SessionEnded, SessionStarted, TroubleKind, UsageSeen
 
 _CREDENTIALS = ("GH_TOKEN", "GITHUB_TOKEN", "COPILOT_GITHUB_TOKEN", "COPILOT_MODEL", "COPILOT_OFFLINE", "GH_HOST")

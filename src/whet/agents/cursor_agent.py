@@ -8,7 +8,8 @@ from typing import Any
 
 from whet.agents import base
 from whet.agents.base import AgentCommand, AgentDefaults, Options, Task
-from whet.agents.tools import Reading, as_text, look, moment, number, parse, plus, rows, table, text
+from whet.agents.reading import Reading
+from whet.agents.records import as_text, look, moment, number, parse, plus, rows, table, text
 from whet.model.run import Runner
 from whet.model.session import Event, Message, SessionEnded, SessionStarted, UsageSeen
 from whet.model.suite import Case

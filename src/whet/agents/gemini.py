@@ -10,7 +10,8 @@ from typing import Any
 
 from whet.agents import base
 from whet.agents.base import AgentCommand, AgentDefaults, Options, Task
-from whet.agents.tools import Reading, number, parse, plus, rows, status_kind, table, text
+from whet.agents.reading import Reading
+from whet.agents.records import number, parse, plus, rows, status_kind, table, text
 from whet.model.session import Event, Message, SessionEnded, SessionStarted, TroubleKind, UsageSeen
 
 _KEY_FILE = "GOOGLE_APPLICATION_CREDENTIALS"

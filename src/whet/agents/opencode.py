@@ -8,7 +8,8 @@ from typing import Any
 
 from whet.agents import base
 from whet.agents.base import AgentCommand, AgentDefaults, Options, Task
-from whet.agents.tools import Reading, amount, look, moment, number, parse, plus, status_kind, table, text
+from whet.agents.reading import Reading
+from whet.agents.records import amount, look, moment, number, parse, plus, status_kind, table, text
 from whet.model.session import Event, SessionEnded, SessionStarted, ToolResult, TroubleKind, UsageSeen
 
 # Providers that it knows by itself.

@@ -1,0 +1,114 @@
+"""Taking foreign values: what an agent prints may be anything, so each is looked at before it is used."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from whet.model.session import (
+    TroubleKind,
+)
+
+
+def parse(record: bytes) -> dict[str, Any]:
+    """One line of JSON as an object; empty where it is anything else."""
+    try:
+        value = msgspec.json.decode(record)
+    except (ValueError, RecursionError):
+        # Half of a surrogate pair, where a program cut its text: the rest of the record counts.
+        try:
+            loose = json.loads(record.decode("utf-8", "replace"), strict=False)
+            value = msgspec.json.decode(json.dumps(loose, ensure_ascii=False).encode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            return {}
+    return value if isinstance(value, dict) else {}
+
+
+def look(value: Any, *names: str) -> Any:
+    """What lies under *names* in objects within objects, or none."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def text(value: Any, *names: str) -> str | None:
+    """A text that is not empty, or none."""
+    found = look(value, *names) if names else value
+    return found if isinstance(found, str) and found else None
+
+
+def table(value: Any, *names: str) -> dict[str, Any]:
+    """An object, or an empty one."""
+    found = look(value, *names)
+    return found if isinstance(found, dict) else {}
+
+
+def rows(value: Any, *names: str) -> list[Any]:
+    """A list, or an empty one."""
+    found = look(value, *names)
+    return found if isinstance(found, list) else []
+
+
+def number(value: Any, *names: str) -> int | None:
+    """A whole number, or none; none is as large as to need more than 63 bits."""
+    found = look(value, *names) if names else value
+    whole = isinstance(found, int) and not isinstance(found, bool) and abs(found) < 1 << 63
+    return found if whole else None
+
+
+def amount(value: Any, *names: str) -> float | None:
+    """A number that may have a fraction, or none."""
+    found = look(value, *names)
+    return found if isinstance(found, float) and math.isfinite(found) else number(found)
+
+
+def as_text(value: Any) -> str:
+    """Whatever a tool gave back as text: the texts of a list of blocks, or JSON."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, list):
+        return "\n".join(as_text(table(item).get("text", item)) for item in value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+_STATUSES: dict[int, TroubleKind] = {
+    400: "bad-request",
+    401: "auth",
+    402: "auth",
+    403: "auth",
+    404: "model-rejected",
+    408: "network",
+    413: "bad-request",
+    422: "bad-request",
+    429: "rate-limit",
+    503: "overloaded",
+    529: "overloaded",
+}
+_SERVER_ERRORS = range(500, 600)
+
+
+def status_kind(status: int | None) -> TroubleKind:
+    """What kind of trouble an answer of a provider's API is; the only thing asked for by name there is a model."""
+    if status is None:
+        return "other"
+    return _STATUSES.get(status, "server" if status in _SERVER_ERRORS else "other")
+
+
+def plus(first: int | None, *more: int | None) -> int | None:
+    """A sum whose first part has to be known."""
+    return None if first is None else number(first + sum(part for part in more if part is not None))
+
+
+_YEAR_10000 = 253_402_300_800_000
+
+
+def moment(milliseconds: Any) -> str | None:
+    """The text for a moment that is told in milliseconds since 1970."""
+    known = number(milliseconds)
+    if known is None or not 0 <= known < _YEAR_10000:
+        return None
+    return datetime.fromtimestamp(known / 1000, UTC).isoformat(timespec="milliseconds")
