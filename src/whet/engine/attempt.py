@@ -74,9 +74,9 @@ async def run_attempt(parts: Parts, shared: SharedGround, trial: Trial, number: 
         (parts.run_dir / folder).mkdir(parents=True, exist_ok=True)
         await _on_ground(parts, shared, trial, record)
     except AttemptError as error:
-        _fail(parts, record, error)
+        fail(parts, record, error)
     except Exception as error:  # noqa: BLE001 - the engine's one catch-all: no trial may end the run
-        _fail(parts, record, _internal(error))
+        fail(parts, record, _internal(error))
     record.duration_s = time.monotonic() - record.began
     return record
 
@@ -96,7 +96,7 @@ async def _on_ground(parts: Parts, shared: SharedGround, trial: Trial, record: A
             await _look(parts, ground, record)
             await _grade(parts, ground, trial, record)
         except AttemptError as error:
-            _fail(parts, record, error)
+            fail(parts, record, error)
             await _look_back(parts, ground, record)
         await _keep(parts, ground, trial, record)
     finally:
@@ -136,10 +136,17 @@ async def _run_agent(parts: Parts, ground: Ground, trial: Trial, record: Attempt
         await anyio.to_thread.run_sync(furnish, ground.home, talk.asked)
     ended: Ended | None = None
     try:
-        ended = await _stream(parts, ground, trial, talk)
+        ended, tail = await _stream(parts, ground, trial, talk)
+        judge_ending(
+            ended,
+            talk.observer,
+            announces_end=talk.asked.announces_end,
+            timeout_s=trial.execution.limits.timeout_s or 0,
+            tail=tail,
+        )
     except (AgentCrashed, AgentTimedOut, SessionUnfinished, ProviderFailed):
         # No check sees it, but whoever looks for the reason does.
-        _write_session(parts, artifact_dir, _session(trial, record, talk, ended))
+        _write_session(parts, artifact_dir, replace(_session(trial, record, talk, ended), complete=False))
         raise
     finally:
         record.usage, record.steps = talk.observer.usage(), talk.observer.steps
@@ -206,8 +213,8 @@ def _task(parts: Parts, ground: Ground, trial: Trial) -> Task:
     )
 
 
-async def _stream(parts: Parts, ground: Ground, trial: Trial, talk: _Conversation) -> Ended:
-    """Run the agent's process, its output on the way to disk and to the observer; raises unless it ended well."""
+async def _stream(parts: Parts, ground: Ground, trial: Trial, talk: _Conversation) -> tuple[Ended, bytes]:
+    """Run the agent's process, its output on the way to disk and to the observer; how it ended, and its last words."""
     asked, observer = talk.asked, talk.observer
     timeout_s = trial.execution.limits.timeout_s or 0
     most = parts.max_output_bytes
@@ -226,9 +233,7 @@ async def _stream(parts: Parts, ground: Ground, trial: Trial, talk: _Conversatio
     for event in talk.agent.ending(collected(ground.home, asked.collect)):
         observer.take(event)
     observer.close()
-    tail = stderr.tail or stdout.tail
-    judge_ending(ended, observer, announces_end=asked.announces_end, timeout_s=timeout_s, tail=tail)
-    return ended
+    return ended, stderr.tail or stdout.tail
 
 
 def _boundary(parts: Parts, ground: Ground, asked: AgentCommand) -> Boundary:
@@ -251,7 +256,7 @@ async def _look(parts: Parts, ground: Ground, record: AttemptRecord) -> None:
             record_changes, ground.workspace.path, record.changes, artifacts, parts.masker
         )
     if record.changes.diff:
-        _keep_text(parts, parts.run_dir / record.artifact_dir / "diff.patch", record.changes.diff)
+        keep_text(parts, parts.run_dir / record.artifact_dir / "diff.patch", record.changes.diff)
 
 
 async def _look_back(parts: Parts, ground: Ground, record: AttemptRecord) -> None:
@@ -275,8 +280,8 @@ async def _grade(parts: Parts, ground: Ground, trial: Trial, record: AttemptReco
         workspace=ground.workspace.path,
         changes=record.changes,
         artifact_dir=artifact_dir,
-        shell=_shell(parts),
-        keep=lambda name, text: _keep_text(parts, artifact_dir / name, text),
+        shell=shell_of(parts),
+        keep=lambda name, text: keep_text(parts, artifact_dir / name, text),
         mark=f"{parts.run_id}-{trial.key}-{record.number}",
         timeout_s=parts.plan.check_timeout_s,
     )
@@ -294,7 +299,7 @@ async def _grade(parts: Parts, ground: Ground, trial: Trial, record: AttemptReco
         record.failure_class = failed.failure_class or FailureClass(id="assertion", label="Assertion failure")
 
 
-def _shell(parts: Parts) -> Shell:
+def shell_of(parts: Parts) -> Shell:
     """The commands of a check see what the agent of a `command` runner may see."""
     readable = (parts.plan.suite.source.parent, *parts.mounts)
     return Shell(
@@ -304,7 +309,8 @@ def _shell(parts: Parts) -> Shell:
     )
 
 
-def _keep_text(parts: Parts, path: Path, text: str) -> None:
+def keep_text(parts: Parts, path: Path, text: str) -> None:
+    """Put a text into the record, without secrets."""
     path.write_bytes(parts.masker.data(text.encode("utf-8", "backslashreplace")))
 
 
@@ -312,7 +318,7 @@ def _masked(parts: Parts, text: str | None) -> str | None:
     return None if text is None else parts.masker.text(text)
 
 
-def _fail(parts: Parts, record: AttemptRecord, error: AttemptError) -> None:
+def fail(parts: Parts, record: AttemptRecord, error: AttemptError) -> None:
     """The one place where an exception becomes data."""
     location = getattr(error, "location", None)
     message = parts.masker.text(error.message if error.hint is None else f"{error.message}\n{error.hint}")

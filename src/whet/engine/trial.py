@@ -23,7 +23,7 @@ async def run_trial(parts: Parts, shared: SharedGround, trial: Trial) -> TrialRe
         records.append(record)
         if not _worth_another(record, trial):
             break
-    return await _classified(parts, trial, _result(trial, records))
+    return await classified(parts, trial, result_of(trial, records))
 
 
 def verdict(record: AttemptRecord, *, expected_fail: bool) -> Status:
@@ -44,7 +44,8 @@ def _worth_another(record: AttemptRecord, trial: Trial) -> bool:
     return record.retry and verdict(record, expected_fail=trial.execution.case.expected_fail) in {"failed", "errored"}
 
 
-def _result(trial: Trial, records: list[AttemptRecord]) -> TrialResult:
+def result_of(trial: Trial, records: list[AttemptRecord]) -> TrialResult:
+    """What the attempts at a trial come to; the last one decides."""
     last = records[-1]
     expected_fail = trial.execution.case.expected_fail
     status = verdict(last, expected_fail=expected_fail)
@@ -93,7 +94,7 @@ def _attempt(record: AttemptRecord, *, expected_fail: bool) -> Attempt:
     )
 
 
-async def _classified(parts: Parts, trial: Trial, result: TrialResult) -> TrialResult:
+async def classified(parts: Parts, trial: Trial, result: TrialResult) -> TrialResult:
     """Let the author assign or override the failure class; failing at that is told and costs nothing."""
     case = trial.execution.case
     if result.status == "passed" or case.classify is None or parts.classifier is None:

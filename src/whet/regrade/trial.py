@@ -10,14 +10,10 @@ from pathlib import Path
 import anyio.to_thread
 
 from whet import wire
-from whet.engine.attempt import AttemptRecord
-from whet.engine.attempt import _fail as fail
-from whet.engine.attempt import _keep_text as keep_text
-from whet.engine.attempt import _shell as shell_of
+from whet.engine.attempt import AttemptRecord, fail, keep_text, shell_of
 from whet.engine.ground import SharedGround
 from whet.engine.parts import Parts, trial_folder
-from whet.engine.trial import _classified as classified
-from whet.engine.trial import _result as result_of
+from whet.engine.trial import classified, result_of
 from whet.errors import AttemptError
 from whet.grade.recorded import RecordedEvidence
 from whet.grade.report import events_path
