@@ -26,6 +26,7 @@ from whet.sandbox.reaper import MARK, become_subreaper, descendants, die_with_pa
 _HEADER = struct.Struct("!I")
 _OUTPUT_KEPT = 65536
 _UNCHANGED, _CHANGED = b"=", b"!"
+_PATIENCE_S = 10.0
 
 # Answers one request; what it prints meanwhile is collected for it.
 Serve = Callable[[bytes, "Printed"], bytes]
@@ -178,6 +179,8 @@ class Workers:
             else:
                 worker.kill()
                 with anyio.CancelScope(shield=True):
+                    # A signal is not yet a death, and only its death makes orphans of what it started.
+                    await _dead(worker.pid)
                     await reaper.end(mark)
         return answer
 
@@ -205,6 +208,21 @@ class Workers:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, 0)
         reaper.release(self._pid)
+
+
+async def _dead(pid: int) -> None:
+    """Wait until the process is gone."""
+    with anyio.move_on_after(_PATIENCE_S):
+        while _exists(pid):  # noqa: ASYNC110 - there is no event: it is nobody's child but its parent's
+            await anyio.sleep(0.001)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return pid != 0
 
 
 def _be_parent(control: socket.socket, serve: Serve, watch: Watch) -> NoReturn:
