@@ -12,7 +12,7 @@ WhetError
 │   ├── SandboxError          the boundary could not be set up
 │   ├── AgentError            the agent did not come to a good end
 │   │   ├── AgentNotFound · AgentNotStarted · AgentCrashed · AgentTimedOut
-│   │   ├── StepLimitReached · BudgetSpent · OutputTooLarge
+│   │   ├── StepLimitReached · BudgetSpent · OutputTooLarge · CeilingReached
 │   │   ├── SessionUnfinished · SessionUnreadable
 │   │   └── ProviderFailed: ModelRejected
 │   └── GraderError           a check gave no decision
@@ -205,6 +205,14 @@ class OutputTooLarge(AgentError):
     code = "output-limit"
     class_id = "output-limit"
     class_label = "Output limit exceeded"
+
+
+class CeilingReached(AgentError):
+    """The program took more of the machine than it was allowed, and that ended it."""
+
+    code = "ceiling"
+    class_id = "ceiling"
+    class_label = "Ceiling reached"
 
 
 class SessionUnfinished(AgentError):

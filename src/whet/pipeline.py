@@ -34,6 +34,7 @@ from whet.model.suite import Suite
 from whet.plan import RunRequest, describe_plan, make_plan
 from whet.report.base import Reporters, make_reporters
 from whet.sandbox.base import Sandbox
+from whet.sandbox.ceilings import weaknesses
 from whet.sandbox.choose import choose_sandbox
 from whet.sandbox.reaper import become_subreaper, kill_marked
 from whet.store import folder as folders
@@ -133,7 +134,7 @@ def carry_out(planned: Planned, trying: Trying) -> int:
         graders = _graders(planned.suite, stack)
         parts = _parts(under_way, settings, scratch, sandbox=sandbox, graders=graders, masker=masker)
         under_way.emit(RunStarted(info=info, plan=plan, done=len(journal)))
-        for message in (note, *planned.notices):
+        for message in (note, weaknesses(settings.ceilings), *planned.notices):
             if message:
                 under_way.emit(Notice(level="warning", message=message))
         with _single_errors():
@@ -301,6 +302,7 @@ def _parts(
         mounts=settings.mounts,
         hidden=(settings.output_dir, scratch),
         max_output_bytes=settings.max_output_bytes,
+        ceilings=settings.ceilings,
     )
 
 

@@ -19,6 +19,9 @@ _UNSET = {
     "run.schedule": "parallel (serial in a shared workspace)",
     "run.max_steps": "unlimited",
     "defaults.budget_usd": "unlimited",
+    "defaults.max_memory_mb": "unlimited",
+    "defaults.max_processes": "unlimited",
+    "defaults.max_cpus": "unlimited",
     "run.workspace": "isolated (or as the suite says)",
 }
 
@@ -47,6 +50,9 @@ def _plain_settings(settings: Settings) -> Iterator[tuple[str, Any]]:
     yield "defaults.check_timeout_ms", round(settings.check_timeout_s * 1000)
     yield "defaults.max_output_bytes", settings.max_output_bytes
     yield "defaults.budget_usd", settings.budget_usd
+    yield "defaults.max_memory_mb", settings.ceilings.memory_mb
+    yield "defaults.max_processes", settings.ceilings.processes
+    yield "defaults.max_cpus", settings.ceilings.cpus
 
 
 def _workspace(workspace: WorkspaceSpec) -> Iterator[tuple[str, Any]]:

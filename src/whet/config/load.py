@@ -16,6 +16,7 @@ from whet.config.schema import Value
 from whet.config.settings import Settings
 from whet.config.sources import from_environ, from_file, from_flags
 from whet.errors import ConfigError
+from whet.model.ceilings import Ceilings
 from whet.model.run import Runner
 from whet.model.suite import BootstrapSpec, WorkspaceSpec
 
@@ -35,6 +36,9 @@ _DEFAULTS: Mapping[Key, Any] = {
     ("defaults", "check_timeout_ms"): 30_000,
     ("defaults", "max_output_bytes"): 64 * 1024 * 1024,
     ("defaults", "budget_usd"): None,
+    ("defaults", "max_memory_mb"): None,
+    ("defaults", "max_processes"): None,
+    ("defaults", "max_cpus"): None,
 }
 
 
@@ -110,6 +114,11 @@ def _build(merged: Merged, file: Path | None, folder: Path) -> Settings:
         check_timeout_s=get("defaults", "check_timeout_ms") / 1000,
         max_output_bytes=get("defaults", "max_output_bytes"),
         budget_usd=get("defaults", "budget_usd"),
+        ceilings=Ceilings(
+            memory_mb=get("defaults", "max_memory_mb"),
+            processes=get("defaults", "max_processes"),
+            cpus=get("defaults", "max_cpus"),
+        ),
         runners=tuple(_runner(runner, reader) for runner in merged.names("runners")),
         snapshots=_snapshots(reader),
         origins=reader.origins,

@@ -97,11 +97,20 @@ _RUN: Table = {
     "mounts": _text("path", many=True),
 }
 
+# A smaller share of a CPU, and a program cannot even start in reasonable time.
+LEAST_CPUS = 0.05
 _DEFAULTS: Table = {
     "timeout_ms": _integer(1),
     "check_timeout_ms": _integer(1),
     "max_output_bytes": _integer(1),
     "budget_usd": _AMOUNT,
+    # Less than this, and no shell could start to take it on.
+    "max_memory_mb": _integer(16, 2**24),
+    "max_processes": _integer(8, 2**22),
+    "max_cpus": Rule(
+        expected=f"a number of at least {LEAST_CPUS}",
+        accepts=lambda value: _is_amount(value) and value >= LEAST_CPUS,
+    ),
 }
 
 _AGENT: Table = {

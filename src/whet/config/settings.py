@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from whet.model.ceilings import Ceilings
 from whet.model.run import Runner, ScheduleName
 from whet.model.suite import WorkspaceSpec
 
@@ -36,6 +37,7 @@ class Settings:
     check_timeout_s: float
     max_output_bytes: int
     budget_usd: float | None
+    ceilings: Ceilings
     runners: tuple[Runner, ...]
     snapshots: Mapping[str, Any] | None
     origins: Mapping[str, str] = field(default_factory=dict)

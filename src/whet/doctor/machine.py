@@ -10,6 +10,7 @@ from pathlib import Path
 
 from whet.doctor.findings import Finding, State
 from whet.sandbox.bubblewrap import BubblewrapSandbox
+from whet.sandbox.cgroups import CONTROLLERS, usable_places
 from whet.workspace import private_mounts
 from whet.workspace.overlay import OverlayWorkspace
 
@@ -35,6 +36,7 @@ def look_at_machine() -> Iterator[Finding]:
     yield _finding("python", "ok", platform.python_version())
     yield _bubblewrap()
     yield _namespaces()
+    yield _control_groups()
     yield _proc()
     yield overlay
     yield _space()
@@ -67,6 +69,14 @@ def _namespaces() -> Finding:
             hint = f"sysctl -w {name}={'15000' if forbids == '0' and 'max' in name else 1 - int(forbids)}, as root"
             return _finding("user namespaces", "warning", f"restricted by {name} = {value}", hint)
     return _finding("user namespaces", "ok", "not restricted by the kernel's settings")
+
+
+def _control_groups() -> Finding:
+    held = sorted({controller for place in usable_places() for controller in place.controllers})
+    if len(held) == len(CONTROLLERS):
+        return _finding("control groups", "ok", "they can hold ceilings of memory, processes and CPUs")
+    said = f"can be made for {', '.join(held)} only" if held else "cannot be made by this user"
+    return _finding("control groups", "absent", f"{said}: ceilings are held by limits of each process")
 
 
 def _proc() -> Finding:

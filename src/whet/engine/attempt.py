@@ -23,6 +23,7 @@ from whet.errors import (
     AgentCrashed,
     AgentTimedOut,
     AttemptError,
+    CeilingReached,
     ModelRejected,
     ProviderFailed,
     SessionUnfinished,
@@ -144,7 +145,9 @@ async def _run_agent(parts: Parts, ground: Ground, trial: Trial, record: Attempt
             timeout_s=trial.execution.limits.timeout_s or 0,
             tail=tail,
         )
-    except (AgentCrashed, AgentTimedOut, SessionUnfinished, ProviderFailed):
+        if ended.reached is not None:
+            record.notes.append(f"ran into its ceiling of {ended.reached} on the way")
+    except (AgentCrashed, AgentTimedOut, CeilingReached, SessionUnfinished, ProviderFailed):
         # No check sees it, but whoever looks for the reason does.
         _write_session(parts, artifact_dir, replace(_session(trial, record, talk, ended), complete=False))
         raise
@@ -244,6 +247,7 @@ def _boundary(parts: Parts, ground: Ground, asked: AgentCommand) -> Boundary:
         readable=(*asked.readable, *parts.mounts),
         hidden=parts.hidden,
         network=asked.network,
+        ceilings=parts.ceilings,
     )
 
 
@@ -306,6 +310,7 @@ def shell_of(parts: Parts) -> Shell:
         sandbox=parts.sandbox.name,
         readable=tuple(str(path) for path in readable),
         hidden=tuple(str(path) for path in parts.hidden),
+        ceilings=parts.ceilings,
     )
 
 

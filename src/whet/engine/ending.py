@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from whet.engine.observe import Observer
-from whet.errors import AgentCrashed, AgentTimedOut, ModelRejected, ProviderFailed, SessionUnfinished
+from whet.errors import AgentCrashed, AgentTimedOut, CeilingReached, ModelRejected, ProviderFailed, SessionUnfinished
 from whet.model.session import PROVIDER_TROUBLE, Trouble
 from whet.sandbox.base import Ended
 
@@ -21,6 +21,8 @@ def judge_ending(ended: Ended, observer: Observer, *, announces_end: bool, timeo
     trouble = observer.trouble
     if trouble is not None and trouble.kind in PROVIDER_TROUBLE:
         raise _provider_failed(trouble)
+    if ended.reached is not None:
+        raise CeilingReached(f"ran into its ceiling of {ended.reached}, and {_crash(ended, tail)}")
     if ended.exit_code != 0:
         raise AgentCrashed(_crash(ended, tail))
     reason = (said.reason if said else None) or (trouble.message if trouble else None) or "its session has no end"

@@ -114,7 +114,10 @@ async def _bootstrap(
     env |= {"HOME": str(home), "TMPDIR": str(temporary), **spec.env, **bootstrap_facts(parts, workspace, logs, trial)}
     command = Command(argv=(spec.command, *spec.args), env=env, cwd=workspace.path)
     boundary = Boundary(
-        writable=(workspace.path, home, temporary, logs), readable=(suite_dir, *parts.mounts), hidden=parts.hidden
+        writable=(workspace.path, home, temporary, logs),
+        readable=(suite_dir, *parts.mounts),
+        hidden=parts.hidden,
+        ceilings=parts.ceilings,
     )
     log = Capture(logs / "bootstrap.log", masker=parts.masker, most_bytes=_BOOTSTRAP_OUTPUT)
     try:
@@ -128,7 +131,8 @@ async def _bootstrap(
         raise BootstrapFailed(f"the bootstrap command was still running after {timeout_s:g} s and was stopped")
     if ended.exit_code != 0:
         how = f"exit code {ended.exit_code}" if ended.signal is None else f"signal {ended.signal}"
-        raise BootstrapFailed(f"the bootstrap command ended with {how}" + (f":\n{said}" if said else ""))
+        reached = f"ran into its ceiling of {ended.reached} and " if ended.reached else ""
+        raise BootstrapFailed(f"the bootstrap command {reached}ended with {how}" + (f":\n{said}" if said else ""))
 
 
 def bootstrap_facts(parts: Parts, workspace: Workspace, logs: Path, trial: Trial | None) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from whet.grade.base import Grader
 from whet.mask import Masker
+from whet.model.ceilings import Ceilings
 from whet.model.grade import FailureClass
 from whet.model.naming import folder_name
 from whet.model.run import Plan, TrialKey, TrialResult
@@ -42,6 +43,7 @@ class Parts:
     mounts: tuple[Path, ...]
     hidden: tuple[Path, ...]
     max_output_bytes: int
+    ceilings: Ceilings = field(default_factory=Ceilings)
     # Why the model of a runner was rejected, by runner: its other trials need not find out again.
     rejected: dict[str, str] = field(default_factory=dict)
 

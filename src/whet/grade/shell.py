@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import anyio
 
 from whet import plugins
 from whet.errors import AgentNotFound, AgentNotStarted
+from whet.model.ceilings import Ceilings
 from whet.sandbox.base import Boundary, Command, Ended, Sandbox
 
 _OUTPUT_KEPT = 16 * 1024 * 1024
@@ -45,6 +46,7 @@ class Shell:
     sandbox: str
     readable: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
+    ceilings: Ceilings = field(default_factory=Ceilings)
 
     def run(self, workspace: Path, argv: Sequence[str], timeout_s: float) -> Ran:
         """Run *argv* to its end, also where an async check has an event loop of its own."""
@@ -65,6 +67,7 @@ class Shell:
             writable=(workspace, home),
             readable=tuple(map(Path, self.readable)),
             hidden=tuple(map(Path, self.hidden)),
+            ceilings=self.ceilings,
         )
         out, err = _Kept(), _Kept()
         command = Command(argv=argv, env=env, cwd=workspace)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from whet.model.ceilings import Ceilings
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
@@ -20,7 +22,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boundary:
-    """What a process may see beyond the system, which it sees read-only.
+    """What a process may see beyond the system, which it sees read-only, and how much of the machine it may take.
 
     A boundary is a promise only where the sandbox can keep it; the local one cannot hide files.
     """
@@ -29,6 +31,7 @@ class Boundary:
     readable: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
     network: bool = True
+    ceilings: Ceilings = field(default_factory=Ceilings)
 
 
 # Receives output as it comes. Raising ends the process and everything it started; the exception reaches the caller.
@@ -37,12 +40,16 @@ Sink: TypeAlias = Callable[[bytes], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a process ended: by itself with an exit code, by a signal, or stopped by us at its time limit."""
+    """How a process ended: by itself with an exit code, by a signal, or stopped by us at its time limit.
+
+    `reached` tells which of its ceilings it ran into, which need not have ended it.
+    """
 
     exit_code: int | None
     signal: int | None
     timed_out: bool
     duration_s: float
+    reached: str | None = None
 
 
 class Sandbox(Protocol):

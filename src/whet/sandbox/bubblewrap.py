@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Self
 
+import anyio
+
 from whet.errors import AgentNotFound, SandboxError
 from whet.sandbox.base import Availability, Boundary, Command, Ended, Sink
+from whet.sandbox.ceilings import Hold, holding, judged
 from whet.sandbox.process import run_process
+from whet.sandbox.programs import find_program
 from whet.sandbox.reaper import reaper
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/snap", "/sys")
@@ -23,6 +28,7 @@ _PRIVATE = ("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-")
 _OWN_TEMPORARY = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - these are the ones inside
 _INNER_USER = "1000"
 _PROBE_TIMEOUT_S = 10
+_CHILD = re.compile(rb'"child-pid": (\d+)')
 
 
 class BubblewrapSandbox:
@@ -51,6 +57,15 @@ class BubblewrapSandbox:
 
     async def run(self, command: Command, boundary: Boundary, *, timeout_s: float, stdout: Sink, stderr: Sink) -> Ended:
         """Run *command*; see `Sandbox.run`."""
+        if not boundary.ceilings:
+            return await self._run(command, boundary, None, timeout_s=timeout_s, stdout=stdout, stderr=stderr)
+        with holding(boundary.ceilings, timeout_s) as hold:
+            ended = await self._run(command, boundary, hold, timeout_s=timeout_s, stdout=stdout, stderr=stderr)
+            return judged(hold, ended)
+
+    async def _run(
+        self, command: Command, boundary: Boundary, hold: Hold | None, *, timeout_s: float, stdout: Sink, stderr: Sink
+    ) -> Ended:
         program = find_program(command)
         with _Status() as status, _FirstWords(stderr) as said:
             argv = (
@@ -63,17 +78,22 @@ class BubblewrapSandbox:
                 *("--", program, *command.argv[1:]),
             )
             # The environment is given to bwrap itself: --clearenv would leave ours readable in /proc/1/environ.
-            outer = Command(argv=argv, env=command.env, cwd=Path("/"), stdin=command.stdin)
-            ended = await run_process(
-                outer,
-                timeout_s=timeout_s,
-                stdout=stdout,
-                stderr=said,
-                pass_fds=(status.write,),
-                started=status.close_write,
-            )
+            outer = Command(argv=hold.argv(argv) if hold else argv, env=command.env, cwd=Path("/"), stdin=command.stdin)
+            try:
+                ended = await run_process(
+                    outer,
+                    timeout_s=timeout_s,
+                    stdout=stdout,
+                    stderr=said,
+                    pass_fds=(status.write,),
+                    started=status.close_write,
+                )
+            finally:
+                # bwrap tells how its namespace ended, or is killed, before the last process in it is dead.
+                with anyio.CancelScope(shield=True):
+                    await reaper.see_dead(status.namespace)
             if ended.exit_code == 1 and not ended.timed_out:
-                _raise_for_setup(status.started(), said.text, program)
+                _raise_for_setup(status.namespace is not None, said.text, program)
             return ended
 
     async def close(self) -> None:
@@ -95,13 +115,15 @@ class _Status:
             os.close(self.write)
             self._write_open = False
 
-    def started(self) -> bool:
-        """Whether the command was started."""
+    @cached_property
+    def namespace(self) -> int | None:
+        """The first process of the namespace, with which all others die; None where it did not come so far."""
         os.set_blocking(self._read, False)
         try:
-            return b"child-pid" in os.read(self._read, 4096)
+            told = _CHILD.search(os.read(self._read, 4096))
         except BlockingIOError:
-            return False
+            return None
+        return int(told[1]) if told else None
 
     def __exit__(self, *_: object) -> None:
         self.close_write()
@@ -140,18 +162,6 @@ def _raise_for_setup(started: bool, said: str, program: str) -> None:
 
 
 _MOUNTS_HINT = "add its folder to `mounts` of this runner, or use --sandbox local"
-
-
-def find_program(command: Command) -> str:
-    """The full path of the program, looked up as the command itself would be."""
-    name = command.argv[0]
-    if os.sep in name:
-        found = str(command.cwd / name) if (command.cwd / name).exists() else None
-    else:
-        found = shutil.which(name, path=command.env.get("PATH", os.defpath))
-    if found is None:
-        raise AgentNotFound(f'there is no program "{name}"', hint="install it, or correct `command` of this runner")
-    return found
 
 
 @lru_cache

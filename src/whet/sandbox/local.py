@@ -8,6 +8,7 @@ import os
 import anyio
 
 from whet.sandbox.base import Availability, Boundary, Command, Ended, Sink
+from whet.sandbox.ceilings import held_to, holding, judged
 from whet.sandbox.process import run_process
 from whet.sandbox.reaper import MARK, become_subreaper, reaper
 
@@ -28,7 +29,14 @@ class LocalSandbox:
 
     async def run(self, command: Command, boundary: Boundary, *, timeout_s: float, stdout: Sink, stderr: Sink) -> Ended:
         """Run *command*; see `Sandbox.run`."""
-        del boundary  # What may be seen cannot be limited without namespaces.
+        # What may be seen cannot be limited without namespaces.
+        if not boundary.ceilings:
+            return await self._run(command, timeout_s=timeout_s, stdout=stdout, stderr=stderr)
+        with holding(boundary.ceilings, timeout_s) as hold:
+            held = held_to(hold, command)
+            return judged(hold, await self._run(held, timeout_s=timeout_s, stdout=stdout, stderr=stderr))
+
+    async def _run(self, command: Command, *, timeout_s: float, stdout: Sink, stderr: Sink) -> Ended:
         mark = f"{os.getpid()}-{next(self._numbers)}"
         marked = Command(argv=command.argv, env={**command.env, MARK: mark}, cwd=command.cwd, stdin=command.stdin)
         reaper.begin(mark)

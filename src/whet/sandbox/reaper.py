@@ -73,6 +73,14 @@ class Reaper:
                 return
             await anyio.sleep(_PAUSE_S)
 
+    async def see_dead(self, pid: int | None) -> None:
+        """Wait until *pid*, whose parent has ended, is dead; killed, if it takes its time."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while pid is not None and _is_orphan(pid) and time.monotonic() < deadline:
+            signal_all([pid], signal.SIGKILL)
+            _reap(pid)
+            await anyio.sleep(_PAUSE_S)
+
     async def end_all(self) -> None:
         """Kill everything that attempts left behind, whoever started it."""
         self._live.clear()
@@ -171,6 +179,12 @@ def _stat_fields(pid: int) -> list[bytes]:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return []
+
+
+def _is_orphan(pid: int) -> bool:
+    """Whether *pid* is there and came to us or to init; another one by that number has a parent of its own."""
+    fields = _stat_fields(pid)
+    return bool(fields) and int(fields[1]) in (1, os.getpid())
 
 
 def _start_ticks(pid: int) -> int | None:

@@ -1,0 +1,58 @@
+"""Ceilings in a run: an agent that takes too much of the machine fails its own trial and no other."""
+
+from __future__ import annotations
+
+from project import PYTHON, Project
+
+HOG = "held = bytearray(400 * 1024 * 1024); print('had it')"
+
+
+def test_an_agent_beyond_its_memory_fails_its_trial_alone(boxed: Project) -> None:
+    boxed.settings(PYTHON + "[defaults]\nmax_memory_mb = 120\n")
+    boxed.suite(f"""
+        suite = [Case(id="hog", prompt={HOG!r}, check=ok), Case(id="modest", prompt="print(1)", check=ok)]
+    """)
+
+    outcome = boxed.run()
+
+    assert outcome.statuses == {"hog": "failed", "modest": "passed"}
+    assert outcome.codes["hog"] in {"ceiling", "agent-crashed"}
+
+
+def test_a_command_of_a_check_has_the_same_ceilings(boxed: Project) -> None:
+    boxed.settings(PYTHON + "[defaults]\nmax_memory_mb = 120\n")
+    boxed.suite(f"""
+        def check(report, ctx):
+            ran = ctx.run(["python3", "-c", {HOG!r}])
+            assert not ran.ok
+            assert "had it" not in ran.stdout
+        suite = [Case(id="a", prompt="print(1)", check=check)]
+    """)
+
+    outcome = boxed.run()
+
+    assert outcome.statuses == {"a": "passed"}
+
+
+def test_a_bootstrap_command_has_them_too(boxed: Project) -> None:
+    boxed.settings(PYTHON + "[defaults]\nmax_memory_mb = 120\n")
+    boxed.suite(f"""
+        workspace = Workspace(mode="isolated", bootstrap=Bootstrap(command="python3", args=["-c", {HOG!r}]))
+        suite = [Case(id="a", prompt="print(1)", check=ok)]
+    """)
+
+    outcome = boxed.run()
+
+    assert outcome.statuses == {"a": "errored"}
+    assert outcome.codes == {"a": "bootstrap"}
+
+
+def test_a_ceiling_that_nothing_could_start_under_is_refused(project: Project) -> None:
+    project.settings(PYTHON + "[defaults]\nmax_memory_mb = 1\nmax_processes = 0\nmax_cpus = 0.001\n")
+    project.suite('suite = [Case(id="a", prompt="1", check=ok)]')
+
+    outcome = project.run()
+
+    assert outcome.code == 2
+    for key in ("max_memory_mb", "max_processes", "max_cpus"):
+        assert f"defaults.{key}" in outcome.stderr
