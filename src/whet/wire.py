@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,6 +38,14 @@ def encode(value: Any) -> bytes:
     except UnicodeEncodeError:
         # A lone surrogate, from a file name or a program that prints nonsense: the fact matters more than the byte.
         return _encoder.encode(_without_surrogates(msgspec.to_builtins(value, enc_hook=_plain)))
+
+
+def encode_lines(values: Sequence[Any]) -> bytes:
+    """A line of JSON for each, with its newline; quicker than one by one."""
+    try:
+        return _encoder.encode_lines(values)
+    except UnicodeEncodeError:
+        return b"".join(encode(value) + b"\n" for value in values)
 
 
 def encode_pretty(value: Any) -> bytes:

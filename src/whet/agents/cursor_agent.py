@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from whet.agents import base
@@ -83,10 +84,10 @@ class CursorAgent(AgentDefaults):
         yield from self._thought()
         yield from self._reading.left()
 
-    def _thought(self) -> Iterator[Event]:
+    def _thought(self) -> list[Event]:
         whole = "".join(self._thoughts)
         self._thoughts.clear()
-        yield from self._reading.thought(whole)
+        return self._reading.thought(whole)
 
     def _tool(self, seen: dict[str, Any], state: Any, at: str | None) -> Iterator[Event]:
         """Both records tell the call; the second has its result as well, and may be the only one."""
@@ -118,11 +119,16 @@ def _words(seen: dict[str, Any]) -> str:
     return "\n".join(filter(None, (text(block, "text") for block in rows(seen, "message", "content"))))
 
 
+@lru_cache(maxsize=256)
+def _tool_name(field: str) -> str:
+    return _CAPITAL.sub("-", field.removesuffix(_SUFFIX)).lower()
+
+
 def _named(call: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
     """`updateTodosToolCall` is `update-todos`; a tool that it has no field for is a `function` with a name."""
     for name, told in call.items():
         if name.endswith(_SUFFIX) and name != _SUFFIX:
-            return _CAPITAL.sub("-", name.removesuffix(_SUFFIX)).lower(), table(told)
+            return _tool_name(name), table(told)
     function = table(call, "function")
     return text(function, "name"), {"args": parse((text(function, "arguments") or "").encode("utf-8", "replace"))}
 

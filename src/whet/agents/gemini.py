@@ -94,10 +94,10 @@ class GeminiAgent(AgentDefaults):
         yield from self._joined()
         yield from self._reading.left()
 
-    def _joined(self) -> Iterator[Event]:
+    def _joined(self) -> list[Event]:
         whole = "".join(self._pieces)
         self._pieces.clear()
-        yield from self._reading.said(whole)
+        return self._reading.said(whole)
 
     def _result(self, seen: dict[str, Any], at: str | None) -> Iterator[Event]:
         yield from _usage(table(seen, "stats"))

@@ -109,10 +109,9 @@ class OpencodeAgent(AgentDefaults):
         yield from self._let_go()
         yield from _usage(part)
 
-    def _let_go(self) -> Iterator[Event]:
-        yield from self._reading.settle()
-        yield from self._results
-        self._results.clear()
+    def _let_go(self) -> list[Event]:
+        results, self._results = self._results, []
+        return [*self._reading.settle(), *results]
 
     def _trouble(self, error: dict[str, Any], at: str | None) -> Iterator[Event]:
         status = number(error, "data", "statusCode")

@@ -11,7 +11,6 @@ from whet.model.session import (
     Event,
     FinalOutput,
     Message,
-    MessagePhase,
     Trouble,
     TroubleKind,
     UsageSeen,
@@ -23,70 +22,67 @@ class Reading(Calls):
 
     def __init__(self, workspace: str = "") -> None:
         super().__init__(workspace)
-        self._held: Message | None = None
+        # Words, and when they were said.
+        self._held: tuple[str, str | None] | None = None
         self._last: str | None = None
 
-    def began(self, call_id: Any, tool: Any, args: Any, *, at: Any = None) -> Iterator[Event]:
+    def began(self, call_id: Any, tool: Any, args: Any, *, at: str | None = None) -> list[Event]:
         """Words before a call were not the last."""
-        yield from self.settle()
-        yield from super().began(call_id, tool, args, at=at)
+        return self.settle() + super().began(call_id, tool, args, at=at)
 
-    def ended(self, call_id: Any, **told: Any) -> Iterator[Event]:
+    def ended(self, call_id: Any, **told: Any) -> list[Event]:
         """Nor were words before a result."""
-        yield from self.settle()
-        yield from super().ended(call_id, **told)
+        return self.settle() + super().ended(call_id, **told)
 
-    def left(self) -> Iterator[Event]:
+    def left(self) -> list[Event]:
         """Words after which nothing came were not an answer, or it would have been announced."""
-        yield from self.settle()
-        yield from super().left()
+        return self.settle() + super().left()
 
-    def thought(self, words: Any, *, at: Any = None) -> Iterator[Event]:
+    def thought(self, words: Any, *, at: str | None = None) -> list[Event]:
         """The model thought."""
         thought = text(words)
-        if thought:
-            yield from self.settle()
-            yield Message(role="assistant", phase="thinking", text=thought, at=text(at))
+        if not thought:
+            return []
+        return [*self.settle(), Message(role="assistant", phase="thinking", text=thought, at=at)]
 
-    def said(self, words: Any, *, at: Any = None) -> Iterator[Event]:
+    def said(self, words: Any, *, at: str | None = None) -> list[Event]:
         """The model said something."""
         said = text(words)
-        if said:
-            yield from self.settle()
-            self._held = Message(role="assistant", text=said, at=text(at))
+        if not said:
+            return []
+        before, self._held = self.settle(), (said, at)
+        return before
 
-    def blocks(self, content: list[Any], *, at: Any = None) -> Iterator[Event]:
+    def blocks(self, content: list[Any], *, at: str | None = None) -> Iterator[Event]:
         """A reply in blocks: thoughts, words and calls."""
         for block in content:
             match look(block, "type"):
                 case "thinking":
-                    yield from self.thought(look(block, "thinking"), at=at)
+                    yield from self.thought(block.get("thinking"), at=at)
                 case "text":
-                    yield from self.said(look(block, "text"), at=at)
+                    yield from self.said(block.get("text"), at=at)
                 case "tool_use":
-                    yield from self.began(look(block, "id"), look(block, "name"), look(block, "input"), at=at)
+                    yield from self.began(block.get("id"), block.get("name"), block.get("input"), at=at)
                 case _:
                     pass
 
-    def trouble(self, message: Any, kind: TroubleKind, status: Any = None, *, at: Any = None) -> Iterator[Event]:
+    def trouble(self, message: Any, kind: TroubleKind, status: Any = None, *, at: str | None = None) -> list[Event]:
         """Something went wrong; it comes after the words that were held back, since those do not show it overcome."""
-        yield from self.settle()
-        yield Trouble(message=as_text(message) or kind, kind=kind, status=number(status), at=text(at))
+        happened = Trouble(message=as_text(message) or kind, kind=kind, status=number(status), at=at)
+        return [*self.settle(), happened]
 
-    def answered(self, words: Any = None, *, at: Any = None) -> Iterator[Event]:
+    def answered(self, words: Any = None, *, at: str | None = None) -> list[Event]:
         """The session ended well: what was said last is the answer, unless the agent names another."""
-        yield from self.settle(final=True)
+        before = self.settle(final=True)
         answer = text(words) or self._last
-        if answer is not None:
-            yield FinalOutput(text=answer, at=text(at))
+        return before if answer is None else [*before, FinalOutput(text=answer, at=at)]
 
-    def settle(self, *, final: bool = False) -> Iterator[Event]:
+    def settle(self, *, final: bool = False) -> list[Event]:
         """Pass on the words that were held back, now that it is known what they were."""
-        held, self._held = self._held, None
-        if held is not None:
-            self._last = held.text
-            phase: MessagePhase = "final" if final else "commentary"
-            yield Message(role="assistant", phase=phase, text=held.text, at=held.at)
+        if self._held is None:
+            return []
+        (self._last, at), self._held = self._held, None
+        return [Message(role="assistant", phase="final" if final else "commentary", text=self._last, at=at)]
 
 
 class Spending:

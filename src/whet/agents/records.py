@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -37,8 +38,9 @@ def look(value: Any, *names: str) -> Any:
 
 def text(value: Any, *names: str) -> str | None:
     """A text that is not empty, or none."""
-    found = look(value, *names) if names else value
-    return found if isinstance(found, str) and found else None
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, str) and value else None
 
 
 def table(value: Any, *names: str) -> dict[str, Any]:
@@ -111,4 +113,11 @@ def moment(milliseconds: Any) -> str | None:
     known = number(milliseconds)
     if known is None or not 0 <= known < _YEAR_10000:
         return None
-    return datetime.fromtimestamp(known / 1000, UTC).isoformat(timespec="milliseconds")
+    seconds, rest = divmod(known, 1000)
+    return f"{_second(seconds)}.{rest:03}+00:00"
+
+
+@lru_cache(maxsize=8)
+def _second(seconds: int) -> str:
+    # Many records come within one second, and this takes as long as reading one of them.
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")

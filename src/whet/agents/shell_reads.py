@@ -39,6 +39,9 @@ _READERS: dict[str, _Reader] = {
     **dict.fromkeys(("grep", "egrep", "fgrep", "zgrep"), _GREP),
     "rg": _Reader("efABCmgtTMjEr", (*_SEARCH, "--replace", "--max-columns"), "ef", has_script=True, searches=True),
 }
+# Most lines name none of these programs, and most of the others are one of them with plain words.
+_MAY_READ = re.compile(rf"\b(?:{'|'.join(_READERS)})\b")
+_PLAIN = re.compile(rf"(?:{'|'.join(_READERS)})(?: [\w./:@%+,=-]+)+", re.ASCII)
 _NOT_A_PATH = re.compile(r"[*?`(){}\[\]<>|\n]|^-$")
 # A search that finds nothing looked all the same.
 _FOUND_NOTHING = 1
@@ -46,7 +49,7 @@ _FOUND_NOTHING = 1
 
 def shell_reads(line: str, exit_code: int | None = None) -> Iterator[str]:
     """The files that a command line shows, each once; a lone command that failed showed none."""
-    commands = read_command(line)
+    commands = _commands(line)
     if len(commands) == 1 and exit_code and not (_searches(commands[0]) and exit_code == _FOUND_NOTHING):
         return
     folder = ""
@@ -59,6 +62,16 @@ def shell_reads(line: str, exit_code: int | None = None) -> Iterator[str]:
             if path not in seen and _is_path(path):
                 seen.add(path)
                 yield path
+
+
+def _commands(line: str) -> tuple[SimpleCommand, ...]:
+    """The commands of a line that may read; a shell's way of reading takes longer than all else that a call needs."""
+    if not _MAY_READ.search(line):
+        return ()
+    if _PLAIN.fullmatch(line):
+        name, *words = line.split(" ")
+        return (SimpleCommand(raw=line, executable=name, words=tuple(words)),)
+    return read_command(line)
 
 
 def _searches(command: SimpleCommand) -> bool:

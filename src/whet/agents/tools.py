@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, NamedTuple
 
-from whet.agents.records import as_text, number, rows, table, text
+from whet.agents.records import as_text, number, rows, text
 from whet.agents.shell_reads import command_line, shell_reads
 from whet.model.session import (
     CommandRun,
@@ -48,8 +47,7 @@ def kind_of(tool: str) -> Kind | None:
     return _KINDS.get(tool.lower())
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """A tool that was asked for and has not answered yet."""
 
     tool: str
@@ -97,19 +95,22 @@ class Call:
 
 
 class Calls:
-    """The calls of one session: what each came to is told when its result is there."""
+    """The calls of one session: what each came to is told when its result is there.
+
+    Events are given as lists: a transcript may tell of a million calls, and generators within generators take longer.
+    """
 
     def __init__(self, workspace: str = "") -> None:
         # Paths below it are told as seen from it, whichever way an agent writes them.
         self.workspace = workspace
         self._open: dict[str, Call] = {}
 
-    def began(self, call_id: Any, tool: Any, args: Any, *, at: Any = None) -> Iterator[Event]:
+    def began(self, call_id: Any, tool: Any, args: Any, *, at: str | None = None) -> list[Event]:
         """The model asked for a tool."""
         call = Call(text(tool) or "unknown", args, text(call_id))
         if call.id is not None:
             self._open[call.id] = call
-        yield ToolCall(tool=call.tool, id=call.id, args=args, at=text(at))
+        return [ToolCall(tool=call.tool, id=call.id, args=args, at=at)]
 
     def ended(
         self,
@@ -119,46 +120,47 @@ class Calls:
         ok: bool | None = None,
         exit_code: Any = None,
         ran: bool = True,
-        at: Any = None,
-    ) -> Iterator[Event]:
+        at: str | None = None,
+    ) -> list[Event]:
         """A tool gave its result; `ran=False` where it was refused, so that it did nothing."""
-        call = self._open.pop(text(call_id) or "", None)
-        if call is not None and ran:
-            yield from self._deeds(call, ok, number(exit_code), text(at))
-        yield ToolResult(
-            id=text(call_id),
-            tool=call.tool if call else None,
-            output=as_text(output),
-            ok=ok if ran else False,
-            at=text(at),
+        known = text(call_id)
+        call = self._open.pop(known, None) if known else None
+        result = ToolResult(
+            id=known, tool=call.tool if call else None, output=as_text(output), ok=ok if ran else False, at=at
         )
+        return [*self._deeds(call, ok, number(exit_code), at), result] if call and ran else [result]
 
-    def left(self) -> Iterator[Event]:
+    def left(self) -> list[Event]:
         """What is left when the session is over: commands that were cut off while they ran."""
-        for call in self._open.values():
-            if call.command:
-                yield CommandRun(command=call.command)
+        commands = [call.command for call in self._open.values()]
         self._open.clear()
+        return [CommandRun(command=command) for command in commands if command]
 
     def is_open(self, call_id: Any) -> bool:
         """Whether a call with this id waits for its result."""
         return text(call_id) in self._open
 
-    def _deeds(self, call: Call, ok: bool | None, exit_code: int | None, at: str | None) -> Iterator[Event]:
+    def _deeds(self, call: Call, ok: bool | None, exit_code: int | None, at: str | None) -> Iterable[Event]:
         """What a call did; one that failed read, wrote and loaded nothing."""
-        command, skill, kind = call.command, call.skill, kind_of(call.tool)
+        kind = kind_of(call.tool)
+        if kind == "shell":
+            return self._ran(call, exit_code, at)
+        if ok is False:
+            return ()
+        if kind == "skill":
+            return [SkillSignal(skill=call.skill, signal=f"tool:{call.tool.lower()}", at=at)] if call.skill else ()
+        if kind == "read":
+            return [FileRead(path=self._path(path, call.folder), at=at) for path in call.paths()]
+        if kind == "edit":
+            return [FileEdit(path=self._path(path, call.folder), at=at) for path in call.paths()]
+        return ()
+
+    def _ran(self, call: Call, exit_code: int | None, at: str | None) -> Iterator[Event]:
+        command = call.command
         if command:
             yield CommandRun(command=command, exit_code=exit_code, at=at)
             for path in shell_reads(command, exit_code):
                 yield FileRead(path=self._path(path, call.folder), at=at)
-        elif ok is False:
-            return
-        elif skill:
-            yield SkillSignal(skill=skill, signal=f"tool:{call.tool.lower()}", at=at)
-        elif kind == "read":
-            yield from (FileRead(path=self._path(path, call.folder), at=at) for path in call.paths())
-        elif kind == "edit":
-            yield from (FileEdit(path=self._path(path, call.folder), at=at) for path in call.paths())
 
     def _path(self, path: str, folder: str) -> str:
         if path.startswith(("~", "$")):
@@ -169,5 +171,9 @@ class Calls:
 
 
 def _first(args: Any, names: tuple[str, ...]) -> Any:
-    known = table(args)
-    return next((known[name] for name in names if known.get(name)), None)
+    """The first of *names* that says something."""
+    if isinstance(args, dict):
+        for name in names:
+            if found := args.get(name):
+                return found
+    return None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any, ClassVar
 
 from whet.agents.base import Output
+from whet.engine.event_file import EventFile
 from whet.errors import BudgetSpent, SessionUnreadable, StepLimitReached
 from whet.model.session import (
     USAGE_FIGURES,
@@ -24,7 +25,7 @@ from whet.model.session import (
     UsageSeen,
 )
 from whet.prices import priced
-from whet.wire import EVENT_NAMES, WireError, decode_event, encode
+from whet.wire import EVENT_NAMES, WireError, decode_event
 
 _LINE_SHOWN = 120
 
@@ -45,7 +46,7 @@ class Observer:
         self, output: Output, read: Callable[[bytes], Iterable[Event]], *, events_path: Path, watch: Watch | None = None
     ) -> None:
         self._output = output
-        self._read = read
+        self._read = _read_event if output == "events" else read
         self._limits = watch or Watch()
         self._pending: list[bytes] = []
         self._lines = 0
@@ -53,7 +54,8 @@ class Observer:
         self._said: str | None = None
         self._final: str | None = None
         self._usage: dict[str, float] = {}
-        self._events = _EventFile(events_path) if output == "records" else None
+        self._events = EventFile(events_path) if output == "records" else None
+        self._taken: list[Event] = []
         self.steps = 0
         self.unreadable: SessionUnreadable | None = None
         self.started = SessionStarted()
@@ -66,22 +68,23 @@ class Observer:
         if self._output == "text":
             return
         *lines, rest = data.split(b"\n")
-        for line in lines:
-            whole = b"".join((*self._pending, line))
+        if lines and self._pending:
+            lines[0] = b"".join((*self._pending, lines[0]))
             self._pending.clear()
-            self._line(whole)
         if rest:
             self._pending.append(rest)
+        self._take_lines(lines)
 
     def finish(self) -> None:
         """Take the last line, which may have no end."""
         if self._pending:
             whole = b"".join(self._pending)
             self._pending.clear()
-            self._line(whole)
+            self._take_lines([whole])
 
     def close(self) -> None:
-        """Let go of the file of events."""
+        """Write what is left, and let go of the file of events."""
+        self._write()
         if self._events:
             self._events.close()
 
@@ -99,49 +102,62 @@ class Observer:
             return text.rstrip("\r\n")
         return self._final if self._final is not None else (self._said or "")
 
-    def _line(self, line: bytes) -> None:
-        self._lines += 1
-        if not line.strip():
-            return
+    def take(self, event: Event) -> None:
+        """Count one event in."""
+        self._taken.append(event)
+        count = self._COUNTS.get(type(event))
+        if count:
+            count(self, event)
+
+    def _take_lines(self, lines: list[bytes]) -> None:
+        """The events of many lines go to disk together."""
         try:
-            events = (decode_event(line),) if self._output == "events" else self._read(line)
-            for event in events:
+            for line in lines:
+                self._lines += 1
+                if line and not line.isspace():
+                    self._take_line(line)
+        finally:
+            self._write()
+
+    def _write(self) -> None:
+        if self._events and self._taken:
+            self._events.write(self._taken)
+        self._taken.clear()
+
+    def _take_line(self, line: bytes) -> None:
+        try:
+            for event in self._read(line):
                 self.take(event)
         except WireError as error:
             self.unreadable = self.unreadable or _unreadable(self._lines, line, error)
 
-    def take(self, event: Event) -> None:
-        """Count one event in."""
-        if self._events:
-            self._events.write(event)
-        match event:
-            case Message(role="assistant", phase="thinking"):
-                self._begin_round()
-            case Message(role="assistant", text=text):
-                self._begin_round()
-                self._said = text
-            case ToolCall():
-                self._begin_round()
-            case ToolResult() | Message():
-                self._in_round = False
-            case UsageSeen():
-                self._add(event)
-            case FinalOutput(text=text):
-                self._final = text
-            case _:
-                self._note(event)
+    def _on_message(self, event: Message) -> None:
+        if event.role != "assistant":
+            self._in_round = False
+            return
+        self._begin_round()
+        if event.phase != "thinking":
+            self._said = event.text
 
-    def _note(self, event: Event) -> None:
-        """What the agent says of the session itself."""
-        match event:
-            case SessionStarted():
-                self.started = _merged(self.started, event)
-            case SessionEnded():
-                self.ended = event
-            case Trouble():
-                self.trouble = event
-            case _:
-                pass
+    def _on_call(self, event: ToolCall) -> None:
+        del event
+        self._begin_round()
+
+    def _on_result(self, event: ToolResult) -> None:
+        del event
+        self._in_round = False
+
+    def _on_final_output(self, event: FinalOutput) -> None:
+        self._final = event.text
+
+    def _on_start(self, event: SessionStarted) -> None:
+        self.started = _merged(self.started, event)
+
+    def _on_end(self, event: SessionEnded) -> None:
+        self.ended = event
+
+    def _on_trouble(self, event: Trouble) -> None:
+        self.trouble = event
 
     def _begin_round(self) -> None:
         """A model round begins with the first thing that the model says after being told something."""
@@ -154,7 +170,7 @@ class Observer:
         if most is not None and self.steps > most:
             raise StepLimitReached(f"began step {self.steps} and may take {most}")
 
-    def _add(self, seen: UsageSeen) -> None:
+    def _on_usage(self, seen: UsageSeen) -> None:
         for name in USAGE_FIGURES:
             value = getattr(seen, name)
             if value is not None and value < 0 and self._output == "events":
@@ -165,22 +181,22 @@ class Observer:
         if budget is not None and (spent := self.usage().cost_usd) is not None and spent > budget:
             raise BudgetSpent(f"has spent ${spent:.4f} of a budget of ${budget:g}")
 
+    # By type, which is quicker than a match: there may be a million of them.
+    _COUNTS: ClassVar[dict[type[Event], Callable[[Observer, Any], None]]] = {
+        Message: _on_message,
+        ToolCall: _on_call,
+        ToolResult: _on_result,
+        UsageSeen: _on_usage,
+        FinalOutput: _on_final_output,
+        SessionStarted: _on_start,
+        SessionEnded: _on_end,
+        Trouble: _on_trouble,
+    }
 
-class _EventFile:
-    """The normalized events of an agent that prints something else, one per line."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: int | None = None
-
-    def write(self, event: Event) -> None:
-        if self._file is None:
-            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        os.write(self._file, encode(event) + b"\n")
-
-    def close(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
+def _read_event(line: bytes) -> Iterable[Event]:
+    """The one event of a line that is an event already."""
+    return (decode_event(line),)
 
 
 def _merged(known: SessionStarted, more: SessionStarted) -> SessionStarted:
