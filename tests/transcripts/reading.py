@@ -16,6 +16,7 @@ from whet.errors import AttemptError
 from whet.model.run import Runner
 from whet.model.session import Event, Session, SessionSummary
 from whet.sandbox.base import Ended
+from whet.testing.garbling import OTHERS, garbled
 from whet.wire import decode_event
 
 RECORDINGS = Path(__file__).parent
@@ -86,6 +87,14 @@ def read_output(
     return Read(
         events=events, observer=observer, session=_session(observer, events), error=_judge(asked, observer, exit_code)
     )
+
+
+def garbled_output(agent: str, seed: int) -> bytes:
+    """All recordings of *agent* in one, garbled in every way: more than an adapter of somebody else is held to."""
+    paths = sorted((RECORDINGS / agent).rglob("stdout.jsonl"))
+    lines = [line for path in paths for line in path.read_bytes().splitlines()]
+    others = (*OTHERS, True, 2**63 - 1, 10**30, "\ud800", "-")
+    return b"\n".join(garbled(lines, others=others, seed=seed))
 
 
 def _session(observer: Observer, events: tuple[Event, ...]) -> Session:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reading import Read, read_output, read_recording, task
-from spoiling import spoiled
+from reading import Read, garbled_output, read_output, read_recording, task
 
 from whet.agents.claude_code import ClaudeCodeAgent
 from whet.model.run import Runner
@@ -324,7 +323,7 @@ def test_half_of_a_character_does_not_lose_a_record() -> None:
 
 
 def test_no_record_breaks_it() -> None:
-    output = b"\n".join(spoiled("claude", seed=1))
+    output = garbled_output("claude", seed=1)
 
     read = read_output(ClaudeCodeAgent(), output)
 

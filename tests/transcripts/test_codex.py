@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reading import Read, read_output, read_recording, task
-from spoiling import spoiled
+from reading import Read, garbled_output, read_output, read_recording, task
 
 from whet.agents.codex import CodexAgent
 from whet.model.run import Runner
@@ -252,7 +251,7 @@ def test_a_failed_turn_has_no_answer() -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_no_record_breaks_it(seed: int) -> None:
-    output = b"\n".join(spoiled("codex", seed))
+    output = garbled_output("codex", seed)
 
     read = read_output(CodexAgent(), output)
 

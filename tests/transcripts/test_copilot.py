@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from reading import RECORDINGS, Read, read_output, read_recording, task
-from spoiling import spoiled
+from reading import RECORDINGS, Read, garbled_output, read_output, read_recording, task
 
 from whet.agents.copilot import CopilotAgent
 from whet.model.run import Runner
@@ -228,7 +227,7 @@ def test_credentials_pass_by_name_and_its_state_is_its_own() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_nonsense_breaks_nothing(seed: int) -> None:
-    output = b"\n".join(spoiled("copilot", seed))
+    output = garbled_output("copilot", seed)
 
     read = read_output(CopilotAgent(), output, exit_code=1)
 

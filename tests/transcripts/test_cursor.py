@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from reading import RECORDINGS, Read, read_output, read_recording, task
-from spoiling import spoiled
+from reading import RECORDINGS, Read, garbled_output, read_output, read_recording, task
 
 from whet.agents.cursor_agent import CursorAgent
 from whet.model.run import Runner
@@ -178,7 +177,7 @@ def test_a_prompt_that_does_not_fit_into_an_argument_is_found_before_anything_st
 
 @pytest.mark.parametrize("seed", range(3))
 def test_nonsense_breaks_nothing(seed: int) -> None:
-    output = b"\n".join(spoiled("cursor", seed))
+    output = garbled_output("cursor", seed)
 
     read = read_output(CursorAgent(), output, exit_code=1)
 

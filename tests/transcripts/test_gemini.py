@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from reading import Read, read_output, read_recording, task
-from spoiling import spoiled
+from reading import Read, garbled_output, read_output, read_recording, task
 
 from whet.agents.gemini import GeminiAgent
 from whet.model.run import Runner
@@ -194,7 +193,7 @@ def test_a_key_file_can_be_read_and_what_env_says_wins() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_nonsense_breaks_nothing(seed: int) -> None:
-    output = b"\n".join(spoiled("gemini", seed))
+    output = garbled_output("gemini", seed)
 
     read = read_output(GeminiAgent(), output, exit_code=1)
 

@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from reading import Read, read_output, read_recording, task
-from spoiling import spoiled
+from reading import Read, garbled_output, read_output, read_recording, task
 
 from whet.agents.opencode import OpencodeAgent
 from whet.model.run import Runner
@@ -231,7 +230,7 @@ def test_its_home_has_the_login_and_the_skills_and_nothing_else(tmp_path: Path) 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_nonsense_breaks_nothing(seed: int) -> None:
-    output = b"\n".join(spoiled("opencode", seed))
+    output = garbled_output("opencode", seed)
 
     read = read_output(OpencodeAgent(), output, exit_code=1)
 

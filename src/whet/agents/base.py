@@ -29,6 +29,7 @@ class Task:
     suite_dir: Path
     settings_dir: Path | None
     environ: Mapping[str, str]
+    variant: str = "default"
     trial: int = 1
 
 

@@ -53,7 +53,7 @@ class Recording:
 
 
 class ReplayAgent(AgentDefaults):
-    """Plays `script`, a run folder or its `trials`: of the same case and trial, by the runner of the same name."""
+    """Plays `script`, a run folder or its `trials`: the same case, variant and trial, by the runner of that name."""
 
     def __init__(self) -> None:
         self._adapter: Agent | None = None
@@ -61,7 +61,7 @@ class ReplayAgent(AgentDefaults):
 
     def command(self, task: Task) -> AgentCommand:
         """The player, on the folder of the recorded attempt."""
-        found = find_recording(task.runner, task.case, task.trial)
+        found = find_recording(task.runner, task.case, task.variant, task.trial)
         if isinstance(found, str):
             raise AgentNotStarted(found)
         _refuse_gaps(task.runner, found.folder)
@@ -104,35 +104,47 @@ class ReplayAgent(AgentDefaults):
             yield f"agent.script: {root}: there is no such folder"
             return
         for case in cases:
-            found = find_recording(runner, case.id, 1)
+            # In which variants a case runs is the plan's business; here it is enough that there is something to play.
+            found = find_recording(runner, case.id, None, 1)
             problem = found if isinstance(found, str) else _unreadable(found)
             if problem:
                 yield f"agent.script: {problem}"
 
 
-def find_recording(runner: Runner, case: str, number: int) -> Recording | str:
-    """The recording of trial *number* of *case*, or else of its first that has one; or why there is none."""
+def find_recording(runner: Runner, case: str, variant: str | None, number: int) -> Recording | str:
+    """The recording of trial *number* of *case*, or else of its first that has one; or why there is none.
+
+    A recording of one variant only is played for all of them, and no *variant* stands for any.
+    """
     root = Path(Options(runner.options).text("script") or "")
     trials = root / "trials" if (root / "trials").is_dir() else root
-    by_runner = trials / folder_name(case)
-    recorded = sorted(path.name for path in by_runner.iterdir() if path.is_dir()) if by_runner.is_dir() else []
-    wanted = _extra(runner, "runner") or (folder_name(runner.id) if len(recorded) != 1 else recorded[0])
-    if not recorded:
+    runners = _folders(trials / folder_name(case))
+    if not runners:
         return f'case "{case}" has no recording in {root}'
-    if wanted not in recorded:
-        known = ", ".join(recorded)
-        return f'case "{case}" was recorded by {known}: say which, as options = {{ runner = "{recorded[0]}" }}'
-    found = list(_attempts(by_runner / wanted))
+    wanted = _extra(runner, "runner") or (folder_name(runner.id) if len(runners) != 1 else next(iter(runners)))
+    if wanted not in runners:
+        named = f'say which, as options = {{ runner = "{next(iter(runners))}" }}'
+        return f'case "{case}" was recorded by {", ".join(runners)}: {named}'
+    variants = _folders(runners[wanted])
+    if variant is not None and len(variants) > 1:
+        if folder_name(variant) not in variants:
+            return f'case "{case}" was recorded in the variants {", ".join(variants)}, and not in {variant}'
+        variants = {variant: variants[folder_name(variant)]}
+    found = [attempt for folder in variants.values() for attempt in _attempts(folder)]
     if not found:
         return f'case "{case}" has no recording in {root}: no attempt at it came to a session'
-    folder = next((folder for trial, folder in found if trial == number), found[0][1])
-    return _read(folder)
+    return _read(next((folder for trial, folder in found if trial == number), found[0][1]))
 
 
-def _attempts(folder: Path) -> Iterator[tuple[int, Path]]:
+def _folders(folder: Path) -> dict[str, Path]:
+    """The folders in *folder* by name; none where it is not there."""
+    found = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+    return {path.name: path for path in found}
+
+
+def _attempts(variant: Path) -> Iterator[tuple[int, Path]]:
     """The deciding attempt of each recorded trial, by trial number: the last, because each ends those before it."""
-    variants = sorted((path for path in folder.iterdir() if path.is_dir()), key=lambda path: path.name != "default")
-    for trial in _numbered(variants[0]) if variants else ():
+    for trial in _numbered(variant):
         attempts = [path for path in _numbered(trial) if (path / _SESSION).is_file()]
         if attempts:
             yield int(trial.name), attempts[-1]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
@@ -16,9 +15,11 @@ from whet.engine import ground as grounds
 from whet.engine.capture import Capture
 from whet.engine.ending import judge_ending
 from whet.engine.furnish import collected, furnish
+from whet.engine.grading import evidence_of, grade
 from whet.engine.ground import Ground, SharedGround
 from whet.engine.observe import Observer, Watch
 from whet.engine.parts import Parts, trial_folder
+from whet.engine.record import AttemptRecord
 from whet.errors import (
     AgentCrashed,
     AgentTimedOut,
@@ -28,42 +29,10 @@ from whet.errors import (
     ProviderFailed,
     SessionUnfinished,
 )
-from whet.grade.base import Evidence
-from whet.grade.report import events_path
-from whet.grade.shell import Shell
-from whet.model.changes import Changes
-from whet.model.grade import Failure, FailureClass, Grade, Location
 from whet.model.run import Trial
-from whet.model.session import SessionSummary, Usage
+from whet.model.session import SessionSummary
 from whet.sandbox.base import Boundary, Command, Ended
 from whet.workspace.recording import record_changes
-
-
-@dataclass(slots=True)
-class AttemptRecord:
-    """What is known of an attempt so far; filled step by step, so that a failure keeps all that came before it."""
-
-    runner: str
-    number: int
-    artifact_dir: str
-    began: float = field(default_factory=time.monotonic)
-    started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
-    duration_s: float = 0.0
-    session: SessionSummary | None = None
-    usage: Usage = field(default_factory=Usage)
-    steps: int = 0
-    changes: Changes = field(default_factory=Changes)
-    grades: list[Grade] = field(default_factory=list)
-    failure: Failure | None = None
-    failure_class: FailureClass | None = None
-    retry: bool = True
-    workspace_dir: str | None = None
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def passed(self) -> bool:
-        """Whether every check holds."""
-        return self.failure is None and all(grade.passed for grade in self.grades)
 
 
 async def run_attempt(parts: Parts, shared: SharedGround, trial: Trial, number: int) -> AttemptRecord:
@@ -75,9 +44,9 @@ async def run_attempt(parts: Parts, shared: SharedGround, trial: Trial, number: 
         (parts.run_dir / folder).mkdir(parents=True, exist_ok=True)
         await _on_ground(parts, shared, trial, record)
     except AttemptError as error:
-        fail(parts, record, error)
+        record.fail(parts, error)
     except Exception as error:  # noqa: BLE001 - the engine's one catch-all: no trial may end the run
-        fail(parts, record, _internal(error))
+        record.fail(parts, _internal(error))
     record.duration_s = time.monotonic() - record.began
     return record
 
@@ -95,9 +64,9 @@ async def _on_ground(parts: Parts, shared: SharedGround, trial: Trial, record: A
         try:
             await _run_agent(parts, ground, trial, record)
             await _look(parts, ground, record)
-            await _grade(parts, ground, trial, record)
+            await grade(parts, trial, record, evidence_of(parts, trial, record, ground.workspace.path))
         except AttemptError as error:
-            fail(parts, record, error)
+            record.fail(parts, error)
             await _look_back(parts, ground, record)
         await _keep(parts, ground, trial, record)
     finally:
@@ -212,6 +181,7 @@ def _task(parts: Parts, ground: Ground, trial: Trial) -> Task:
         suite_dir=parts.plan.suite.source.parent,
         settings_dir=parts.settings_dir,
         environ=parts.environ,
+        variant=trial.key.variant,
         trial=trial.key.number,
     )
 
@@ -226,16 +196,19 @@ async def _stream(parts: Parts, ground: Ground, trial: Trial, talk: _Conversatio
     env = {**asked.env, "WHET_RUN": parts.run_id}
     command = Command(argv=asked.argv, env=env, cwd=ground.workspace.path, stdin=asked.stdin)
     try:
-        ended = await parts.sandbox.run(
-            command, _boundary(parts, ground, asked), timeout_s=timeout_s, stdout=stdout, stderr=stderr
-        )
+        try:
+            ended = await parts.sandbox.run(
+                command, _boundary(parts, ground, asked), timeout_s=timeout_s, stdout=stdout, stderr=stderr
+            )
+        finally:
+            stdout.close()
+            observer.finish()
+            stderr.close()
+        for event in talk.agent.ending(collected(ground.home, asked.collect)):
+            observer.take(event)
     finally:
-        stdout.close()
-        observer.finish()
-        stderr.close()
-    for event in talk.agent.ending(collected(ground.home, asked.collect)):
-        observer.take(event)
-    observer.close()
+        # Also where the agent was stopped for going beyond its limits.
+        observer.close()
     return ended, stderr.tail or stdout.tail
 
 
@@ -260,7 +233,7 @@ async def _look(parts: Parts, ground: Ground, record: AttemptRecord) -> None:
             record_changes, ground.workspace.path, record.changes, artifacts, parts.masker
         )
     if record.changes.diff:
-        keep_text(parts, parts.run_dir / record.artifact_dir / "diff.patch", record.changes.diff)
+        parts.keep_text(parts.run_dir / record.artifact_dir / "diff.patch", record.changes.diff)
 
 
 async def _look_back(parts: Parts, ground: Ground, record: AttemptRecord) -> None:
@@ -271,75 +244,6 @@ async def _look_back(parts: Parts, ground: Ground, record: AttemptRecord) -> Non
         await _look(parts, ground, record)
     except AttemptError as error:
         record.notes.append(f"what changed could not be seen: {error.message}")
-
-
-async def _grade(parts: Parts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:
-    """Ask the graders, check by check."""
-    assert record.session is not None
-    artifact_dir = parts.run_dir / record.artifact_dir
-    evidence = Evidence(
-        case=trial.execution.case,
-        session=record.session,
-        events_path=events_path(artifact_dir),
-        workspace=ground.workspace.path,
-        changes=record.changes,
-        artifact_dir=artifact_dir,
-        shell=shell_of(parts),
-        keep=lambda name, text: keep_text(parts, artifact_dir / name, text),
-        mark=f"{parts.run_id}-{trial.key}-{record.number}",
-        timeout_s=parts.plan.check_timeout_s,
-    )
-    for check in trial.execution.case.checks:
-        grade = await parts.graders[check.grader].grade(check, evidence)
-        record.grades.append(
-            replace(grade, reason=parts.masker.text(grade.reason), evidence=_masked(parts, grade.evidence))
-        )
-    (artifact_dir / "grades.json").write_bytes(wire.encode_pretty(record.grades))
-    failed = next((grade for grade in record.grades if not grade.passed), None)
-    if failed is not None:
-        record.failure = Failure(
-            phase="check", code="assertion", cause="agent", message=failed.reason, location=failed.location
-        )
-        record.failure_class = failed.failure_class or FailureClass(id="assertion", label="Assertion failure")
-
-
-def shell_of(parts: Parts) -> Shell:
-    """The commands of a check see what the agent of a `command` runner may see."""
-    readable = (parts.plan.suite.source.parent, *parts.mounts)
-    return Shell(
-        sandbox=parts.sandbox.name,
-        readable=tuple(str(path) for path in readable),
-        hidden=tuple(str(path) for path in parts.hidden),
-        ceilings=parts.ceilings,
-    )
-
-
-def keep_text(parts: Parts, path: Path, text: str) -> None:
-    """Put a text into the record, without secrets."""
-    path.write_bytes(parts.masker.data(text.encode("utf-8", "backslashreplace")))
-
-
-def _masked(parts: Parts, text: str | None) -> str | None:
-    return None if text is None else parts.masker.text(text)
-
-
-def fail(parts: Parts, record: AttemptRecord, error: AttemptError) -> None:
-    """The one place where an exception becomes data."""
-    location = getattr(error, "location", None)
-    message = parts.masker.text(error.message if error.hint is None else f"{error.message}\n{error.hint}")
-    record.failure = Failure(
-        phase=error.phase,
-        code=error.code,
-        cause=error.cause,
-        message=message,
-        location=location if isinstance(location, Location) else None,
-        traceback=_masked(parts, getattr(error, "traceback", None)),
-    )
-    given = getattr(error, "failure_class", None)
-    record.failure_class = given or FailureClass(id=error.class_id, label=error.class_label)
-    record.retry = error.retry
-    if isinstance(error, ModelRejected):
-        parts.rejected[record.runner] = error.message
 
 
 def _internal(error: Exception) -> AttemptError:

@@ -28,6 +28,8 @@ from whet.prices import priced
 from whet.wire import EVENT_NAMES, WireError, decode_event
 
 _LINE_SHOWN = 120
+# An agent may tell everything at its end.
+_MOST_UNWRITTEN = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +107,8 @@ class Observer:
     def take(self, event: Event) -> None:
         """Count one event in."""
         self._taken.append(event)
+        if len(self._taken) >= _MOST_UNWRITTEN:
+            self._write()
         count = self._COUNTS.get(type(event))
         if count:
             count(self, event)

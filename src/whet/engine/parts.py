@@ -47,6 +47,10 @@ class Parts:
     # Why the model of a runner was rejected, by runner: its other trials need not find out again.
     rejected: dict[str, str] = field(default_factory=dict)
 
+    def keep_text(self, path: Path, text: str) -> None:
+        """Put a text into the record, without secrets."""
+        path.write_bytes(self.masker.data(text.encode("utf-8", "backslashreplace")))
+
 
 def trial_folder(key: TrialKey) -> str:
     """Where the artifacts of a trial lie, below `trials/` or `workspaces/` of the run folder."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from whet.engine.attempt import AttemptRecord, run_attempt
+from whet.engine.attempt import run_attempt
 from whet.engine.ground import SharedGround
 from whet.engine.parts import Parts
+from whet.engine.record import AttemptRecord
 from whet.errors import GraderError
 from whet.model.grade import Failure, FailureClass, Status
 from whet.model.run import Attempt, Trial, TrialResult

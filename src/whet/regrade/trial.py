@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
 import anyio.to_thread
 
-from whet import wire
-from whet.engine.attempt import AttemptRecord, fail, keep_text, shell_of
+from whet.engine.grading import evidence_of, grade
 from whet.engine.ground import SharedGround
 from whet.engine.parts import Parts, trial_folder
+from whet.engine.record import AttemptRecord
 from whet.engine.trial import classified, result_of
 from whet.errors import AttemptError
 from whet.grade.recorded import RecordedEvidence
-from whet.grade.report import events_path
 from whet.model.grade import Failure, FailureClass
 from whet.model.run import Trial, TrialResult
 from whet.model.session import SessionSummary
@@ -74,7 +73,7 @@ async def _regraded(parts: Parts, trial: Trial, earlier: _Earlier, ground: Path)
     try:
         await _check(parts, trial, earlier, record, ground)
     except AttemptError as error:
-        fail(parts, record, error)
+        record.fail(parts, error)
     finally:
         await anyio.to_thread.run_sync(remove_tree, ground)
     new = await classified(parts, trial, result_of(trial, [record]))
@@ -87,42 +86,16 @@ async def _regraded(parts: Parts, trial: Trial, earlier: _Earlier, ground: Path)
 
 async def _check(parts: Parts, trial: Trial, earlier: _Earlier, record: AttemptRecord, ground: Path) -> None:
     """Ask the graders, check by check."""
-    artifacts = parts.run_dir / record.artifact_dir
     gaps, record.changes = await anyio.to_thread.run_sync(lay_ground, earlier.record, earlier.result, ground)
-    evidence = RecordedEvidence(
-        case=trial.execution.case,
-        session=earlier.session,
-        events_path=events_path(artifacts),
-        workspace=ground,
-        changes=record.changes,
-        artifact_dir=artifacts,
-        shell=shell_of(parts),
-        keep=lambda name, text: keep_text(parts, artifacts / name, text),
-        mark=f"{parts.run_id}-{trial.key}-{record.number}",
-        timeout_s=parts.plan.check_timeout_s,
-        gaps=gaps,
-    )
+    whole = evidence_of(parts, trial, record, ground)
+    evidence = RecordedEvidence(**{item.name: getattr(whole, item.name) for item in fields(whole)}, gaps=gaps)
     try:
-        await _grade(parts, trial, record, evidence)
+        await grade(parts, trial, record, evidence)
     except AttemptError as error:
-        fail(parts, record, error)
+        record.fail(parts, error)
     if not record.passed and gaps.workspace is None:
         record.workspace_dir = f"workspaces/{trial_folder(trial.key)}/{record.number}"
         await anyio.to_thread.run_sync(_keep, parts, ground, parts.run_dir / record.workspace_dir)
-
-
-async def _grade(parts: Parts, trial: Trial, record: AttemptRecord, evidence: RecordedEvidence) -> None:
-    for check in trial.execution.case.checks:
-        grade = await parts.graders[check.grader].grade(check, evidence)
-        shown = None if grade.evidence is None else parts.masker.text(grade.evidence)
-        record.grades.append(replace(grade, reason=parts.masker.text(grade.reason), evidence=shown))
-    (evidence.artifact_dir / "grades.json").write_bytes(wire.encode_pretty(record.grades))
-    failed = next((grade for grade in record.grades if not grade.passed), None)
-    if failed is not None:
-        record.failure = Failure(
-            phase="check", code="assertion", cause="agent", message=failed.reason, location=failed.location
-        )
-        record.failure_class = failed.failure_class or FailureClass(id="assertion", label="Assertion failure")
 
 
 def _take_over(record: Record, old: TrialResult, run_dir: Path) -> None:

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatch
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,9 @@ import pytest
 if TYPE_CHECKING:
     from whet.model.run import Runner
     from whet.model.suite import Case
+
+# Case, runner and variant.
+_Key = tuple[str, str, str]
 
 _PATTERNS = ("suite.py", "suite_*.py", "*_suite.py")
 _NOTHING_WAS_RUN = 2
@@ -50,9 +54,9 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 
 class SuiteFile(pytest.File):
-    """A suite, with a test for every case on every runner."""
+    """A suite, with a test for every case on every runner in every variant."""
 
-    _results: dict[tuple[str, str], dict[str, Any]] | None = None
+    _results: dict[_Key, dict[str, Any]] | None = None
 
     def collect(self) -> Iterator[CaseItem]:
         """The cases in declared order."""
@@ -70,10 +74,11 @@ class SuiteFile(pytest.File):
         runners = self._runners(settings.runners)
         for tag in suite.tags:
             self.config.addinivalue_line("markers", f"{_mark(tag)}: a tag of a whet suite")
-        for case in suite.cases:
-            for runner in runners:
-                name = case.id if len(settings.runners) == 1 else f"{case.id}[{runner.id}]"
-                yield CaseItem.from_parent(self, name=name, case=case, runner=runner)
+        for case, runner, variant in product(suite.cases, runners, suite.variants):
+            told = [runner.id] if len(settings.runners) > 1 else []
+            told += [variant] if len(suite.variants) > 1 else []
+            name = f"{case.id}[{'-'.join(told)}]" if told else case.id
+            yield CaseItem.from_parent(self, name=name, case=case, runner=runner, variant=variant)
 
     def _runners(self, known: tuple[Runner, ...]) -> list[Runner]:
         """Those that were asked for by name, or all."""
@@ -97,11 +102,11 @@ class SuiteFile(pytest.File):
 
 
 class CaseItem(pytest.Item):
-    """One case on one runner."""
+    """One case on one runner in one variant."""
 
-    def __init__(self, *, case: Case, runner: Runner, **others: Any) -> None:
+    def __init__(self, *, case: Case, runner: Runner, variant: str, **others: Any) -> None:
         super().__init__(**others)
-        self.key = (case.id, runner.id)
+        self.key = (case.id, runner.id, variant)
         self._execution: dict[str, Any] = {}
         self._expected_fail = case.expected_fail
         for tag in case.tags:
@@ -158,15 +163,15 @@ def _mark(tag: str) -> str:
     return f"tag_{name}" if name in _PYTESTS_OWN or name.startswith("_") else name
 
 
-def _run(path: Path, items: list[CaseItem]) -> dict[tuple[str, str], dict[str, Any]]:
+def _run(path: Path, items: list[CaseItem]) -> dict[_Key, dict[str, Any]]:
     """Run exactly these: one run per runner, since a run takes every case to every runner."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    found: dict[_Key, dict[str, Any]] = {}
     for runner in dict.fromkeys(item.key[1] for item in items):
         found |= _run_on(path, runner, [item.key[0] for item in items if item.key[1] == runner])
     return found
 
 
-def _run_on(path: Path, runner: str, cases: list[str]) -> dict[tuple[str, str], dict[str, Any]]:
+def _run_on(path: Path, runner: str, cases: list[str]) -> dict[_Key, dict[str, Any]]:
     """Run these cases by the command itself, in a process without pytest's threads and hooks."""
     runs = path.parent / ".whet" / "pytest"
     with tempfile.TemporaryDirectory(prefix="whet-pytest-") as folder:
@@ -182,7 +187,7 @@ def _run_on(path: Path, runner: str, cases: list[str]) -> dict[tuple[str, str], 
         document = json.loads(results.read_text(encoding="utf-8"))
     run_dir = str(runs / document["run_id"])
     return {
-        (case["id"], execution["runner"]): {**execution, "run_dir": run_dir}
+        (case["id"], execution["runner"], execution["variant"]): {**execution, "run_dir": run_dir}
         for case in document["cases"]
         for execution in case["executions"]
     }

@@ -1,0 +1,59 @@
+"""The grading of an attempt, whether it just happened or was recorded: evidence, the graders' decisions, a failure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from whet import wire
+from whet.engine.parts import Parts
+from whet.engine.record import AttemptRecord
+from whet.grade.base import Evidence
+from whet.grade.report import events_path
+from whet.grade.shell import Shell
+from whet.model.grade import Failure, FailureClass
+from whet.model.run import Trial
+
+
+def evidence_of(parts: Parts, trial: Trial, record: AttemptRecord, workspace: Path) -> Evidence:
+    """All that a grader may look at."""
+    assert record.session is not None
+    artifact_dir = parts.run_dir / record.artifact_dir
+    return Evidence(
+        case=trial.execution.case,
+        session=record.session,
+        events_path=events_path(artifact_dir),
+        workspace=workspace,
+        changes=record.changes,
+        artifact_dir=artifact_dir,
+        shell=_shell(parts),
+        keep=lambda name, text: parts.keep_text(artifact_dir / name, text),
+        mark=f"{parts.run_id}-{trial.key}-{record.number}",
+        timeout_s=parts.plan.check_timeout_s,
+    )
+
+
+async def grade(parts: Parts, trial: Trial, record: AttemptRecord, evidence: Evidence) -> None:
+    """Ask the graders, check by check; the first check that does not hold is the failure."""
+    for check in trial.execution.case.checks:
+        given = await parts.graders[check.grader].grade(check, evidence)
+        shown = None if given.evidence is None else parts.masker.text(given.evidence)
+        record.grades.append(replace(given, reason=parts.masker.text(given.reason), evidence=shown))
+    (evidence.artifact_dir / "grades.json").write_bytes(wire.encode_pretty(record.grades))
+    failed = next((given for given in record.grades if not given.passed), None)
+    if failed is not None:
+        record.failure = Failure(
+            phase="check", code="assertion", cause="agent", message=failed.reason, location=failed.location
+        )
+        record.failure_class = failed.failure_class or FailureClass(id="assertion", label="Assertion failure")
+
+
+def _shell(parts: Parts) -> Shell:
+    """The commands of a check see what the agent of a `command` runner may see."""
+    readable = (parts.plan.suite.source.parent, *parts.mounts)
+    return Shell(
+        sandbox=parts.sandbox.name,
+        readable=tuple(str(path) for path in readable),
+        hidden=tuple(str(path) for path in parts.hidden),
+        ceilings=parts.ceilings,
+    )

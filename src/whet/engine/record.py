@@ -1,0 +1,58 @@
+"""What is known of an attempt, from its beginning to its end."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from whet.engine.parts import Parts
+from whet.errors import AttemptError, ModelRejected
+from whet.model.changes import Changes
+from whet.model.grade import Failure, FailureClass, Grade, Location
+from whet.model.session import SessionSummary, Usage
+
+
+@dataclass(slots=True)
+class AttemptRecord:
+    """What is known of an attempt so far; filled step by step, so that a failure keeps all that came before it."""
+
+    runner: str
+    number: int
+    artifact_dir: str
+    began: float = field(default_factory=time.monotonic)
+    started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
+    duration_s: float = 0.0
+    session: SessionSummary | None = None
+    usage: Usage = field(default_factory=Usage)
+    steps: int = 0
+    changes: Changes = field(default_factory=Changes)
+    grades: list[Grade] = field(default_factory=list)
+    failure: Failure | None = None
+    failure_class: FailureClass | None = None
+    retry: bool = True
+    workspace_dir: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check holds."""
+        return self.failure is None and all(grade.passed for grade in self.grades)
+
+    def fail(self, parts: Parts, error: AttemptError) -> None:
+        """The one place where an exception becomes data."""
+        location, traceback = getattr(error, "location", None), getattr(error, "traceback", None)
+        message = error.message if error.hint is None else f"{error.message}\n{error.hint}"
+        self.failure = Failure(
+            phase=error.phase,
+            code=error.code,
+            cause=error.cause,
+            message=parts.masker.text(message),
+            location=location if isinstance(location, Location) else None,
+            traceback=None if traceback is None else parts.masker.text(traceback),
+        )
+        given = getattr(error, "failure_class", None)
+        self.failure_class = given or FailureClass(id=error.class_id, label=error.class_label)
+        self.retry = error.retry
+        if isinstance(error, ModelRejected):
+            parts.rejected[self.runner] = error.message
