@@ -75,9 +75,9 @@ class CodexAgent(base.AgentDefaults):
             case "thread.started":
                 yield SessionStarted(session_id=text(seen, "thread_id"))
             case "item.started":
-                yield from self._began(table(seen, "item"))
+                yield from self._began(text(seen, "item", "id"), table(seen, "item"))
             case "item.completed":
-                yield from self._completed(table(seen, "item"))
+                yield from self._completed(text(seen, "item", "id"), table(seen, "item"))
             case "error":
                 yield from self._reading.trouble(*_trouble(text(seen, "message") or "it reports an error"))
             case "turn.completed":
@@ -94,33 +94,35 @@ class CodexAgent(base.AgentDefaults):
         del collected
         return self._reading.left()
 
-    def _began(self, item: dict[str, Any]) -> Iterator[Event]:
+    def _began(self, call_id: str | None, item: dict[str, Any]) -> list[Event]:
         """Its tools are items: a command, a change of files, a search, or a call of a server's tool."""
-        call_id = text(item, "id")
         match item.get("type"):
             case "command_execution":
-                yield from self._reading.began(call_id, "shell", {"command": unwrapped(text(item, "command") or "")})
+                return self._reading.began(call_id, "shell", {"command": unwrapped(text(item, "command") or "")})
             case "file_change":
-                yield from self._reading.began(call_id, "apply_patch", {"changes": rows(item, "changes")})
+                return self._reading.began(call_id, "apply_patch", {"changes": rows(item, "changes")})
             case "web_search":
-                yield from self._reading.began(call_id, "web_search", {"query": look(item, "query")})
+                return self._reading.began(call_id, "web_search", {"query": item.get("query")})
             case "mcp_tool_call":
                 name = f"mcp__{text(item, 'server')}__{text(item, 'tool')}"
-                yield from self._reading.began(call_id, name, look(item, "arguments"))
+                return self._reading.began(call_id, name, item.get("arguments"))
+            case _:
+                return []
 
-    def _completed(self, item: dict[str, Any]) -> Iterator[Event]:
+    def _completed(self, call_id: str | None, item: dict[str, Any]) -> list[Event]:
         match item.get("type"):
-            case "reasoning":
-                yield from self._reading.thought(look(item, "text"))
-            case "agent_message":
-                yield from self._reading.said(look(item, "text"))
             case "command_execution" | "file_change" | "web_search" | "mcp_tool_call":
-                if not self._reading.is_open(text(item, "id")):
-                    yield from self._began(item)
-                output = look(item, "aggregated_output") or look(item, "result", "content") or look(item, "error")
-                status, code = item.get("status"), number(item, "exit_code")
+                began = [] if self._reading.is_open(call_id) else self._began(call_id, item)
+                output = item.get("aggregated_output") or look(item, "result", "content") or item.get("error")
+                status, code = item.get("status"), item.get("exit_code")
                 ok, ran = status not in ("failed", "declined"), status != "declined"
-                yield from self._reading.ended(text(item, "id"), output=output, ok=ok, exit_code=code, ran=ran)
+                return began + self._reading.ended(call_id, output=output, ok=ok, exit_code=code, ran=ran)
+            case "reasoning":
+                return self._reading.thought(item.get("text"))
+            case "agent_message":
+                return self._reading.said(item.get("text"))
+            case _:
+                return []
 
     def _spent(self, usage: dict[str, Any]) -> Iterator[Event]:
         """Totals of the session: cached tokens are part of the input, reasoning of the output."""

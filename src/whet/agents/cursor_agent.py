@@ -59,24 +59,24 @@ class CursorAgent(AgentDefaults):
         """Thoughts come in pieces, words as a whole."""
         seen = parse(record)
         at = moment(seen.get("timestamp_ms"))
-        match seen.get("type"), seen.get("subtype"):
-            case "system", "init":
-                yield SessionStarted(session_id=text(seen, "session_id"), model=text(seen, "model"))
-            case "user", _:
-                yield Message(role="user", text=_words(seen))
-            case "thinking", "delta":
-                self._thoughts.append(text(seen, "text") or "")
-            case "thinking", "completed":
+        match seen.get("type"):
+            case "tool_call":
                 yield from self._thought()
-            case "assistant", _:
+                yield from self._tool(seen, seen.get("subtype"), at)
+            case "thinking" if seen.get("subtype") == "delta":
+                self._thoughts.append(text(seen, "text") or "")
+            case "thinking" if seen.get("subtype") == "completed":
+                yield from self._thought()
+            case "assistant":
                 yield from self._thought()
                 yield from self._reading.said(_words(seen), at=at)
-            case "tool_call", state:
+            case "user":
+                yield Message(role="user", text=_words(seen))
+            case "system" if seen.get("subtype") == "init":
+                yield SessionStarted(session_id=text(seen, "session_id"), model=text(seen, "model"))
+            case "result":
                 yield from self._thought()
-                yield from self._tool(seen, state, at)
-            case "result", state:
-                yield from self._thought()
-                yield from self._result(seen, state)
+                yield from self._result(seen, seen.get("subtype"))
 
     def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
         """What it was saying or doing when it was stopped."""
@@ -85,24 +85,26 @@ class CursorAgent(AgentDefaults):
         yield from self._reading.left()
 
     def _thought(self) -> list[Event]:
+        if not self._thoughts:
+            return []
         whole = "".join(self._thoughts)
         self._thoughts.clear()
         return self._reading.thought(whole)
 
-    def _tool(self, seen: dict[str, Any], state: Any, at: str | None) -> Iterator[Event]:
+    def _tool(self, seen: dict[str, Any], state: Any, at: str | None) -> list[Event]:
         """Both records tell the call; the second has its result as well, and may be the only one."""
         call_id = seen.get("call_id") or seen.get("model_call_id")
         tool, call = _named(table(seen, "tool_call"))
         if tool is None:
-            return
-        if not self._reading.is_open(call_id):
-            yield from self._reading.began(call_id, tool, _args(call), at=at)
+            return []
+        events = [] if self._reading.is_open(call_id) else self._reading.began(call_id, tool, _args(call), at=at)
         if state == "completed":
             outcome, told = next(iter(table(call, "result").items()), ("", None))
             ok, ran, code = outcome == "success", outcome != "rejected", look(told, "exitCode")
-            yield from self._reading.ended(call_id, output=_output(told), ok=ok, ran=ran, exit_code=code, at=at)
+            events += self._reading.ended(call_id, output=_output(told), ok=ok, ran=ran, exit_code=code, at=at)
             if not ran:
-                yield from self._reading.trouble(text(told, "reason") or f"{tool} was rejected", "permission")
+                events += self._reading.trouble(text(told, "reason") or f"{tool} was rejected", "permission")
+        return events
 
     def _result(self, seen: dict[str, Any], state: Any) -> Iterator[Event]:
         """Its text is all that was ever said, glued together: what was said last is the answer."""

@@ -14,11 +14,13 @@ from whet.model.session import (
     TroubleKind,
 )
 
+_decode = msgspec.json.Decoder().decode
+
 
 def parse(record: bytes) -> dict[str, Any]:
     """One line of JSON as an object; empty where it is anything else."""
     try:
-        value = msgspec.json.decode(record)
+        value = _decode(record)
     except (ValueError, RecursionError):
         # Half of a surrogate pair, where a program cut its text: the rest of the record counts.
         try:
@@ -30,7 +32,10 @@ def parse(record: bytes) -> dict[str, Any]:
 
 
 def look(value: Any, *names: str) -> Any:
-    """What lies under *names* in objects within objects, or none."""
+    """What lies under *names* in objects within objects, or none.
+
+    `text` and `table` do the same by themselves: they are asked for many times of every record.
+    """
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value
@@ -45,8 +50,9 @@ def text(value: Any, *names: str) -> str | None:
 
 def table(value: Any, *names: str) -> dict[str, Any]:
     """An object, or an empty one."""
-    found = look(value, *names)
-    return found if isinstance(found, dict) else {}
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
 
 
 def rows(value: Any, *names: str) -> list[Any]:

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from whet.shell import SimpleCommand, read_command
 
@@ -43,12 +44,24 @@ _READERS: dict[str, _Reader] = {
 _MAY_READ = re.compile(rf"\b(?:{'|'.join(_READERS)})\b")
 _PLAIN = re.compile(rf"(?:{'|'.join(_READERS)})(?: [\w./:@%+,=-]+)+", re.ASCII)
 _NOT_A_PATH = re.compile(r"[*?`(){}\[\]<>|\n]|^-$")
+_LONGEST_REMEMBERED = 400
 # A search that finds nothing looked all the same.
 _FOUND_NOTHING = 1
 
 
-def shell_reads(line: str, exit_code: int | None = None) -> Iterator[str]:
+def shell_reads(line: str, exit_code: int | None = None) -> tuple[str, ...]:
     """The files that a command line shows, each once; a lone command that failed showed none."""
+    if not _MAY_READ.search(line):
+        return ()
+    return _remembered(line, exit_code) if len(line) <= _LONGEST_REMEMBERED else tuple(_shown(line, exit_code))
+
+
+@lru_cache(maxsize=1024)
+def _remembered(line: str, exit_code: int | None) -> tuple[str, ...]:
+    return tuple(_shown(line, exit_code))
+
+
+def _shown(line: str, exit_code: int | None) -> Iterator[str]:
     commands = _commands(line)
     if len(commands) == 1 and exit_code and not (_searches(commands[0]) and exit_code == _FOUND_NOTHING):
         return
@@ -65,9 +78,7 @@ def shell_reads(line: str, exit_code: int | None = None) -> Iterator[str]:
 
 
 def _commands(line: str) -> tuple[SimpleCommand, ...]:
-    """The commands of a line that may read; a shell's way of reading takes longer than all else that a call needs."""
-    if not _MAY_READ.search(line):
-        return ()
+    """The commands of a line; to read it as a shell does takes longer than all else that a call needs."""
     if _PLAIN.fullmatch(line):
         name, *words = line.split(" ")
         return (SimpleCommand(raw=line, executable=name, words=tuple(words)),)

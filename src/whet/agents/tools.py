@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from whet.agents.records import as_text, number, rows, text
@@ -140,7 +140,7 @@ class Calls:
         """Whether a call with this id waits for its result."""
         return text(call_id) in self._open
 
-    def _deeds(self, call: Call, ok: bool | None, exit_code: int | None, at: str | None) -> Iterable[Event]:
+    def _deeds(self, call: Call, ok: bool | None, exit_code: int | None, at: str | None) -> Sequence[Event]:
         """What a call did; one that failed read, wrote and loaded nothing."""
         kind = kind_of(call.tool)
         if kind == "shell":
@@ -155,12 +155,12 @@ class Calls:
             return [FileEdit(path=self._path(path, call.folder), at=at) for path in call.paths()]
         return ()
 
-    def _ran(self, call: Call, exit_code: int | None, at: str | None) -> Iterator[Event]:
+    def _ran(self, call: Call, exit_code: int | None, at: str | None) -> list[Event]:
         command = call.command
-        if command:
-            yield CommandRun(command=command, exit_code=exit_code, at=at)
-            for path in shell_reads(command, exit_code):
-                yield FileRead(path=self._path(path, call.folder), at=at)
+        if not command:
+            return []
+        reads = [FileRead(path=self._path(path, call.folder), at=at) for path in shell_reads(command, exit_code)]
+        return [CommandRun(command=command, exit_code=exit_code, at=at), *reads]
 
     def _path(self, path: str, folder: str) -> str:
         if path.startswith(("~", "$")):
