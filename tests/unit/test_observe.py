@@ -112,3 +112,28 @@ def test_records_are_read_by_the_agent_and_their_events_kept(tmp_path: Path) -> 
     kept = (tmp_path / "events.jsonl").read_bytes().splitlines()
     assert kept == [encode(Message(role="assistant", text=text)) for text in ("one", "two")]
     assert seen.final_output(Path("nowhere")) == "two"
+
+
+def test_what_an_agent_did_before_it_was_stopped_is_on_disk_at_once(tmp_path: Path) -> None:
+    said = [Message(role="user", text="do"), Message(role="assistant", text="on it")]
+    path = tmp_path / "events.jsonl"
+    seen = Observer("records", lambda _: said, events_path=path, watch=Watch(max_steps=1))
+
+    with pytest.raises(StepLimitReached):
+        seen.feed(b"one\ntwo\nthree\n")
+
+    assert path.read_bytes().splitlines() == [encode(event) for event in said * 2]
+
+
+def test_events_that_are_all_told_at_the_end_are_written_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    seen = observer("records", folder=tmp_path)
+    told = [Message(role="user", text=str(number)) for number in range(2500)]
+
+    for event in told:
+        seen.take(event)
+    before = path.read_bytes().count(b"\n")
+    seen.close()
+
+    assert before >= 1000
+    assert path.read_bytes().splitlines() == [encode(event) for event in told]

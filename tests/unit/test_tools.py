@@ -222,6 +222,14 @@ def test_a_lone_command_that_failed_read_nothing(line: str, exit_code: int | Non
     assert list(shell_reads(line, exit_code)) == paths
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["cat a.txt b/c.txt", "head -n 5 a.txt", "sed -n 1,20p a.py", "rg -n what a.py", "tail --lines=3 a", "cat -- -a"],
+)
+def test_a_plain_command_is_read_like_one_among_others(line: str) -> None:
+    assert shell_reads(line) == shell_reads(f"true; {line}") != ()
+
+
 @given(line=st.text(alphabet="catsedhgrp -n<>|&;$'\"/.*~\n", max_size=40))
 def test_no_line_breaks_it(line: str) -> None:
     assert all(isinstance(path, str) and path for path in shell_reads(line))

@@ -1,0 +1,40 @@
+"""What holds for every adapter, whatever its program prints."""
+
+from __future__ import annotations
+
+import pytest
+from reading import RECORDINGS, garbled_output, read_output
+
+from whet import plugins
+
+# By the name of its folder of recordings.
+AGENTS = {
+    "claude": "claude-code",
+    "codex": "codex",
+    "copilot": "copilot",
+    "cursor": "cursor-agent",
+    "gemini": "gemini",
+    "opencode": "opencode",
+}
+KILLED = sorted(str(path.parent.relative_to(RECORDINGS)) for path in RECORDINGS.glob("*/killed*/stdout.jsonl"))
+
+
+@pytest.mark.parametrize("recording", KILLED)
+def test_a_killed_session_is_unfinished_even_if_the_program_says_0(recording: str) -> None:
+    output = (RECORDINGS / recording / "stdout.jsonl").read_bytes()
+
+    read = read_output(plugins.find("agents", AGENTS[recording.split("/", maxsplit=1)[0]])(), output, exit_code=0)
+
+    assert read.verdict == "unfinished"
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("folder", AGENTS)
+def test_no_record_breaks_it(folder: str, seed: int) -> None:
+    output = garbled_output(folder, seed)
+
+    read = read_output(plugins.find("agents", AGENTS[folder])(), output, exit_code=1)
+
+    assert read.events
+    assert read.verdict != "ok"
+    assert read.observer.unreadable is None
