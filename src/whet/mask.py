@@ -16,6 +16,7 @@ _NO_SECRET = frozenset({"PWD", "OLDPWD"})
 _PASSWORD_IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
 # A shorter value would take ordinary words with it.
 _SHORTEST = 8
+_SHORTEST_IN_LOGIN = 20
 
 
 def looks_secret(name: str) -> bool:
@@ -30,13 +31,48 @@ def secret_values(*tables: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted(value for value in values if len(value) >= _SHORTEST))
 
 
+def secrets_in(login: bytes) -> Iterator[str]:
+    """What could be secret in a file that logs somebody in: every long word of its values, whatever they are called."""
+    try:
+        values: Iterable[str] = _texts(json.loads(login))
+    except (ValueError, RecursionError):
+        values = login.decode("utf-8", "replace").splitlines()
+    for value in values:
+        if len(value) >= _SHORTEST_IN_LOGIN and (" " not in value or "PRIVATE KEY" in value):
+            yield value
+
+
+def _texts(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict():
+            for item in value.values():
+                yield from _texts(item)
+        case list():
+            for item in value:
+                yield from _texts(item)
+        case _:
+            pass
+
+
 class Masker:
     """Replaces known values wherever they appear, as they are or as JSON would write them."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        forms = {form for value in values for form in (value, json.dumps(value)[1:-1], _json_utf8(value))}
+        self._values: set[str] = set()
+        self._forms: list[bytes] = []
+        self.learn(values)
+
+    def learn(self, values: Iterable[str]) -> None:
+        """Replace these as well, from now on."""
+        more = {value for value in values if value} - self._values
+        if not more:
+            return
+        self._values |= more
+        forms = {form for value in self._values for form in (value, json.dumps(value)[1:-1], _json_utf8(value))}
         # The longest first, so that a value that contains another is replaced whole.
-        self._forms = sorted((form.encode("utf-8", "surrogateescape") for form in forms if form), key=len, reverse=True)
+        self._forms = sorted((form.encode("utf-8", "surrogateescape") for form in forms), key=len, reverse=True)
 
     def __bool__(self) -> bool:
         return bool(self._forms)

@@ -22,6 +22,7 @@ from whet.engine.interrupt import undisturbed, watch_signals
 from whet.engine.parts import Parts, trial_folder
 from whet.engine.schedule import run_all
 from whet.engine.trial import run_trial
+from whet.engine.unpack import Unpacked
 from whet.errors import ConfigError, StoreError, WhetError
 from whet.formats.base import load_suite
 from whet.grade.base import Grader
@@ -292,6 +293,7 @@ def _parts(
         run_id=under_way.info.run_id,
         run_dir=under_way.info.run_dir,
         scratch=scratch,
+        unpacked=Unpacked(scratch, sandbox),
         sandbox=sandbox,
         workspaces=Workspaces(scratch),
         graders=graders,

@@ -9,20 +9,28 @@ from whet.model.session import Usage
 
 
 def priced(usage: Usage, model: str | None) -> Usage:
-    """*usage* with what it cost, if that can be known; what an agent said itself is never replaced."""
-    if usage.cost_usd is not None or model is None or usage.input_tokens is None or usage.output_tokens is None:
+    """*usage* with what it cost, if that can be known; what an agent said itself is never replaced.
+
+    A guess from characters has no price.
+    """
+    if usage.cost_usd is not None or model is None or usage.told("total_tokens") is None:
         return usage
-    cost = _cost(model, usage.input_tokens, usage.cached_tokens or 0, usage.output_tokens)
+    read, written = usage.input_tokens or 0, usage.output_tokens or 0
+    cached = min(usage.cached_tokens or 0, read)
+    cost = _cost(model, read, cached, min(usage.cache_write_tokens or 0, read - cached), written)
     return usage if cost is None else replace(usage, cost_usd=cost, cost_source="prices")
 
 
 @lru_cache(maxsize=1024)
-def _cost(model: str, input_tokens: int, cached_tokens: int, output_tokens: int) -> float | None:
+def _cost(model: str, input_tokens: int, cached: int, cache_write: int, output_tokens: int) -> float | None:
     # Only here: most runs never ask, and the library takes a third of a second to load.
     from genai_prices import Usage as Tokens  # noqa: PLC0415
     from genai_prices import calc_price  # noqa: PLC0415
 
-    tokens = Tokens(input_tokens=input_tokens, cache_read_tokens=cached_tokens, output_tokens=output_tokens)
+    # Where the table has no price for reading from or writing to a cache, that costs as much as any input.
+    tokens = Tokens(
+        input_tokens=input_tokens, cache_read_tokens=cached, cache_write_tokens=cache_write, output_tokens=output_tokens
+    )
     # "anthropic/claude-..." and "claude-..." are one model to those who serve several providers' models.
     for name in dict.fromkeys((model, model.rpartition("/")[2])):
         try:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from project import EVENTS, SHELL, Project
@@ -51,6 +52,7 @@ def test_an_events_agent_tells_everything_that_a_check_can_ask_for(boxed: Projec
         {"type": "tool_call", "id": "2", "tool": "read"},
         {"type": "tool_result", "id": "2", "output": "", "ok": False},
         {"type": "usage", "input_tokens": 10, "output_tokens": 5, "cached_tokens": 4, "cost_usd": 0.25},
+        {"type": "usage", "cache_write_tokens": 3, "derived": ["cache_write_tokens"]},
         {"type": "usage", "input_tokens": 1, "output_tokens": 2, "reasoning_tokens": 1, "cost_usd": 0.5},
         {"type": "trouble", "message": "overloaded"},
         {"type": "message", "role": "assistant", "phase": "final", "text": "not the answer"},
@@ -77,14 +79,84 @@ def test_an_events_agent_tells_everything_that_a_check_can_ask_for(boxed: Projec
 
     assert done.code == 0, done.message("a")
     assert done.trial("a")["usage"] == {
+        "total_tokens": 18,
         "input_tokens": 11,
         "output_tokens": 7,
         "cached_tokens": 4,
+        "cache_write_tokens": 3,
         "reasoning_tokens": 1,
         "cost_usd": 0.75,
         "cost_source": "agent",
+        "sources": {
+            "total_tokens": "derived",
+            "input_tokens": "provider",
+            "output_tokens": "provider",
+            "cached_tokens": "provider",
+            "cache_write_tokens": "derived",
+            "reasoning_tokens": "provider",
+        },
     }
     assert done.trial("a")["cost_usd"] == 0.75
+    read, loaded = done.trial("a")["detected_skills"]
+    assert loaded == {
+        "skill": "other",
+        "confidence": "explicit",
+        "evidence": [{"confidence": "explicit", "why": "loaded by tool:skill", "event": 8}],
+    }
+    assert (read["skill"], read["confidence"]) == ("find-skills", "strong")
+
+
+def test_tokens_that_nobody_tells_are_guessed_from_characters_and_cost_nothing(project: Project) -> None:
+    project.settings(SHELL.replace("type =", 'model = "gpt-5.5"\ntype ='))
+    project.suite("""
+        def guessed(report, ctx):
+            assert report.usage.sources["output_tokens"] == "chars"
+            assert report.usage.told("output_tokens") is None
+        suite = [Case(id="a", prompt="echo 0123456789abcdef", check=guessed), Case(id="silent", prompt=":", check=ok)]
+    """)
+
+    done = project.run()
+
+    assert done.code == 0, done.message("a")
+    usage = done.trial("a")["usage"]
+    assert (usage["output_tokens"], usage["input_tokens"], usage["total_tokens"]) == (4, 6, 10)
+    assert set(usage["sources"].values()) == {"chars"}
+    assert usage["cost_usd"] is None
+    assert "tokens in" not in done.stdout
+    # Who says nothing gives nothing to guess from.
+    assert done.trial("silent")["usage"]["total_tokens"] is None
+    assert done.trial("silent")["usage"]["sources"] == {}
+
+
+LOGIN = '{"tokens": {"access_token": "eyJ-not-to-be-seen-0001", "refresh": "rt-not-to-be-seen-either-2"}, "type": "x"}'
+
+
+def test_a_login_can_be_renewed_in_its_copy_and_never_reaches_the_record(boxed: Project) -> None:
+    boxed.settings('[runners.x.agent]\ntype = "codex"\n')
+    home = boxed.root.parent / "home"
+    (home / ".codex").mkdir()
+    (home / ".codex/auth.json").write_text(LOGIN)
+    boxed.write(
+        "bin/codex",
+        """#!/bin/sh
+        file=$CODEX_HOME/auth.json
+        cat $file >&2
+        cat $file > copied.json
+        printf '{"type":"item.completed","item":{"type":"agent_message","text":"%s"}}\\n' "$(tr -d '"' < $file)"
+        stat -c %a $file > mode.txt
+        echo '{}' > $file && echo '{"type":"turn.completed","usage":{}}'
+        """,
+        mode=0o755,
+    )
+    boxed.suite('suite = [Case(id="a", prompt="go", check=no)]')
+
+    done = boxed.run(env={"PATH": f"{boxed.root / 'bin'}:{os.environ['PATH']}"})
+
+    assert done.trial("a")["failure"]["code"] == "assertion", done.message("a")
+    assert "600" in (done.folder / done.trial("a")["workspace_dir"] / "mode.txt").read_text()
+    assert (home / ".codex/auth.json").read_text() == LOGIN
+    kept = {path: path.read_bytes() for path in done.folder.rglob("*") if path.is_file()}
+    assert [str(path) for path, data in kept.items() if b"not-to-be-seen" in data] == []
 
 
 def test_without_a_final_output_the_last_message_but_thoughts_is_the_answer(project: Project) -> None:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 from project import Project
+
+from whet import plugins
+from whet.agents.base import Task
+from whet.doctor.known import KNOWN, KnownAgent
+from whet.model.run import Runner
 
 CLAUDE = """
 [runners.claude.agent]
@@ -132,3 +138,30 @@ def test_the_machine_is_described_with_what_to_do(project: Project) -> None:
     names = {name for part, name in found if part == "machine"}
     assert {"python", "bubblewrap", "user namespaces", "/proc", "overlay workspaces", "temporary space", "git"} <= names
     assert all(item["hint"] for item in found.values() if item["state"] == "problem")
+
+
+@pytest.mark.parametrize("agent", KNOWN, ids=lambda agent: agent.type)
+def test_the_doctor_looks_for_the_program_that_a_run_starts(tmp_path: Path, agent: KnownAgent) -> None:
+    facts: dict[str, Any] = {"case": "c", "suite_dir": tmp_path, "settings_dir": None, "environ": {}}
+    folders: dict[str, Any] = {name: tmp_path / name for name in ("workspace", "home", "temporary")}
+    task = Task(prompt="go", runner=Runner(id="r", agent=agent.type), **facts, **folders)
+
+    asked = plugins.find("agents", agent.type)().command(task)
+
+    assert asked.argv[0] == agent.program
+
+
+def test_an_agent_that_needs_another_program_is_told_so(project: Project) -> None:
+    project.write("bin/opencode", "#!/bin/sh\necho 1.0\n", mode=0o755)
+    project.settings('[runners.oc.agent]\ntype = "opencode"\n')
+    path = {"PATH": str(project.root / "bin")}
+
+    without = project.whet("doctor", "--json", env=path)
+    project.write("bin/rg", "#!/bin/sh\n", mode=0o755)
+    with_it = project.whet("doctor", "--json", env=path)
+
+    said = [item for item in json.loads(without.stdout)["findings"] if item["hint"] == "install rg"]
+    assert [(item["state"], item["message"]) for item in said] == [
+        ("warning", "opencode loads no skill without ripgrep")
+    ]
+    assert "install rg" not in with_it.stdout

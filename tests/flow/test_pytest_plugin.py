@@ -313,7 +313,7 @@ def test_two_suites_of_one_name_with_helpers_of_one_name_are_kept_apart(project:
 
 
 def test_a_snapshot_that_does_not_hold_fails_its_test(project: Project) -> None:
-    prompt = """echo '{"type": "usage", "input_tokens": 500}'"""
+    prompt = """echo '{"type": "usage", "input_tokens": 500, "output_tokens": 0}'"""
     project.settings(EVENTS + "[snapshots.tolerance]\npercent = 10\n")
     project.suite(f'suite = [Case(id="a", prompt={prompt!r}, check=ok)]')
     _pytest(project)

@@ -18,7 +18,7 @@ output = "events"
 # Uses as many tokens as the first line of the case's file says; the last line stays.
 SCRIPT = """
     file={outside}/tokens-$WHET_CASE_ID
-    echo '{"type": "usage", "input_tokens": '$(head -n 1 $file)'}'
+    echo '{"type": "usage", "input_tokens": '$(head -n 1 $file)', "output_tokens": 0}'
     [ $(wc -l < $file) -le 1 ] || sed -i 1d $file
 """
 SNAPSHOTS = "[snapshots.tolerance]\npercent = 10\n"
@@ -161,7 +161,7 @@ def test_another_metric_or_model_is_an_error_that_says_so(tokens: Tokens, change
 
 def test_another_agent_is_an_error_that_says_so(tokens: Tokens) -> None:
     tokens.run()
-    tokens.project.write("steps.toml", "[[steps]]\nusage = { input_tokens = 100 }\n")
+    tokens.project.write("steps.toml", "[[steps]]\nusage = { input_tokens = 90, output_tokens = 10 }\n")
     tokens.project.settings('[runners.demo.agent]\ntype = "scripted"\nscript = "steps.toml"\n' + SNAPSHOTS)
 
     done = tokens.run()

@@ -163,13 +163,14 @@ def test_a_skill_that_was_read_is_strong() -> None:
     assert [(skill.skill, skill.confidence) for skill in session.detected_skills] == [("greeting", "strong")]
 
 
-def test_a_skill_that_could_not_be_loaded_was_not_used() -> None:
+def test_a_skill_that_could_not_be_loaded_was_only_asked_for() -> None:
     call = _block("tool_use", id="c", name="Skill", input={"skill": "nonexistent"})
     refusal = "<tool_use_error>Unknown skill: nonexistent</tool_use_error>"
 
     read = _say(call, _returned("c", refusal, is_error=True))
 
-    assert read.session.detected_skills == ()
+    (found,) = read.session.detected_skills
+    assert (found.skill, found.confidence) == ("nonexistent", "weak")
 
 
 @pytest.mark.parametrize(

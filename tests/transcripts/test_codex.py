@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from reading import Read, read_output, read_recording, task
 
+from whet.agents.base import AgentCommand
 from whet.agents.codex import CodexAgent
 from whet.model.run import Runner
 from whet.model.session import CommandRun, FinalOutput, Message, ToolCall, ToolResult, Trouble
@@ -268,8 +270,14 @@ def test_it_gets_a_home_of_its_own_and_a_key_that_it_takes() -> None:
     assert "OTHER" not in env
 
 
+def _settings(asked: AgentCommand) -> dict[str, Any]:
+    """What it is told by `-c`, read as it reads them."""
+    given = [value for flag, value in pairwise(asked.argv) if flag == "-c"]
+    return tomllib.loads("\n".join(given))
+
+
 def test_its_settings_turn_off_what_calls_home() -> None:
-    settings = tomllib.loads(_command().home_files[".codex/config.toml"].decode())
+    settings = _settings(_command())
 
     assert settings["features"] == {"plugins": False}
     assert settings["analytics"] == {"enabled": False}
@@ -279,7 +287,7 @@ def test_its_settings_turn_off_what_calls_home() -> None:
 def test_an_address_in_the_environment_becomes_a_provider() -> None:
     asked = _command({"env": {"OPENAI_BASE_URL": 'http://127.0.0.1:1/"v1'}}, {"OPENAI_API_KEY": "sk-1"})
 
-    settings = tomllib.loads(asked.home_files[".codex/config.toml"].decode())
+    settings = _settings(asked)
     provider = settings["model_providers"][settings["model_provider"]]
     assert (provider["base_url"], provider["wire_api"]) == ('http://127.0.0.1:1/"v1', "responses")
     assert asked.env[provider["env_key"]] == "sk-1"
@@ -290,6 +298,13 @@ def test_a_runner_may_use_the_home_of_the_user() -> None:
 
     assert env["HOME"] == "/nonexistent"
     assert "CODEX_HOME" not in env
+
+
+def test_its_settings_count_in_the_home_of_the_user_and_nothing_is_written_there() -> None:
+    asked = _command({"inherit_home": True, "env": {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}})
+
+    assert _settings(asked)["model_provider"] == "whet"
+    assert asked.home_files == asked.home_copies == {}
 
 
 def test_login_and_skills_are_put_where_it_looks(tmp_path: Path) -> None:

@@ -109,13 +109,12 @@ def test_paths_are_those_of_the_folder_that_a_command_ran_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "skills"),
-    [("skill", [("greeting", "explicit")]), ("skill_read", [("greeting", "strong")]), ("skill_failed", [])],
+    ("name", "confidence"), [("skill", "explicit"), ("skill_read", "strong"), ("skill_failed", "weak")]
 )
-def test_a_skill_is_seen_unless_loading_it_failed(name: str, skills: list[tuple[str, str]]) -> None:
+def test_a_skill_is_seen_and_a_failed_load_is_no_explicit_one(name: str, confidence: str) -> None:
     read = _read(name)
 
-    assert [(found.skill, found.confidence) for found in read.session.detected_skills] == skills
+    assert [(found.skill, found.confidence) for found in read.session.detected_skills] == [("greeting", confidence)]
 
 
 def test_a_rejected_command_did_not_run() -> None:

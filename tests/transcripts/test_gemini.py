@@ -173,11 +173,21 @@ def test_the_settings_say_how_to_log_in(tmp_path: Path, environ: dict[str, str],
 
     asked = GeminiAgent().command(task(environ={**environ, "HOME": str(tmp_path)}))
 
-    settings = asked.home_files[".gemini/settings.json"]
+    settings = asked.home_files["gemini-defaults.json"]
     assert json.loads(settings)["security"]["auth"]["selectedType"] == kind
     assert json.loads(settings)["privacy"]["usageStatisticsEnabled"] is False
     assert b"secret-key" not in settings
     assert (".gemini/oauth_creds.json" in asked.home_copies) is login
+
+
+@pytest.mark.parametrize("options", [{}, {"inherit_home": True}])
+def test_its_settings_lie_below_those_of_user_and_workspace(options: dict[str, bool]) -> None:
+    asked = GeminiAgent().command(task(Runner(id="r", agent="gemini", options=options), environ={"HOME": "/home/me"}))
+
+    assert asked.env["GEMINI_CLI_SYSTEM_DEFAULTS_PATH"] == "/tmp/ws/home/gemini-defaults.json"
+    settings = json.loads(asked.home_files["gemini-defaults.json"])
+    # It would try ten times.
+    assert settings["general"]["maxAttempts"] == 4
 
 
 def test_a_key_file_can_be_read_and_what_env_says_wins() -> None:

@@ -19,7 +19,7 @@ REPORT = _session(
 )
 OBSERVED = """observed 2 skills:
   1. release-notes (strong: read /skills/release-notes/SKILL.md)
-  2. style (explicit: signal tool:skill; read /a/style/SKILL.md)"""
+  2. style (explicit: loaded by tool:skill; read /a/style/SKILL.md)"""
 
 
 def _said(call: Callable[[], object]) -> str:
@@ -34,9 +34,8 @@ def test_a_skill_was_used_or_it_is_said_which_were() -> None:
 
     said = _said(lambda: expect.skills.has(REPORT, "styles"))
 
-    assert said == (
-        f'expected skill "styles"\n{OBSERVED}\nnearest: 2. style (explicit: signal tool:skill; read /a/style/SKILL.md)'
-    )
+    nearest = "nearest: 2. style (explicit: loaded by tool:skill; read /a/style/SKILL.md)"
+    assert said == f'expected skill "styles"\n{OBSERVED}\n{nearest}'
     assert _said(lambda: expect.skills.has(_session(), "style")) == 'expected skill "style"\nobserved no skills'
 
 
@@ -75,6 +74,40 @@ def test_what_speaks_for_a_skill_is_counted() -> None:
 
     assert said.startswith(f'expected skill "style" once, but found it 2 times\n{OBSERVED}')
     assert "never, but found it once" in _said(lambda: expect.skills.count(REPORT, "release-notes", 0))
+
+
+def test_other_files_of_a_skill_are_counted_only_if_they_are_asked_for() -> None:
+    report = _session(SkillSignal(skill="style"), FileRead(path=".claude/skills/style/references/tone.md"))
+
+    expect.skills.count(report, "style", 1)
+    expect.skills.count(report, "style", 2, min_confidence="medium")
+
+
+def test_words_and_failed_loads_count_only_if_they_are_asked_for() -> None:
+    report = _session(SkillSignal(skill="style", loaded=False))
+
+    expect.skills.not_has(report, "style")
+    expect.skills.has(report, "style", min_confidence="weak")
+
+
+@pytest.mark.parametrize("name", ["style", "house:style", "/style"])
+def test_the_plug_in_before_a_name_does_not_matter(name: str) -> None:
+    report = _session(SkillSignal(skill="house:style"))
+
+    expect.skills.has(report, name)
+    expect.skills.exactly_one(report, name)
+    expect.skills.only(report, [name])
+    expect.skills.count(report, name, 1)
+    assert "house:style" not in _said(lambda: expect.skills.not_has(report, "style"))
+
+
+def test_of_much_evidence_the_best_is_shown() -> None:
+    reads = [FileRead(path=f".claude/skills/style/{number}.md") for number in range(9)]
+
+    said = _said(lambda: expect.skills.has(_session(*reads, SkillSignal(skill="style")), "tone"))
+
+    assert "1. style (explicit: loaded by tool:skill; read .claude/skills/style/0.md; " in said
+    assert said.endswith("and 7 more)")
 
 
 def test_a_skill_that_was_loaded_twice_is_counted_twice() -> None:

@@ -7,8 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from whet import Session, Usage, expect
+from whet.model.usage import guessed
 
-USAGE = Usage(input_tokens=900, output_tokens=100, cached_tokens=300, reasoning_tokens=40, cost_usd=0.25)
+USAGE = Usage(
+    input_tokens=900, output_tokens=100, cached_tokens=300, cache_write_tokens=50, reasoning_tokens=40, cost_usd=0.25
+)
 REPORT = Session(runner="demo", agent="scripted", prompt="Go.", usage=USAGE, steps=4, duration_s=2.5)
 SILENT = Session(runner="demo", agent="scripted", prompt="Go.")
 
@@ -20,17 +23,33 @@ def _said(call: Callable[[], object]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("kind", "seen"), [("total", 1000), ("input", 900), ("output", 100), ("cached", 300), ("reasoning", 40)]
+    ("kind", "seen"),
+    [("total", 1000), ("input", 900), ("output", 100), ("cached", 300), ("cache_write", 50), ("reasoning", 40)],
 )
 def test_tokens_of_every_kind_have_a_ceiling(kind: str, seen: int) -> None:
     expect.usage.tokens(REPORT, at_most=seen, kind=kind)
 
     said = _said(lambda: expect.usage.tokens(REPORT, at_most=seen - 1, kind=kind))
 
-    assert said == f"expected at most {seen - 1} {kind} tokens, observed {seen:,}"
+    words = kind.replace("_", " ")
+    assert said == f"expected at most {seen - 1} {words} tokens, observed {seen:,}"
     assert _said(lambda: expect.usage.tokens(SILENT, at_most=5, kind=kind)) == (
-        f"expected at most 5 {kind} tokens, but the agent did not tell"
+        f"expected at most 5 {words} tokens, but the agent did not tell"
     )
+
+
+def test_a_guess_holds_nothing() -> None:
+    guess = Session(runner="demo", agent="command", prompt="Go.", usage=guessed(400, 40))
+
+    said = _said(lambda: expect.usage.tokens(guess, at_most=1_000))
+
+    assert guess.usage.total_tokens == 110
+    assert said == "expected at most 1,000 total tokens, but the agent did not tell"
+
+
+def test_a_total_of_which_one_part_is_unknown_is_unknown() -> None:
+    assert Usage(input_tokens=5).total_tokens is None
+    assert Usage(output_tokens=5).total_tokens is None
 
 
 def test_all_tokens_count_unless_a_kind_is_named() -> None:
@@ -63,7 +82,8 @@ def test_time_has_a_ceiling() -> None:
 
 
 def test_large_figures_are_written_out() -> None:
-    report = Session(runner="demo", agent="scripted", prompt="Go.", usage=Usage(input_tokens=1_234_568))
+    usage = Usage(input_tokens=1_234_568, output_tokens=0)
+    report = Session(runner="demo", agent="scripted", prompt="Go.", usage=usage)
 
     said = _said(lambda: expect.usage.tokens(report, at_most=1_234_567))
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.mask import HIDDEN, MaskedStream, Masker, looks_secret, secret_values
+from whet.mask import HIDDEN, MaskedStream, Masker, looks_secret, secret_values, secrets_in
 
 SECRET = "sk-0123456789"
 
@@ -83,3 +83,25 @@ def test_a_secret_that_begins_like_another_is_masked_whole_when_it_comes_in_two_
     told = stream.feed(b"x secret-one") + stream.feed(b"-and-more y") + stream.finish()
 
     assert told == b"x *** y"
+
+
+@pytest.mark.parametrize(
+    ("login", "secrets"),
+    [
+        (b'{"a": {"b": ["0123456789012345678901"]}, "type": "oauth", "expires": 17}', ["0123456789012345678901"]),
+        (b'{"private_key": "-----BEGIN PRIVATE KEY-----\\nMII"}', ["-----BEGIN PRIVATE KEY-----\nMII"]),
+        (b'{"scope": "one of many words and another"}', []),
+        (b"token 1\n0123456789012345678901\n\xff", ["0123456789012345678901"]),
+        (b"", []),
+    ],
+)
+def test_every_long_word_of_a_login_file_is_secret(login: bytes, secrets: list[str]) -> None:
+    assert list(secrets_in(login)) == secrets
+
+
+def test_a_masker_can_learn_more() -> None:
+    masker = Masker(["secret-one"])
+
+    masker.learn(["secret-two", "", "secret-one"])
+
+    assert masker.text("secret-one secret-two") == f"{HIDDEN} {HIDDEN}"

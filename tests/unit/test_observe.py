@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from whet.agents.base import Output
 from whet.engine.observe import Observer, Watch
-from whet.errors import StepLimitReached
+from whet.errors import BudgetSpent, StepLimitReached
 from whet.model.session import Event, Message
 from whet.wire import encode
 
@@ -67,6 +67,39 @@ def test_the_step_after_the_last_allowed_one_raises() -> None:
 
     with pytest.raises(StepLimitReached, match="began step 3 and may take 2"):
         seen.feed(call(3))
+
+
+def test_what_is_read_already_costs_more_than_the_budget_before_it_is_known_what_was_written() -> None:
+    watch = Watch(budget_usd=0.01, model="claude-sonnet-4-5")
+    seen = Observer("events", unread, events_path=Path("nowhere"), watch=watch)
+
+    seen.feed(b'{"type":"usage","input_tokens":3000}\n')
+
+    assert seen.usage().cost_usd is None
+    with pytest.raises(BudgetSpent, match=r"has spent \$0\.0120"):
+        seen.feed(b'{"type":"usage","input_tokens":1000}\n')
+
+
+def test_a_guess_counts_what_every_round_reads_again() -> None:
+    seen = Observer("events", unread, events_path=Path("nowhere"), watch=Watch(prompt="p" * 40))
+    seen.feed(b'{"type":"tool_call","id":"1","tool":"t","args":{"command":"12345678"}}\n')
+    seen.feed(b'{"type":"tool_result","id":"1","output":"0123456789ab"}\n')
+    seen.feed(b'{"type":"message","role":"assistant","text":"done"}\n')
+
+    guess = seen.usage_or_guess(Path("nowhere"))
+
+    # 40, and then 40 + 8 + 12 characters were read; 8 + 4 were written.
+    assert (guess.input_tokens, guess.output_tokens) == (25, 3)
+    assert seen.usage().input_tokens is None
+
+
+def test_what_is_told_is_not_mixed_with_guesses() -> None:
+    seen = observer()
+
+    seen.feed(b'{"type":"usage","input_tokens":7}\n{"type":"message","role":"assistant","text":"done"}\n')
+
+    assert seen.usage_or_guess(Path("nowhere")) == seen.usage()
+    assert seen.usage().output_tokens is None
 
 
 def test_the_first_bad_line_is_the_trouble_and_the_rest_is_still_read() -> None:

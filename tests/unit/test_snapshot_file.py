@@ -50,7 +50,7 @@ def _result(usage: Usage, duration_s: float = 1.0) -> TrialResult:
 
 
 def _tokens(*totals: int | None) -> list[TrialResult]:
-    return [_result(Usage(input_tokens=total)) for total in totals]
+    return [_result(Usage(input_tokens=total, output_tokens=0)) for total in totals]
 
 
 def _compare(rule: SnapshotRule, *totals: int | None, execution: Execution = EXECUTION) -> SnapshotOutcome:
@@ -227,8 +227,11 @@ def test_another_metric_is_never_compared(rule: SnapshotRule) -> None:
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_every_metric_can_be_taken(rule: SnapshotRule, metric: Any) -> None:
-    usage = Usage(input_tokens=8, output_tokens=2, cached_tokens=3, reasoning_tokens=1, cost_usd=0.5)
-    expected = {"total_tokens": 10, "input_tokens": 8, "output_tokens": 2, "cached_tokens": 3, "reasoning_tokens": 1}
+    usage = Usage(
+        input_tokens=8, output_tokens=2, cached_tokens=3, cache_write_tokens=4, reasoning_tokens=1, cost_usd=0.5
+    )
+    expected = {"total_tokens": 10, "input_tokens": 8, "output_tokens": 2, "cached_tokens": 3}
+    expected |= {"cache_write_tokens": 4, "reasoning_tokens": 1}
 
     outcome = SnapshotFile(replace(rule, metric=metric)).compare(KEY, EXECUTION, [_result(usage, duration_s=2.5)])
 

@@ -133,14 +133,19 @@ def test_a_skill_without_a_name_is_none(args: Any) -> None:
     assert done("Skill", args, ok=True) == []
 
 
-@pytest.mark.parametrize("tool", ["Skill", "Read", "Write"])
+@pytest.mark.parametrize("told", [{"ok": False}, {"ran": False}])
+def test_a_skill_that_was_asked_for_in_vain_is_not_loaded(told: dict[str, bool]) -> None:
+    assert done("Skill", {"skill": "greeting"}, **told) == [SkillSignal(skill="greeting", loaded=False)]
+
+
+@pytest.mark.parametrize("tool", ["Read", "Write"])
 def test_a_tool_that_failed_did_nothing(tool: str) -> None:
     args = {"skill": "greeting", "file_path": "a.md"}
 
     assert done(tool, args, ok=False) == []
 
 
-@pytest.mark.parametrize("tool", ["Skill", "Read", "Write", "Bash"])
+@pytest.mark.parametrize("tool", ["Read", "Write", "Bash"])
 def test_a_tool_that_was_refused_did_nothing(tool: str) -> None:
     args = {"skill": "greeting", "file_path": "a.md", "command": "cat a.md"}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from whet.model.run import Runner
-from whet.model.session import Event
+from whet.model.session import Event, Usage
 from whet.model.suite import Case
 
 Output = Literal["text", "events", "records"]
@@ -31,6 +31,19 @@ class Task:
     environ: Mapping[str, str]
     variant: str = "default"
     trial: int = 1
+    # What a session that is resumed had taken before: some programs tell totals of all of it.
+    spent: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacking:
+    """What a program unpacks for itself when it is first started: it does so into the folder that `variable` names.
+
+    It is made once for a run, by starting `argv` without a task, and attempts can only read it.
+    """
+
+    variable: str
+    argv: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +64,7 @@ class AgentCommand:
     home_files: Mapping[str, bytes] = field(default_factory=dict)
     home_copies: Mapping[str, Path] = field(default_factory=dict)
     collect: tuple[str, ...] = ()
+    unpacking: Unpacking | None = None
     readable: tuple[Path, ...] = ()
     network: bool = True
 

@@ -9,7 +9,7 @@ from typing import Any
 from whet.agents import base
 from whet.agents.base import AgentCommand, Options, Task
 from whet.agents.reading import Reading, Spending
-from whet.agents.records import amount, as_text, look, number, parse, rows, status_kind, table, text
+from whet.agents.records import amount, as_text, look, number, parse, plus, rows, status_kind, table, text
 from whet.model.session import Event, SessionEnded, SessionStarted, TroubleKind
 
 _CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN")
@@ -31,7 +31,7 @@ class ClaudeCodeAgent(base.AgentDefaults):
     """Reads `system`, `assistant` (one record for each block of a reply), `user` (results) and `result`."""
 
     def __init__(self) -> None:
-        self._reading, self._spending = Reading(), Spending()
+        self._reading, self._spending = Reading(), Spending(derived=("input_tokens",))
         self._refused, self._reply = set[str | None](), ""
         self._error: tuple[str | None, int | None] = (None, None)
         self._paid = 0.0
@@ -40,6 +40,8 @@ class ClaudeCodeAgent(base.AgentDefaults):
         """Its settings and its login lie in the home of the attempt, unless the runner wants the user's own."""
         options, env = Options(task.runner.options), base.environment(task)
         self._reading.workspace = str(task.workspace)
+        # Tokens are those of one run, and the cost is that of all the session.
+        self._paid = (task.spent.cost_usd or 0) if task.spent.cost_source == "agent" else 0.0
         own = env["HOME"] == str(task.home)
         state = {"CLAUDE_CONFIG_DIR": str(task.home / ".claude")} if own else {}
         login = base.credential_files(task, (".claude/.credentials.json",)) if own else {}
@@ -80,7 +82,8 @@ class ClaudeCodeAgent(base.AgentDefaults):
             case "init":
                 self._reading.workspace = text(seen, "cwd") or self._reading.workspace
                 model, version = text(seen, "model"), text(seen, "claude_code_version")
-                yield SessionStarted(session_id=text(seen, "session_id"), model=model, version=version)
+                skills = tuple(name for name in rows(seen, "skills") if isinstance(name, str))
+                yield SessionStarted(session_id=text(seen, "session_id"), model=model, version=version, skills=skills)
             case "api_retry":
                 error, status = text(seen, "error"), number(seen, "error_status")
                 yield from self._reading.trouble(error or "it tries again", _kind(error, status), status)
@@ -132,9 +135,9 @@ class ClaudeCodeAgent(base.AgentDefaults):
 
 def _input(usage: dict[str, Any]) -> dict[str, int | None]:
     """Its input is told without what was read from and written to the cache."""
-    fresh, read = number(usage, "input_tokens"), number(usage, "cache_read_input_tokens")
-    gross = None if fresh is None else fresh + (read or 0) + (number(usage, "cache_creation_input_tokens") or 0)
-    return {"input_tokens": gross, "cached_tokens": read}
+    read, written = number(usage, "cache_read_input_tokens"), number(usage, "cache_creation_input_tokens")
+    gross = plus(number(usage, "input_tokens"), read, written)
+    return {"input_tokens": gross, "cached_tokens": read, "cache_write_tokens": written}
 
 
 def _kind(name: str | None, status: int | None) -> TroubleKind:

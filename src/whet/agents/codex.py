@@ -17,15 +17,8 @@ from whet.model.session import Event, SessionEnded, SessionStarted, TroubleKind
 _CREDENTIALS = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY")
 _MODE = ("exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
 # With either of the last two missing, every session without a network ends with a stall of 5 s.
-_CONFIG = """\
-check_for_update_on_startup = false
-features.plugins = false
-analytics.enabled = false
-"""
-_PROVIDER = """\
-model_provider = "whet"
-model_providers.whet = { name = "whet", base_url = %s, wire_api = "responses", env_key = "CODEX_API_KEY" }
-"""
+_SETTINGS = ("check_for_update_on_startup=false", "features.plugins=false", "analytics.enabled=false")
+_PROVIDER = 'model_providers.whet={name="whet", base_url=%s, wire_api="responses", env_key="CODEX_API_KEY"}'
 _RETRY = re.compile(r"Reconnecting\.\.\. \d+/\d+ \((.*)\)\Z", re.DOTALL)
 _STATUS = re.compile(r"(?:unexpected status|exceeded retry limit, last status:) (\d{3})\b")
 # All are matched from the start of a typed error's message, which no prompt and no answer reaches.
@@ -45,9 +38,10 @@ class CodexAgent(base.AgentDefaults):
         self._reading, self._spending = Reading(), Spending()
 
     def command(self, task: Task) -> AgentCommand:
-        """Its settings and its login lie in the home of the attempt, unless the runner wants the user's own."""
+        """Its login lies in the home of the attempt, or in the user's own; what we set is said on the command line."""
         options, env = Options(task.runner.options), base.environment(task)
         self._reading.workspace = str(task.workspace)
+        self._spending.before(task.spent)
         own = env["HOME"] == str(task.home)
         env = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ} | env
         if "OPENAI_API_KEY" in env:
@@ -55,14 +49,12 @@ class CodexAgent(base.AgentDefaults):
             env.setdefault("CODEX_API_KEY", env["OPENAI_API_KEY"])
         state = {"CODEX_HOME": str(task.home / ".codex")} if own else {}
         login = base.credential_files(task, (".codex/auth.json",)) if own else {}
-        provider = _PROVIDER % json.dumps(env["OPENAI_BASE_URL"]) if "OPENAI_BASE_URL" in env else ""
         model = ("--model", task.runner.model) if task.runner.model else ()
         return AgentCommand(
-            argv=(options.text("command") or "codex", *_MODE, *model, *options.texts("args")),
+            argv=(options.text("command") or "codex", *_MODE, *_settings(env), *model, *options.texts("args")),
             env={**state, **env},
             stdin=task.prompt.encode(),
             announces_end=True,
-            home_files={".codex/config.toml": (_CONFIG + provider).encode()},
             home_copies={**login, **base.skill_copies(task, ".agents/skills")},
             readable=base.mounts(task),
             network=options.flag("network", True),
@@ -129,9 +121,18 @@ class CodexAgent(base.AgentDefaults):
         yield from self._spending.total(
             input_tokens=number(usage, "input_tokens"),
             cached_tokens=number(usage, "cached_input_tokens"),
+            cache_write_tokens=number(usage, "cache_write_input_tokens"),
             output_tokens=number(usage, "output_tokens"),
             reasoning_tokens=number(usage, "reasoning_output_tokens"),
         )
+
+
+def _settings(env: Mapping[str, str]) -> Iterator[str]:
+    """Arguments, so that they count in a user's own home as well, before the `args` of a runner, which win."""
+    for setting in _SETTINGS:
+        yield from ("-c", setting)
+    if "OPENAI_BASE_URL" in env:
+        yield from ("-c", _PROVIDER % json.dumps(env["OPENAI_BASE_URL"]), "-c", 'model_provider="whet"')
 
 
 def _trouble(message: str) -> tuple[str, TroubleKind, int | None]:

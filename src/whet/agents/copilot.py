@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from whet.agents import base
-from whet.agents.base import AgentCommand, AgentDefaults, Options, Task
-from whet.agents.reading import Reading
+from whet.agents.base import AgentCommand, AgentDefaults, Options, Task, Unpacking
+from whet.agents.reading import Reading, Spending
 from whet.agents.records import look, number, parse, rows, status_kind, table, text
-from whet.model.session import Event, Message, SessionEnded, SessionStarted, TroubleKind, UsageSeen
+from whet.model.session import Event, Message, SessionEnded, SessionStarted, TroubleKind
 
 _CREDENTIALS = ("GH_TOKEN", "GITHUB_TOKEN", "COPILOT_GITHUB_TOKEN", "COPILOT_MODEL", "COPILOT_OFFLINE", "GH_HOST")
 _PROVIDER = "COPILOT_PROVIDER_"
@@ -25,32 +25,45 @@ _ERRORS: dict[str, TroubleKind] = {
 }
 
 
+_FIGURES = {
+    "input_tokens": "inputTokens",
+    "cached_tokens": "cacheReadTokens",
+    "cache_write_tokens": "cacheWriteTokens",
+    "output_tokens": "outputTokens",
+    "reasoning_tokens": "reasoningTokens",
+}
+
+
 class CopilotAgent(AgentDefaults):
     """Reads messages, tool executions, failures and `result`; what is marked as ephemeral is said again later."""
 
     def __init__(self) -> None:
-        self._reading = Reading()
+        self._reading, self._spending = Reading(), Spending()
         self._stopped: str | None = None
         self._failed: TroubleKind = "other"
 
     def command(self, task: Task) -> AgentCommand:
         """Its state lies in its home; only the file of `--usage-output-file` tells tokens."""
         self._reading.workspace = str(task.workspace)
+        self._spending.before(task.spent)
         options = Options(task.runner.options)
         env = base.environment(task)
         passed = {
             name: value for name, value in task.environ.items() if name in _CREDENTIALS or name.startswith(_PROVIDER)
         }
         own = {"COPILOT_HOME": str(Path(env["HOME"]) / ".copilot"), "COPILOT_AUTO_UPDATE": "false"}
+        program = options.text("command") or "copilot"
         model = ("--model", task.runner.model) if task.runner.model else ()
         usage = ("--usage-output-file", str(task.home / _USAGE))
         return AgentCommand(
-            argv=(options.text("command") or "copilot", *_MODE, *usage, *model, *options.texts("args")),
+            argv=(program, *_MODE, *usage, *model, *options.texts("args")),
             env={**own, **passed, **env},
             stdin=task.prompt.encode(),
             announces_end=True,
             home_copies=base.skill_copies(task, ".copilot/skills"),
             collect=(_USAGE,),
+            # 235 MB, which it would otherwise unpack for every attempt.
+            unpacking=Unpacking("COPILOT_PKG_CACHE_HOME", (program, "--version")),
             readable=base.mounts(task),
             network=options.flag("network", True),
         )
@@ -62,6 +75,9 @@ class CopilotAgent(AgentDefaults):
         match seen.get("type"):
             case "session.tools_updated":
                 yield SessionStarted(model=text(data, "model"), at=at)
+            case "session.skills_loaded":
+                names = [text(skill, "name") for skill in rows(data, "skills")]
+                yield SessionStarted(skills=tuple(name for name in names if name), at=at)
             case "user.message":
                 yield Message(role="user", text=text(data, "content") or "", at=at)
             case "assistant.message" if not seen.get("ephemeral"):
@@ -80,16 +96,10 @@ class CopilotAgent(AgentDefaults):
                 yield from self._result(seen, at)
 
     def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
-        """Its input includes cached tokens and its output reasoning; premium requests are no dollars."""
+        """Totals of the session: input includes the cache, output reasoning. Premium requests are no dollars."""
         yield from self._reading.left()
-        for metrics in table(parse(collected.get(_USAGE, b"")), "modelMetrics").values():
-            used = table(metrics, "usage")
-            yield UsageSeen(
-                input_tokens=number(used, "inputTokens"),
-                cached_tokens=number(used, "cacheReadTokens"),
-                output_tokens=number(used, "outputTokens"),
-                reasoning_tokens=number(used, "reasoningTokens"),
-            )
+        models = table(parse(collected.get(_USAGE, b"")), "modelMetrics").values()
+        yield from self._spending.total(**{ours: _sum(models, theirs) for ours, theirs in _FIGURES.items()})
 
     def _message(self, data: dict[str, Any], at: str | None) -> Iterator[Event]:
         """One round of the model: thoughts, words, and all the calls that it asks for."""
@@ -133,3 +143,9 @@ class CopilotAgent(AgentDefaults):
         else:
             yield from self._reading.settle()
             yield SessionEnded(ok=False, reason=self._stopped or f"it reports exit code {code}", at=at)
+
+
+def _sum(models: Iterable[Any], name: str) -> int | None:
+    """Over all models; unknown where none tells it."""
+    told = [value for model in models if (value := number(model, "usage", name)) is not None]
+    return number(sum(told)) if told else None

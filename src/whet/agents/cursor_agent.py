@@ -148,9 +148,11 @@ def _output(told: Any) -> str:
 
 def _usage(used: dict[str, Any]) -> Iterator[Event]:
     """Its input leaves out what came from a cache or went there."""
-    cached = number(used, "cacheReadTokens")
+    cached, written = number(used, "cacheReadTokens"), number(used, "cacheWriteTokens")
     yield UsageSeen(
-        input_tokens=plus(number(used, "inputTokens"), cached, number(used, "cacheWriteTokens")),
+        input_tokens=plus(number(used, "inputTokens"), cached, written),
         cached_tokens=cached,
+        cache_write_tokens=written,
         output_tokens=number(used, "outputTokens"),
+        derived=("input_tokens",),
     )

@@ -125,14 +125,17 @@ class OpencodeAgent(AgentDefaults):
 def _usage(part: dict[str, Any]) -> Iterator[Event]:
     """Told per step; its input leaves out what came from a cache or went there, its output leaves out reasoning."""
     tokens = table(part, "tokens")
-    cached, thought = number(tokens, "cache", "read"), number(tokens, "reasoning")
+    cached, written = number(tokens, "cache", "read"), number(tokens, "cache", "write")
+    thought = number(tokens, "reasoning")
     yield UsageSeen(
-        input_tokens=plus(number(tokens, "input"), cached, number(tokens, "cache", "write")),
+        input_tokens=plus(number(tokens, "input"), cached, written),
         cached_tokens=cached,
+        cache_write_tokens=written,
         output_tokens=plus(number(tokens, "output"), thought),
         reasoning_tokens=thought,
         # It says 0 where it does not know the price.
         cost_usd=amount(part, "cost") or None,
+        derived=("input_tokens", "output_tokens"),
     )
 
 

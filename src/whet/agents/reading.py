@@ -8,11 +8,13 @@ from typing import Any
 from whet.agents.records import amount, as_text, look, number, text
 from whet.agents.tools import Calls
 from whet.model.session import (
+    USAGE_FIGURES,
     Event,
     FinalOutput,
     Message,
     Trouble,
     TroubleKind,
+    Usage,
     UsageSeen,
 )
 
@@ -88,8 +90,17 @@ class Reading(Calls):
 class Spending:
     """Tokens and money told so far, so that totals which come later are not counted twice."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, derived: tuple[str, ...] = ()) -> None:
         self._told: dict[str, float] = {}
+        # The figures that an agent does not tell as we count them.
+        self._derives = derived
+
+    def before(self, usage: Usage) -> None:
+        """Totals include what the session that is resumed had taken already; what was guessed or looked up is not."""
+        known = {name: usage.told(name) for name in USAGE_FIGURES}
+        self._told = {name: value for name, value in known.items() if value is not None}
+        if usage.cost_source != "agent":
+            self._told.pop("cost_usd", None)
 
     def more(self, **amounts: Any) -> Iterator[Event]:
         """So much more was spent; the names are those of `UsageSeen`."""
@@ -97,7 +108,7 @@ class Spending:
         for name, value in known.items():
             self._told[name] = self._told.get(name, 0) + value
         if known:
-            yield UsageSeen(**known)
+            yield UsageSeen(**known, derived=tuple(name for name in self._derives if name in known))
 
     def total(self, **amounts: Any) -> Iterator[Event]:
         """So much was spent in all; what was told before is part of it."""

@@ -22,6 +22,7 @@ from whet.model.session import (
     ToolCall,
     ToolResult,
 )
+from whet.model.skill_places import skill_name
 
 Kind = Literal["shell", "read", "edit", "skill"]
 # By the name in small letters, since programs differ in no more than that.
@@ -76,7 +77,7 @@ class Call(NamedTuple):
             return None
         named = text(_first(self.args, _SKILL_KEYS)) or text(self.args) or ""
         words = named.split()
-        return words[0].rsplit(":", 1)[-1].lstrip("/") or None if words else None
+        return skill_name(words[0]) or None if words else None
 
     def paths(self) -> Iterator[str]:
         """The files that its arguments name: in a field, in a list, or in a patch."""
@@ -128,7 +129,13 @@ class Calls:
         result = ToolResult(
             id=known, tool=call.tool if call else None, output=as_text(output), ok=ok if ran else False, at=at
         )
-        return [*self._deeds(call, ok, number(exit_code), at), result] if call and ran else [result]
+        if call is None:
+            return [result]
+        if call.skill:
+            # Also where it failed: that it was asked for is evidence of its own.
+            signal = f"tool:{call.tool.lower()}"
+            return [SkillSignal(skill=call.skill, signal=signal, loaded=ran and ok is not False, at=at), result]
+        return [*self._deeds(call, ok, number(exit_code), at), result] if ran else [result]
 
     def left(self) -> list[Event]:
         """What is left when the session is over: commands that were cut off while they ran."""
@@ -141,14 +148,12 @@ class Calls:
         return text(call_id) in self._open
 
     def _deeds(self, call: Call, ok: bool | None, exit_code: int | None, at: str | None) -> Sequence[Event]:
-        """What a call did; one that failed read, wrote and loaded nothing."""
+        """What a call did; one that failed read and wrote nothing."""
         kind = kind_of(call.tool)
         if kind == "shell":
             return self._ran(call, exit_code, at)
         if ok is False:
             return ()
-        if kind == "skill":
-            return [SkillSignal(skill=call.skill, signal=f"tool:{call.tool.lower()}", at=at)] if call.skill else ()
         if kind == "read":
             return [FileRead(path=self._path(path, call.folder), at=at) for path in call.paths()]
         if kind == "edit":

@@ -26,7 +26,7 @@ def examine(place: Path, config_file: Path | None, environ: Mapping[str, str]) -
     found += said
     cases, problems = _cases(place)
     found += problems
-    programs = {agent.type: find_program(agent.programs, environ) for agent in KNOWN}
+    programs = {agent.type: find_program(agent.program, environ) for agent in KNOWN}
     runners = settings.runners if settings else ()
     asked = [program for program in programs.values() if program]
     asked += [program for runner in runners if is_asked(runner) and (program := program_of(runner, environ))]

@@ -3,63 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownAgent:
-    """One agent: any of `programs` starts it, any of `variables` or `files` (below the home) can log it in."""
+    """One agent: `program` starts it, any of `variables` or `files` (below the home) can log it in.
+
+    `helpers` are programs that it needs beside itself, each with what it does not do without.
+    """
 
     type: str
-    programs: tuple[str, ...]
+    program: str
     variables: tuple[str, ...]
     files: tuple[str, ...]
     install: str
+    helpers: Mapping[str, str] = field(default_factory=dict)
 
 
 KNOWN = (
     KnownAgent(
         type="claude-code",
-        programs=("claude",),
+        program="claude",
         variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
         files=(".claude/.credentials.json",),
         install="npm install -g @anthropic-ai/claude-code",
     ),
     KnownAgent(
         type="codex",
-        programs=("codex",),
+        program="codex",
         variables=("OPENAI_API_KEY", "CODEX_API_KEY"),
         files=(".codex/auth.json",),
         install="npm install -g @openai/codex",
     ),
     KnownAgent(
         type="opencode",
-        programs=("opencode",),
+        program="opencode",
         variables=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY"),
         files=(".local/share/opencode/auth.json",),
         install="npm install -g opencode-ai",
+        helpers={"rg": "loads no skill without ripgrep"},
     ),
     KnownAgent(
         type="copilot",
-        programs=("copilot",),
+        program="copilot",
         variables=("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN", "COPILOT_PROVIDER_API_KEY"),
         files=(),
         install="npm install -g @github/copilot",
     ),
     KnownAgent(
         type="gemini",
-        programs=("gemini",),
+        program="gemini",
         variables=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS"),
         files=(".gemini/oauth_creds.json",),
         install="npm install -g @google/gemini-cli",
     ),
     KnownAgent(
         type="cursor-agent",
-        programs=("cursor-agent", "agent"),
+        program="cursor-agent",
         variables=("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN"),
         files=(".config/cursor/auth.json",),
-        install="see cursor.com/cli; the packages of that name on npm are not it",
+        install="see cursor.com/cli, and say `command` where it is called otherwise; the packages on npm are not it",
     ),
 )
 BY_TYPE = {agent.type: agent for agent in KNOWN}

@@ -29,9 +29,9 @@ class Version:
     ok: bool
 
 
-def find_program(names: Iterable[str], environ: Mapping[str, str]) -> str | None:
-    """The first of *names* that there is."""
-    return next((found for name in names if (found := shutil.which(name, path=environ.get("PATH")))), None)
+def find_program(name: str, environ: Mapping[str, str]) -> str | None:
+    """Where the program of this name is."""
+    return shutil.which(name, path=environ.get("PATH"))
 
 
 def ask_versions(programs: Iterable[str], sandbox: Sandbox, environ: Mapping[str, str]) -> dict[str, Version]:

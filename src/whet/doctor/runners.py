@@ -16,7 +16,8 @@ from whet.model.suite import Case
 
 def program_of(runner: Runner, environ: Mapping[str, str]) -> str | None:
     """The program that *runner* starts, where it is one that is installed."""
-    return find_program(_names(runner), environ)
+    name = _name(runner)
+    return find_program(name, environ) if name else None
 
 
 def is_asked(runner: Runner) -> bool:
@@ -38,6 +39,11 @@ def look_at_runner(
     where = f" ({program})" if program else ""
     said = f"{runner.agent}{model}{where}"
     known = BY_TYPE.get(runner.agent)
+    missing = {name: why for name, why in (known.helpers if known else {}).items() if not find_program(name, environ)}
+    for name, why in missing.items():
+        yield Finding(
+            part="runners", name=runner.id, state="warning", message=f"{runner.agent} {why}", hint=f"install {name}"
+        )
     if known is None or logins(known, {**environ, **Options(runner.options).table("env")}):
         yield Finding(part="runners", name=runner.id, state="ok", message=said)
         return
@@ -59,20 +65,17 @@ def _problems(
         for skill in runner.skills
         if not (skill / "SKILL.md").is_file()
     )
-    names = _names(runner)
-    program = find_program(names, environ)
-    if names and program is None:
+    name = _name(runner)
+    program = program_of(runner, environ)
+    if name and program is None:
         known = BY_TYPE.get(runner.agent)
         install = known.install if known else "install it, or correct `command` of this runner"
-        yield f'there is no program "{names[0]}"', install
+        yield f'there is no program "{name}"', install
     if program is not None and program in versions and not versions[program].ok:
         yield f"{program}: {versions[program].text}", f"see whether {program} works by hand"
 
 
-def _names(runner: Runner) -> tuple[str, ...]:
+def _name(runner: Runner) -> str | None:
     """The program by the runner's own word, or else by what its agent is called; none where whet brings it along."""
-    own = Options(runner.options).text("command")
-    if own:
-        return (own,)
     known = BY_TYPE.get(runner.agent)
-    return known.programs if known else ()
+    return Options(runner.options).text("command") or (known.program if known else None)

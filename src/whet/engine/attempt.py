@@ -14,7 +14,7 @@ from whet.agents.base import Agent, AgentCommand, Task
 from whet.engine import ground as grounds
 from whet.engine.capture import Capture
 from whet.engine.ending import judge_ending
-from whet.engine.furnish import collected, furnish
+from whet.engine.furnish import collected, furnish, login_secrets
 from whet.engine.grading import evidence_of, grade
 from whet.engine.ground import Ground, SharedGround
 from whet.engine.observe import Observer, Watch
@@ -102,6 +102,8 @@ async def _run_agent(parts: Parts, ground: Ground, trial: Trial, record: Attempt
     """Start the agent, and note its session once it has ended well."""
     artifact_dir = parts.run_dir / record.artifact_dir
     talk = _converse(parts, ground, trial, artifact_dir)
+    talk = replace(talk, asked=await parts.unpacked.given_to(talk.asked))
+    parts.masker.learn(login_secrets(talk.asked))
     if talk.asked.home_files or talk.asked.home_copies:
         await anyio.to_thread.run_sync(furnish, ground.home, talk.asked)
     ended: Ended | None = None
@@ -121,7 +123,8 @@ async def _run_agent(parts: Parts, ground: Ground, trial: Trial, record: Attempt
         _write_session(parts, artifact_dir, replace(_session(trial, record, talk, ended), complete=False))
         raise
     finally:
-        record.usage, record.steps = talk.observer.usage(), talk.observer.steps
+        record.usage, record.steps = talk.observer.usage_or_guess(talk.transcript), talk.observer.steps
+        record.detected_skills = talk.observer.detected_skills()
     record.session = _session(trial, record, talk, ended)
     _write_session(parts, artifact_dir, record.session)
     if talk.observer.unreadable is not None:
@@ -139,10 +142,17 @@ def _converse(parts: Parts, ground: Ground, trial: Trial, artifact_dir: Path) ->
             max_steps=trial.execution.limits.max_steps,
             budget_usd=trial.execution.limits.budget_usd,
             model=trial.execution.runner.model,
+            prompt=trial.execution.case.prompt,
+            placed_skills=_placed(trial),
         ),
     )
     transcript = artifact_dir / ("transcript.txt" if asked.output == "text" else "transcript.jsonl")
     return _Conversation(agent, asked, observer, transcript)
+
+
+def _placed(trial: Trial) -> tuple[str, ...]:
+    """The names of the skills under test."""
+    return tuple(skill.name for skill in trial.execution.runner.skills)
 
 
 def _session(trial: Trial, record: AttemptRecord, talk: _Conversation, ended: Ended | None) -> SessionSummary:
@@ -158,7 +168,8 @@ def _session(trial: Trial, record: AttemptRecord, talk: _Conversation, ended: En
         exit_code=ended.exit_code if ended else None,
         complete=ended is not None,
         steps=observer.steps,
-        usage=observer.usage(),
+        usage=observer.usage_or_guess(talk.transcript),
+        placed_skills=_placed(trial),
         started_at=record.started_at,
         duration_s=ended.duration_s if ended else None,
     )

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from whet.agents.base import AgentCommand
 from whet.errors import WorkspaceError
+from whet.mask import secrets_in
 
 _LARGEST = 16 * 1024 * 1024
+_LARGEST_LOGIN = 1024 * 1024
 
 
 def furnish(home: Path, asked: AgentCommand) -> None:
@@ -23,9 +25,24 @@ def furnish(home: Path, asked: AgentCommand) -> None:
                 shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
             else:
                 shutil.copyfile(source, target)
-                target.chmod(0o400)
+                # Nobody else's to read. The agent may write it: some renew their login, and fail where they cannot.
+                target.chmod(0o600)
     except OSError as error:
         raise WorkspaceError(f"the home of the agent cannot be made ready: {error}") from error
+
+
+def login_secrets(asked: AgentCommand) -> tuple[str, ...]:
+    """What is secret in the files that log an agent in: it could print them."""
+    files = [path for path in (*asked.home_copies.values(), *asked.readable) if path.is_file()]
+    return tuple(value for path in files for value in secrets_in(_content(path)))
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_LARGEST_LOGIN)
+    except OSError:
+        return b""
 
 
 def _below(home: Path, name: str) -> Path:

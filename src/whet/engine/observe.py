@@ -3,42 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar
 
 from whet.agents.base import Output
+from whet.engine.characters import Characters
 from whet.engine.event_file import EventFile
 from whet.errors import BudgetSpent, SessionUnreadable, StepLimitReached
 from whet.model.session import (
+    TOKEN_FIGURES,
     USAGE_FIGURES,
     Event,
     FinalOutput,
     Message,
     SessionEnded,
     SessionStarted,
+    SkillDetection,
     ToolCall,
     ToolResult,
     Trouble,
     Usage,
     UsageSeen,
 )
+from whet.model.skills import SkillWatch
+from whet.model.usage import guessed, sourced
 from whet.prices import priced
 from whet.wire import EVENT_NAMES, WireError, decode_event
 
 _LINE_SHOWN = 120
 # An agent may tell everything at its end.
 _MOST_UNWRITTEN = 1000
+# Of each skill and confidence; a check sees all of them.
+_EVIDENCE_KEPT = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """What a running agent is held to, and the model whose prices count where it does not say."""
+    """What a running agent is held to, and what is known of its session beforehand.
+
+    Prices are those of `model` where the agent does not name one.
+    """
 
     max_steps: int | None = None
     budget_usd: float | None = None
     model: str | None = None
+    prompt: str = ""
+    placed_skills: tuple[str, ...] = ()
 
 
 class Observer:
@@ -56,6 +68,9 @@ class Observer:
         self._said: str | None = None
         self._final: str | None = None
         self._usage: dict[str, float] = {}
+        self._derived: frozenset[str] = frozenset()
+        self._skills = SkillWatch(self._limits.placed_skills, most=_EVIDENCE_KEPT)
+        self._characters = Characters(len(self._limits.prompt))
         self._events = EventFile(events_path) if output == "records" else None
         self._taken: list[Event] = []
         self.steps = 0
@@ -92,10 +107,21 @@ class Observer:
 
     def usage(self) -> Usage:
         """What was reported; a figure that was never mentioned stays unknown."""
-        whole = {name: int(value) for name, value in self._usage.items() if name != "cost_usd"}
-        cost = self._usage.get("cost_usd")
-        told = Usage(cost_usd=cost, cost_source=None if cost is None else "agent", **whole)
-        return priced(told, self.started.model or self._limits.model)
+        return priced(sourced(self._derived, **self._usage), self.started.model or self._limits.model)
+
+    def usage_or_guess(self, transcript: Path) -> Usage:
+        """What was reported, or a guess where the agent does not tell tokens at all."""
+        told = self.usage()
+        if any(getattr(told, name) is not None for name in TOKEN_FIGURES):
+            return told
+        guess = self._characters.guess()
+        if self._output == "text":
+            guess = guessed(len(self._limits.prompt), len(self.final_output(transcript)))
+        return replace(guess, cost_usd=told.cost_usd, cost_source=told.cost_source)
+
+    def detected_skills(self) -> tuple[SkillDetection, ...]:
+        """The skills that were used, each with its best evidence."""
+        return self._skills.found()
 
     def final_output(self, transcript: Path) -> str:
         """The answer: all of a text, or the final output that was announced, or the last message but thoughts."""
@@ -109,6 +135,8 @@ class Observer:
         self._taken.append(event)
         if len(self._taken) >= _MOST_UNWRITTEN:
             self._write()
+        self._skills.take(event)
+        self._characters.take(event)
         count = self._COUNTS.get(type(event))
         if count:
             count(self, event)
@@ -181,9 +209,17 @@ class Observer:
                 raise WireError(f"{name} cannot be negative")
             if value is not None and value >= 0:
                 self._usage[name] = self._usage.get(name, 0) + value
+        self._derived |= frozenset(seen.derived)
         budget = self._limits.budget_usd
-        if budget is not None and (spent := self.usage().cost_usd) is not None and spent > budget:
+        if budget is not None and (spent := self._spent()) is not None and spent > budget:
             raise BudgetSpent(f"has spent ${spent:.4f} of a budget of ${budget:g}")
+
+    def _spent(self) -> float | None:
+        """What it costs so far, at the least: some agents tell what they read long before what they wrote."""
+        told = self.usage()
+        if told.cost_usd is None and told.input_tokens is not None and told.output_tokens is None:
+            told = priced(replace(told, output_tokens=0), self.started.model or self._limits.model)
+        return told.cost_usd
 
     # By type, which is quicker than a match: there may be a million of them.
     _COUNTS: ClassVar[dict[type[Event], Callable[[Observer, Any], None]]] = {
@@ -209,6 +245,7 @@ def _merged(known: SessionStarted, more: SessionStarted) -> SessionStarted:
         session_id=more.session_id or known.session_id,
         model=more.model or known.model,
         version=more.version or known.version,
+        skills=(*known.skills, *more.skills),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from whet.engine.unpack import Unpacked
 from whet.grade.base import Grader
 from whet.mask import Masker
 from whet.model.ceilings import Ceilings
@@ -43,6 +44,7 @@ class Parts:
     mounts: tuple[Path, ...]
     hidden: tuple[Path, ...]
     max_output_bytes: int
+    unpacked: Unpacked
     ceilings: Ceilings = field(default_factory=Ceilings)
     # Why the model of a runner was rejected, by runner: its other trials need not find out again.
     rejected: dict[str, str] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from whet.engine.parts import Parts
 from whet.errors import AttemptError, ModelRejected
 from whet.model.changes import Changes
 from whet.model.grade import Failure, FailureClass, Grade, Location
-from whet.model.session import SessionSummary, Usage
+from whet.model.session import SessionSummary, SkillDetection, Usage
 
 
 @dataclass(slots=True)
@@ -26,6 +26,7 @@ class AttemptRecord:
     session: SessionSummary | None = None
     usage: Usage = field(default_factory=Usage)
     steps: int = 0
+    detected_skills: tuple[SkillDetection, ...] = ()
     changes: Changes = field(default_factory=Changes)
     grades: list[Grade] = field(default_factory=list)
     failure: Failure | None = None

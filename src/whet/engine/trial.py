@@ -69,6 +69,7 @@ def result_of(trial: Trial, records: list[AttemptRecord]) -> TrialResult:
         failure_class=failure_class,
         usage=last.usage,
         steps=last.steps,
+        detected_skills=last.detected_skills,
         final_output=output if len(output) <= _OUTPUT_KEPT else output[:_OUTPUT_KEPT] + " ...",
         workspace_dir=last.workspace_dir,
         changed_files=len(last.changes),

@@ -5,25 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whet.expectations.group import Group, Report, session_of, times
-from whet.model.session import Confidence, SkillDetection
+from whet.model.session import Confidence, SkillDetection, SkillEvidence
+from whet.model.skill_places import skill_name
 
 _STRENGTH: dict[Confidence, int] = {"weak": 0, "medium": 1, "strong": 2, "explicit": 3}
+# Words and failed loads are worth knowing, and no proof of use.
+_USUAL: Confidence = "medium"
+_LOADS: Confidence = "strong"
+_SHOWN = 3
 
 
 class SkillsGroup(Group):
-    """Skill names are matched exactly; `min_confidence` leaves out weaker evidence."""
+    """Skill names are matched exactly, without the plug-in before them; `min_confidence` leaves out weaker evidence."""
 
     def has(
         self,
         report: Report,
         skill: str,
         *,
-        min_confidence: Confidence = "weak",
+        min_confidence: Confidence = _USUAL,
         message: str | None = None,
         explain: str | None = None,
     ) -> None:
         """The skill was used."""
-        if skill not in _names(_sure(report, min_confidence)):
+        if skill_name(skill) not in _names(_sure(report, min_confidence)):
             self._miss(f'skill "{skill}"{_asked(min_confidence)}', report, skill, message, explain)
 
     def not_has(
@@ -31,12 +36,12 @@ class SkillsGroup(Group):
         report: Report,
         skill: str,
         *,
-        min_confidence: Confidence = "weak",
+        min_confidence: Confidence = _USUAL,
         message: str | None = None,
         explain: str | None = None,
     ) -> None:
         """The skill was not used."""
-        if skill in _names(_sure(report, min_confidence)):
+        if skill_name(skill) in _names(_sure(report, min_confidence)):
             self._miss(f'no use of skill "{skill}"{_asked(min_confidence)}', report, None, message, explain)
 
     def includes(
@@ -44,13 +49,13 @@ class SkillsGroup(Group):
         report: Report,
         skills: Sequence[str],
         *,
-        min_confidence: Confidence = "weak",
+        min_confidence: Confidence = _USUAL,
         message: str | None = None,
         explain: str | None = None,
     ) -> None:
         """All of them were used."""
         used = _names(_sure(report, min_confidence))
-        missing = [skill for skill in _list(skills) if skill not in used]
+        missing = [skill for skill in _list(skills) if skill_name(skill) not in used]
         if missing:
             expected = f"skills {', '.join(skills)}{_asked(min_confidence)}, but missed {', '.join(missing)}"
             self._miss(expected, report, missing[0], message, explain)
@@ -61,15 +66,15 @@ class SkillsGroup(Group):
         skill: str,
         expected: int,
         *,
-        min_confidence: Confidence = "weak",
+        min_confidence: Confidence = _LOADS,
         message: str | None = None,
         explain: str | None = None,
     ) -> None:
-        """So many pieces of evidence, each one load or read, speak for the skill."""
-        loads = [detection for detection in _sure(report, min_confidence) if detection.skill == skill]
-        found = sum(len(detection.evidence) for detection in loads)
+        """The skill was loaded, or its SKILL.md read, so many times; weaker evidence is counted if it is asked for."""
+        loads = [detection for detection in _sure(report, min_confidence) if detection.skill == skill_name(skill)]
+        found = sum(_enough(piece, min_confidence) for detection in loads for piece in detection.evidence)
         if found != expected:
-            text = f'skill "{skill}"{_asked(min_confidence)} {times(expected)}, but found it {times(found)}'
+            text = f'skill "{skill}"{_asked(min_confidence, _LOADS)} {times(expected)}, but found it {times(found)}'
             self._miss(text, report, skill, message, explain)
 
     def exactly_one(
@@ -77,13 +82,13 @@ class SkillsGroup(Group):
         report: Report,
         skill: str | None = None,
         *,
-        min_confidence: Confidence = "weak",
+        min_confidence: Confidence = _USUAL,
         message: str | None = None,
         explain: str | None = None,
     ) -> None:
         """One skill was used and no other; this one, if it is named."""
         used = _names(_sure(report, min_confidence))
-        if len(used) != 1 or (skill is not None and used != [skill]):
+        if len(used) != 1 or (skill is not None and used != [skill_name(skill)]):
             wanted = f'exactly one skill, "{skill}"' if skill else "exactly one skill"
             self._miss(f"{wanted}{_asked(min_confidence)}", report, skill, message, explain)
 
@@ -92,13 +97,14 @@ class SkillsGroup(Group):
         report: Report,
         skills: Sequence[str],
         *,
-        min_confidence: Confidence = "weak",
+        min_confidence: Confidence = _USUAL,
         message: str | None = None,
         explain: str | None = None,
     ) -> None:
         """No skill but these was used."""
         allowed = _list(skills)
-        other = [skill for skill in _names(_sure(report, min_confidence)) if skill not in allowed]
+        names = {skill_name(skill) for skill in allowed}
+        other = [skill for skill in _names(_sure(report, min_confidence)) if skill not in names]
         if other:
             wanted = f"no skill but {', '.join(allowed)}" if allowed else "no skill at all"
             expected = f"{wanted}{_asked(min_confidence)}, but saw {', '.join(other)}"
@@ -106,7 +112,7 @@ class SkillsGroup(Group):
 
     def _miss(self, expected: str, report: Report, near: str | None, message: str | None, explain: str | None) -> None:
         detected = session_of(report).detected_skills
-        observed = [f"{found.skill} ({found.confidence}: {'; '.join(found.evidence)})" for found in detected]
+        observed = [f"{found.skill} ({found.confidence}: {_reasons(found)})" for found in detected]
         names = [found.skill for found in detected]
         self._broken(expected, "skills", observed, near=near, names=names, message=message, explain=explain)
 
@@ -114,7 +120,18 @@ class SkillsGroup(Group):
 def _sure(report: Report, least: Confidence) -> list[SkillDetection]:
     if least not in _STRENGTH:
         raise ValueError(f'min_confidence is one of {", ".join(_STRENGTH)}, not "{least}"')
-    return [found for found in session_of(report).detected_skills if _STRENGTH[found.confidence] >= _STRENGTH[least]]
+    return [found for found in session_of(report).detected_skills if _enough(found, least)]
+
+
+def _enough(found: SkillDetection | SkillEvidence, least: Confidence) -> bool:
+    return _STRENGTH[found.confidence] >= _STRENGTH[least]
+
+
+def _reasons(found: SkillDetection) -> str:
+    """The best evidence; the rest is in the record."""
+    more = len(found.evidence) - _SHOWN
+    reasons = [piece.why for piece in found.evidence[:_SHOWN]]
+    return "; ".join([*reasons, f"and {more} more"] if more > 0 else reasons)
 
 
 def _names(detections: list[SkillDetection]) -> list[str]:
@@ -127,5 +144,5 @@ def _list(skills: Sequence[str]) -> list[str]:
     return list(skills)
 
 
-def _asked(least: Confidence) -> str:
-    return "" if least == "weak" else f" (at least {least})"
+def _asked(least: Confidence, usual: Confidence = _USUAL) -> str:
+    return "" if least == usual else f" (at least {least})"

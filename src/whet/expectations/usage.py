@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from whet.expectations.group import Group, Report, session_of
 from whet.model.snapshot import figure
 
-TokenKind = Literal["total", "input", "output", "cached", "reasoning"]
+TokenKind = Literal["total", "input", "output", "cached", "cache_write", "reasoning"]
 
 
-_KINDS: tuple[TokenKind, ...] = ("total", "input", "output", "cached", "reasoning")
+_KINDS: tuple[TokenKind, ...] = get_args(TokenKind)
 
 
 class UsageGroup(Group):
-    """Ceilings; a figure that nobody told does not hold, because it cannot be known to."""
+    """Ceilings; a figure that nobody told, or that is a guess, does not hold, because it cannot be known to."""
 
     def tokens(
         self,
@@ -28,8 +28,8 @@ class UsageGroup(Group):
         """So many tokens of this kind, or fewer."""
         if kind not in _KINDS:
             raise ValueError(f'kind is one of {", ".join(_KINDS)}, not "{kind}"')
-        usage = session_of(report).usage
-        self._ceiling(getattr(usage, f"{kind}_tokens"), at_most, f"{kind} tokens", message, explain)
+        seen = session_of(report).usage.told(f"{kind}_tokens")
+        self._ceiling(seen, at_most, f"{kind.replace('_', ' ')} tokens", message, explain)
 
     def cost(self, report: Report, *, at_most: float, message: str | None = None, explain: str | None = None) -> None:
         """So many US dollars, or fewer."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from whet.model.grade import AS_EXPECTED, Failure, FailureClass, Grade, Status
-from whet.model.session import Usage
+from whet.model.session import SkillDetection, Usage
 from whet.model.suite import Case, Limits, Suite, WorkspaceSpec
 
 ScheduleName = Literal["serial", "parallel", "isolated-by-runner"]
@@ -123,6 +123,7 @@ class TrialResult:
     failure_class: FailureClass | None = None
     usage: Usage = field(default_factory=Usage)
     steps: int = 0
+    detected_skills: tuple[SkillDetection, ...] = ()
     final_output: str = ""
     workspace_dir: str | None = None
     changed_files: int = 0

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 Metric = Literal[
-    "total_tokens", "input_tokens", "output_tokens", "reasoning_tokens", "cached_tokens", "cost_usd", "duration_s"
-]
-METRICS: tuple[Metric, ...] = (
     "total_tokens",
     "input_tokens",
     "output_tokens",
     "reasoning_tokens",
     "cached_tokens",
+    "cache_write_tokens",
     "cost_usd",
     "duration_s",
-)
+]
+METRICS: tuple[Metric, ...] = get_args(Metric)
 
 
 def figure(value: float) -> str:

@@ -70,6 +70,7 @@ async def _regraded(parts: Parts, trial: Trial, earlier: _Earlier, ground: Path)
     record = AttemptRecord(runner=trial.key.runner, number=earlier.attempt, artifact_dir=old.artifact_dir)
     record.started_at, record.duration_s = old.started_at, old.duration_s
     record.session, record.usage, record.steps = earlier.session, old.usage, old.steps
+    record.detected_skills = old.detected_skills
     try:
         await _check(parts, trial, earlier, record, ground)
     except AttemptError as error:

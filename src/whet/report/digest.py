@@ -58,8 +58,8 @@ class Figures:
     def add(self, result: TrialResult) -> None:
         """Take one trial in."""
         self.seconds.add(result.duration_s)
-        self.input_tokens.add(result.usage.input_tokens)
-        self.output_tokens.add(result.usage.output_tokens)
+        self.input_tokens.add(result.usage.told("input_tokens"))
+        self.output_tokens.add(result.usage.told("output_tokens"))
         self.cost_usd.add(result.usage.cost_usd)
 
 

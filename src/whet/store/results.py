@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import groupby
 from typing import Any, BinaryIO
 
@@ -13,6 +13,7 @@ from whet.errors import StoreError
 from whet.model.event import ExecutionSummary
 from whet.model.grade import AS_EXPECTED, STATUSES
 from whet.model.run import Execution, Plan, RunInfo, TrialResult
+from whet.model.session import Usage
 from whet.model.snapshot import SnapshotOutcome
 from whet.score import combined_status, mean, wilson
 from whet.store.folder import RESULTS_FILE
@@ -180,9 +181,10 @@ def _trial(result: TrialResult) -> dict[str, Any]:
         "failure": result.failure,
         "failure_class": result.failure_class,
         "grades": result.grades,
-        "usage": result.usage,
+        "usage": _usage(result.usage),
         "cost_usd": result.usage.cost_usd,
         "steps": result.steps,
+        "detected_skills": result.detected_skills,
         "started_at": result.started_at,
         "duration_s": round(result.duration_s, 6),
         "final_output": result.final_output,
@@ -192,3 +194,7 @@ def _trial(result: TrialResult) -> dict[str, Any]:
         "attempts": result.attempts,
         "notes": result.notes,
     }
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {"total_tokens": usage.total_tokens, **{item.name: getattr(usage, item.name) for item in fields(usage)}}

@@ -11,11 +11,19 @@ from whet import wire
 from whet.agents.base import Agent, AgentCommand, Task
 from whet.engine.observe import Observer
 from whet.model.run import Runner
-from whet.model.session import Event, Session, SessionEnded, SessionSummary, ToolCall, ToolResult, UsageSeen
+from whet.model.session import (
+    USAGE_FIGURES,
+    Event,
+    Session,
+    SessionEnded,
+    SessionSummary,
+    ToolCall,
+    ToolResult,
+    UsageSeen,
+)
 from whet.testing.garbling import garbled
 
 RECORDINGS = ("stdout.jsonl", "transcript.jsonl")
-_FIGURES = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_usd")
 
 
 class ContractBroken(AssertionError):
@@ -151,7 +159,7 @@ def _check_usage(events: Iterable[Event]) -> None:
     for event in events:
         if not isinstance(event, UsageSeen):
             continue
-        for name in _FIGURES:
+        for name in USAGE_FIGURES:
             value = getattr(event, name)
             if value is not None and value < 0:
                 raise ContractBroken(f"{name} is {value}; events hold what was added since the last one")

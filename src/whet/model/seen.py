@@ -1,0 +1,184 @@
+"""What was seen: the normalized events of one agent interaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+Role = Literal["user", "assistant"]
+MessagePhase = Literal["thinking", "commentary", "final"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """Something said by the user or the agent; `phase` tells thinking from the answer."""
+
+    type: Literal["message"] = "message"
+    role: Role
+    text: str
+    phase: MessagePhase | None = None
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """The agent asked for a tool."""
+
+    type: Literal["tool_call"] = "tool_call"
+    tool: str
+    id: str | None = None
+    args: Any = None
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What a tool gave back."""
+
+    type: Literal["tool_result"] = "tool_result"
+    id: str | None = None
+    tool: str | None = None
+    output: str = ""
+    ok: bool | None = None
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandRun:
+    """A shell command that the agent ran."""
+
+    type: Literal["command"] = "command"
+    command: str
+    exit_code: int | None = None
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRead:
+    """A file that the agent looked into."""
+
+    type: Literal["file_read"] = "file_read"
+    path: str
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileEdit:
+    """A file that the agent wrote."""
+
+    type: Literal["file_edit"] = "file_edit"
+    path: str
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillSignal:
+    """The agent itself says that it loaded a skill, or could not; `signal` says how we know."""
+
+    type: Literal["skill_signal"] = "skill_signal"
+    skill: str
+    signal: str = "tool:skill"
+    loaded: bool = True
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageSeen:
+    """Tokens and money since the last such event; tokens read from and written to a cache are part of the input.
+
+    `derived` names the figures that were worked out from others and not told as they stand here.
+    """
+
+    type: Literal["usage"] = "usage"
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cost_usd: float | None = None
+    derived: tuple[str, ...] = ()
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionStarted:
+    """The agent says who it is and which skills it offers to its model; whatever it does not say stays unknown."""
+
+    type: Literal["session_started"] = "session_started"
+    session_id: str | None = None
+    model: str | None = None
+    version: str | None = None
+    skills: tuple[str, ...] = ()
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEnded:
+    """The agent says that it is done, and whether it did what it was asked to."""
+
+    type: Literal["session_ended"] = "session_ended"
+    ok: bool
+    reason: str | None = None
+    at: str | None = None
+
+
+TroubleKind = Literal[
+    "auth", "model-rejected", "rate-limit", "overloaded", "server", "bad-request", "network", "permission", "other"
+]
+# What says something about whoever serves the model, and nothing about the agent.
+PROVIDER_TROUBLE: frozenset[TroubleKind] = frozenset(
+    {"auth", "model-rejected", "rate-limit", "overloaded", "server", "bad-request", "network"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """Something went wrong that may or may not be overcome, such as an overloaded provider.
+
+    Whatever the model says or does afterwards shows that it was overcome.
+    """
+
+    type: Literal["trouble"] = "trouble"
+    message: str
+    kind: TroubleKind = "other"
+    status: int | None = None
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalOutput:
+    """The agent's answer."""
+
+    type: Literal["final_output"] = "final_output"
+    text: str
+    at: str | None = None
+
+
+Event: TypeAlias = (
+    Message
+    | ToolCall
+    | ToolResult
+    | CommandRun
+    | FileRead
+    | FileEdit
+    | SkillSignal
+    | UsageSeen
+    | SessionStarted
+    | SessionEnded
+    | Trouble
+    | FinalOutput
+)
+EVENT_TYPES: tuple[type[Event], ...] = (
+    Message,
+    ToolCall,
+    ToolResult,
+    CommandRun,
+    FileRead,
+    FileEdit,
+    SkillSignal,
+    UsageSeen,
+    SessionStarted,
+    SessionEnded,
+    Trouble,
+    FinalOutput,
+)

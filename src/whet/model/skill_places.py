@@ -1,0 +1,142 @@
+"""Where skills lie and what they are called: to which skill a path belongs, and of which one the agent speaks."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+_MANIFEST = "SKILL.md"
+# Where agents look for skills, also for those that come with a plug-in.
+_HOLDER = r"\.(?:claude|agents|codex|opencode|copilot|github|gemini|cursor)|opencode"
+_FOLDER = re.compile(rf"(?:^|/)(?:{_HOLDER})/(?:plugins/(?:[^/]+/)*)?skills?/(?:\.system/)?([A-Za-z0-9][\w-]*)/")
+_PARENTS = ("skills", "skill")
+
+
+def skill_name(named: str) -> str:
+    """The name of a skill: `plugin:skill` and `/skill` are the same skill as `skill`."""
+    return named.strip().rsplit(":", 1)[-1].lstrip("/")
+
+
+class SkillPlaces:
+    """The skills of one session: those that it is known to have, and the folders that turned out to hold one."""
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        self._known: set[str] = set()
+        self._folders: set[str] = set()
+        # Folders of skills that the agent wrote itself: reading one's own work is not using it.
+        self._own: set[str] = set()
+        self._spoken: re.Pattern[str] | None = None
+        self.know(known)
+
+    def know(self, names: Iterable[str]) -> None:
+        """There are skills of these names."""
+        more = {skill_name(name) for name in names} - {""} - self._known
+        if more:
+            self._known |= more
+            self._spoken = _speaking_of(self._known)
+
+    def wrote(self, path: str) -> None:
+        """The agent wrote this file."""
+        folder, name = posixpath.split(path)
+        if name == _MANIFEST and folder not in self._folders:
+            self._own.add(folder)
+
+    def manifest(self, path: str) -> str | None:
+        """The skill whose SKILL.md this is; its folder names it."""
+        folder, name = posixpath.split(path)
+        if name != _MANIFEST or folder in self._own:
+            return None
+        skill = posixpath.basename(folder)
+        if skill in ("", ".", "..", "~") or skill.startswith("$"):
+            return None
+        self._folders.add(folder)
+        return skill
+
+    def owner(self, path: str) -> str | None:
+        """The skill in whose folder this path lies, its own SKILL.md included."""
+        # Nearly all paths.
+        if "skill" not in path and not self._folders:
+            return None
+        folder = posixpath.dirname(path)
+        above = list(_upwards(folder))
+        if any(each in self._own for each in above):
+            return None
+        held = next((each for each in above if each in self._folders), None)
+        if held:
+            return posixpath.basename(held)
+        found = _FOLDER.search(path)
+        if found:
+            return found[1]
+        return next((name for each in above if (name := self._known_folder(each))), None)
+
+    def _known_folder(self, folder: str) -> str | None:
+        parent, name = posixpath.split(folder)
+        return name if name in self._known and posixpath.basename(parent) in _PARENTS else None
+
+    def spoken_of(self, text: str) -> Iterator[tuple[str, str]]:
+        """The skills that the agent says it uses, each with its words; a skill that it will not use is none."""
+        if self._spoken is None or "skill" not in text.lower():
+            return
+        for sentence in _SENTENCE.findall(text):
+            if "skill" not in sentence.lower() or _DENIED.search(sentence):
+                continue
+            named = {found[1] or found[2]: found[0] for found in self._spoken.finditer(sentence)}
+            yield from ((skill, " ".join(words.split())) for skill, words in named.items())
+
+
+def _upwards(folder: str) -> Iterator[str]:
+    while folder not in ("", "/", "."):
+        yield folder
+        folder = posixpath.dirname(folder)
+
+
+_SENTENCE = re.compile(r"[^.!?\n]+")
+_DENIED = re.compile(r"\b(?:not|no|never|none|without|cannot|instead of|neither|nor)\b|n['\u2019]t\b", re.IGNORECASE)
+
+
+def _speaking_of(names: Iterable[str]) -> re.Pattern[str]:
+    """The word "skill" beside a name: common words are names of skills too, and mean nothing by themselves."""
+    # The longest first, so that `style-guide` is not taken for `style`.
+    either = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    mark = r"[`'\"*_\u201c\u201d\u2018\u2019]*"
+    name = rf"(?:[\w-]+:)?[/$]?({either})(?![\w-])"
+    return re.compile(rf"\bskill\b:?\s+{mark}{name}|(?<![\w-]){mark}{name}{mark}\s+skill\b")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandPart:
+    """One program of a command line: its words that may be paths, what it runs, and what it writes."""
+
+    words: tuple[str, ...]
+    runs: str | None
+    written: tuple[str, ...]
+
+
+_BREAK = re.compile(r"\n|;|&&?|\|\|?|[()]")
+_WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""")
+_ASSIGNMENT = re.compile(r"\w+=\S*\Z")
+_WRITES = re.compile(r"\d?>>?\|?\s*['\"]?([^\s'\"<>]+)")
+# What makes, moves or removes files, or only talks.
+_NO_USE = frozenset(("mkdir", "touch", "tee", "rm", "rmdir", "chmod", "mv", "cp", "ln", "git", "echo", "printf", "tar"))
+_INTERPRETER = re.compile(r"(?:(?:ba|z|da|k)?sh|python[\d.]*|node|ruby|perl|php|deno|bun|tsx|ts-node|source|\.)\Z")
+_BETWEEN = frozenset(("sudo", "env", "time", "exec", "nohup", "uv", "npx", "run"))
+
+
+def command_parts(line: str) -> Iterator[CommandPart]:
+    """The programs of a command line, as far as it takes to see which files they concern."""
+    # What follows is the text of a file.
+    line = line.partition("<<")[0]
+    for piece in _BREAK.split(line):
+        written = tuple(_WRITES.findall(piece))
+        words = [word.replace("'", "").replace('"', "") for word in _WORD.findall(_WRITES.sub(" ", piece))]
+        while words and (_ASSIGNMENT.match(words[0]) or words[0] in _BETWEEN):
+            words.pop(0)
+        if not words or words[0] in _NO_USE:
+            yield CommandPart((), None, written)
+        elif _INTERPRETER.match(posixpath.basename(words[0])):
+            script = next((word for word in words[1:] if not word.startswith("-")), None)
+            yield CommandPart(tuple(words), script, written)
+        else:
+            yield CommandPart(tuple(words), words[0], written)

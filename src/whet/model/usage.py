@@ -1,0 +1,64 @@
+"""What a session took, and where each figure comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+# As the agent was told by its provider, worked out from such figures, or guessed from the number of characters.
+TokenSource = Literal["provider", "derived", "chars"]
+TOKEN_FIGURES = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens")
+USAGE_FIGURES = (*TOKEN_FIGURES, "cost_usd")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a session took; a figure that nobody knows is `None`, never 0."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cost_usd: float | None = None
+    cost_source: Literal["agent", "prices"] | None = None
+    sources: Mapping[str, TokenSource] = field(default_factory=dict)
+
+    @property
+    def total_tokens(self) -> int | None:
+        """Input and output together, where both are known; they include the cache and the reasoning."""
+        if self.input_tokens is None or self.output_tokens is None:
+            return None
+        return self.input_tokens + self.output_tokens
+
+    def told(self, figure: str) -> float | None:
+        """One of the figures by its name, unless it is a guess."""
+        value: float | None = getattr(self, figure)
+        return None if self.sources.get(figure) == "chars" else value
+
+
+def sourced(derived: frozenset[str], **figures: float | None) -> Usage:
+    """The usage of figures that an agent told, of which some were *derived* from others."""
+    known = [name for name in TOKEN_FIGURES if figures.get(name) is not None]
+    sources: dict[str, TokenSource] = {name: "derived" if name in derived else "provider" for name in known}
+    if {"input_tokens", "output_tokens"} <= sources.keys():
+        sources["total_tokens"] = "derived"
+    tokens: dict[str, Any] = {name: int(figures[name] or 0) for name in known}
+    cost = figures.get("cost_usd")
+    return replace(Usage(**tokens), cost_usd=cost, cost_source=None if cost is None else "agent", sources=sources)
+
+
+_CHARACTERS_OF_A_TOKEN = 4
+
+
+def guessed(read: int, written: int) -> Usage:
+    """A guess from the number of characters that were read and written; nothing where nothing was written."""
+    if written <= 0:
+        return Usage()
+    sources: dict[str, TokenSource] = dict.fromkeys(("input_tokens", "output_tokens", "total_tokens"), "chars")
+    return Usage(input_tokens=_tokens(read), output_tokens=_tokens(written), sources=sources)
+
+
+def _tokens(characters: int) -> int:
+    return -(-characters // _CHARACTERS_OF_A_TOKEN)
