@@ -42,11 +42,12 @@ class Program:
     env: Mapping[str, str] = field(default_factory=dict)
     # Where the program that has no tool for it reads a skill from.
     skill_path: str | None = None
-    # Files of its workspace, and those that its user has at home.
+    # Files of its workspace.
     workspace: Mapping[str, str] = field(default_factory=dict)
-    home: Mapping[str, str] = field(default_factory=dict)
-    # More lines of its runner for a user's own home, with `{url}`.
-    inheriting: str = ""
+    # Whether the table of prices knows its model.
+    has_price: bool = True
+    # Where its skills are placed below its home.
+    skills: str = ""
     # In which time it surely has come to its first tool, also on a busy machine.
     start_ms: int = 10_000
 
@@ -64,6 +65,7 @@ CLAUDE_CODE = Program(
     model="claude-sonnet-4-5",
     environ={"ANTHROPIC_BASE_URL": "{url}", "ANTHROPIC_API_KEY": KEY},
     env={"CLAUDE_CODE_MAX_RETRIES": "2"},
+    skills=".claude/skills",
 )
 CODEX = Program(
     agent="codex",
@@ -73,9 +75,7 @@ CODEX = Program(
     model="gpt-5.5",
     environ={"OPENAI_BASE_URL": "{url}/v1", "OPENAI_API_KEY": KEY},
     skill_path="$HOME/.agents/skills/{skill}/SKILL.md",
-    # What the settings in such a home would say.
-    inheriting="""args = ["-c", 'model_provider="own"', "-c",
-        'model_providers.own={name="own", base_url="{url}/v1", wire_api="responses", env_key="CODEX_API_KEY"}']""",
+    skills=".agents/skills",
 )
 OPENCODE = Program(
     agent="opencode",
@@ -83,6 +83,8 @@ OPENCODE = Program(
     version="1.18.33",
     command="opencode",
     model="scripted/scripted-model",
+    has_price=False,
+    skills=".config/opencode/skills",
     environ={"OPENAI_BASE_URL": "{url}/v1", "OPENAI_API_KEY": KEY},
     start_ms=40_000,
 )
@@ -92,6 +94,8 @@ COPILOT = Program(
     version="1.0.102",
     command="copilot",
     model="scripted-model",
+    has_price=False,
+    skills=".copilot/skills",
     environ={"COPILOT_PROVIDER_BASE_URL": "{url}/v1", "COPILOT_PROVIDER_API_KEY": KEY, "COPILOT_OFFLINE": "true"},
     start_ms=40_000,
 )
@@ -104,7 +108,7 @@ GEMINI = Program(
     environ={"GOOGLE_GEMINI_BASE_URL": "{url}", "GEMINI_API_KEY": KEY},
     # By itself it tries for minutes.
     workspace={".gemini/settings.json": json.dumps({"general": {"maxAttempts": 2}})},
-    home={".gemini/settings.json": json.dumps({"security": {"auth": {"selectedType": "gemini-api-key"}}})},
+    skills=".gemini/skills",
     start_ms=40_000,
 )
 ALWAYS = (CLAUDE_CODE, CODEX)

@@ -18,6 +18,7 @@ MEMORIES = (
     "AGENTS.md",
     "GEMINI.md",
 )
+SETTINGS = (".codex/config.toml", ".gemini/settings.json")
 SKILLS = (".claude", ".codex", ".agents", ".config/opencode", ".copilot", ".gemini")
 
 
@@ -49,18 +50,22 @@ def test_skills_and_memories_of_the_user_do_not_leak_in_and_the_home_stays_as_it
     assert everything(home) == before
 
 
+def _ours(path: Path) -> bool:
+    return any(word in path.read_text() for word in ("whet", "maxAttempts", "analytics", "selectedType"))
+
+
 def test_the_users_home_is_there_for_those_who_ask_for_it(stage: Stage) -> None:
     home = stage.project.root.parent / "home"
     furnish(home)
-    for name, text in stage.program.home.items():
-        (home / name).write_text(text)
-    stage.agent = f"inherit_home = true\n{stage.program.inheriting}\n"
+    stage.agent = "inherit_home = true\n"
 
     played = stage.play([READY])
 
     assert played.verdict == ("passed", None), played.story
     assert "MEMORY-OF-THE-USER" in played.turns[0].text
     assert "SKILL-OF-THE-USER" in played.turns[0].text
+    # What we set for them is not among the user's own settings afterwards.
+    assert [name for name in SETTINGS if (home / name).exists() and _ours(home / name)] == []
 
 
 def test_the_key_reaches_the_provider_and_no_file_of_the_run(boxed: Stage) -> None:

@@ -80,6 +80,58 @@ def test_a_skill_under_test_is_offered_loaded_and_detected(boxed: Stage) -> None
     assert "TIDY-UP-BODY" not in played.turns[0].text
 
 
+def test_what_speaks_for_a_skill_is_in_the_results_with_what_it_is_worth(stage: Stage) -> None:
+    stage.project.write("skills/tidy-up/SKILL.md", SKILL.lstrip())
+    stage.project.write("skills/tidy-up/references/more.md", "Dust as well.\n")
+    stage.project.write("skills/tidy-up/sweep.sh", "echo swept\n")
+    stage.project.write("skills/unused/SKILL.md", SKILL.lstrip().replace("tidy-up", "unused"))
+    stage.runner = 'skills = ["./skills/tidy-up", "./skills/unused"]'
+    folder = f"$HOME/{stage.program.skills}/tidy-up"
+    steps = [
+        {"say": "I could use the tidy-up skill.", "run": f"ls {folder}"},
+        {"run": f"cat {folder}/references/more.md"},
+        {"run": f"sh {folder}/sweep.sh"},
+        READY,
+    ]
+
+    played = stage.play(steps, prompt="Use the unused skill.")
+
+    assert played.verdict == ("passed", None), played.story
+    (found,) = played.trial["detected_skills"]
+    assert (found["skill"], found["confidence"]) == ("tidy-up", "medium"), played.story
+    assert [(each["confidence"], each["why"]) for each in found["evidence"]] == [
+        ("medium", f"read {folder}/references/more.md"),
+        ("medium", f"ran sh {folder}/sweep.sh"),
+        ("weak", 'said "tidy-up skill"'),
+        ("weak", f"named its folder in ls {folder}"),
+    ]
+    assert "swept" in played.turns[3].text
+
+
+def test_an_agent_is_stopped_when_it_begins_a_step_too_many(stage: Stage) -> None:
+    steps = [{"run": f"echo {number}"} for number in range(6)]
+
+    played = stage.play([*steps, READY], "--max-steps", "2")
+
+    assert played.verdict == ("failed", "max-steps"), played.story
+    assert played.trial["steps"] == 3
+    assert len(played.turns) < 7
+    assert stage.project.left_after_a_while() == []
+
+
+def test_a_budget_is_held_as_soon_as_an_agent_tells_what_it_took(stage: Stage) -> None:
+    wait = "python3 -c 'import time; time.sleep(2)'"
+    steps = [{"run": wait, "usage": {"input": 200_000, "output": 5}}, {"run": wait}, {"run": wait}, READY]
+
+    played = stage.play(steps, budget_usd=0.01)
+
+    # A cost that nobody knows is not held to anything.
+    expected = ("failed", "budget") if stage.program.has_price else ("passed", None)
+    assert played.verdict == expected, played.story
+    if stage.program.agent == "claude-code":
+        assert len(played.turns) < len(steps)
+
+
 def test_a_prompt_that_looks_like_a_flag_arrives_as_it_is(stage: Stage) -> None:
     prompt = "--version is what\nI ask -- about, {prompt} $HOME `id`"
 

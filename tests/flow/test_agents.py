@@ -26,7 +26,7 @@ def test_a_text_agent_gets_the_prompt_three_ways_and_its_stdout_is_the_final_out
             assert lines[4] == str(ctx.workspace)
             assert report.final_output == ctx.final_output()
             assert report.exit_code == 0 and report.complete and report.model == "small" and report.prompt == "do it"
-            assert list(report.events) == [] and report.usage.input_tokens is None
+            assert list(report.events) == [] and report.usage.told("input_tokens") is None
         suite = [Case(id="a", prompt="do it", check=said)]
     """)
 

@@ -55,6 +55,8 @@ class CodexAgent(base.AgentDefaults):
             env={**state, **env},
             stdin=task.prompt.encode(),
             announces_end=True,
+            # It wants its folder to be there; its settings are arguments.
+            home_files={".codex/config.toml": b""} if own else {},
             home_copies={**login, **base.skill_copies(task, ".agents/skills")},
             readable=base.mounts(task),
             network=options.flag("network", True),
