@@ -33,7 +33,8 @@ from whet.model.run import Plan, RunInfo, Trial, TrialResult
 from whet.model.snapshot import SnapshotOutcome
 from whet.model.suite import Suite
 from whet.plan import RunRequest, describe_plan, make_plan
-from whet.report.base import Reporters, make_reporters
+from whet.report.base import Reporters
+from whet.report.choose import make_reporters
 from whet.sandbox.base import Sandbox
 from whet.sandbox.ceilings import weaknesses
 from whet.sandbox.choose import choose_sandbox
@@ -107,6 +108,9 @@ def carry_out(planned: Planned, trying: Trying) -> int:
     """Begin the run, bring every trial to its result, record and report; the exit code."""
     request, settings, plan, earlier = planned.request, planned.settings, planned.plan, planned.earlier
     snapshots = _snapshots(settings, request)
+    if any(execution.workspace.template_dir for execution in plan.executions):
+        # Before there are reporters: one that is not ours has a thread.
+        private_mounts()
     with ExitStack() as stack:
         reporters = stack.enter_context(
             make_reporters(
@@ -127,8 +131,6 @@ def carry_out(planned: Planned, trying: Trying) -> int:
         scratch = stack.enter_context(_scratch(run_dir, earlier))
         info = _info(planned.suite, run_dir, sandbox.name)
         under_way = _Run(info, plan, journal, reporters, time.monotonic())
-        if any(execution.workspace.template_dir for execution in plan.executions):
-            private_mounts()
         become_subreaper()
         # What a check starts shall be told by it too, should we be killed and somebody resume.
         os.environ["WHET_RUN"] = info.run_id

@@ -33,6 +33,12 @@ def find(kind: Kind, name: str) -> Any:
         raise PluginError(f'{_singular(kind)} "{name}" ({entry.value}) cannot be loaded: {_said(error)}') from error
 
 
+def module_of(kind: Kind, name: str) -> str | None:
+    """The module that the extension called *name* comes from, without loading it; None where there is none."""
+    entry = _entries(kind).get(name)
+    return entry.module if entry else None
+
+
 def find_object(reference: str) -> Any:
     """What `module:object` names."""
     module, _, attribute = reference.partition(":")
@@ -51,6 +57,8 @@ def _entries(kind: Kind) -> dict[str, EntryPoint]:
 
 
 def _said(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"it tried to end the program, with exit code {0 if error.code is None else error.code}"
     return str(error) or type(error).__name__
 
 

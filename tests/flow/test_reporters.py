@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 
 import pytest
-from project import SHELL, Project
+from project import PATIENCE_S, SHELL, Project
 
 SUITE = 'suite = [Case(id="a", prompt="true", check=ok), Case(id="b", prompt="true", check=no)]'
 
@@ -113,3 +115,76 @@ def test_a_reader_that_goes_away_does_not_stop_the_run(project: Project) -> None
     running.stderr.close()
     results = json.loads((project.output_dir / "latest" / "results.json").read_bytes())
     assert results["counts"]["passed"] == 4
+
+
+IMPATIENT = """
+import sys
+from whet.cli.main import main
+from whet.report import choose
+from whet.report.guard import Patience
+choose.PATIENCE = Patience(event_s=1, whole_s=2)
+main()
+"""
+
+
+def impatient(project: Project, mine: str) -> subprocess.CompletedProcess[str]:
+    """A run with somebody's reporter, by a whet that waits no longer than a test can."""
+    project.settings(SHELL)
+    project.suite('suite = [Case(id=f"c{n}", prompt="true", check=ok) for n in range(3)]')
+    project.write("mine.py", mine)
+    arguments = ["run", "suite.py", "--reporter", "mine:Mine", "--reporter", "terminal"]
+    return subprocess.run(
+        [sys.executable, "-c", IMPATIENT, *arguments],
+        cwd=project.root,
+        env=project.environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("hang", ["time.sleep(3600)", "threading.Thread(target=time.sleep, args=[3600]).run()"])
+@pytest.mark.parametrize("where", ["RunStarted", "TrialStarted", "TrialEnded", "RunEnded", "close"])
+def test_a_reporter_that_hangs_is_named_and_dropped_and_the_run_ends_as_it_should(
+    project: Project, where: str, hang: str
+) -> None:
+    done = impatient(
+        project,
+        f"""
+        import threading, time
+        class Mine:
+            def __init__(self, context): pass
+            def __call__(self, event): self.hang(type(event).__name__)
+            def close(self): self.hang("close")
+            def hang(self, where):
+                if where == "{where}": {hang}
+    """,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "3 of 3 trials went as expected" in done.stdout
+    assert done.stderr.count('reporter "mine:Mine" did not return within') == 1
+
+
+def test_a_reporter_that_hangs_while_it_is_imported_is_an_error_before_anything_runs(project: Project) -> None:
+    done = impatient(project, "import time\ntime.sleep(3600)")
+
+    assert done.returncode == 2
+    assert done.stderr.startswith('error[plugin]: reporter "mine:Mine" cannot be loaded: its code did not return')
+    assert not project.output_dir.exists()
+
+
+@pytest.mark.parametrize("leave", ["os._exit(0)", "sys.exit(0)"])
+def test_a_reporter_that_exits_while_it_is_imported_does_not_pass_for_a_good_run(project: Project, leave: str) -> None:
+    project.settings(SHELL)
+    project.suite(SUITE)
+    project.write("mine.py", f"import os, sys\n{leave}\n")
+
+    done = project.run("--reporter", "mine:Mine")
+
+    assert done.code == 2
+    assert done.stderr.splitlines() == [
+        'error[plugin]: "mine:Mine" cannot be loaded: it tried to end the program, with exit code 0'
+    ]

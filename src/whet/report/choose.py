@@ -1,0 +1,172 @@
+"""How reporters are chosen and made: all that can be wrong with them is found before anything runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO, TypeVar
+
+from whet import plugins
+from whet.errors import PluginError, UsageError
+from whet.report.base import Reporter, ReporterContext, ReporterFactory, Reporters
+from whet.report.guard import GuardedReporter, GuardThread, Hangs, Patience, exits_refused
+
+T = TypeVar("T")
+PATIENCE = Patience()
+
+
+@dataclass(frozen=True, slots=True)
+class ReporterChoice:
+    """A reporter as asked for: `name`, or `name=target`."""
+
+    name: str
+    target: str | None
+
+
+def parse_reporter(text: str) -> ReporterChoice:
+    """Read `junit=out.xml`, `module:object=out` or a bare name; `-` as the target means stdout."""
+    name, equals, target = (part.strip() for part in text.partition("="))
+    if not name:
+        raise UsageError(f'"{text}" names no reporter', hint="write NAME or NAME=FILE, such as junit=out.xml")
+    if equals and not target:
+        raise UsageError(f'reporter "{name}": no file after the "="', hint=f"write {name}=FILE, or {name} alone")
+    return ReporterChoice(name, None if target in ("", "-") else target)
+
+
+def make_reporters(
+    specs: Sequence[str],
+    *,
+    base: Path,
+    stdout: TextIO,
+    stderr: TextIO,
+    environ: Mapping[str, str],
+    protected: Iterable[Path] = (),
+    patience: Patience | None = None,
+) -> Reporters:
+    """Make every reporter that was asked for, or say what is wrong before anything runs."""
+    choices = [parse_reporter(spec) for spec in specs]
+    targets = [_target(choice, base, frozenset(path.resolve() for path in protected)) for choice in choices]
+    with ExitStack() as undo:
+        makers = [_Maker(choice.name, patience or PATIENCE) for choice in choices]
+        for maker in makers:
+            undo.callback(maker.let_go)
+        factories = [maker.load(base) for maker in makers]
+        document = _owner_of_stdout(choices, factories, targets)
+        made: list[tuple[str, Reporter]] = []
+        for position, (maker, factory, target) in enumerate(zip(makers, factories, targets, strict=True)):
+            # A document on stdout is meant for a program: what others have to say would make it unreadable.
+            screen = stdout if document in (None, position) else stderr
+            context = ReporterContext(target=target, stdout=screen, stderr=stderr, environ=environ, cwd=Path.cwd())
+            made.append((maker.name, maker.make(factory, context)))
+        undo.pop_all()
+    return Reporters(made, stderr=stderr)
+
+
+class _Maker:
+    """Loads and makes one reporter; one that is not ours has a thread of its own, from its import to its end."""
+
+    def __init__(self, name: str, patience: Patience) -> None:
+        self.name = name
+        self._patience = patience
+        self._thread = None if _is_ours(name) else GuardThread(name)
+
+    def load(self, base: Path) -> ReporterFactory:
+        """What makes the reporter."""
+        return self._guarded(partial(_factory, self.name, base), "be loaded")
+
+    def make(self, factory: ReporterFactory, context: ReporterContext) -> Reporter:
+        """The reporter."""
+        reporter = self._guarded(partial(_make, self.name, factory, context), "be made")
+        return reporter if self._thread is None else GuardedReporter(reporter, self._thread, self._patience)
+
+    def let_go(self) -> None:
+        """End what was begun, for a run that is not to be."""
+        if self._thread is not None:
+            self._thread.end()
+
+    def _guarded(self, do: Callable[[], T], what: str) -> T:
+        if self._thread is None:
+            return do()
+
+        def staying() -> T:
+            with exits_refused():
+                return do()
+
+        try:
+            return self._thread.call(staying, limit_s=self._patience.whole_s)
+        except Hangs as error:
+            message = f'reporter "{self.name}" cannot {what}: its code {error}'
+            raise PluginError(message, hint="see what it waits for, or leave the reporter out") from None
+
+
+def _is_ours(name: str) -> bool:
+    """Whether it is one of this package, or none at all; whatever stands elsewhere could hang."""
+    module = name.partition(":")[0] if ":" in name else plugins.module_of("reporters", name)
+    return module is None or module.startswith("whet.report.")
+
+
+def _factory(name: str, base: Path) -> ReporterFactory:
+    if ":" in name:
+        # Last, so that a file of the project can never stand in for a module of ours.
+        if str(base) not in sys.path:
+            sys.path.append(str(base))
+        found: Any = plugins.find_object(name)
+    else:
+        found = plugins.find("reporters", name)
+    if not callable(found):
+        raise PluginError(f'reporter "{name}" is a {type(found).__name__}, not something to call with its context')
+    factory: ReporterFactory = found
+    return factory
+
+
+def _make(name: str, factory: ReporterFactory, context: ReporterContext) -> Reporter:
+    try:
+        reporter: Any = factory(context)
+    except UsageError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise PluginError(f'reporter "{name}" cannot be made: {type(error).__name__}: {error}') from error
+    if not callable(reporter):
+        hint = "the factory is called with a ReporterContext and gives something to call with each run event"
+        raise PluginError(f'reporter "{name}" made a {type(reporter).__name__}, which takes no events', hint=hint)
+    made: Reporter = reporter
+    return made
+
+
+def _target(choice: ReporterChoice, base: Path, protected: frozenset[Path]) -> Path | None:
+    if choice.target is None:
+        return None
+    path = base / Path(choice.target).expanduser()
+    folder = path.parent
+    if not folder.is_dir():
+        raise UsageError(f'reporter "{choice.name}": no folder {folder}', hint=f"make it first: mkdir -p {folder}")
+    if path.is_dir():
+        raise UsageError(f'reporter "{choice.name}": {path} is a folder, not a file')
+    if path.resolve() in protected or (folder.resolve() / "run.json").exists():
+        raise UsageError(f'reporter "{choice.name}": {path} is a file that whet needs; choose another one')
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f'reporter "{choice.name}": the folder {folder} cannot be written to')
+    return path
+
+
+def _owner_of_stdout(
+    choices: Sequence[ReporterChoice], factories: Sequence[ReporterFactory], targets: Sequence[Path | None]
+) -> int | None:
+    """The position of the one document that goes to stdout; two of anything in one place are refused."""
+    seen: dict[Path | str, str] = {}
+    owner: int | None = None
+    for position, (choice, factory, target) in enumerate(zip(choices, factories, targets, strict=True)):
+        document = target is None and getattr(factory, "document", False)
+        place = target.resolve() if target else ("stdout" if document else choice.name)
+        if place in seen:
+            hint = f"give each its own file: {choice.name}=FILE"
+            where = place if target or document else "the screen"
+            raise UsageError(f'reporters "{seen[place]}" and "{choice.name}" would both write to {where}', hint=hint)
+        seen[place] = choice.name
+        owner = position if document else owner
+    return owner
