@@ -8,7 +8,7 @@ import sys
 import xml.etree.ElementTree as ET
 
 import pytest
-from project import PATIENCE_S, SHELL, Project
+from project import EVENTS, PATIENCE_S, SHELL, Project
 
 SUITE = 'suite = [Case(id="a", prompt="true", check=ok), Case(id="b", prompt="true", check=no)]'
 
@@ -188,3 +188,40 @@ def test_a_reporter_that_exits_while_it_is_imported_does_not_pass_for_a_good_run
     assert done.stderr.splitlines() == [
         'error[plugin]: "mine:Mine" cannot be loaded: it tried to end the program, with exit code 0'
     ]
+
+
+def test_what_earlier_attempts_cost_is_told_and_adds_up(project: Project) -> None:
+    project.settings(EVENTS + "[run]\nretries = 2\n")
+    project.suite("""
+        SPEND = 'echo x >> {outside}/tries; N=$(wc -l < {outside}/tries)\\n'
+        SPEND += 'echo \\'{"type": "usage", "input_tokens": 100, "output_tokens": \\'$N\\', "cost_usd": 0.1}\\''
+        def third(report, ctx): assert Path("{outside}/tries").read_text().count("x") == 3
+        suite = [Case(id="a", prompt=SPEND, check=third), Case(id="silent", prompt="true", check=ok)]
+    """)
+
+    done = project.run("--schedule", "serial")
+
+    trial = done.trial("a")
+    assert done.code == 0, done.stdout + done.stderr
+    assert [attempt["usage"]["output_tokens"] for attempt in trial["attempts"]] == [1, 2, 3]
+    assert (trial["usage"]["output_tokens"], trial["cost_usd"]) == (3, 0.1)
+    for total in (trial["total_usage"], done.results["total_usage"]):
+        assert (total["input_tokens"], total["output_tokens"], total["cost_usd"]) == (300, 6, 0.3)
+        assert (total["cached_tokens"], total["cost_source"]) == (None, "agent")
+    assert done.trial("silent")["total_usage"]["cost_usd"] is None
+    assert "  retries    up to 2 per trial" in done.stdout
+    assert "4 attempts · trial time" in done.stdout
+    assert "300 tokens in · 6 tokens out · $0.300" in done.stdout
+
+
+def test_durations_are_rounded_alike_everywhere(project: Project) -> None:
+    project.settings(SHELL + "[run]\nretries = 1\n")
+    project.suite(SUITE)
+
+    done = project.run()
+
+    found = [done.results["duration_s"]]
+    for trial in done.trials:
+        found += [part["duration_s"] for part in (trial, *trial["attempts"], *trial["grades"])]
+    assert len(found) == 1 + 2 + 3 + 2
+    assert all(seconds == round(seconds, 6) for seconds in found)

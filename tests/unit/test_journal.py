@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from whet.errors import StoreError, UsageError
-from whet.model.run import TrialKey, TrialResult
+from whet.model.run import Attempt, TrialKey, TrialResult
+from whet.model.session import Usage
 from whet.store.folder import create_run_folder, find_run_folder, lock, point_latest, write_run_file
 from whet.store.journal import Journal
 
@@ -110,3 +112,22 @@ def test_a_run_is_held_by_one_at_a_time(tmp_path: Path) -> None:
         lock(tmp_path)
     os.close(held)
     os.close(lock(tmp_path))
+
+
+def test_what_all_attempts_took_is_known_again_from_a_second_opening(path: Path) -> None:
+    def spent(cost: float, source: str) -> Usage:
+        return Usage(input_tokens=10, cost_usd=cost, cost_source=source)
+
+    first = Attempt(number=1, status="failed", duration_s=1, artifact_dir="a/1", usage=spent(0.1, "prices"))
+    last = Attempt(number=2, status="passed", duration_s=1, artifact_dir="a/2", usage=spent(0.2, "agent"))
+    journal = Journal(path)
+    journal.append(replace(result(1), usage=last.usage, attempts=(first, last)))
+    # A trial is done once: what is there a second time was not paid for a second time.
+    journal.append(replace(result(1), usage=last.usage, attempts=(first, last)))
+    journal.append(result(2))
+    journal.close()
+
+    found = Journal(path)
+
+    assert found.usage == Usage(input_tokens=20, cost_usd=0.3, cost_source="prices")
+    found.close()

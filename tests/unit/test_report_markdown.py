@@ -35,6 +35,13 @@ def test_tokens_and_cost_have_columns_when_known():
     assert "| 1,200 / 34 | $0.500 |" in text
 
 
+def test_a_rate_is_called_what_it_is():
+    text = document(make_plan(["a"], trials=2), lambda key: failed(key, status="expected-failed"))
+
+    assert "| | case | status | as expected | mean time |\n" in text
+    assert "| ✓ | a | expected-failed | 2/2  100 % (34-100 %) | 12.3 s ± 0.0 s |\n" in text
+
+
 def test_an_interrupted_run_says_how_to_go_on():
     text = document(make_plan(["a"]), lambda key: None)
 

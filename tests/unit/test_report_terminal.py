@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,10 +100,39 @@ def test_a_table_gives_rates_with_intervals_spread_tokens_and_cost():
 
     assert (
         "claude (claude_code, sonnet)\n"
-        "  2 of 3 trials as expected · 1 min 00 s · 3,000 tokens in · 300 tokens out · $0.060\n"
-        "    case  status  passed                     mean time  mean tokens in / out  mean cost\n"
+        "  2 of 3 trials as expected · trial time 1 min 00 s · 3,000 tokens in · 300 tokens out · $0.060\n"
+        "    case  status  as expected                mean time  mean tokens in / out  mean cost\n"
         "  ✗ add   failed  2/3  67 % (21-94 %)  20.0 s ± 10.0 s           1,000 / 100     $0.020\n"
     ) in printed
+
+
+def test_a_rate_counts_what_failed_as_expected_and_is_called_so():
+    outcome = by_case({"add": lambda key: failed(key, status="expected-failed")})
+    printed = show(make_plan(["add"], trials=2), outcome)
+
+    assert "    case  status           as expected " in printed
+    assert "  ✓ add   expected-failed  2/2  100 % (34-100 %)" in printed
+    assert " passed " not in printed
+
+
+def test_what_earlier_attempts_took_is_part_of_every_figure():
+    def outcome(key):
+        lost = replace(attempt(1, "failed"), usage=usage(1000, 10, 0.5))
+        kept = replace(attempt(2, "passed"), usage=usage(200, 20, 0.1))
+        return passed(key, usage=kept.usage, attempts=(lost, kept)) if key.case == "retried" else passed(key)
+
+    printed = show(make_plan(["retried", "other"]), outcome)
+
+    totals = "2 of 2 trials as expected · 3 attempts · trial time 24.7 s · 1,200 tokens in · 30 tokens out · $0.600\n"
+    assert totals in printed
+    assert "  ✓ retried  passed  12.3 s       1,200 / 30  $0.600\n" in printed
+
+
+def test_the_header_tells_of_retries_where_there_are_some():
+    plan = make_plan(["add"])
+
+    assert "  retries    up to 2 per trial that fails or errors\n" in show(replace(plan, retries=2))
+    assert "retries" not in show(plan)
 
 
 def test_figures_that_nobody_told_have_no_column():

@@ -93,6 +93,7 @@ def _attempt(record: AttemptRecord, *, expected_fail: bool) -> Attempt:
         artifact_dir=record.artifact_dir,
         workspace_dir=record.workspace_dir,
         failure=record.failure,
+        usage=record.usage,
     )
 
 

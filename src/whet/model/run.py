@@ -103,12 +103,14 @@ class Attempt:
     artifact_dir: str
     workspace_dir: str | None = None
     failure: Failure | None = None
+    usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialResult:
     """How one trial ended: the deciding attempt, and all of them in order.
 
+    `usage` is the deciding attempt's, so that sessions are compared with sessions; `total_usage` is what was paid for.
     Paths are relative to the run folder, so that the folder can be moved.
     """
 
@@ -139,6 +141,14 @@ class TrialResult:
     def passed(self) -> bool:
         """Whether it went as expected."""
         return self.status in AS_EXPECTED
+
+    @property
+    def total_usage(self) -> Usage:
+        """What all attempts took together."""
+        total = self.usage
+        for attempt in self.attempts[:-1]:
+            total += attempt.usage
+        return total
 
     @property
     def flaky(self) -> bool:

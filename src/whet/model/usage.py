@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 # As the agent was told by its provider, worked out from such figures, or guessed from the number of characters.
 TokenSource = Literal["provider", "derived", "chars"]
+_WORST_FIRST: tuple[TokenSource, ...] = ("chars", "derived", "provider")
 TOKEN_FIGURES = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens")
 USAGE_FIGURES = (*TOKEN_FIGURES, "cost_usd")
 
@@ -32,10 +33,28 @@ class Usage:
             return None
         return self.input_tokens + self.output_tokens
 
+    def __add__(self, other: Usage) -> Usage:
+        """Both together; a figure that only one of them tells is that one's; no sum is better known than its parts."""
+        sums = {name: _sum(getattr(self, name), getattr(other, name)) for name in USAGE_FIGURES}
+        source = "prices" if "prices" in (self.cost_source, other.cost_source) else self.cost_source
+        return Usage(**sums, cost_source=source or other.cost_source, sources=_worse(self.sources, other.sources))
+
     def told(self, figure: str) -> float | None:
         """One of the figures by its name, unless it is a guess."""
         value: float | None = getattr(self, figure)
         return None if self.sources.get(figure) == "chars" else value
+
+
+def _sum(one: float | None, other: float | None) -> Any:
+    if one is None or other is None:
+        return other if one is None else one
+    # Beyond nine digits, a sum of dollars is what binary fractions make of it.
+    return round(one + other, 9)
+
+
+def _worse(one: Mapping[str, TokenSource], other: Mapping[str, TokenSource]) -> dict[str, TokenSource]:
+    pairs = {name: (one.get(name), other.get(name)) for name in (*one, *other)}
+    return {name: next(source for source in _WORST_FIRST if source in pair) for name, pair in pairs.items()}
 
 
 def sourced(derived: frozenset[str], **figures: float | None) -> Usage:

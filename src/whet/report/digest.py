@@ -48,8 +48,9 @@ class Spread:
 
 @dataclass(slots=True)
 class Figures:
-    """What trials took."""
+    """What trials took, with all of their attempts."""
 
+    attempts: int = 0
     seconds: Spread = field(default_factory=Spread)
     input_tokens: Spread = field(default_factory=Spread)
     output_tokens: Spread = field(default_factory=Spread)
@@ -57,10 +58,12 @@ class Figures:
 
     def add(self, result: TrialResult) -> None:
         """Take one trial in."""
+        usage = result.total_usage
+        self.attempts += max(1, len(result.attempts))
         self.seconds.add(result.duration_s)
-        self.input_tokens.add(result.usage.told("input_tokens"))
-        self.output_tokens.add(result.usage.told("output_tokens"))
-        self.cost_usd.add(result.usage.cost_usd)
+        self.input_tokens.add(usage.told("input_tokens"))
+        self.output_tokens.add(usage.told("output_tokens"))
+        self.cost_usd.add(usage.cost_usd)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ def header_lines(started: RunStarted, screen: Screen, cwd: Path) -> Iterator[str
         "suite": suite,
         "plan": _size(plan),
         "done": f"{count(started.done, 'trial')} by an earlier run" if started.done else "",
+        "retries": f"up to {plan.retries:,} per trial that fails or errors" if plan.retries else "",
         "schedule": _schedule(plan),
         "workspace": " and ".join(sorted({execution.workspace.mode for execution in plan.executions})),
         "sandbox": one_line(info.sandbox),

@@ -26,7 +26,7 @@ def columns_of(table: RunnerTable, *, brief: bool = False) -> list[Column]:
     figures = table.figures
     columns = [Column("status", lambda row: row.status, numeric=False)]
     if several:
-        columns.append(Column("passed", lambda row: rate_text(row.rate, brief=brief), numeric=False))
+        columns.append(Column("as expected", lambda row: rate_text(row.rate, brief=brief), numeric=False))
     columns.append(Column(f"{mean}time", lambda row: spread_text(row.figures.seconds, brief=brief)))
     if figures.input_tokens.count or figures.output_tokens.count:
         columns.append(Column(f"{mean}tokens in / out", _tokens))
@@ -62,7 +62,11 @@ def _mean(spread: Spread, shown: Callable[[float], str]) -> str:
 def totals_text(table: RunnerTable) -> str:
     """How a runner did in all, and what it took as far as anybody told."""
     figures = table.figures
-    parts = [f"{table.as_expected:,} of {count(table.trials, 'trial')} as expected", duration(figures.seconds.sum)]
+    parts = [f"{table.as_expected:,} of {count(table.trials, 'trial')} as expected"]
+    if figures.attempts > figures.seconds.count:
+        parts.append(count(figures.attempts, "attempt"))
+    # The sum over trials, which is more than the run took where several ran at once.
+    parts.append(f"trial time {duration(figures.seconds.sum)}")
     if figures.input_tokens.count:
         parts.append(f"{number(figures.input_tokens.sum)} tokens in")
     if figures.output_tokens.count:

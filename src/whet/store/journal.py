@@ -11,6 +11,7 @@ from whet import wire
 from whet.errors import StoreError
 from whet.model.grade import Status
 from whet.model.run import TrialKey, TrialResult
+from whet.model.session import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Journal:
         except OSError as error:
             raise StoreError(f"{path} cannot be opened: {error.strerror}") from error
         self._entries: dict[TrialKey, Entry] = {}
+        self._usage = Usage()
         self._end = self._load()
 
     def _load(self) -> int:
@@ -70,7 +72,14 @@ class Journal:
 
     def _note(self, result: TrialResult, offset: int, size: int) -> None:
         # The first one counts: a trial is done once.
-        self._entries.setdefault(result.key, Entry(offset, size, result.status, result.score, result.duration_s))
+        if result.key not in self._entries:
+            self._entries[result.key] = Entry(offset, size, result.status, result.score, result.duration_s)
+            self._usage += result.total_usage
+
+    @property
+    def usage(self) -> Usage:
+        """What all attempts at all trials took together."""
+        return self._usage
 
     def entry(self, key: TrialKey) -> Entry | None:
         """What is known of a trial, if it has ended."""

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 from whet import wire
 from whet.errors import StoreError
 from whet.model.event import ExecutionSummary
-from whet.model.grade import AS_EXPECTED, STATUSES
-from whet.model.run import Execution, Plan, RunInfo, TrialResult
+from whet.model.grade import AS_EXPECTED, STATUSES, Grade
+from whet.model.run import Attempt, Execution, Plan, RunInfo, TrialResult
 from whet.model.session import Usage
 from whet.model.snapshot import SnapshotOutcome
 from whet.score import combined_status, mean, wilson
@@ -43,6 +43,11 @@ class JournalResults:
     def duration_s(self) -> float:
         """Wall-clock time of the run so far."""
         return self._duration_s
+
+    @property
+    def total_usage(self) -> Usage:
+        """What every attempt at every trial took together, as far as anybody told."""
+        return self._journal.usage
 
     @property
     def counts(self) -> dict[str, int]:
@@ -123,10 +128,11 @@ def _head(info: RunInfo, results: JournalResults, *, interrupted: bool, ended_at
         "sandbox": info.sandbox,
         "started_at": info.started_at,
         "ended_at": ended_at,
-        "duration_s": round(results.duration_s, 6),
+        "duration_s": _seconds(results.duration_s),
         "interrupted": interrupted,
         "passed": results.passed,
         "counts": {name.replace("-", "_"): count for name, count in results.counts.items()},
+        "total_usage": _usage(results.total_usage),
         "schedule": results.plan.schedule,
         "max_parallel": results.plan.max_parallel,
     }
@@ -180,21 +186,36 @@ def _trial(result: TrialResult) -> dict[str, Any]:
         "flaky": result.flaky,
         "failure": result.failure,
         "failure_class": result.failure_class,
-        "grades": result.grades,
+        "grades": [_grade(grade) for grade in result.grades],
         "usage": _usage(result.usage),
         "cost_usd": result.usage.cost_usd,
+        "total_usage": _usage(result.total_usage),
         "steps": result.steps,
         "detected_skills": result.detected_skills,
         "started_at": result.started_at,
-        "duration_s": round(result.duration_s, 6),
+        "duration_s": _seconds(result.duration_s),
         "final_output": result.final_output,
         "changed_files": result.changed_files,
         "artifact_dir": result.artifact_dir,
         "workspace_dir": result.workspace_dir,
-        "attempts": result.attempts,
+        "attempts": [_attempt(attempt) for attempt in result.attempts],
         "notes": result.notes,
     }
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
     return {"total_tokens": usage.total_tokens, **{item.name: getattr(usage, item.name) for item in fields(usage)}}
+
+
+def _grade(grade: Grade) -> Grade:
+    return grade if grade.duration_s is None else replace(grade, duration_s=_seconds(grade.duration_s))
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    kept = {item.name: getattr(attempt, item.name) for item in fields(attempt)}
+    return {**kept, "duration_s": _seconds(attempt.duration_s), "usage": _usage(attempt.usage)}
+
+
+def _seconds(value: float) -> float:
+    """A duration as it is written everywhere: finer than a microsecond is noise."""
+    return round(value, 6)
