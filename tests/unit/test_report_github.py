@@ -56,13 +56,20 @@ def test_several_trials_of_one_execution_are_one_annotation():
     assert "%0A3 of 5 trials; the first of them:%0A" in printed[0]
 
 
-def test_no_more_than_github_shows_and_one_that_counts_the_rest():
+def test_no_more_than_github_shows_and_one_that_counts_the_rest(tmp_path):
     cases = [f"case-{number}" for number in range(40)]
-    printed = lines(make_plan(cases), by_case({f"case-{number}": errored for number in range(12)}, failed))
+    outcome = by_case({f"case-{number}": errored for number in range(12)}, failed)
+    printed = lines(make_plan(cases), outcome, GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"))
 
     assert sum(line.startswith("::error ") for line in printed) == 10
     assert sum(line.startswith("::warning ") for line in printed) == 10
     assert printed[-1] == "::notice title=whet::18 more failed and 2 more errored: see the job summary"
+
+
+def test_where_there_is_no_job_summary_the_record_is_named():
+    printed = lines(make_plan([f"case-{number}" for number in range(11)]), failed)
+
+    assert printed[-1] == "::notice title=whet::1 more failed: see .whet/runs/20250102-030405-abcd"
 
 
 @pytest.mark.parametrize("evil", ["::error::x", "a,title=b::c", "100%0A::warning::x", "a\n::add-mask::b", "a\r\n::x::"])

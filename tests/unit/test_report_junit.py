@@ -64,6 +64,22 @@ def test_a_failure_tells_class_message_place_and_artifacts():
     assert [child.tag for child in case] == ["failure", "system-out"]
 
 
+@pytest.mark.parametrize(("made", "tag"), [(failed, "failure"), (errored, "error")])
+def test_a_check_that_crashed_brings_its_traceback(made, tag):
+    def outcome(key):
+        result = made(key, "KeyError: 'cost'")
+        traceback = "Traceback (most recent call last):\n  File \"core.py\", line 41, in <lambda>\nKeyError: 'cost'\n"
+        return replace(result, failure=replace(result.failure, code="check-crash", traceback=traceback))
+
+    found = next(document(make_plan(["a"]), outcome).iter(tag))
+
+    assert found.get("message") == "KeyError: 'cost'"
+    assert found.text.startswith("KeyError: 'cost'\n")
+    assert found.text.endswith(
+        "\n\nTraceback (most recent call last):\n  File \"core.py\", line 41, in <lambda>\nKeyError: 'cost'"
+    )
+
+
 def test_trials_that_an_interrupt_left_out_stand_in_their_place():
     root = document(make_plan(["a"], trials=4), lambda key: passed(key) if key.number in (2, 3) else None)
 

@@ -91,10 +91,10 @@ def test_running_trials_are_listed_with_their_time_up_to_a_limit(start):
 def test_every_status_has_a_place_in_the_bar_and_the_whole_comes_out_even():
     counts = Counter({"passed": 9_998, "failed": 1, "errored": 1})
 
-    segments = [(len(text), colour) for text, colour in _segments(counts, 0, 10_000)]
+    segments = [(len(text), colour) for text, colour in _segments(counts, 0, 10_000, 30)]
 
     assert segments == [(28, "green"), (1, "yellow"), (1, "red"), (0, "dim")]
-    assert "".join(text for text, _ in _segments(Counter(passed=36), 0, 36)) == "━" * 30
+    assert "".join(text for text, _ in _segments(Counter(passed=36), 0, 36, 30)) == "━" * 30
 
 
 def test_notices_and_hostile_names_stay_words(stage):

@@ -28,6 +28,16 @@ def test_totals_tables_and_failures_by_class_are_there():
     assert "## Errored, and not counted as failed\n\n### Provider · 1 trial\n" in text
 
 
+def test_what_was_said_already_is_a_line():
+    text = document(make_plan(["a", "b"]), failed)
+
+    assert text.count("expected 3, got 4") == 1
+    assert (
+        "\nAs above:\n\n- `core::b@claude/default#1`, artifacts: "
+        "`.whet/runs/20250102-030405-abcd/trials/b/claude/default/1`\n"
+    ) in text
+
+
 def test_tokens_and_cost_have_columns_when_known():
     text = document(make_plan(["a"]), lambda key: failed(key, usage=usage(1200, 34, 0.5)))
 

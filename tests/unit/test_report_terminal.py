@@ -25,8 +25,9 @@ from reporting import (
 )
 
 from whet.model.event import Notice, RunEnded
-from whet.model.grade import Failure, FailureClass, Grade
+from whet.model.grade import Failure, FailureClass, Grade, Location
 from whet.report.header import shares_at_once
+from whet.report.screen import Screen
 from whet.report.terminal import TerminalReporter
 
 
@@ -154,9 +155,71 @@ def test_failures_are_grouped_by_class_with_all_that_helps():
         "      at        bench/core.py:41\n"
         "      artifacts .whet/runs/20250102-030405-abcd/trials/b/claude/default/1\n"
         "      workspace .whet/runs/20250102-030405-abcd/workspaces/b/claude/default/1\n"
-        "    ✗ core::c@claude/default#1\n"
+        "    ✗ core::c@claude/default#1 (as above)\n"
+        "      artifacts .whet/runs/20250102-030405-abcd/trials/c/claude/default/1\n"
     ) in printed
     assert "  Timeout · 1 trial\n    ✗ core::d@claude/default#1\n      │ too late\n" in printed
+
+
+def test_what_differs_only_in_the_names_of_trials_is_said_once():
+    def outcome(key):
+        places = (
+            f"/tmp/whet-a1_b2/w{key.number}{len(key.runner)}/a.txt, trials/{key.case}/{key.runner}/default/{key.number}"
+        )
+        return failed(key, f"no file {places} by <{key.runner}>")
+
+    printed = show(make_plan(["a"], runners=["claude", "codex-2"], trials=2), outcome)
+
+    assert printed.count("no file") == 1
+    assert printed.count("(as above)") == 3
+
+
+def test_alike_failures_stand_together_and_other_ones_are_not_taken_for_them():
+    words = {"a": "two", "b": "three", "c": "two", "d": "three"}
+    printed = show(make_plan(list("abcd")), lambda key: failed(key, f"expected 1, got {words[key.case]}"))
+
+    shown = [line.strip() for line in printed.split("\nFailures\n")[1].splitlines() if "✗" in line or "│" in line]
+    assert shown == [
+        "✗ core::a@claude/default#1",
+        "│ expected 1, got two",
+        "✗ core::c@claude/default#1 (as above)",
+        "✗ core::b@claude/default#1",
+        "│ expected 1, got three",
+        "✗ core::d@claude/default#1 (as above)",
+    ]
+
+
+def test_the_same_words_at_another_line_are_another_failure():
+    def outcome(key):
+        result = failed(key)
+        place = Location(file="/project/bench/core.py", line=40 + key.number)
+        return replace(result, failure=replace(result.failure, location=place))
+
+    printed = show(make_plan(["a"], trials=2), outcome)
+
+    assert "(as above)" not in printed
+    assert "core.py:41" in printed
+    assert "core.py:42" in printed
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_on_a_terminal_lines_and_tables_have_room(columns, monkeypatch):
+    monkeypatch.setattr(Screen, "columns", property(lambda screen: columns if screen.smart else None))
+
+    def outcome(key):
+        facts = {"duration_s": 100.0 * key.number, "usage": usage(123_456, 7_890, 1.5)}
+        status = {"short": "unexpected-passed", "x": "errored"}.get(key.case)
+        return failed(key, status=status, **facts) if status else failed(key, **facts)
+
+    plan = make_plan(["a-case-with-a-name-that-takes-all-of-its-room", "short", "x"], runners=["claude"], trials=3)
+    printed = show(plan, outcome, stdout=Tty(), environ={"CI": "1", "NO_COLOR": "1"})
+
+    progress, _, ending = printed.partition("\nclaude (")
+    lines = [*progress.splitlines(), *ending.split("\nFailures\n")[0].splitlines()]
+    assert max(len(line) for line in lines if "record" not in line) <= columns
+    assert "mean cost" in printed
+    assert ("tokens in / out" in printed) is (columns == 120)
+    assert "tokens out" in printed
 
 
 def test_errored_trials_stand_apart_with_their_cause():

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import sqrt
 from pathlib import Path
 
 from whet.model.event import ExecutionSummary, Results
 from whet.model.grade import AS_EXPECTED, Rate
 from whet.model.run import RunInfo, Runner, TrialResult
-from whet.report.finding import Finding, ShownStatus, class_of, execution_name, finding_of, trial_name
+from whet.report.finding import Finding, ShownStatus, class_of, execution_name, finding_of, likeness, trial_name
 from whet.report.text import one_line
 
-FAILURES_IN_FULL = 50
+FAILURES_SHOWN = 50
 NAMES_SHOWN = 50
 CLASSES_APART = 100
 
@@ -103,19 +103,39 @@ class RunnerTable:
         return one_line(self.runner.id + (f" ({', '.join(parts)})" if parts else ""), 80)
 
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Findings that say the same: the first in full, the others by name."""
+
+    first: Finding
+    again: list[Finding] = field(default_factory=list)
+
+
 @dataclass(slots=True)
 class Group:
-    """The findings of one failure class: the first ones in full, the others counted."""
+    """The findings of one failure class: what each says once, and those that are not shown counted."""
 
     title: str
     count: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    shown: int = 0
+    _blocks: dict[str, Block] = field(default_factory=dict)
 
-    def add(self, finding: Finding) -> None:
-        """Take *finding* in; what the first one says already is not said again."""
-        if self.findings and finding.message == self.findings[0].message:
-            finding = replace(finding, message=("(as above)",))
-        self.findings.append(finding)
+    def add(self, finding: Finding, likeness: str) -> None:
+        """Take *finding* in; what another one says already is not said again."""
+        self.shown += 1
+        block = self._blocks.setdefault(likeness, Block(finding))
+        if block.first is not finding:
+            block.again.append(finding)
+
+    @property
+    def blocks(self) -> Iterable[Block]:
+        """What was found, in the order in which it was first said."""
+        return self._blocks.values()
+
+    @property
+    def hidden(self) -> int:
+        """How many are not shown."""
+        return self.count - self.shown
 
 
 @dataclass(slots=True)
@@ -162,7 +182,7 @@ class _Reader:
         self._rows = rows
         self._tables: dict[str, RunnerTable] = {}
         self._groups: dict[tuple[bool, str], Group] = {}
-        self._in_full = 0
+        self._shown = 0
         self._digest = Digest(counts=dict(results.counts), duration_s=results.duration_s)
 
     def read(self) -> Digest:
@@ -201,9 +221,10 @@ class _Reader:
         group = self._group(result)
         group.count += 1
         # Every class shows at least one, even where another class was there first and often.
-        if self._in_full < FAILURES_IN_FULL or not group.findings:
-            self._in_full += 1
-            group.add(finding_of(result, self._info, self._cwd))
+        if self._shown < FAILURES_SHOWN or not group.shown:
+            self._shown += 1
+            finding = finding_of(result, self._info, self._cwd)
+            group.add(finding, likeness(result, finding))
 
     def _group(self, result: TrialResult) -> Group:
         errored = result.status == "errored"

@@ -12,7 +12,7 @@ from whet.report.digest import Digest, Group, RunnerTable, outcome
 from whet.report.finding import Finding
 from whet.report.plain import STATUS_STYLES, symbol
 from whet.report.screen import Screen, Style
-from whet.report.table import columns_of, totals_text
+from whet.report.table import DETAILS, Detail, columns_of, totals_of
 from whet.report.text import count, duration, left, middle, path_for_people, right, width
 
 _WIDEST_CASE = 48
@@ -33,11 +33,10 @@ def ending_lines(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> It
 
 def _table(table: RunnerTable, screen: Screen) -> Iterator[str]:
     yield screen.paint(table.title, "bold")
-    yield f"  {screen.paint(screen.fit(totals_text(table)), 'dim')}"
+    for line in _joined(totals_of(table), screen.columns):
+        yield f"  {screen.paint(screen.fit(line), 'dim')}"
     names = [screen.fit(middle(row.case, _WIDEST_CASE)) for row in table.rows]
-    grid = _grid(table, screen)
-    if screen.columns is not None and _NARROWEST_CASE + grid.width > screen.columns:
-        grid = _grid(table, screen, brief=True)
+    grid = _widest_grid(table, screen)
     first = max(width(name) for name in ("case", *names))
     if screen.columns is not None:
         first = min(first, max(_NARROWEST_CASE, screen.columns - grid.width))
@@ -51,6 +50,18 @@ def _table(table: RunnerTable, screen: Screen) -> Iterator[str]:
         yield screen.paint(f"    and {count(table.left_off, 'more row')} in the record", "dim")
 
 
+def _joined(parts: Sequence[str], columns: int | None) -> Iterator[str]:
+    """*parts* on one line, or on several where they would be broken anywhere else."""
+    line = parts[0]
+    for part in parts[1:]:
+        if columns is not None and width(f"  {line} · {part}") > columns:
+            yield line
+            line = part
+        else:
+            line += f" · {part}"
+    yield line
+
+
 @dataclass(frozen=True, slots=True)
 class _Grid:
     """Padded cells, line by line with the heading first, and the room they take beside the names."""
@@ -59,8 +70,17 @@ class _Grid:
     width: int
 
 
-def _grid(table: RunnerTable, screen: Screen, *, brief: bool = False) -> _Grid:
-    columns = columns_of(table, brief=brief)
+def _widest_grid(table: RunnerTable, screen: Screen) -> _Grid:
+    """As much as there is room for."""
+    for detail in DETAILS:
+        grid = _grid(table, screen, detail)
+        if screen.columns is None or _NARROWEST_CASE + grid.width <= screen.columns:
+            break
+    return grid
+
+
+def _grid(table: RunnerTable, screen: Screen, detail: Detail) -> _Grid:
+    columns = columns_of(table, detail=detail)
     lines = [[column.heading for column in columns]]
     lines += [[screen.fit(column.cell(row)) for column in columns] for row in table.rows]
     widths = [max(width(text) for text in texts) for texts in zip(*lines, strict=True)]
@@ -76,15 +96,25 @@ def _groups(title: str, style: Style, groups: Sequence[Group], screen: Screen) -
     yield screen.paint(title, "bold")
     for group in groups:
         yield f"  {screen.paint(group.title, style)} · {count(group.count, 'trial')}"
-        for finding in group.findings:
-            yield from _finding(finding, style, screen)
-        hidden = group.count - len(group.findings)
-        if hidden:
-            yield screen.paint(f"    and {hidden:,} more", "dim")
+        for block in group.blocks:
+            yield from _finding(block.first, style, screen)
+            for finding in block.again:
+                yield f"{_opening(finding, style, screen)} {screen.paint('(as above)', 'dim')}"
+                yield _fact("artifacts", finding.artifacts, screen)
+        if group.hidden:
+            yield screen.paint(f"    and {group.hidden:,} more", "dim")
+
+
+def _opening(finding: Finding, style: Style, screen: Screen) -> str:
+    return f"    {screen.paint(screen.fit(symbol(finding.status)), style)} {finding.key}"
+
+
+def _fact(label: str, fact: str, screen: Screen) -> str:
+    return f"      {screen.paint(left(label, 9), 'dim')} {fact}"
 
 
 def _finding(finding: Finding, style: Style, screen: Screen) -> Iterator[str]:
-    yield f"    {screen.paint(screen.fit(symbol(finding.status)), style)} {finding.key}"
+    yield _opening(finding, style, screen)
     for line in finding.message:
         # The bar tells whose words these are, and keeps a line of theirs from being taken for a command by a CI system.
         yield f"      {screen.paint(screen.fit('│'), 'dim')} {line}"
@@ -97,7 +127,7 @@ def _finding(finding: Finding, style: Style, screen: Screen) -> Iterator[str]:
     )
     for label, fact in facts:
         if fact is not None:
-            yield f"      {screen.paint(left(label, 9), 'dim')} {fact}"
+            yield _fact(label, fact, screen)
 
 
 def _flaky(digest: Digest, screen: Screen) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Literal
 from whet.model.grade import Status
 from whet.model.run import RunInfo, TrialKey, TrialResult
 from whet.report.text import excerpt, one_line, path_for_people
+
+# Where a workspace was while its agent was running, such as /tmp/whet-1a2b3c/w7: another place for every attempt.
+_LIVE_PLACE = re.compile(r"/whet-\w+/\w+")
 
 ShownStatus = Status | Literal["not-run"]
 
@@ -65,6 +69,15 @@ def finding_of(result: TrialResult, info: RunInfo, cwd: Path) -> Finding:
         cause=one_line(f"{failure.cause}, while in phase {failure.phase}", 120) if failure else None,
         attempts=len(result.attempts),
     )
+
+
+def likeness(result: TrialResult, finding: Finding) -> str:
+    """What *finding* says without the names of its own trial; two that are alike in this say the same."""
+    text = "\n".join(finding.message)
+    for own in (str(result.key), result.artifact_dir, result.workspace_dir):
+        text = text.replace(own, "") if own else text
+    text = re.sub(rf"(?<![\w-]){re.escape(result.key.runner)}(?![\w-])", "", text)
+    return "\n".join((_LIVE_PLACE.sub("", text), finding.where or "", finding.cause or "", finding.status))
 
 
 def message_of(result: TrialResult) -> str:

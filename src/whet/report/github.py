@@ -14,7 +14,7 @@ from whet.model.run import RunInfo, TrialResult
 from whet.report.base import ReporterContext
 from whet.report.finding import class_of, execution_name, finding_of
 from whet.report.markdown import sections, within
-from whet.report.text import count, one_line
+from whet.report.text import count, one_line, path_for_people
 
 # GitHub shows ten of a kind per step and says nothing about the others.
 ANNOTATIONS = 10
@@ -57,7 +57,7 @@ class GithubReporter:
                     yield from self._annotation("warning", summary, results, info)
         hidden = [_hidden(failed, "failed"), _hidden(errored, "errored")]
         if any(hidden):
-            message = f"{' and '.join(filter(None, hidden))}: see the job summary"
+            message = f"{' and '.join(filter(None, hidden))}: see {self._rest_in(info)}"
             # A kind of its own: an eleventh error would not be shown.
             yield command("notice", message, title="whet")
 
@@ -95,11 +95,18 @@ class GithubReporter:
             file = file.relative_to(root)
         return {"file": str(file), "line": str(location.line)}
 
+    def _rest_in(self, info: RunInfo) -> str:
+        """Where all of it can be read; there is a job summary only where GitHub asks for one."""
+        return "the job summary" if self._summary_path else path_for_people(info.run_dir, self._context.cwd)
+
+    @property
+    def _summary_path(self) -> str | None:
+        return self._context.environ.get("GITHUB_STEP_SUMMARY")
+
     def _summary(self, results: Results, info: RunInfo) -> None:
-        path = self._context.environ.get("GITHUB_STEP_SUMMARY")
-        if path:
+        if self._summary_path:
             text = within(sections(results, info, self._context.cwd), SUMMARY_BYTES, _CUT)
-            with Path(path).open("ab") as file:
+            with Path(self._summary_path).open("ab") as file:
                 file.write(text.encode())
 
 

@@ -142,8 +142,19 @@ def _outcome(result: TrialResult, cwd: Path) -> str:
         return f"      <skipped message={_value('failed as expected: ' + one_line(message, 280))}/>\n"
     tag = "error" if result.status == "errored" else "failure"
     kind, _ = class_of(result)
-    body = "\n".join((*excerpt(message, lines=_MESSAGE_LINES, width=2000), *_origin(result, cwd)))
+    body = "\n".join((*_long(message), *_origin(result, cwd), *_traceback(result)))
     return f"      <{tag} message={short} type={_value(kind)}>{_text(body)}</{tag}>\n"
+
+
+def _long(text: str) -> tuple[str, ...]:
+    return excerpt(text, lines=_MESSAGE_LINES, width=2000)
+
+
+def _traceback(result: TrialResult) -> Iterator[str]:
+    """Python's, where a check raised what nobody can understand from its message alone."""
+    if result.failure is not None and result.failure.traceback:
+        yield ""
+        yield from _long(result.failure.traceback)
 
 
 def _origin(result: TrialResult, cwd: Path) -> Iterator[str]:

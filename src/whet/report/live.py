@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 ROWS = 8
 _REFRESHES_PER_S = 8
-_BAR_WIDTH = 30
+_WIDEST_BAR, _NARROWEST_BAR = 30, 6
+_USUAL_COLUMNS = 80
 _COLOURS = {"good": "green", "bad": "red", "warn": "yellow", "dim": "dim", "bold": "bold"}
 _BAR_COLOURS = ("green", "yellow", "red")
 
@@ -95,28 +96,32 @@ class LiveProgress:
 
     def _bar(self, counts: Counter[Status], now: float) -> Iterator[tuple[str, str]]:
         done = self._before + counts.total()
+        facts = [(f"  {number(done)}/{number(self._total)} trials  {duration(now - self._begun)}", "")]
+        facts += [
+            (f"  {number(counts[status])} {status}", _COLOURS[STATUS_STYLES[status]])
+            for status in STATUSES
+            if counts[status]
+        ]
+        # What the words leave: they say more than the length of a bar.
+        room = (self._screen.columns or _USUAL_COLUMNS) - 2 - sum(len(text) for text, _ in facts)
         yield "\n  ", ""
-        yield from _segments(counts, self._before, self._total)
-        yield f"  {number(done)}/{number(self._total)} trials  {duration(now - self._begun)}", ""
-        for status in STATUSES:
-            if counts[status]:
-                yield "  ", ""
-                yield f"{number(counts[status])} {status}", _COLOURS[STATUS_STYLES[status]]
+        yield from _segments(counts, self._before, self._total, max(_NARROWEST_BAR, min(_WIDEST_BAR, room)))
+        yield from facts
 
 
-def _segments(counts: Counter[Status], before: int, total: int) -> Iterator[tuple[str, str]]:
+def _segments(counts: Counter[Status], before: int, total: int, width: int) -> Iterator[tuple[str, str]]:
     """The bar itself: each status has its share, and nothing that happened is too small to be seen."""
     amounts = {"dim": before} | dict.fromkeys(_BAR_COLOURS, 0)
     for status, amount in counts.items():
         amounts[_COLOURS[STATUS_STYLES[status]]] += amount
-    cells = {colour: max(1, _BAR_WIDTH * amount // total) for colour, amount in amounts.items() if amount}
-    filled = max(_BAR_WIDTH * sum(amounts.values()) // max(1, total), len(cells))
+    cells = {colour: max(1, width * amount // total) for colour, amount in amounts.items() if amount}
+    filled = max(width * sum(amounts.values()) // max(1, total), len(cells))
     if cells:
         # What rounding took or gave is the largest share's, where it shows least.
         cells[max(cells, key=cells.__getitem__)] += filled - sum(cells.values())
     for colour, size in cells.items():
         yield "━" * size, colour
-    yield "─" * (_BAR_WIDTH - filled), "dim"
+    yield "─" * (width - filled), "dim"
 
 
 def _start(screen: Screen, draw: Callable[[], Text]) -> Live:

@@ -13,7 +13,7 @@ from whet.report.digest import Digest, Group, RunnerTable, outcome, read_digest
 from whet.report.document import write_document
 from whet.report.finding import Finding
 from whet.report.plain import symbol
-from whet.report.table import columns_of, totals_text
+from whet.report.table import columns_of, totals_of
 from whet.report.text import count, duration, one_line, path_for_people
 
 ROWS = 500
@@ -89,7 +89,7 @@ def _longest_ticks(text: str) -> int:
 
 def _table(table: RunnerTable) -> str:
     columns = columns_of(table)
-    lines = [f"## {cell(table.title)}", "", totals_text(table), ""]
+    lines = [f"## {cell(table.title)}", "", " · ".join(totals_of(table)), ""]
     lines.append(f"| | case | {' | '.join(column.heading for column in columns)} |")
     lines.append(f"|---|---|{'|'.join('---:' if column.numeric else '---' for column in columns)}|")
     for row in table.rows:
@@ -105,11 +105,11 @@ def _groups(title: str, groups: Sequence[Group]) -> Iterator[str]:
         yield f"## {title}\n\n"
     for group in groups:
         yield f"### {cell(group.title)} · {count(group.count, 'trial')}\n\n"
-        for finding in group.findings:
-            yield _finding(finding)
-        hidden = group.count - len(group.findings)
-        if hidden:
-            yield f"and {hidden:,} more\n\n"
+        for block in group.blocks:
+            yield _finding(block.first)
+            yield _again(block.again)
+        if group.hidden:
+            yield f"and {group.hidden:,} more\n\n"
 
 
 def _finding(finding: Finding) -> str:
@@ -122,6 +122,13 @@ def _finding(finding: Finding) -> str:
     }
     lines = "".join(f"- {label}: {code(fact)}\n" for label, fact in facts.items() if fact)
     return f"{code(finding.key)}\n\n{fence(finding.message)}{lines}\n"
+
+
+def _again(findings: Sequence[Finding]) -> str:
+    if not findings:
+        return ""
+    lines = "".join(f"- {code(finding.key)}, artifacts: {code(finding.artifacts)}\n" for finding in findings)
+    return f"As above:\n\n{lines}\n"
 
 
 def _flaky(digest: Digest) -> str:

@@ -19,6 +19,11 @@ STATUS_STYLES: dict[ShownStatus, Style] = {
 }
 _WIDEST_CASE = 48
 _WIDEST_RUNNER = 24
+_WIDEST_NOTE = 80
+_NARROWEST_CASE = 16
+# Such as "failed: Runner crash".
+_USUAL_NOTE = 22
+_TIME_WIDTH = 11
 
 
 def symbol(status: ShownStatus) -> str:
@@ -48,6 +53,17 @@ class TrialLines:
         self._case_width = min(max(cases, default=0), _WIDEST_CASE)
         runners = {execution.runner.id for execution in plan.executions}
         self._runner_width = min(max((width(one_line(each)) for each in runners), default=0), _WIDEST_RUNNER)
+        self._note_width = _WIDEST_NOTE
+        if screen.columns is not None:
+            self._narrow(screen.columns)
+
+    def _narrow(self, columns: int) -> None:
+        """Shorten names, and then notes, so that a line and its time have room on a terminal."""
+        place = 2 * len(str(self._total)) + 1
+        number = self._number_width + 2 if self._numbered else 0
+        beside = 2 + place + 4 + 2 + self._runner_width + number + 2 + _TIME_WIDTH + 2
+        self._case_width = min(self._case_width, max(_NARROWEST_CASE, columns - beside - _USUAL_NOTE))
+        self._note_width = min(_WIDEST_NOTE, max(_USUAL_NOTE, columns - beside - self._case_width))
 
     def name(self, trial: Trial) -> str:
         """Case, runner and number of *trial*, in their columns."""
@@ -61,8 +77,8 @@ class TrialLines:
         """The line of a finished trial."""
         style = STATUS_STYLES[result.status]
         place = right(f"{done}/{self._total}", 2 * len(str(self._total)) + 1)
-        time = right(duration(result.duration_s), 11)
-        note = _note(result)
+        time = right(duration(result.duration_s), _TIME_WIDTH)
+        note = self._screen.fit(middle(_note(result), self._note_width))
         told = self._screen.paint(note, style) if note else ""
         mark = self._screen.paint(self._screen.fit(symbol(result.status)), style)
         return f"  {self._screen.paint(place, 'dim')}  {mark} {self.name(trial)}  {time}  {told}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from whet.model.grade import Rate
 from whet.report.digest import Row, RunnerTable, Spread
@@ -19,8 +20,14 @@ class Column:
     numeric: bool = True
 
 
-def columns_of(table: RunnerTable, *, brief: bool = False) -> list[Column]:
-    """The columns that have something to say about *table*; *brief* ones leave intervals and deviations off."""
+# From the widest to the narrowest: brief leaves intervals and deviations off, least the tokens too.
+Detail = Literal["full", "brief", "least"]
+DETAILS: tuple[Detail, ...] = ("full", "brief", "least")
+
+
+def columns_of(table: RunnerTable, *, detail: Detail = "full") -> list[Column]:
+    """The columns that have something to say about *table*."""
+    brief = detail != "full"
     several = any(row.trials > 1 for row in table.rows)
     mean = "mean " if several else ""
     figures = table.figures
@@ -28,7 +35,7 @@ def columns_of(table: RunnerTable, *, brief: bool = False) -> list[Column]:
     if several:
         columns.append(Column("as expected", lambda row: rate_text(row.rate, brief=brief), numeric=False))
     columns.append(Column(f"{mean}time", lambda row: spread_text(row.figures.seconds, brief=brief)))
-    if figures.input_tokens.count or figures.output_tokens.count:
+    if detail != "least" and (figures.input_tokens.count or figures.output_tokens.count):
         columns.append(Column(f"{mean}tokens in / out", _tokens))
     if figures.cost_usd.count:
         columns.append(Column(f"{mean}cost", lambda row: _mean(row.figures.cost_usd, money)))
@@ -59,7 +66,7 @@ def _mean(spread: Spread, shown: Callable[[float], str]) -> str:
     return shown(spread.mean) if spread.count else "-"
 
 
-def totals_text(table: RunnerTable) -> str:
+def totals_of(table: RunnerTable) -> list[str]:
     """How a runner did in all, and what it took as far as anybody told."""
     figures = table.figures
     parts = [f"{table.as_expected:,} of {count(table.trials, 'trial')} as expected"]
@@ -73,4 +80,4 @@ def totals_text(table: RunnerTable) -> str:
         parts.append(f"{number(figures.output_tokens.sum)} tokens out")
     if figures.cost_usd.count:
         parts.append(money(figures.cost_usd.sum))
-    return " · ".join(parts)
+    return parts
