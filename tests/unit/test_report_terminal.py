@@ -189,7 +189,7 @@ def test_alike_failures_stand_together_and_other_ones_are_not_taken_for_them():
     ]
 
 
-def test_the_same_words_at_another_line_are_another_failure():
+def test_the_same_words_at_another_line_are_said_once_and_the_line_is_told():
     def outcome(key):
         result = failed(key)
         place = Location(file="/project/bench/core.py", line=40 + key.number)
@@ -197,9 +197,9 @@ def test_the_same_words_at_another_line_are_another_failure():
 
     printed = show(make_plan(["a"], trials=2), outcome)
 
-    assert "(as above)" not in printed
-    assert "core.py:41" in printed
-    assert "core.py:42" in printed
+    assert printed.count("expected 3, got 4") == 1
+    assert "at        bench/core.py:41\n" in printed
+    assert "    ✗ core::a@claude/default#2 (as above)\n      at        bench/core.py:42\n      artifacts " in printed
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -404,3 +404,16 @@ def test_an_end_without_a_start_is_told_all_the_same():
     )
 
     assert "1 of 1 trial went as expected" in stage.printed
+
+
+def test_a_note_without_room_leaves_the_cause_to_the_end_of_the_run(monkeypatch):
+    monkeypatch.setattr(Screen, "columns", property(lambda screen: 40 if screen.smart else None))
+    missing = FailureClass(id="agent-not-found", label="Agent not found")
+    outcome = by_case({}, lambda key: errored(key, failure_class=missing))
+    stage = {"environ": {"CI": "1", "NO_COLOR": "1"}}
+
+    narrow = show(make_plan(["a"]), outcome, stdout=Tty(), **stage)
+    wide = show(make_plan(["a"]), outcome, **stage)
+
+    assert "12.3 s  errored: Agent not fo…\n" in narrow
+    assert "12.3 s  errored: Agent not found (provider)\n" in wide

@@ -105,10 +105,15 @@ class RunnerTable:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Findings that say the same: the first in full, the others by name."""
+    """Findings that say the same: the first in full, the others by what is their own."""
 
     first: Finding
     again: list[Finding] = field(default_factory=list)
+
+    def own_facts(self, finding: Finding) -> dict[str, str]:
+        """What one of the others tells that the first does not."""
+        where = {"at": finding.where} if finding.where and finding.where != self.first.where else {}
+        return {**where, "artifacts": finding.artifacts}
 
 
 @dataclass(slots=True)

@@ -100,7 +100,8 @@ def _groups(title: str, style: Style, groups: Sequence[Group], screen: Screen) -
             yield from _finding(block.first, style, screen)
             for finding in block.again:
                 yield f"{_opening(finding, style, screen)} {screen.paint('(as above)', 'dim')}"
-                yield _fact("artifacts", finding.artifacts, screen)
+                for label, fact in block.own_facts(finding).items():
+                    yield _fact(label, fact, screen)
         if group.hidden:
             yield screen.paint(f"    and {group.hidden:,} more", "dim")
 

@@ -77,7 +77,7 @@ def likeness(result: TrialResult, finding: Finding) -> str:
     for own in (str(result.key), result.artifact_dir, result.workspace_dir):
         text = text.replace(own, "") if own else text
     text = re.sub(rf"(?<![\w-]){re.escape(result.key.runner)}(?![\w-])", "", text)
-    return "\n".join((_LIVE_PLACE.sub("", text), finding.where or "", finding.cause or "", finding.status))
+    return "\n".join((_LIVE_PLACE.sub("", text), finding.cause or "", finding.status))
 
 
 def message_of(result: TrialResult) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from whet.model.event import Results, RunEnded, RunEvent
 from whet.model.run import RunInfo
 from whet.report.base import ReporterContext
-from whet.report.digest import Digest, Group, RunnerTable, outcome, read_digest
+from whet.report.digest import Block, Digest, Group, RunnerTable, outcome, read_digest
 from whet.report.document import write_document
 from whet.report.finding import Finding
 from whet.report.plain import symbol
@@ -107,7 +107,7 @@ def _groups(title: str, groups: Sequence[Group]) -> Iterator[str]:
         yield f"### {cell(group.title)} · {count(group.count, 'trial')}\n\n"
         for block in group.blocks:
             yield _finding(block.first)
-            yield _again(block.again)
+            yield _again(block)
         if group.hidden:
             yield f"and {group.hidden:,} more\n\n"
 
@@ -124,11 +124,15 @@ def _finding(finding: Finding) -> str:
     return f"{code(finding.key)}\n\n{fence(finding.message)}{lines}\n"
 
 
-def _again(findings: Sequence[Finding]) -> str:
-    if not findings:
+def _again(block: Block) -> str:
+    if not block.again:
         return ""
-    lines = "".join(f"- {code(finding.key)}, artifacts: {code(finding.artifacts)}\n" for finding in findings)
+    lines = "".join(f"- {code(finding.key)}, {_own_facts(block, finding)}\n" for finding in block.again)
     return f"As above:\n\n{lines}\n"
+
+
+def _own_facts(block: Block, finding: Finding) -> str:
+    return ", ".join(f"{label}: {code(fact)}" for label, fact in block.own_facts(finding).items())
 
 
 def _flaky(digest: Digest) -> str:

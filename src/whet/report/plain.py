@@ -19,7 +19,7 @@ STATUS_STYLES: dict[ShownStatus, Style] = {
 }
 _WIDEST_CASE = 48
 _WIDEST_RUNNER = 24
-_WIDEST_NOTE = 80
+_WIDEST_NOTE = 120
 _NARROWEST_CASE = 16
 # Such as "failed: Runner crash".
 _USUAL_NOTE = 22
@@ -78,7 +78,7 @@ class TrialLines:
         style = STATUS_STYLES[result.status]
         place = right(f"{done}/{self._total}", 2 * len(str(self._total)) + 1)
         time = right(duration(result.duration_s), _TIME_WIDTH)
-        note = self._screen.fit(middle(_note(result), self._note_width))
+        note = self._screen.fit(_note(result, self._note_width))
         told = self._screen.paint(note, style) if note else ""
         mark = self._screen.paint(self._screen.fit(symbol(result.status)), style)
         return f"  {self._screen.paint(place, 'dim')}  {mark} {self.name(trial)}  {time}  {told}"
@@ -110,7 +110,7 @@ class PlainProgress:
         """Nothing is held."""
 
 
-def _note(result: TrialResult) -> str:
+def _note(result: TrialResult, limit: int) -> str:
     """What a person wants to know about a trial in a few words; nothing about one that simply passed."""
     if result.status == "passed":
         return f"passed on attempt {len(result.attempts)}" if result.flaky else ""
@@ -118,5 +118,8 @@ def _note(result: TrialResult) -> str:
         return result.status
     ident, title = class_of(result)
     cause = result.failure.cause if result.status == "errored" and result.failure else ident
-    told = f" ({one_line(cause, 40)})" if cause not in (ident, title) else ""
-    return f"{result.status}: {middle(title, 60)}{told}"
+    short = f"{result.status}: {middle(title, 60)}"
+    whole = f"{short} ({one_line(cause, 40)})" if cause not in (ident, title) else short
+    # The end of the run tells the cause again.
+    told = whole if len(whole) <= limit else short
+    return told if len(told) <= limit else told[: limit - 1] + "…"
