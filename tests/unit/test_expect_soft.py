@@ -7,6 +7,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from textwrap import dedent
 from typing import Any
 
@@ -193,6 +194,74 @@ def test_checks_in_threads_of_their_own_do_not_mix() -> None:
     assert "a one" not in str(found["b"])
 
 
+def _in_a_thread(call: Callable[[], object]) -> None:
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+
+
+def test_what_fails_in_a_thread_of_a_check_is_not_lost() -> None:
+    def fails_plainly() -> None:
+        raise AssertionError("three")
+
+    def check() -> None:
+        _in_a_thread(lambda: expect.soft.ok(False, "one"))
+        _in_a_thread(lambda: expect.ok(False, "two"))
+        _in_a_thread(fails_plainly)
+        with ThreadPoolExecutor(1) as pool:
+            list(pool.map(lambda name: expect.soft.ok(False, name), ("four", "five")))
+
+    error = _checked(check)
+
+    assert isinstance(error, ExpectationsFailed)
+    assert [str(each).split("\n")[0] for each in error.failures] == ["one", "two", "three", "four", "five"]
+
+
+def test_a_thread_is_let_fail_as_ever_when_the_check_is_over() -> None:
+    before = threading.excepthook
+
+    _checked(lambda: _in_a_thread(lambda: expect.ok(False)))
+
+    assert threading.excepthook is before
+
+
+def test_all_that_fails_in_a_group_of_tasks_is_told() -> None:
+    async def one(name: str) -> None:
+        expect.ok(False, name)
+
+    async def check() -> None:
+        with expect.classify("slow"):
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(one("first"))
+                tasks.create_task(one("second"))
+
+    error = _checked(lambda: asyncio.run(check()))
+
+    assert isinstance(error, ExpectationsFailed)
+    assert [str(each).split("\n")[0] for each in error.failures] == ["first", "second"]
+    assert error.failure_class == FailureClass(id="slow")
+
+
+def test_a_crash_in_a_group_of_tasks_stays_a_crash_and_is_named() -> None:
+    def check() -> None:
+        raise ExceptionGroup("tasks", [ValueError("broken"), ExceptionGroup("more", [AssertionError("not so")])])
+
+    error = _checked(check)
+
+    assert isinstance(error, SoftThenCrashed)
+    assert "not so" in str(error)
+    assert "ValueError: broken" in str(error)
+
+
+def test_a_group_of_one_is_that_one() -> None:
+    def check() -> None:
+        raise ExceptionGroup("tasks", [KeyError("x")])
+
+    error = _checked(check)
+
+    assert isinstance(error, KeyError)
+
+
 def _rewritten(source: str, **names: Any) -> dict[str, Any]:
     """A module whose asserts explain themselves, as suites have them."""
     exec(rewritten(dedent(source).encode(), "/suites/shop.py"), names)
@@ -231,19 +300,48 @@ def test_every_plain_assert_of_a_soft_block_is_collected() -> None:
     ]
 
 
-def test_a_hard_expectation_ends_its_soft_block_and_not_the_check() -> None:
+def test_every_expectation_of_a_soft_block_is_soft() -> None:
     seen: list[str] = []
 
     def check() -> None:
         with expect.soft():
             expect.ok(False, "first")
-            seen.append("never")
-        seen.append("after")
+            with expect.classify("wrong"):
+                expect.commands.includes(REPORT, "cargo", message="second")
+            seen.append("inside")
+        expect.ok(False, "third")
 
     error = _checked(check)
 
-    assert seen == ["after"]
-    assert str(error).startswith("first\n")
+    assert seen == ["inside"]
+    assert isinstance(error, ExpectationsFailed)
+    assert [str(each).split("\n")[0] for each in error.failures] == ["first", "second", "third"]
+    assert error.failure_class == FailureClass(id="wrong")
+
+
+def test_a_soft_block_outside_of_a_check_tells_all_of_it_at_its_end() -> None:
+    seen: list[str] = []
+
+    with pytest.raises(ExpectationsFailed) as caught, expect.soft():
+        expect.ok(False, "first")
+        with expect.soft():
+            expect.soft.ok(False, "second")
+        seen.append("inside")
+
+    assert seen == ["inside"]
+    assert [str(each).split("\n")[0] for each in caught.value.failures] == ["first", "second"]
+
+
+def test_after_a_soft_block_expectations_are_hard_again() -> None:
+    def check() -> None:
+        with expect.soft():
+            pass
+        expect.ok(False, "first")
+        expect.ok(False, "never")
+
+    error = _checked(check)
+
+    assert "never" not in str(error)
 
 
 def test_another_exception_leaves_a_soft_block() -> None:

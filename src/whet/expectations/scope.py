@@ -9,12 +9,14 @@ from typing import TypeVar
 
 from whet.asserting.failure import collecting as explained_asserts
 from whet.expectations.failure import ExpectationsFailed
+from whet.expectations.threads import of_a_thread, threads_may_fail
 from whet.model.grade import FailureClass
 
-E = TypeVar("E", bound=Exception)
+E = TypeVar("E", bound=BaseException)
 
 _collected: ContextVar[list[AssertionError] | None] = ContextVar("collected", default=None)
 _class: ContextVar[FailureClass | None] = ContextVar("failure_class", default=None)
+_in_soft_block: ContextVar[bool] = ContextVar("in_soft_block", default=False)
 
 
 @contextmanager
@@ -26,17 +28,28 @@ def collecting() -> Iterator[list[AssertionError]]:
     failures: list[AssertionError] = []
     token = _collected.set(failures)
     try:
-        yield failures
+        with threads_may_fail(failures):
+            yield failures
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:
-        if not failures:
+        told = [*failures, *_members(error)]
+        if len(told) == 1 and told[0] is error:
             raise
-        raise _together([*failures, error]) from error
+        raise _together(told) from error
     finally:
         _collected.reset(token)
     if failures:
         raise _together(failures)
+
+
+def _members(error: BaseException) -> list[BaseException]:
+    """What a group of exceptions is made of, as one of `asyncio.TaskGroup` is; crashes last, so that they decide."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    given: FailureClass | None = getattr(error, "failure_class", None)
+    members = [leaf for each in error.exceptions for leaf in _members(_with_class(each, given))]
+    return sorted(members, key=lambda member: not isinstance(member, AssertionError))
 
 
 def _together(failures: Sequence[BaseException]) -> BaseException:
@@ -61,13 +74,18 @@ class SoftThenCrashed(Exception):
 
 
 def fail_hard(error: AssertionError) -> None:
-    """Raise it."""
-    raise classified(error)
+    """Raise it, unless a soft block around it makes it soft."""
+    if _in_soft_block.get():
+        fail_softly(error)
+    else:
+        raise classified(error)
 
 
 def fail_softly(error: AssertionError) -> None:
     """Collect it, or raise it where nobody collects, so that it is never lost."""
     failures = _collected.get()
+    if failures is None:
+        failures = of_a_thread()
     if failures is None:
         raise classified(error)
     failures.append(classified(error))
@@ -75,9 +93,12 @@ def fail_softly(error: AssertionError) -> None:
 
 def classified(error: E) -> E:
     """The error with the class of the block around it, unless it has one of its own."""
-    current = _class.get()
-    if current is not None and getattr(error, "failure_class", None) is None:
-        error.failure_class = current  # type: ignore[attr-defined] # any exception can be classified
+    return _with_class(error, _class.get())
+
+
+def _with_class(error: E, given: FailureClass | None) -> E:
+    if given is not None and getattr(error, "failure_class", None) is None:
+        error.failure_class = given  # type: ignore[attr-defined] # any exception can be classified
     return error
 
 
@@ -96,14 +117,28 @@ def classifying(failure_class: FailureClass) -> Iterator[None]:
 
 @contextmanager
 def soft_block() -> Iterator[None]:
-    """A block whose failures are all collected: each plain assert in turn, and whatever assertion ends the block."""
+    """A block in which every expectation and every plain assert is soft; where nobody collects, it does itself."""
+    if _collected.get() is None and of_a_thread() is None:
+        with collecting(), _softly():
+            yield
+    else:
+        with _softly():
+            yield
+
+
+@contextmanager
+def _softly() -> Iterator[None]:
+    """Collect each plain assert and each expectation in turn, and whatever other assertion ends the block."""
 
     def take(error: AssertionError) -> bool:
         fail_softly(error)
         return True
 
+    token = _in_soft_block.set(True)
     try:
         with explained_asserts(take):
             yield
     except AssertionError as error:
         fail_softly(error)
+    finally:
+        _in_soft_block.reset(token)
