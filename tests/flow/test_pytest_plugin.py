@@ -85,11 +85,12 @@ def test_a_failing_case_says_what_its_check_said_and_where_the_evidence_lies(sui
 
     assert 'assert report.final_output.strip() == "yes"' in done.text
     assert "left:  report.final_output.strip() = 'no'" in done.text
-    assert f"{suite.root / 'suite.py'}:8: " in done.text
+    assert "\n  at       suite.py:8\n" in done.text
+    assert "FAILED suite.py::says-no - assert report.final_output.strip() ==" in done.text
     assert "pytest_plugin" not in done.text
-    evidence = re.search(r"evidence: (\S+)", done.text)
+    evidence = re.search(r"evidence (\S+)", done.text)
     assert evidence is not None
-    assert (Path(evidence[1]) / "transcript.txt").read_text() == "no\n"
+    assert (suite.root / evidence[1] / "transcript.txt").read_text() == "no\n"
 
 
 @pytest.mark.parametrize(
@@ -283,6 +284,26 @@ def test_suites_stand_beside_ordinary_tests(suite: Project) -> None:
 
     assert done.code == 0, done.text
     assert done.outcomes == {"suite.py::says-yes": "PASSED", "test_plain.py::test_it": "PASSED"}
+
+
+def test_ordinary_tests_beside_a_suite_are_still_pytest_s(suite: Project) -> None:
+    suite.write("test_plain.py", "def test_it():\n    assert [1, 2] == [1, 3]\n")
+
+    done = _pytest(suite)
+
+    assert "At index 1 diff: 2 != 3" in done.text
+    assert "asserting/failure.py" not in done.text
+
+
+def test_an_expectation_in_an_ordinary_test_is_shown_at_the_line_of_that_test(suite: Project) -> None:
+    suite.write("test_plain.py", "from whet import expect\n\ndef test_it():\n    expect.equal(1, 2)\n")
+
+    done = _pytest(suite, "test_plain.py")
+
+    assert ">       expect.equal(1, 2)\nE       " in done.text
+    assert "test_plain.py:4: ExpectationFailed" in done.text
+    assert "FAILED test_plain.py::test_it - ExpectationFailed: expected 2" in done.text
+    assert "expectations/scope.py" not in done.text
 
 
 def test_other_file_names_can_be_suites(suite: Project) -> None:

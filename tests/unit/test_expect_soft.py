@@ -322,11 +322,15 @@ def test_every_expectation_of_a_soft_block_is_soft() -> None:
 def test_a_soft_block_outside_of_a_check_tells_all_of_it_at_its_end() -> None:
     seen: list[str] = []
 
-    with pytest.raises(ExpectationsFailed) as caught, expect.soft():
-        expect.ok(False, "first")
+    def test() -> None:
         with expect.soft():
-            expect.soft.ok(False, "second")
-        seen.append("inside")
+            expect.ok(False, "first")
+            with expect.soft():
+                expect.soft.ok(False, "second")
+            seen.append("inside")
+
+    with pytest.raises(ExpectationsFailed) as caught:
+        test()
 
     assert seen == ["inside"]
     assert [str(each).split("\n")[0] for each in caught.value.failures] == ["first", "second"]

@@ -13,11 +13,12 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from itertools import product
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,6 +32,8 @@ _Key = tuple[str, str, str]
 
 _PATTERNS = ("suite.py", "suite_*.py", "*_suite.py")
 _NOTHING_WAS_RUN = 2
+_PACKAGE = str(Path(__file__).parent.parent) + os.sep
+_EXPECTATIONS = "whet.expectations.failure"
 _IMPORTS_WHET = re.compile(rb"^\s*(?:from|import)\s+whet\b", re.MULTILINE)
 # Marks that pytest itself acts on: a tag of that name must not.
 _PYTESTS_OWN = frozenset({"skip", "skipif", "xfail", "parametrize", "usefixtures", "filterwarnings"})
@@ -51,6 +54,27 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     if _IMPORTS_WHET.search(file_path.read_bytes()) is None:
         return None
     return SuiteFile.from_parent(parent, path=file_path)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[Any]) -> Generator[None, Any, None]:
+    """Show an expectation that fails in an ordinary test at the line of that test, and not inside of whet."""
+    excinfo = call.excinfo
+    if excinfo is None or type(excinfo.value).__module__ != _EXPECTATIONS:
+        yield
+        return
+    _leave_whet_out(excinfo.tb)
+    outcome = yield
+    crash = getattr(outcome.get_result().longrepr, "reprcrash", None)
+    if crash is not None:
+        crash.message = crash.message.removeprefix(f"{_EXPECTATIONS}.")
+
+
+def _leave_whet_out(trace: TracebackType | None) -> None:
+    while trace is not None:
+        while (inner := trace.tb_next) is not None and inner.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            trace.tb_next = inner.tb_next
+        trace = trace.tb_next
 
 
 class SuiteFile(pytest.File):
@@ -119,14 +143,17 @@ class CaseItem(pytest.Item):
         assert isinstance(self.parent, SuiteFile)
         self._execution = self.parent.result_of(self)
         if self._execution["status"] in {"errored", "not-run"}:
-            pytest.fail(_why(self._execution), pytrace=False)
+            pytest.fail(self._why(), pytrace=False)
 
     def runtest(self) -> None:
         """Fail where a check did; only an assertion can be expected to fail."""
         if self._execution["status"] == "failed" and self._expected_fail:
-            pytest.fail(_why(self._execution), pytrace=False)
+            pytest.fail(self._why(), pytrace=False)
         if self._execution["status"] in {"failed", "expected-failed"}:
-            raise CaseFailed(_why(self._execution))
+            raise CaseFailed(self._why())
+
+    def _why(self) -> str:
+        return _why(self._execution, self.config.invocation_params.dir)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """What the check said, without the way that it took through pytest."""
@@ -145,12 +172,16 @@ class CaseFailed(AssertionError):
 
 @contextmanager
 def _own_modules(folder: Path) -> Iterator[None]:
-    """Forget what a suite imports from its own folder: the next suite may have a helper of the same name."""
-    before, places = set(sys.modules), list(sys.path)
+    """Forget what a suite imports from its own folder: the next suite may have a helper of the same name.
+
+    Tests that lie beside it are pytest's to import, and not those of the suite's own way of importing.
+    """
+    before, places, finders = set(sys.modules), list(sys.path), list(sys.meta_path)
     try:
         yield
     finally:
         sys.path[:] = places
+        sys.meta_path[:] = finders
         for name in set(sys.modules) - before:
             file = getattr(sys.modules[name], "__file__", None)
             if isinstance(file, str) and Path(file).is_relative_to(folder):
@@ -193,16 +224,22 @@ def _run_on(path: Path, runner: str, cases: list[str]) -> dict[_Key, dict[str, A
     }
 
 
-def _why(execution: dict[str, Any]) -> str:
-    """The failures of its trials, with their places and where the evidence lies."""
+def _why(execution: dict[str, Any], start: Path) -> str:
+    """What its trials failed with first, since a summary has one line; then the places and the evidence."""
     lines: list[str] = []
     for trial in execution["trials"]:
         failure = trial["failure"]
         if failure is None:
             continue
-        place = failure["location"]
-        where = f"{place['file']}:{place['line']}: " if place else ""
-        lines += [f"{where}{failure['message']}", f"  evidence: {execution['run_dir']}/{trial['artifact_dir']}"]
+        lines.append(failure["message"])
+        if place := failure["location"]:
+            lines.append(f"  at       {_relative(place['file'], start)}:{place['line']}")
+        lines.append(f"  evidence {_relative(execution['run_dir'], start)}/{trial['artifact_dir']}")
     if execution["snapshot"] and not lines:
         lines.append(execution["snapshot"]["message"])
     return "\n".join(lines) or f"status {execution['status']}"
+
+
+def _relative(path: str, start: Path) -> str:
+    """*path* as it is written where pytest was started, if it lies below."""
+    return str(Path(path).relative_to(start)) if Path(path).is_relative_to(start) else path
