@@ -132,7 +132,10 @@ def of_basics() -> None:
     expect.not_equal(1, 2)
     expect.match("a", "b")
     expect.does_not_match("a", WORDS)
-    assert_type(expect.raises(ValueError, lambda: int("x")), BaseException | None)
+    assert_type(expect.raises(ValueError, lambda: int("x")), ValueError | None)
+    with expect.raises(ValueError, match="x") as raised:
+        int("x")
+    assert_type(raised.error, ValueError | None)
     expect.raises((ValueError, KeyError), of_basics)
 
 
@@ -156,6 +159,7 @@ def classified(report: Session) -> None:
     with expect.classify(FailureClass(id="id")):
         expect.ok(True)
     expect.classify("id", lambda: expect.ok(report))
+    assert_type(expect.classify("id", lambda: 3), int)
 
 
 def of_the_context(ctx: CheckContext) -> None:

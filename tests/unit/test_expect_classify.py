@@ -150,3 +150,23 @@ def test_any_exception_inside_a_block_has_its_class() -> None:
 def test_an_exception_that_is_no_assertion_passes_through_as_it_is() -> None:
     with pytest.raises(KeyError, match="x"), expect.classify("alias"):
         raise KeyError("x")
+
+
+def test_a_call_gives_what_it_gives() -> None:
+    assert expect.classify("slow", lambda: 42) == 42
+
+
+@pytest.mark.parametrize(("given", "error"), [(None, TypeError), (3, TypeError), ("", ValueError), (" ", ValueError)])
+def test_a_class_without_an_id_is_refused_at_once(given: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="a failure class has an id"):
+        expect.classify(given)
+
+
+def test_what_a_call_gave_in_place_of_the_function_is_refused() -> None:
+    async def look() -> None:
+        pass
+
+    call: Any = look()
+
+    with pytest.raises(TypeError, match="give the function itself, not the coroutine"):
+        expect.classify("slow", call)

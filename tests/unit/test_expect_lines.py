@@ -61,7 +61,7 @@ def test_a_command_is_found_by_every_kind_of_matcher(report: Session, matcher: o
     said = _said(lambda: expect.commands.not_includes(report, matcher))
 
     assert said.startswith("expected no command matching ")
-    assert said.endswith(OBSERVED)
+    assert OBSERVED in said
 
 
 def test_the_nearest_miss_is_named_with_its_number(report: Session) -> None:
@@ -192,7 +192,7 @@ def test_the_first_command_is_as_expected(report: Session) -> None:
 
     said = _said(lambda: expect.commands.first(report, "git push"))
 
-    assert said == f'expected the first command to match "git push"\n{OBSERVED}\nnearest: 4. git push'
+    assert said == f'expected the first command to match "git push", but found 4\n{OBSERVED}'
     assert _said(lambda: expect.commands.first(_session(), "ls")).endswith("observed no commands")
 
 
@@ -226,7 +226,7 @@ def test_a_command_failed_when_one_that_matches_ended_badly() -> None:
 
     assert said == (
         'expected a command matching "lint" to fail\nobserved 2 commands:\n'
-        "  1. make test  (exit code -9)\n  2. make lint  (exit code 0)"
+        "  1. make test  (exit code -9)\n  2. make lint  (exit code 0)\nnearest: 2. make lint  (exit code 0)"
     )
 
 
@@ -373,3 +373,43 @@ def test_sessions_that_differ_in_nothing_but_their_events_are_not_confused() -> 
 
     expect.commands.includes(other, "cargo")
     assert one != other
+
+
+def test_the_nearest_command_is_found_inside_a_long_line_and_shown_as_it_was_read() -> None:
+    line = "mkdir -p app && cd app && FOO=1 sh -c 'echo tests --filter unit'"
+    report = _session(CommandRun(command="false"), CommandRun(command=line))
+
+    said = _said(lambda: expect.commands.includes(report, command("echo").option("--filter", "all")))
+
+    assert said.startswith('expected a command matching command("echo").option("--filter", "all")\nobserved 2 ')
+    assert f"nearest: 2. {line}\n  read as:\n    1. mkdir\n" in said
+    assert said.endswith('nearest:  3. echo: option --filter is unit, not "all"')
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda report: expect.commands.not_includes(report, command("pnpm")),
+        lambda report: expect.commands.at_most(report, command("pnpm"), 0),
+        lambda report: expect.commands.count(report, command("pnpm"), 7),
+        lambda report: expect.commands.before(report, command("pnpn"), "git"),
+        lambda report: expect.commands.succeeded(report, command("pnpm").arg("build")),
+        lambda report: expect.commands.last(report, command("pnpm")),
+    ],
+)
+def test_every_failure_of_a_command_matcher_shows_how_a_command_was_read(
+    report: Session, ask: Callable[[Session], None]
+) -> None:
+    assert "  read as:\n    1. " in _said(lambda: ask(report))
+
+
+def test_the_nearest_file_is_found_by_its_name_alone(report: Session) -> None:
+    said = _said(lambda: expect.file_reads.includes(report, "READNE.md"))
+
+    assert said.endswith("nearest: 1. /app/README.md")
+
+
+def test_nothing_at_most_is_called_never(report: Session) -> None:
+    said = _said(lambda: expect.commands.at_most(report, "pnpm", 0))
+
+    assert said.startswith('expected a command matching "pnpm" never, but found it 2 times')

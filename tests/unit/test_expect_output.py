@@ -152,3 +152,31 @@ def test_the_words_of_the_author_come_first() -> None:
     said = _said(lambda: expect.output.json(_answer("x"), message="tools read this"))
 
     assert said.splitlines()[0] == "tools read this"
+
+
+@pytest.mark.parametrize("schema", [None, 3, "object", [1]])
+def test_what_is_no_schema_is_refused(schema: Any) -> None:
+    with pytest.raises(TypeError, match="a schema is a map"):
+        expect.output.matches_schema(_answer("{}"), schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"type": "objekt"}, "objekt"),
+        ({"$ref": "#/$defs/nope"}, "nope"),
+        ({"$ref": "http://127.0.0.1:9/x.json"}, "is not looked for anywhere else"),
+        ({"$ref": "file:///etc/hostname"}, "is not looked for anywhere else"),
+    ],
+)
+def test_a_schema_with_a_fault_in_it_is_refused_whatever_was_said(schema: dict[str, Any], said: str) -> None:
+    for output in ("{}", "no JSON"):
+        with pytest.raises(ValueError, match=f"this is no JSON Schema: .*{re.escape(said)}"):
+            expect.output.matches_schema(_answer(output), schema)
+
+
+def test_a_schema_may_allow_everything_or_nothing() -> None:
+    expect.output.matches_schema(_answer("{}"), True)
+
+    with pytest.raises(AssertionError):
+        expect.output.matches_schema(_answer("{}"), False)

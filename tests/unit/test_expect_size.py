@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from whet import Changes, CheckContext, Session, ToolCall, command, expect
-from whet.expectations.failure import describe, nearest, shorten
+from whet.expectations.failure import Pointed, describe, nearest, shorten
 from whet.model.session import CommandRun, FileRead, SkillSignal
 
 _HUGE = 100_000_000
@@ -113,7 +113,7 @@ def test_the_nearest_of_very_many_long_lines_is_found() -> None:
 
     found = nearest(f"77 {'x' * 299}", lines)
 
-    assert found == 77
+    assert found == Pointed(77)
 
 
 def test_a_text_is_shown_on_one_line() -> None:

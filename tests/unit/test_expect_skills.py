@@ -117,15 +117,25 @@ def test_a_skill_that_was_loaded_twice_is_counted_twice() -> None:
 
 
 def test_exactly_one_skill_was_used() -> None:
-    report = _session(SkillSignal(skill="style"))
-
-    expect.skills.exactly_one(report)
-    expect.skills.exactly_one(report, "style")
-    expect.skills.exactly_one(REPORT, "style", min_confidence="explicit")
+    expect.skills.exactly_one(_session(SkillSignal(skill="style")))
 
     assert _said(lambda: expect.skills.exactly_one(REPORT)) == f"expected exactly one skill\n{OBSERVED}"
-    assert 'expected exactly one skill, "tone"' in _said(lambda: expect.skills.exactly_one(report, "tone"))
     assert "observed no skills" in _said(lambda: expect.skills.exactly_one(_session()))
+
+
+def test_a_skill_that_is_named_is_one_whatever_else_was_used() -> None:
+    expect.skills.exactly_one(REPORT, "style")
+    expect.skills.exactly_one(_session(SkillSignal(skill="style")), "style", min_confidence="explicit")
+
+    said = _said(lambda: expect.skills.exactly_one(REPORT, "tone"))
+
+    assert said.startswith(f'expected skill "tone"\n{OBSERVED}')
+
+
+def test_a_skill_that_was_used_is_not_called_the_nearest_to_itself() -> None:
+    said = _said(lambda: expect.skills.count(REPORT, "style", 7))
+
+    assert "nearest" not in said
 
 
 def test_no_skill_was_used_but_those_that_are_allowed() -> None:

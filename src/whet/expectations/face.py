@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from whet.expectations.basics import Basics
 from whet.expectations.files import FilesGroup
@@ -17,6 +17,8 @@ from whet.expectations.skills import SkillsGroup
 from whet.expectations.tools import ToolCallsGroup
 from whet.expectations.usage import UsageGroup
 from whet.model.grade import FailureClass
+
+T = TypeVar("T")
 
 
 class _Groups(Basics):
@@ -54,7 +56,7 @@ class Expect(_Groups):
     @overload
     def classify(self, id: str | FailureClass, *, label: str | None = None) -> AbstractContextManager[None]: ...
     @overload
-    def classify(self, id: str | FailureClass, call: Callable[[], Any], *, label: str | None = None) -> Any: ...
+    def classify(self, id: str | FailureClass, call: Callable[[], T], *, label: str | None = None) -> T: ...
     def classify(
         self,
         id: str | FailureClass,  # noqa: A002 - the author's word
@@ -62,13 +64,32 @@ class Expect(_Groups):
         *,
         label: str | None = None,
     ) -> Any:
-        """Give failures a class: as a block, or around a call, which may be async."""
-        failure_class = id if isinstance(id, FailureClass) else FailureClass(id=id, label=label)
+        """Give failures a class: as a block, or around a call, which may be async; what the call gives."""
+        failure_class = _class(id, label)
         if call is None:
             return classifying(failure_class)
+        if not callable(call):
+            raise TypeError(f"give the function itself, not the {_closed(call)} that a call of it gave")
         with classifying(failure_class):
             given = call()
         return _awaited(given, failure_class) if inspect.isawaitable(given) else given
+
+
+def _closed(foreign: object) -> str:
+    """What it is; a coroutine is closed, so that Python does not complain of it as well."""
+    if inspect.iscoroutine(foreign):
+        foreign.close()
+    return type(foreign).__name__
+
+
+def _class(given: str | FailureClass, label: str | None) -> FailureClass:
+    if isinstance(given, FailureClass):
+        return given
+    if not isinstance(given, str):
+        raise TypeError(f"a failure class has an id, a string, not a {type(given).__name__}")
+    if not given.strip():
+        raise ValueError("a failure class has an id: an empty string is none")
+    return FailureClass(id=given, label=label)
 
 
 async def _awaited(given: Any, failure_class: FailureClass) -> Any:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
+from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from types import FrameType
 
@@ -15,9 +16,13 @@ from whet.asserting.text import printable
 from whet.model.grade import FailureClass, Location
 
 _PACKAGE = str(Path(__file__).parent.parent) + os.sep
+_LIBRARIES = (_PACKAGE, *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")), "<frozen ")
 _LONGEST_ITEM = 200
 _MOST_ITEMS = 20
 _COMPARED = 120
+_LOOKED_AT = 500
+_ALIKE = 0.5
+_PART_ALIKE = 0.75
 
 
 class ExpectationFailed(AssertionError):
@@ -60,22 +65,26 @@ def questions_of(error: BaseException) -> tuple[Asked, ...]:
     )
 
 
-def describe(
-    expected: str, what: str, observed: Sequence[str], *, near: str | None = None, names: Sequence[str] | None = None
-) -> str:
-    """The whole message: numbered, shortened in the middle, with the nearest miss where there is one to look for.
+@dataclass(frozen=True, slots=True)
+class Pointed:
+    """An observed item that a message points at: the nearest miss, or what should not be there."""
 
-    *names* are what the miss is looked for in, where that is not the observed lines themselves.
-    """
+    index: int
+    word: str = "nearest"
+    details: Sequence[str] = ()
+
+
+def describe(expected: str, what: str, observed: Sequence[str], pointed: Pointed | None = None) -> str:
+    """The whole message: numbered, shortened in the middle, with the item that is worth a second look."""
     lines = [f"expected {expected}"]
     if not observed:
         lines.append(f"observed no {what}")
         return "\n".join(lines)
     lines.append(f"observed {len(observed)} {what.removesuffix('s') if len(observed) == 1 else what}:")
     lines += numbered(observed)
-    closest = nearest(near, observed if names is None else names) if near else None
-    if closest is not None:
-        lines.append(f"nearest: {closest + 1}. {shorten(observed[closest])}")
+    if pointed is not None:
+        lines.append(f"{pointed.word}: {pointed.index + 1}. {shorten(observed[pointed.index])}")
+        lines += (f"  {line}" for line in pointed.details)
     return "\n".join(lines)
 
 
@@ -102,22 +111,34 @@ def cut(text: str, most: int = 2000) -> str:
     return text if len(text) <= most else f"{text[:most]} ..."
 
 
-def indented(text: str) -> str:
-    """*text*, each line set in."""
-    return "\n".join(f"  {line}" for line in text.split("\n"))
-
-
-def nearest(wanted: str, observed: Sequence[str]) -> int | None:
-    """The index of the item most like *wanted*, if any is at all like it."""
-    wanted = wanted[:_COMPARED]
+def nearest(wanted: str | None, observed: Sequence[str]) -> Pointed | None:
+    """The item most like *wanted*, or with a part most like it, if any is at all like it."""
+    if not wanted:
+        return None
+    wanted, items = wanted[:_COMPARED], [item[:_LOOKED_AT] for item in observed[:_COMPARED]]
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2(wanted)
-    best, index_of_best = 0.5, None
-    for index, item in enumerate(observed[:_COMPARED]):
+    best, index_of_best = _ALIKE, None
+    for index, item in enumerate(items):
         matcher.set_seq1(item[:_COMPARED])
         if matcher.quick_ratio() > best and (ratio := matcher.ratio()) > best:
             best, index_of_best = ratio, index
-    return index_of_best
+    if index_of_best is None:
+        index_of_best = _nearest_part(wanted, items)
+    return None if index_of_best is None else Pointed(index_of_best)
+
+
+def _nearest_part(wanted: str, items: Sequence[str]) -> int | None:
+    """The index of the item of which as many words as *wanted* has are most like it."""
+    size = len(wanted.split())
+    places: dict[str, int] = {}
+    for index, item in enumerate(items):
+        # A name is a part of a path, too.
+        words = item.replace("/", " ").split() if size == 1 and "/" not in wanted else item.split()
+        for at in range(len(words) - size + 1):
+            places.setdefault(" ".join(words[at : at + size]), index)
+    close = get_close_matches(wanted, places, n=1, cutoff=_PART_ALIKE)
+    return places[close[0]] if close else None
 
 
 def place() -> Location | None:
@@ -134,7 +155,9 @@ def location_of(error: BaseException) -> Location | None:
     if isinstance(named, Location):
         return named
     frames = traceback.extract_tb(error.__traceback__)
-    return Location(file=frames[-1].filename, line=frames[-1].lineno or 0) if frames else None
+    # What a library raises was asked for by the author's line.
+    own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)] or frames
+    return Location(file=own[-1].filename, line=own[-1].lineno or 0) if own else None
 
 
 def _merged(failures: Sequence[BaseException]) -> str:

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol
 
-from whet.expectations.failure import shorten
+from whet.expectations.failure import nearest, shorten
 from whet.expectations.group import Group
 from whet.expectations.matchers import TextMatcher, check_matcher, equals, matches, shown
 from whet.model.changes import Changes
@@ -54,8 +54,8 @@ class FilesGroup(Group):
         self, ctx: HasChanges, paths: Sequence[str], *, message: str | None = None, explain: str | None = None
     ) -> None:
         """Nothing but these was created, modified or deleted."""
-        if isinstance(paths, str):
-            raise TypeError("give a list of paths")
+        if isinstance(paths, str) or not isinstance(paths, Sequence):
+            raise TypeError(f"give a list of paths, not a {type(paths).__name__}")
         other = [name for name in _changes(ctx).paths if not any(_names(path, name) for path in paths)]
         if other:
             wanted = f"changes to {', '.join(paths)} only" if paths else "no changes at all"
@@ -87,7 +87,7 @@ class FilesGroup(Group):
         explain: str | None = None,
     ) -> None:
         """The file is there and its text as a whole, but for white space around it, is this."""
-        check_matcher(matcher)
+        check_matcher(matcher, may_be_empty=True)
         text = self._text(ctx, path, message, explain)
         wanted = matcher.strip() if isinstance(matcher, str) else matcher
         if text is not None and not equals(wanted, text.strip()):
@@ -128,7 +128,8 @@ class FilesGroup(Group):
             )
             for name in names
         ]
-        self._broken(expected, "changed files", observed, near=near, message=message, explain=explain)
+        pointed = nearest(near, observed)
+        self._broken(expected, "changed files", observed, pointed=pointed, message=message, explain=explain)
 
 
 def _changes(ctx: HasChanges) -> Changes:
@@ -138,5 +139,7 @@ def _changes(ctx: HasChanges) -> Changes:
 
 
 def _names(pattern: str, name: str) -> bool:
+    if not isinstance(pattern, str):
+        raise TypeError(f"a path is a string, not a {type(pattern).__name__}")
     plain = pattern.removeprefix("./")
     return name == plain or fnmatchcase(name, plain)

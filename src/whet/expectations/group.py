@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from whet.expectations.failure import ExpectationFailed, cut, describe, place
+from whet.expectations.failure import ExpectationFailed, Pointed, cut, describe, place
 from whet.model.session import Session
 
 Fail = Callable[[AssertionError], None]
@@ -24,7 +24,12 @@ Report = Session | HasSession
 
 def session_of(report: Report) -> Session:
     """The session, whether it or the context was given."""
-    return report if isinstance(report, Session) else report.session
+    if isinstance(report, Session):
+        return report
+    session = getattr(report, "session", None)
+    if isinstance(session, Session):
+        return session
+    raise TypeError(f"the first argument is the session or the context of the check, not a {type(report).__name__}")
 
 
 class Group:
@@ -39,18 +44,39 @@ class Group:
         what: str,
         observed: Sequence[str],
         *,
-        near: str | None = None,
-        names: Sequence[str] | None = None,
+        pointed: Pointed | None = None,
         message: str | None,
         explain: str | None,
     ) -> None:
-        text = describe(expected, what, observed, near=near, names=names)
-        self._say(text, message=message, explain=explain)
+        self._say(describe(expected, what, observed, pointed), message=message, explain=explain)
 
     def _say(self, text: str, *, message: str | None, explain: str | None) -> None:
         """Fail with *text*, after the author's own words where there are any."""
+        check_words(message=message, explain=explain)
         said = f"{cut(message)}\n{text}" if message else text
         self._fail(ExpectationFailed(said, location=place(), question=explain))
+
+
+def check_words(**words: object) -> None:
+    """Refuse what an author cannot have meant to say."""
+    for name, given in words.items():
+        if given is not None and not isinstance(given, str):
+            raise TypeError(f"{name} is a string, not a {type(given).__name__}")
+
+
+def numbers(indexes: Sequence[int]) -> str:
+    """Such as "1, 3 and 12 more", as they are numbered in a message."""
+    shown_most = 5
+    listed = ", ".join(str(index + 1) for index in indexes[:shown_most])
+    return listed if len(indexes) <= shown_most else f"{listed} and {len(indexes) - shown_most} more"
+
+
+def check_count(count: object) -> None:
+    """Refuse what nothing can be counted to."""
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(f"a count is a whole number, not {cut(repr(count), 80)}")
+    if count < 0:
+        raise ValueError(f"a count is 0 or more, not {count}")
 
 
 def exactly(count: int) -> str:
@@ -58,6 +84,11 @@ def exactly(count: int) -> str:
     return "never" if count == 0 else f"exactly {times(count)}"
 
 
+def at_most(count: int) -> str:
+    """Such as "never", "at most once" and "at most 3 times"."""
+    return "never" if count == 0 else f"at most {times(count)}"
+
+
 def times(count: int) -> str:
-    """Such as "once" and "3 times"."""
+    """Such as "never", "once" and "3 times"."""
     return {0: "never", 1: "once"}.get(count, f"{count} times")

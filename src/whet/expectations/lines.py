@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Generic, TypeVar
-from weakref import WeakKeyDictionary
 
-from whet.expectations.failure import indented, nearest
-from whet.expectations.group import Group, Report, exactly, session_of, times
-from whet.expectations.matchers import LineMatcher, TextMatcher, check_matcher, check_matchers, matches, shown, sought
-from whet.model.session import CommandRun, Session
-from whet.shell import CommandIndex, CommandMatcher
+from whet.expectations.failure import Pointed
+from whet.expectations.finding import Finder, finder_of
+from whet.expectations.group import Group, Report, at_most, check_count, exactly, numbers, session_of, times
+from whet.expectations.matchers import (
+    LINE_MATCHERS,
+    TEXT_MATCHERS,
+    LineMatcher,
+    MatcherKinds,
+    TextMatcher,
+    check_matcher,
+    check_matchers,
+    matches,
+    shown,
+)
+from whet.model.session import CommandRun
 
 M = TypeVar("M", TextMatcher, LineMatcher)
 
@@ -22,6 +30,7 @@ class LinesGroup(Group, Generic[M]):
 
     _one: str
     _many: str
+    _kinds: MatcherKinds = TEXT_MATCHERS
 
     @abstractmethod
     def _observed(self, report: Report) -> Sequence[str]:
@@ -31,7 +40,9 @@ class LinesGroup(Group, Generic[M]):
         """At least one line matches."""
         lines, found = self._found(report, matcher)
         if not found:
-            self._miss(f"a {self._one} matching {shown(matcher)}", lines, matcher, message, explain)
+            expected = f"a {self._one} matching {shown(matcher)}"
+            pointed = self._finder(report).nearest(matcher)
+            self._broken(expected, self._many, lines, pointed=pointed, message=message, explain=explain)
 
     def not_includes(
         self, report: Report, matcher: M, *, message: str | None = None, explain: str | None = None
@@ -39,32 +50,36 @@ class LinesGroup(Group, Generic[M]):
         """No line matches."""
         lines, found = self._found(report, matcher)
         if found:
-            expected = f"no {self._one} matching {shown(matcher)}, but found {_numbers(found)}"
-            self._broken(expected, self._many, lines, message=message, explain=explain)
+            expected = f"no {self._one} matching {shown(matcher)}, but found {numbers(found)}"
+            pointed = self._finder(report).read(matcher, found[0], "found")
+            self._broken(expected, self._many, lines, pointed=pointed, message=message, explain=explain)
 
     def count(
         self, report: Report, matcher: M, expected: int, *, message: str | None = None, explain: str | None = None
     ) -> None:
         """Exactly so many lines match."""
-        lines, found = self._found(report, matcher)
+        check_count(expected)
+        _, found = self._found(report, matcher)
         if len(found) != expected:
-            self._amount(exactly(expected), lines, found, matcher, message, explain)
+            self._amount(exactly(expected), report, found, matcher, message, explain)
 
     def at_least(
         self, report: Report, matcher: M, least: int, *, message: str | None = None, explain: str | None = None
     ) -> None:
         """So many lines match, or more."""
-        lines, found = self._found(report, matcher)
+        check_count(least)
+        _, found = self._found(report, matcher)
         if len(found) < least:
-            self._amount(f"at least {times(least)}", lines, found, matcher, message, explain)
+            self._amount(f"at least {times(least)}", report, found, matcher, message, explain)
 
     def at_most(
         self, report: Report, matcher: M, most: int, *, message: str | None = None, explain: str | None = None
     ) -> None:
         """So many lines match, or fewer."""
-        lines, found = self._found(report, matcher)
+        check_count(most)
+        _, found = self._found(report, matcher)
         if len(found) > most:
-            self._amount(f"at most {times(most)}", lines, found, matcher, message, explain)
+            self._amount(at_most(most), report, found, matcher, message, explain)
 
     def exactly_one(
         self, report: Report, matcher: M, *, message: str | None = None, explain: str | None = None
@@ -82,23 +97,25 @@ class LinesGroup(Group, Generic[M]):
             return
         expected = f"{shown(first)} before {shown(second)}, but {_order(first, one, second, other)}"
         missing = first if not one else second if not other else None
-        self._broken(expected, self._many, lines, near=sought(missing), message=message, explain=explain)
+        pointed = None if missing is None else self._finder(report).nearest(missing)
+        self._broken(expected, self._many, lines, pointed=pointed, message=message, explain=explain)
 
     def only(
         self, report: Report, matchers: Sequence[M], *, message: str | None = None, explain: str | None = None
     ) -> None:
         """Every line matches one of these; an empty list allows none at all."""
-        check_matchers(matchers)
+        check_matchers(matchers, self._kinds)
         lines = self._observed(report)
         other = [index for index, line in enumerate(lines) if not any(matches(item, line) for item in matchers)]
         if other:
             allowed = " or ".join(shown(matcher) for matcher in matchers)
             wanted = f"only {self._many} matching {allowed}" if allowed else f"no {self._many} at all"
-            expected = f"{wanted}, but found {_numbers(other)}"
+            expected = f"{wanted}, but found {numbers(other)}"
             self._broken(expected, self._many, lines, message=message, explain=explain)
 
     def size(self, report: Report, expected: int, *, message: str | None = None, explain: str | None = None) -> None:
         """There are exactly so many lines."""
+        check_count(expected)
         lines = self._observed(report)
         if len(lines) != expected:
             wanted = f"1 {self._one}" if expected == 1 else f"{expected} {self._many}"
@@ -113,34 +130,39 @@ class LinesGroup(Group, Generic[M]):
         self._at(report, matcher, -1, "last", message, explain)
 
     def _at(self, report: Report, matcher: M, index: int, which: str, message: str | None, explain: str | None) -> None:
-        check_matcher(matcher)
-        lines = self._observed(report)
-        if not lines or not matches(matcher, lines[index]):
-            self._miss(f"the {which} {self._one} to match {shown(matcher)}", lines, matcher, message, explain)
+        lines, found = self._found(report, matcher)
+        index %= len(lines) or 1
+        if index in found:
+            return
+        expected = f"the {which} {self._one} to match {shown(matcher)}"
+        finder = self._finder(report)
+        if found:
+            expected += f", but found {numbers(found)}"
+            pointed = finder.read(matcher, index, which)
+        else:
+            pointed = finder.nearest(matcher)
+        self._broken(expected, self._many, lines, pointed=pointed, message=message, explain=explain)
 
     def _found(self, report: Report, matcher: M) -> tuple[Sequence[str], list[int]]:
-        check_matcher(matcher)
-        lines = self._observed(report)
-        finders = _finders.setdefault(session_of(report), {})
-        if self._many not in finders:
-            finders[self._many] = _Finder(lines)
-        return lines, finders[self._many].matching(matcher)
+        check_matcher(matcher, self._kinds)
+        return self._observed(report), self._finder(report).matching(matcher)
 
-    def _miss(self, expected: str, lines: Sequence[str], matcher: M, message: str | None, explain: str | None) -> None:
-        expected += _reading(matcher, lines)
-        self._broken(expected, self._many, lines, near=sought(matcher), message=message, explain=explain)
+    def _finder(self, report: Report) -> Finder:
+        return finder_of(session_of(report), self._many, self._observed(report))
 
     def _amount(
         self,
         wanted: str,
-        lines: Sequence[str],
+        report: Report,
         found: list[int],
         matcher: M,
         message: str | None,
         explain: str | None,
     ) -> None:
         expected = f"a {self._one} matching {shown(matcher)} {wanted}, but found it {times(len(found))}"
-        self._broken(expected, self._many, lines, message=message, explain=explain)
+        finder = self._finder(report)
+        pointed = finder.read(matcher, found[0], "found") if found else finder.nearest(matcher)
+        self._broken(expected, self._many, self._observed(report), pointed=pointed, message=message, explain=explain)
 
 
 class CommandsGroup(LinesGroup[LineMatcher]):
@@ -148,6 +170,7 @@ class CommandsGroup(LinesGroup[LineMatcher]):
 
     _one = "command"
     _many = "commands"
+    _kinds = LINE_MATCHERS
 
     def _observed(self, report: Report) -> Sequence[str]:
         return session_of(report).commands()
@@ -167,9 +190,9 @@ class CommandsGroup(LinesGroup[LineMatcher]):
     def _ended(
         self, report: Report, matcher: LineMatcher, *, message: str | None, explain: str | None, well: bool
     ) -> None:
-        check_matcher(matcher)
+        _, found = self._found(report, matcher)
         runs = [event for event in session_of(report).events if isinstance(event, CommandRun)]
-        codes = [run.exit_code for run in runs if matches(matcher, run.command)]
+        codes = [runs[index].exit_code for index in found]
         if any(code is not None and (code == 0) is well for code in codes):
             return
         how = "succeed" if well else "fail"
@@ -179,7 +202,7 @@ class CommandsGroup(LinesGroup[LineMatcher]):
             f"a command matching {shown(matcher)} to {how}{unknown}",
             self._many,
             lines,
-            near=sought(matcher),
+            pointed=Pointed(found[0]) if found else self._finder(report).nearest(matcher),
             message=message,
             explain=explain,
         )
@@ -193,50 +216,6 @@ class FileReadsGroup(LinesGroup[TextMatcher]):
 
     def _observed(self, report: Report) -> Sequence[str]:
         return session_of(report).file_reads()
-
-
-class _Finder:
-    """A session's lines, made ready to find things in quickly."""
-
-    def __init__(self, lines: Sequence[str]) -> None:
-        self._lines = lines
-        self._text = "\n".join(lines)
-        self._index: CommandIndex | None = None
-
-    def matching(self, matcher: LineMatcher) -> list[int]:
-        """The numbers of the lines that match, from 0."""
-        if isinstance(matcher, CommandMatcher):
-            self._index = self._index or CommandIndex(self._lines)
-            return list(self._index.matching(matcher))
-        match matcher:
-            # The two usual kinds, without a call for each line: a session may have very many.
-            case str():
-                if matcher not in self._text:
-                    return []
-                return [number for number, line in enumerate(self._lines) if matcher in line]
-            case re.Pattern():
-                search = matcher.search
-                return [number for number, line in enumerate(self._lines) if search(line)]
-            case _:
-                return [number for number, line in enumerate(self._lines) if matches(matcher, line)]
-
-
-# A finder goes when its session goes.
-_finders: WeakKeyDictionary[Session, dict[str, _Finder]] = WeakKeyDictionary()
-
-
-def _reading(matcher: LineMatcher, lines: Sequence[str]) -> str:
-    """How the nearest command was read, which is half of why it does not match."""
-    if not isinstance(matcher, CommandMatcher):
-        return ""
-    closest = nearest(sought(matcher) or "", lines)
-    return "" if closest is None else "\n" + indented(matcher.explain(lines[closest]))
-
-
-def _numbers(indexes: list[int]) -> str:
-    shown_most = 5
-    listed = ", ".join(str(index + 1) for index in indexes[:shown_most])
-    return listed if len(indexes) <= shown_most else f"{listed} and {len(indexes) - shown_most} more"
 
 
 def _order(first: object, one: list[int], second: object, other: list[int]) -> str:

@@ -13,6 +13,10 @@ from whet.shell import CommandMatcher
 TextMatcher: TypeAlias = str | re.Pattern[str] | Callable[[str], bool]
 LineMatcher: TypeAlias = TextMatcher | CommandMatcher
 
+MatcherKinds: TypeAlias = tuple[type, ...]
+TEXT_MATCHERS: MatcherKinds = (str, re.Pattern)
+LINE_MATCHERS: MatcherKinds = (*TEXT_MATCHERS, CommandMatcher)
+
 
 def matches(matcher: LineMatcher, text: str) -> bool:
     """Whether *text* is looked for: a string is found in it, a pattern is searched in it, a predicate says so."""
@@ -24,7 +28,7 @@ def matches(matcher: LineMatcher, text: str) -> bool:
         case CommandMatcher():
             return matcher.matches(text)
         case _:
-            return bool(matcher(text))
+            return says(matcher, text)
 
 
 def equals(matcher: TextMatcher, text: str) -> bool:
@@ -52,26 +56,47 @@ def sought(matcher: Any) -> str | None:
             return matcher
         case re.Pattern():
             return re.sub(r"[\\^$.*+?()\[\]{}|]", "", matcher.pattern)
-        case CommandMatcher():
-            wanted = matcher.requirements
-            parts = [wanted.executable, *wanted.positionals, *wanted.flags, *(name for name, _ in wanted.options)]
-            return " ".join(part for part in parts if isinstance(part, str))
         case _:
             return None
 
 
-def check_matcher(matcher: Any) -> None:
+def check_matcher(matcher: Any, kinds: MatcherKinds = TEXT_MATCHERS, *, may_be_empty: bool = False) -> None:
     """Refuse what cannot look for anything, before it silently matches nothing, or everything."""
-    if inspect.iscoroutinefunction(matcher):
+    if isinstance(matcher, CommandMatcher) and CommandMatcher not in kinds:
+        raise TypeError(f"{shorten(str(matcher))} looks for commands: only expect.commands takes it")
+    if not isinstance(matcher, kinds):
+        check_predicate(matcher, "a matcher is a string, a compiled pattern, a predicate or a command")
+    if isinstance(matcher, re.Pattern) and not isinstance(matcher.pattern, str):
+        raise TypeError(f"a pattern is one of text, not of bytes: {shorten(repr(matcher))}")
+    if matcher == "" and not may_be_empty:
+        raise ValueError("an empty string is found in everything: it says nothing")
+
+
+def check_predicate(predicate: Any, rule: str) -> None:
+    """Refuse what cannot be asked; *rule* says what could have been given."""
+    if inspect.iscoroutinefunction(predicate):
         raise TypeError("a predicate must not be async: what it gives would always be true")
-    if not isinstance(matcher, str | re.Pattern | CommandMatcher) and not callable(matcher):
-        kind = type(matcher).__name__
-        raise TypeError(f"a matcher is a string, a compiled pattern, a predicate or a command, not {kind}")
+    if isinstance(predicate, type) or not callable(predicate):
+        kind = f"the class {predicate.__name__}" if isinstance(predicate, type) else type(predicate).__name__
+        raise TypeError(f"{rule}, not {kind}")
 
 
-def check_matchers(matchers: Sequence[Any]) -> None:
+def check_matchers(matchers: Sequence[Any], kinds: MatcherKinds = TEXT_MATCHERS) -> None:
     """The same for a list of them; a single string is not taken for a list of letters."""
     if isinstance(matchers, str) or not isinstance(matchers, Sequence):
-        raise TypeError("give a list of matchers")
+        raise TypeError(f"give a list of matchers, not a {type(matchers).__name__}")
     for matcher in matchers:
-        check_matcher(matcher)
+        check_matcher(matcher, kinds)
+
+
+def says(predicate: Callable[[Any], Any], value: Any) -> bool:
+    """Whether a predicate says so; refuses an answer that is always true, or never one."""
+    answer = predicate(value)
+    if isinstance(answer, bool):
+        return answer
+    is_none = answer is NotImplemented or isinstance(answer, CommandMatcher) or callable(answer)
+    if is_none or inspect.isgenerator(answer) or inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise TypeError(f"the predicate {shown(predicate)} gave a {type(answer).__name__}, which is no answer")
+    return bool(answer)

@@ -9,7 +9,7 @@ from typing import Any
 
 from whet.expectations.failure import shorten
 from whet.expectations.group import Group, Report, session_of
-from whet.expectations.matchers import TextMatcher, check_matcher, matches, shown
+from whet.expectations.matchers import TextMatcher, check_matcher, check_predicate, matches, says, shown
 
 _SHOWN = 1000
 _FENCE = re.compile(r"\A\s*```[a-zA-Z]*\n(.*)\n```\s*\Z", re.DOTALL)
@@ -48,22 +48,30 @@ class OutputGroup(Group):
         explain: str | None = None,
     ) -> Any:
         """It is JSON, also inside one fenced block, and satisfies *where*; the value that it is."""
+        if where is not None:
+            check_predicate(where, "where is a function of the value")
         value, trouble = _parse(session_of(report).final_output)
         if trouble is not None:
             self._miss(f"the output to be JSON, but {trouble}", report, message, explain)
-        elif where is not None and not where(value):
+        elif where is not None and not says(where, value):
             self._miss(f"the output to be JSON that satisfies {shown(where)}", report, message, explain)
         return value
 
     def matches_schema(
-        self, report: Report, schema: Mapping[str, Any], *, message: str | None = None, explain: str | None = None
+        self,
+        report: Report,
+        schema: Mapping[str, Any] | bool,
+        *,
+        message: str | None = None,
+        explain: str | None = None,
     ) -> Any:
         """It is JSON that this JSON Schema (2020-12 unless it says otherwise) allows; the value that it is."""
+        find_problems = _schema(schema)
         value, trouble = _parse(session_of(report).final_output)
         if trouble is not None:
             self._miss(f"the output to be JSON, but {trouble}", report, message, explain)
             return value
-        problems = _schema_problems(schema, value)
+        problems = find_problems(value)
         if problems:
             listed = "".join(f"\n  {problem}" for problem in problems)
             self._miss(f"the output to be as its schema says, but{listed}", report, message, explain)
@@ -83,14 +91,32 @@ def _parse(text: str) -> tuple[Any, str | None]:
         return None, str(error)
 
 
-def _schema_problems(schema: Mapping[str, Any], value: Any) -> list[str]:
+def _schema(schema: Mapping[str, Any] | bool) -> Callable[[Any], list[str]]:
+    """What finds the problems of a value; a schema that is none is refused whatever the agent said."""
     # Only here: a check that needs no schema should not wait for the library.
     import jsonschema_rs  # noqa: PLC0415
 
-    most = 10
-    validator = jsonschema_rs.validator_for(dict(schema))
-    found = [
-        f"{'/'.join(map(str, error.instance_path)) or '(the whole)'}: {shorten(error.message)}"
-        for error, _ in zip(validator.iter_errors(value), range(most + 1), strict=False)
-    ]
-    return found if len(found) <= most else [*found[:most], "and more"]
+    if not isinstance(schema, Mapping | bool):
+        raise TypeError(f"a schema is a map, not a {type(schema).__name__}")
+    try:
+        validator = jsonschema_rs.validator_for(
+            schema if isinstance(schema, bool) else dict(schema), retriever=_stay_inside
+        )
+    except (ValueError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
+        reason = getattr(error, "message", None) or str(error)
+        raise ValueError(f"this is no JSON Schema: {shorten(reason, _SHOWN)}") from None
+
+    def find_problems(value: Any) -> list[str]:
+        most = 10
+        found = [
+            f"{'/'.join(map(str, error.instance_path)) or '(the whole)'}: {shorten(error.message)}"
+            for error, _ in zip(validator.iter_errors(value), range(most + 1), strict=False)
+        ]
+        return found if len(found) <= most else [*found[:most], "and more"]
+
+    return find_problems
+
+
+def _stay_inside(address: str) -> Any:
+    # A check that asks a server decides differently when the server does.
+    raise ValueError(f"{address} is not part of the schema, and is not looked for anywhere else")

@@ -127,6 +127,17 @@ def soft_block() -> Iterator[None]:
 
 
 @contextmanager
+def hard_block() -> Iterator[None]:
+    """A block in which everything is hard again, inside of a soft one."""
+    token = _in_soft_block.set(False)
+    try:
+        with explained_asserts(lambda _: False):
+            yield
+    finally:
+        _in_soft_block.reset(token)
+
+
+@contextmanager
 def _softly() -> Iterator[None]:
     """Collect each plain assert and each expectation in turn, and whatever other assertion ends the block."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whet.expectations.group import Group, Report, session_of, times
+from whet.expectations.failure import nearest
+from whet.expectations.group import Group, Report, check_count, session_of, times
 from whet.model.session import Confidence, SkillDetection, SkillEvidence
 from whet.model.skill_places import skill_name
 
@@ -28,6 +29,7 @@ class SkillsGroup(Group):
         explain: str | None = None,
     ) -> None:
         """The skill was used."""
+        _check(skill)
         if skill_name(skill) not in _names(_sure(report, min_confidence)):
             self._miss(f'skill "{skill}"{_asked(min_confidence)}', report, skill, message, explain)
 
@@ -41,6 +43,7 @@ class SkillsGroup(Group):
         explain: str | None = None,
     ) -> None:
         """The skill was not used."""
+        _check(skill)
         if skill_name(skill) in _names(_sure(report, min_confidence)):
             self._miss(f'no use of skill "{skill}"{_asked(min_confidence)}', report, None, message, explain)
 
@@ -71,11 +74,13 @@ class SkillsGroup(Group):
         explain: str | None = None,
     ) -> None:
         """The skill was loaded, or its SKILL.md read, so many times; weaker evidence is counted if it is asked for."""
+        check_count(expected)
+        _check(skill)
         loads = [detection for detection in _sure(report, min_confidence) if detection.skill == skill_name(skill)]
         found = sum(_enough(piece, min_confidence) for detection in loads for piece in detection.evidence)
         if found != expected:
             text = f'skill "{skill}"{_asked(min_confidence, _LOADS)} {times(expected)}, but found it {times(found)}'
-            self._miss(text, report, skill, message, explain)
+            self._miss(text, report, None if loads else skill, message, explain)
 
     def exactly_one(
         self,
@@ -86,11 +91,11 @@ class SkillsGroup(Group):
         message: str | None = None,
         explain: str | None = None,
     ) -> None:
-        """One skill was used and no other; this one, if it is named."""
-        used = _names(_sure(report, min_confidence))
-        if len(used) != 1 or (skill is not None and used != [skill_name(skill)]):
-            wanted = f'exactly one skill, "{skill}"' if skill else "exactly one skill"
-            self._miss(f"{wanted}{_asked(min_confidence)}", report, skill, message, explain)
+        """This skill was used, which counts once however often it was loaded; without a name, one skill in all."""
+        if skill is not None:
+            self.has(report, skill, min_confidence=min_confidence, message=message, explain=explain)
+        elif len(_sure(report, min_confidence)) != 1:
+            self._miss(f"exactly one skill{_asked(min_confidence)}", report, None, message, explain)
 
     def only(
         self,
@@ -113,8 +118,8 @@ class SkillsGroup(Group):
     def _miss(self, expected: str, report: Report, near: str | None, message: str | None, explain: str | None) -> None:
         detected = session_of(report).detected_skills
         observed = [f"{found.skill} ({found.confidence}: {_reasons(found)})" for found in detected]
-        names = [found.skill for found in detected]
-        self._broken(expected, "skills", observed, near=near, names=names, message=message, explain=explain)
+        pointed = nearest(near, [found.skill for found in detected])
+        self._broken(expected, "skills", observed, pointed=pointed, message=message, explain=explain)
 
 
 def _sure(report: Report, least: Confidence) -> list[SkillDetection]:
@@ -139,9 +144,18 @@ def _names(detections: list[SkillDetection]) -> list[str]:
 
 
 def _list(skills: Sequence[str]) -> list[str]:
-    if isinstance(skills, str):
-        raise TypeError("give a list of skill names")
+    if isinstance(skills, str) or not isinstance(skills, Sequence):
+        raise TypeError(f"give a list of skill names, not a {type(skills).__name__}")
+    for skill in skills:
+        _check(skill)
     return list(skills)
+
+
+def _check(skill: object) -> None:
+    if not isinstance(skill, str):
+        raise TypeError(f"a skill is looked for by its name, a string, not a {type(skill).__name__}")
+    if not skill.strip():
+        raise ValueError("a skill has a name: an empty string is none")
 
 
 def _asked(least: Confidence, usual: Confidence = _USUAL) -> str:

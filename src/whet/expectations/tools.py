@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, overload
 
-from whet.expectations.failure import shorten
-from whet.expectations.group import Group, Report, exactly, session_of, times
-from whet.expectations.matchers import shown
+from whet.expectations.failure import nearest, shorten
+from whet.expectations.group import Group, Report, at_most, check_count, exactly, numbers, session_of, times
+from whet.expectations.matchers import check_matcher, check_predicate, says, shown
 from whet.model.session import ToolCall
 
 
@@ -49,7 +48,7 @@ class ToolCallsGroup(Group):
         """No call matches."""
         calls, found = _found(report, matcher)
         if found:
-            self._miss(f"no call of {_shown(matcher)}, but found {found[0] + 1}", calls, None, message, explain)
+            self._miss(f"no call of {_shown(matcher)}, but found {numbers(found)}", calls, None, message, explain)
 
     def count(
         self,
@@ -61,6 +60,7 @@ class ToolCallsGroup(Group):
         explain: str | None = None,
     ) -> None:
         """Exactly so many calls match."""
+        check_count(expected)
         calls, found = _found(report, matcher)
         if len(found) != expected:
             self._amount(exactly(expected), calls, found, matcher, message, explain)
@@ -75,6 +75,7 @@ class ToolCallsGroup(Group):
         explain: str | None = None,
     ) -> None:
         """So many calls match, or more."""
+        check_count(least)
         calls, found = _found(report, matcher)
         if len(found) < least:
             self._amount(f"at least {times(least)}", calls, found, matcher, message, explain)
@@ -83,9 +84,10 @@ class ToolCallsGroup(Group):
         self, report: Report, matcher: ToolMatcher, most: int, *, message: str | None = None, explain: str | None = None
     ) -> None:
         """So many calls match, or fewer."""
+        check_count(most)
         calls, found = _found(report, matcher)
         if len(found) > most:
-            self._amount(f"at most {times(most)}", calls, found, matcher, message, explain)
+            self._amount(at_most(most), calls, found, matcher, message, explain)
 
     def before(
         self,
@@ -124,7 +126,8 @@ class ToolCallsGroup(Group):
             found = next((index for index in range(at, len(calls)) if _matches(matcher, calls[index])), None)
             if found is None:
                 chain = ", then ".join(_shown(item) for item in matchers)
-                expected = f"{chain}; step {number}, {_shown(matcher)}, was not called after call {at}"
+                after = f"not called after call {at}" if at else "never called"
+                expected = f"{chain}; step {number}, {_shown(matcher)}, was {after}"
                 self._miss(expected, calls, matcher, message, explain)
                 return
             at = found + 1
@@ -144,7 +147,7 @@ class ToolCallsGroup(Group):
         if other:
             allowed = " or ".join(_shown(item) for item in matchers)
             wanted = f"only calls of {allowed}" if allowed else "no tool calls at all"
-            self._miss(f"{wanted}, but found {other[0] + 1}", calls, None, message, explain)
+            self._miss(f"{wanted}, but found {numbers(other)}", calls, None, message, explain)
 
     def _miss(
         self,
@@ -154,16 +157,9 @@ class ToolCallsGroup(Group):
         message: str | None,
         explain: str | None,
     ) -> None:
-        near = matcher if isinstance(matcher, str) else None
-        self._broken(
-            expected,
-            "tool calls",
-            _Lines(calls),
-            near=near,
-            names=[call.tool for call in calls],
-            message=message,
-            explain=explain,
-        )
+        name = matcher.tool if isinstance(matcher, Tool) else matcher
+        pointed = nearest(name, [call.tool for call in calls]) if isinstance(name, str) else None
+        self._broken(expected, "tool calls", _Lines(calls), pointed=pointed, message=message, explain=explain)
 
     def _amount(
         self,
@@ -208,18 +204,21 @@ def _found(report: Report, matcher: ToolMatcher) -> tuple[Sequence[ToolCall], li
 
 def _check_all(matchers: Sequence[Any]) -> None:
     if isinstance(matchers, str) or not isinstance(matchers, Sequence):
-        raise TypeError("give a list of tools")
+        raise TypeError(f"give a list of tools, not a {type(matchers).__name__}")
     for matcher in matchers:
         _check(matcher)
 
 
 def _check(matcher: Any) -> None:
-    where = matcher.where if isinstance(matcher, Tool) else matcher
-    if inspect.iscoroutinefunction(where):
-        raise TypeError("a predicate must not be async: what it gives would always be true")
-    if not isinstance(matcher, str | re.Pattern | Tool) and not callable(matcher):
-        kind = type(matcher).__name__
-        raise TypeError(f"a tool is looked for by a string, a compiled pattern, a Tool or a predicate, not {kind}")
+    if isinstance(matcher, Tool):
+        if matcher.tool is not None:
+            check_matcher(matcher.tool)
+        if matcher.where is not None:
+            check_predicate(matcher.where, "where is a function of the arguments")
+    elif isinstance(matcher, str | re.Pattern):
+        check_matcher(matcher)
+    else:
+        check_predicate(matcher, "a tool is looked for by a string, a compiled pattern, a Tool or a predicate")
 
 
 def _matches(matcher: ToolMatcher, call: ToolCall) -> bool:
@@ -229,9 +228,9 @@ def _matches(matcher: ToolMatcher, call: ToolCall) -> bool:
         case re.Pattern():
             return matcher.search(call.tool) is not None
         case Tool(tool=tool, where=where):
-            return (tool is None or _matches(tool, call)) and (where is None or bool(where(call.args)))
+            return (tool is None or _matches(tool, call)) and (where is None or says(where, call.args))
         case _:
-            return bool(matcher(call))
+            return says(matcher, call)
 
 
 def _shown(matcher: ToolMatcher) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import Literal, get_args
 
 from whet.expectations.group import Group, Report, session_of
@@ -46,6 +47,9 @@ class UsageGroup(Group):
         self._ceiling(session_of(report).duration_s, at_most_s, "seconds", message, explain)
 
     def _ceiling(self, seen: float | None, most: float, unit: str, message: str | None, explain: str | None) -> None:
+        foreign: object = most
+        if isinstance(foreign, bool) or not isinstance(foreign, int | float) or isnan(foreign):
+            raise TypeError(f"a ceiling is a number, not {most!r}")
         wanted = f"at most {figure(most)} {unit.removesuffix('s') if most == 1 else unit}"
         if seen is None:
             self._say(f"expected {wanted}, but the agent did not tell", message=message, explain=explain)

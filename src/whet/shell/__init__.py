@@ -2,7 +2,7 @@
 
 from whet.shell.arguments import Arguments
 from whet.shell.index import CommandIndex
-from whet.shell.matching import CommandMatcher, command
+from whet.shell.matching import CommandMatcher, command, reading_of, requirements_of
 from whet.shell.quoting import quote_command
 from whet.shell.reading import read_command
 from whet.shell.requirements import Matcher
@@ -17,4 +17,6 @@ __all__ = [
     "command",
     "quote_command",
     "read_command",
+    "reading_of",
+    "requirements_of",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whet.shell.quoting import quote_word
-from whet.shell.requirements import Matcher, Requirements, written
+from whet.shell.requirements import Matcher, Requirements, holds, written
 from whet.shell.search import STEP_LIMIT, is_executable, meets
 from whet.shell.simple import SimpleCommand
 
@@ -26,14 +26,19 @@ def shorten(text: str, limit: int = _LONGEST_PART) -> str:
 def explain(wanted: Requirements, expected: str, line: str, commands: tuple[SimpleCommand, ...]) -> str:
     """The whole text."""
     head = [f"expected: {expected}", f"command:  {_printable(shorten(line, _LONGEST_TEXT))}"]
+    return "\n".join([*head, *reading(wanted, commands)])
+
+
+def reading(wanted: Requirements, commands: tuple[SimpleCommand, ...]) -> list[str]:
+    """How a line with these commands was read, and which of them is wanted, or nearly."""
     if not commands:
-        return "\n".join([*head, "read as:  no command at all"])
+        return ["read as:  no command at all"]
     nearest = _nearest(wanted, commands)
     shown = sorted({nearest, *range(min(_MOST_COMMANDS, len(commands)))})
     body = [part for index in shown for part in _described(index + 1, commands[index])]
     left_out = len(commands) - len(shown)
     more = [f"  ... and {left_out} more"] if left_out else []
-    return "\n".join([*head, "read as:", *body, *more, _conclusion(wanted, commands, nearest)])
+    return ["read as:", *body, *more, _conclusion(wanted, commands, nearest)]
 
 
 def _nearest(wanted: Requirements, commands: tuple[SimpleCommand, ...]) -> int:
@@ -41,14 +46,14 @@ def _nearest(wanted: Requirements, commands: tuple[SimpleCommand, ...]) -> int:
     right = [index for index, command in enumerate(commands) if is_executable(wanted, command)]
     others = replace(wanted, executable=None)
     considered = (right or range(len(commands)))[:_MOST_CONSIDERED]
-    return min(considered, key=lambda index: (not meets(wanted, commands[index]), len(_lacks(others, commands[index]))))
+    return min(considered, key=lambda index: (not meets(wanted, commands[index]), len(lacks(others, commands[index]))))
 
 
 def _conclusion(wanted: Requirements, commands: tuple[SimpleCommand, ...], nearest: int) -> str:
     for index, command in enumerate(commands):
         if meets(wanted, command):
             return f"matches:  {index + 1}. {shorten(quote_word(command.executable))}"
-    reasons = "; ".join(_lacks(wanted, commands[nearest]))
+    reasons = "; ".join(lacks(wanted, commands[nearest]))
     return f"nearest:  {nearest + 1}. {shorten(quote_word(commands[nearest].executable))}: {reasons}"
 
 
@@ -68,25 +73,27 @@ def _described(number: int, command: SimpleCommand) -> list[str]:
     return [f"  {number}. {_printable(shorten(quote_word(command.executable)))}", *lines]
 
 
-def _lacks(wanted: Requirements, command: SimpleCommand) -> list[str]:
+def lacks(wanted: Requirements, command: SimpleCommand) -> list[str]:
     """What keeps *command* from matching, each part looked at by itself."""
     if wanted.executable is not None and not is_executable(wanted, command):
         return [f"its executable is not {written(wanted.executable)}"]
     alone = Requirements()
-    lacks: list[str] = []
+    missing: list[str] = []
     if wanted.positionals and not meets(replace(alone, positionals=wanted.positionals), command):
-        lacks.append(_lacking_positionals(wanted, command))
-    lacks += [
+        missing.append(_lacking_positionals(wanted, command))
+    missing += [
         _lacking_option(name, matcher, command)
         for name, matcher in dict.fromkeys(wanted.options)
         if not meets(replace(alone, options=((name, matcher),)), command)
     ]
-    lacks += [
-        f"no flag {flag}" for flag in dict.fromkeys(wanted.flags) if not meets(replace(alone, flags=(flag,)), command)
+    missing += [
+        f"no flag {named(flag)}"
+        for flag in dict.fromkeys(wanted.flags)
+        if not meets(replace(alone, flags=(flag,)), command)
     ]
     if wanted.end_of_options is not None and wanted.end_of_options != ("--" in command.words):
-        lacks.append("no `--`" if wanted.end_of_options else "`--` was there")
-    return lacks or [_lacking_together(wanted, command)]
+        missing.append("no `--`" if wanted.end_of_options else "`--` was there")
+    return missing or [_lacking_together(wanted, command)]
 
 
 def _lacking_together(wanted: Requirements, command: SimpleCommand) -> str:
@@ -107,11 +114,17 @@ def _lacking_positionals(wanted: Requirements, command: SimpleCommand) -> str:
     return f"no positional {written(wanted.positionals[found])}{before}"
 
 
-def _lacking_option(name: str, matcher: Matcher, command: SimpleCommand) -> str:
-    values = command.arguments.options.get(name)
-    if values is None:
-        return f"no option {name} with {written(matcher)}"
-    return f"option {name} is {shorten(', '.join(map(quote_word, values)))}, not {written(matcher)}"
+def _lacking_option(name: Matcher, matcher: Matcher, command: SimpleCommand) -> str:
+    found = {option: values for option, values in command.arguments.options.items() if holds(name, option)}
+    if not found:
+        return f"no option {named(name)} with {written(matcher)}"
+    values = ", ".join(quote_word(value) for each in found.values() for value in each)
+    return f"option {', '.join(found)} is {shorten(values)}, not {written(matcher)}"
+
+
+def named(name: Matcher) -> str:
+    """The name of an option as a message has it."""
+    return name if isinstance(name, str) else written(name)
 
 
 def _printable(text: str) -> str:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from difflib import get_close_matches
 
 from whet.shell.arguments import traces
-from whet.shell.matching import CommandMatcher, candidates
+from whet.shell.explaining import lacks
+from whet.shell.matching import CommandMatcher, candidates, requirements_of
 from whet.shell.requirements import Requirements
 from whet.shell.search import is_executable, meets
 from whet.shell.simple import SimpleCommand
+
+_MOST_CONSIDERED = 200
 
 
 class CommandIndex:
@@ -28,17 +33,31 @@ class CommandIndex:
 
     def matching(self, matcher: CommandMatcher) -> tuple[int, ...]:
         """The numbers of the lines that *matcher* matches, in order, from 0."""
-        wanted = matcher.requirements
+        wanted = requirements_of(matcher)
         if wanted not in self._answers:
             self._answers[wanted] = self._search(wanted)
         return self._answers[wanted]
 
-    def has(self, matcher: CommandMatcher) -> bool:
-        """Whether any line matches; quicker than to find them all."""
-        wanted = matcher.requirements
-        if wanted in self._answers:
-            return bool(self._answers[wanted])
-        return any(meets(wanted, command) for command, _ in self._worth_a_look(wanted))
+    def nearest(self, matcher: CommandMatcher) -> int | None:
+        """The number of the first line with the command that lacks least, if any has the executable, or one like it."""
+        wanted = requirements_of(matcher)
+        entries = self._of_executable(wanted) or self._of_similar_executable(wanted)
+        considered = entries[:_MOST_CONSIDERED]
+        if not considered:
+            return None
+        _, line = min(considered, key=lambda entry: len(lacks(replace(wanted, executable=None), entry[0])))
+        return self._places[line][0]
+
+    def _of_executable(self, wanted: Requirements) -> list[tuple[SimpleCommand, str]]:
+        groups = self._by_executable.values()
+        return [entry for entries in groups if is_executable(wanted, entries[0][0]) for entry in entries]
+
+    def _of_similar_executable(self, wanted: Requirements) -> list[tuple[SimpleCommand, str]]:
+        if not isinstance(wanted.executable, str):
+            return []
+        names = {entries[0][0].name: entries for entries in self._by_executable.values()}
+        close = get_close_matches(wanted.executable.rsplit("/", 1)[-1], names, n=1)
+        return names[close[0]] if close else []
 
     def _add(self, command: SimpleCommand, line: str) -> None:
         entry = (command, line)

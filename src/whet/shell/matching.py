@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from whet.shell.explaining import explain
+from whet.shell.explaining import explain, reading
 from whet.shell.reading import read_command
-from whet.shell.requirements import Matcher, Requirements, checked, checked_name, written
+from whet.shell.requirements import Matcher, Requirements, checked, checked_executable, checked_name, written
 from whet.shell.search import meets
 from whet.shell.simple import SimpleCommand
 
@@ -17,7 +17,7 @@ from whet.shell.simple import SimpleCommand
 class CommandMatcher:
     """Says what a command must look like. Every method gives a new matcher; the old one stays as it is."""
 
-    requirements: Requirements
+    _wanted: Requirements
 
     def arg(self, matcher: Matcher) -> CommandMatcher:
         """Also wants this positional, somewhere after those that were asked for before."""
@@ -26,16 +26,16 @@ class CommandMatcher:
     def args(self, *matchers: Matcher) -> CommandMatcher:
         """Also wants these positionals, in this order."""
         added = tuple(checked(matcher, "a positional") for matcher in matchers)
-        return self._with(positionals=self.requirements.positionals + added)
+        return self._with(positionals=self._wanted.positionals + added)
 
-    def option(self, name: str, value: Matcher) -> CommandMatcher:
+    def option(self, name: Matcher, value: Matcher) -> CommandMatcher:
         """Also wants an option with this value; asked for twice, it must be there twice."""
         added = (checked_name(name, "the name of an option"), checked(value, "the value of an option"))
-        return self._with(options=(*self.requirements.options, added))
+        return self._with(options=(*self._wanted.options, added))
 
-    def flag(self, name: str) -> CommandMatcher:
+    def flag(self, name: Matcher) -> CommandMatcher:
         """Also wants an option without a value."""
-        return self._with(flags=(*self.requirements.flags, checked_name(name, "a flag")))
+        return self._with(flags=(*self._wanted.flags, checked_name(name, "a flag")))
 
     def end_of_options(self, present: bool = True) -> CommandMatcher:
         """Also wants `--` to be there, or not to be."""
@@ -47,28 +47,14 @@ class CommandMatcher:
 
     def matches(self, line: str) -> bool:
         """Whether any simple command of *line* is the one that is wanted."""
-        return bool(self.decide(line))
-
-    def decide(self, line: str) -> bool | None:
-        """The same, and None where a command has too many readings for an answer."""
-        undecided = False
-        for candidate in candidates(line):
-            answer = meets(self.requirements, candidate)
-            if answer:
-                return True
-            undecided = undecided or answer is None
-        return None if undecided else False
-
-    def accepts(self, command: SimpleCommand) -> bool:
-        """Whether this one command, as it was read, is the one that is wanted."""
-        return bool(meets(self.requirements, command))
+        return any(meets(self._wanted, candidate) for candidate in candidates(line))
 
     def explain(self, line: str) -> str:
         """What was expected, how *line* was read, and what its nearest command lacks."""
-        return explain(self.requirements, str(self), line, tuple(candidates(line)))
+        return explain(self._wanted, str(self), line, tuple(candidates(line)))
 
     def __repr__(self) -> str:
-        wanted = self.requirements
+        wanted = self._wanted
         text = f"command({'' if wanted.executable is None else written(wanted.executable)})"
         text += "".join(f".arg({written(matcher)})" for matcher in wanted.positionals)
         text += "".join(f".option({written(name)}, {written(matcher)})" for name, matcher in wanted.options)
@@ -78,13 +64,23 @@ class CommandMatcher:
         return text + (".strict()" if wanted.is_strict else "")
 
     def _with(self, **changes: Any) -> CommandMatcher:
-        return CommandMatcher(replace(self.requirements, **changes))
+        return CommandMatcher(replace(self._wanted, **changes))
 
 
 def command(executable: Matcher | None = None) -> CommandMatcher:
     """A matcher for commands with this executable; a name without a folder also finds it under any folder."""
-    wanted = None if executable is None else checked(executable, "an executable")
+    wanted = None if executable is None else checked_executable(executable)
     return CommandMatcher(Requirements(executable=wanted))
+
+
+def requirements_of(matcher: CommandMatcher) -> Requirements:
+    """What *matcher* asks for, for those who look for it in their own way."""
+    return matcher._wanted  # noqa: SLF001 - an author's editor should not offer it
+
+
+def reading_of(matcher: CommandMatcher, line: str) -> list[str]:
+    """How *line* was read, in lines, and which of its commands is wanted, or nearly."""
+    return reading(requirements_of(matcher), tuple(candidates(line)))
 
 
 def candidates(line: str) -> Iterator[SimpleCommand]:

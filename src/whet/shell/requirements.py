@@ -17,17 +17,16 @@ class Requirements:
 
     executable: Matcher | None = None
     positionals: tuple[Matcher, ...] = ()
-    options: tuple[tuple[str, Matcher], ...] = ()
-    flags: tuple[str, ...] = ()
+    options: tuple[tuple[Matcher, Matcher], ...] = ()
+    flags: tuple[Matcher, ...] = ()
     end_of_options: bool | None = None
     is_strict: bool = False
     # The texts that every command that matches has among its traces.
     literals: frozenset[str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        values = (*self.positionals, *(value for _, value in self.options))
-        texts = frozenset(value for value in values if isinstance(value, str))
-        object.__setattr__(self, "literals", texts.union(self.flags, (name for name, _ in self.options)))
+        parts = (*self.positionals, *self.flags, *(part for option in self.options for part in option))
+        object.__setattr__(self, "literals", frozenset(part for part in parts if isinstance(part, str)))
 
 
 def holds(matcher: Matcher, text: str) -> bool:
@@ -48,8 +47,22 @@ def checked(matcher: Matcher, part: str) -> Matcher:
     raise UsageError(f"{part} is a string, a compiled pattern or a function, not {matcher!r}")
 
 
-def checked_name(name: str, part: str) -> str:
+def checked_executable(matcher: Matcher) -> Matcher:
+    """*matcher*, if an executable can be that."""
+    if isinstance(matcher, str) and not matcher.strip():
+        raise UsageError("an executable has a name", hint="command() matches any")
+    if isinstance(matcher, str) and "/" not in matcher and len(words := matcher.split()) > 1:
+        asked = f"command({written(words[0])}){''.join(f'.arg({written(word)})' for word in words[1:])}"
+        raise UsageError(f"an executable is one word, not {matcher!r}: write {asked}, with .option() and .flag()")
+    return checked(matcher, "an executable")
+
+
+def checked_name(name: Matcher, part: str) -> Matcher:
     """*name*, if options are named like that."""
+    if not isinstance(name, str):
+        return checked(name, part)
+    if "=" in name:
+        raise UsageError(f"{part} has no value in it, as {name!r} has: write .option(name, value)")
     if len(name) > 1 and name[0] in "-+" and name != "--":
         return name
     raise UsageError(f'{part} is written with its dashes, as "--filter" or "-f", not {name!r}')

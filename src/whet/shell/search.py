@@ -6,6 +6,7 @@ the next, so no choice is made too early: a word is the value of one option, or 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from whet.shell.arguments import Role, is_positional, roles, traces
@@ -74,24 +75,29 @@ class _Walk:
 
     def _pass_role(self, state: State, role: Role, values: tuple[str, ...], onward: set[State]) -> None:
         self.steps += 1 + len(role.flags)
-        found, mask = state
+        found = state[0]
+        masks = {state[1]}
         for flag in role.flags:
-            bit = self._free_flag(flag, mask)
-            if bit is None and self.wanted.is_strict:
-                return
-            mask |= bit or 0
-        if role.option is None or (not self.wanted.is_strict and not role.takes_next):
-            onward.add((found, mask))
-        for place, (name, matcher) in enumerate(self.wanted.options):
-            is_free = name == role.option and not mask & (1 << place)
-            if is_free and any(holds(matcher, value) for value in values):
-                onward.add((found, mask | (1 << place)))
+            masks = {mask | bit for mask in masks for bit in self._bits_of_flag(flag, mask)}
+        for mask in masks:
+            if role.option is None or (not self.wanted.is_strict and not role.takes_next):
+                onward.add((found, mask))
+            for place, (name, matcher) in enumerate(self.wanted.options):
+                is_free = role.option is not None and not mask & (1 << place) and holds(name, role.option)
+                if is_free and any(holds(matcher, value) for value in values):
+                    onward.add((found, mask | (1 << place)))
 
-    def _free_flag(self, name: str, mask: int) -> int | None:
-        for place, flag in enumerate(self.wanted.flags, start=len(self.wanted.options)):
-            if flag == name and not mask & (1 << place):
-                return 1 << place
-        return None
+    def _bits_of_flag(self, name: str, mask: int) -> Iterable[int]:
+        """What may become of a flag: it is one of those that are still wanted or, unless strict, just there."""
+        if not self.wanted.flags:
+            return () if self.wanted.is_strict else (0,)
+        wanted = {
+            # The same flag asked for twice is met in one order only.
+            flag: 1 << place
+            for place, flag in reversed([*enumerate(self.wanted.flags, start=len(self.wanted.options))])
+            if not mask & (1 << place) and holds(flag, name)
+        }
+        return wanted.values() or (() if self.wanted.is_strict else (0,))
 
 
 def is_executable(wanted: Requirements, command: SimpleCommand) -> bool:
