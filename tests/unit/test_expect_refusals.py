@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from whet import Session, Tool, command, expect
+from whet import Session, Tool, command, expect, read_command
 from whet.model.session import CommandRun, ToolCall
 
 REPORT: Any = Session(
@@ -138,3 +138,17 @@ def test_words_of_the_author_that_are_none() -> None:
         ANY.commands.includes(REPORT, "cargo", explain={"question": "Why?"})
     with pytest.raises(TypeError, match="message is a string"):
         ANY.ok(False, 3)
+
+
+def test_a_predicate_that_raises_is_told_with_what_it_was_asked_about() -> None:
+    with pytest.raises(KeyError) as caught:
+        expect.tool_calls.has(REPORT, Tool(where=lambda args: args["path"] == "a"))
+
+    assert caught.value.__notes__ == ["the predicate <lambda> was asked about {'command': 'pnpm test'}"]
+
+
+@pytest.mark.parametrize("line", [None, b"pnpm test", ["pnpm"]])
+def test_what_is_no_line_of_shell(line: Any) -> None:
+    for refuse in (lambda: read_command(line), lambda: command("pnpm").matches(line)):
+        with pytest.raises(TypeError, match="a command is read from a string"):
+            refuse()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from whet.errors import ConfigError, UsageError
+from whet.errors import ConfigError, StoreError, UsageError
 from whet.model.run import Execution, Plan, Runner, TrialKey, TrialResult
 from whet.model.session import Usage
 from whet.model.snapshot import METRICS, SnapshotOutcome
@@ -313,3 +314,25 @@ def test_names_with_at_signs_and_colons_are_told_apart(rule: SnapshotRule, tmp_p
     file.compare("shop::a@b::c@demo/default", EXECUTION, _tokens(1))
 
     assert list(file.unused(_plan(tmp_path, "a@b::c"), frozenset({"demo"}))) == []
+
+
+def test_runs_at_the_same_time_keep_each_other_s_figures(rule: SnapshotRule) -> None:
+    files = [SnapshotFile(rule) for _ in range(8)]
+    for number, file in enumerate(files):
+        file.compare(f"shop::case-{number}@demo/default", EXECUTION, _tokens(100))
+
+    with ThreadPoolExecutor(len(files)) as pool:
+        list(pool.map(SnapshotFile.save, files))
+
+    assert len(json.loads(rule.path.read_text())["entries"]) == len(files)
+
+
+def test_a_file_that_was_spoiled_during_a_run_is_not_overwritten(rule: SnapshotRule) -> None:
+    file = SnapshotFile(rule)
+    file.compare(KEY, EXECUTION, _tokens(100))
+    rule.path.write_text("{")
+
+    with pytest.raises(StoreError, match="is no snapshot file"):
+        file.save()
+
+    assert rule.path.read_text() == "{"

@@ -91,7 +91,11 @@ def check_matchers(matchers: Sequence[Any], kinds: MatcherKinds = TEXT_MATCHERS)
 
 def says(predicate: Callable[[Any], Any], value: Any) -> bool:
     """Whether a predicate says so; refuses an answer that is always true, or never one."""
-    answer = predicate(value)
+    try:
+        answer = predicate(value)
+    except Exception as error:
+        error.add_note(f"the predicate {shown(predicate)} was asked about {shorten(repr(value))}")
+        raise
     if isinstance(answer, bool):
         return answer
     is_none = answer is NotImplemented or isinstance(answer, CommandMatcher) or callable(answer)

@@ -20,9 +20,9 @@ def load_report(path: str | Path) -> Session:
     try:
         summary = wire.decode(file.read_bytes(), SessionSummary)
     except OSError as error:
-        raise StoreError(f"{file}: {error.strerror}", hint=_HINT) from error
+        raise StoreError(f"{file}: {error.strerror}; {_HINT}") from error
     except wire.WireError as error:
-        raise StoreError(f"{file}: is no session: {error}") from error
+        raise StoreError(f"{file}: is no session: {error}; {_HINT}") from error
     return Session.of(summary, EventLog(events_path(file.parent)))
 
 

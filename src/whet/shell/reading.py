@@ -48,6 +48,9 @@ class _Surroundings:
 
 def read_command(line: str) -> tuple[SimpleCommand, ...]:
     """Every simple command of *line* in the order in which they begin; nested shells and wrappers are unwrapped."""
+    foreign: object = line
+    if not isinstance(foreign, str):
+        raise TypeError(f"a command is read from a string, not from a {type(line).__name__}")
     return _remembered(line) if len(line) <= _LONGEST_REMEMBERED else _read_line(line)
 
 

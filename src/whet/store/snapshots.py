@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -73,7 +76,7 @@ class SnapshotFile:
     def __init__(self, rule: SnapshotRule) -> None:
         self._rule = rule
         self._entries = _load(rule.path)
-        self._changed = False
+        self._taken: dict[str, Snapshot] = {}
 
     def compare(self, key: str, execution: Execution, results: list[TrialResult]) -> SnapshotOutcome:
         """How the mean over the trials of an execution compares; a new figure is taken where that is allowed."""
@@ -122,8 +125,7 @@ class SnapshotFile:
         )
 
     def _take(self, key: str, execution: Execution, value: float, trials: int) -> None:
-        self._changed = True
-        self._entries[key] = Snapshot(
+        self._taken[key] = self._entries[key] = Snapshot(
             metric=self._rule.metric,
             value=value,
             agent=execution.runner.agent,
@@ -142,19 +144,37 @@ class SnapshotFile:
                 yield key
 
     def save(self) -> None:
-        """Write the file if a figure is new; entries that were not run stay."""
-        if self._changed:
-            document = _Document(version=VERSION, entries=dict(sorted(self._entries.items())))
-            try:
-                self._rule.path.parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(self._rule.path, wire.encode_pretty(document))
-            except OSError as error:
-                raise StoreError(f"{self._rule.path}: the snapshots cannot be written: {error.strerror}") from error
+        """Write the file if a figure is new; entries that were not run stay, also those that another run wrote."""
+        if not self._taken:
+            return
+        path = self._rule.path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with _alone(path.parent):
+                entries = _load(path) | self._taken
+                document = _Document(version=VERSION, entries=dict(sorted(entries.items())))
+                write_atomically(path, wire.encode_pretty(document))
+        except OSError as error:
+            raise StoreError(f"{path}: the snapshots cannot be written: {error.strerror}") from error
+        except UsageError as error:
+            # It was whole when the run began: what somebody did to it since is not overwritten.
+            raise StoreError(str(error), hint=error.hint) from error
 
 
 def snapshot_key(plan: Plan, execution: Execution) -> str:
     """The name of an execution in the file: `suite::case@runner/variant`."""
     return f"{plan.suite.name}::{execution.case.id}@{execution.runner.id}/{execution.variant}"
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other runs from writing in between; the folder is locked, so that no lock file lies beside what is kept."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _load(path: Path) -> dict[str, Snapshot]:
