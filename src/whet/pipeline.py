@@ -166,7 +166,7 @@ def _compare(under_way: _Run, settings: Settings, file: SnapshotFile | None) -> 
             level: Literal["info", "warning"] = "info" if outcome.verdict is None else "warning"
             under_way.emit(Notice(level=level, message=f"snapshot {outcome.status}: {key}: {outcome.message}"))
     for key in file.unused(under_way.plan, frozenset(runner.id for runner in settings.runners)):
-        under_way.emit(Notice(level="warning", message=f"snapshot unused: {key}: no case or runner has that name; delete it"))
+        under_way.emit(Notice(level="warning", message=f"snapshot unused: {key}: no case or runner has that name"))
     try:
         file.save()
     except StoreError as error:

@@ -9,6 +9,7 @@ from itertools import count
 import pytest
 
 from whet import Session, command, expect
+from whet.expectations.finding import Finder
 from whet.model.session import CommandRun, Event, FileRead, Message
 
 COMMANDS = ("git status", "pnpm install", "pnpm test --watch", "git push")
@@ -413,3 +414,14 @@ def test_nothing_at_most_is_called_never(report: Session) -> None:
     said = _said(lambda: expect.commands.at_most(report, "pnpm", 0))
 
     assert said.startswith('expected a command matching "pnpm" never, but found it 2 times')
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [("a", [0, 2, 3]), ("aa", [2]), ("b", [1, 3]), ("a\nb", [3]), ("b\n", []), ("c", [4]), ("", [0, 1, 2, 3, 4, 5])],
+)
+def test_a_text_is_found_in_lines_and_never_across_them(wanted: str, found: list[int]) -> None:
+    lines = ["a", "b", "aaa", "a\nb", "c", ""]
+
+    assert Finder(lines).matching(wanted) == found
+    assert found == [number for number, line in enumerate(lines) if wanted in line]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from weakref import WeakKeyDictionary
 
 from whet.expectations.failure import Pointed, nearest
@@ -18,6 +20,7 @@ class Finder:
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines = lines
         self._text = "\n".join(lines)
+        self._ends = list(accumulate(len(line) + 1 for line in lines))
         self._commands: CommandIndex | None = None
 
     @property
@@ -32,14 +35,23 @@ class Finder:
         match matcher:
             # The two usual kinds, without a call for each line: a session may have very many.
             case str():
-                if matcher not in self._text:
-                    return []
-                return [number for number, line in enumerate(self._lines) if matcher in line]
+                return list(self._with_text(matcher))
             case re.Pattern():
                 search = matcher.search
                 return [number for number, line in enumerate(self._lines) if search(line)]
             case _:
                 return [number for number, line in enumerate(self._lines) if matches(matcher, line)]
+
+    def _with_text(self, wanted: str) -> Iterator[int]:
+        """The lines with this text in them, found in all of the text at once."""
+        at = self._text.find(wanted)
+        while at >= 0:
+            number = bisect_right(self._ends, at)
+            # What begins in one line and ends in the next is in neither.
+            is_inside = at + len(wanted) < self._ends[number]
+            if is_inside:
+                yield number
+            at = self._text.find(wanted, self._ends[number] if is_inside else at + 1)
 
     def nearest(self, matcher: LineMatcher) -> Pointed | None:
         """The line that comes nearest; how it was read is half of why it does not match."""
