@@ -176,12 +176,14 @@ def _own_modules(folder: Path) -> Iterator[None]:
 
     Tests that lie beside it are pytest's to import, and not those of the suite's own way of importing.
     """
-    before, places, finders = set(sys.modules), list(sys.path), list(sys.meta_path)
+    from whet.asserting.rewriting import HelperFinder  # noqa: PLC0415 - see collect
+
+    before, places = set(sys.modules), list(sys.path)
     try:
         yield
     finally:
         sys.path[:] = places
-        sys.meta_path[:] = finders
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, HelperFinder)]
         for name in set(sys.modules) - before:
             file = getattr(sys.modules[name], "__file__", None)
             if isinstance(file, str) and Path(file).is_relative_to(folder):
