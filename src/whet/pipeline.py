@@ -297,7 +297,7 @@ def _parts(
         scratch=scratch,
         unpacked=Unpacked(scratch, sandbox),
         sandbox=sandbox,
-        workspaces=Workspaces(scratch),
+        workspaces=Workspaces(scratch, own=(settings.output_dir, under_way.info.run_dir, scratch)),
         graders=graders,
         classifier=python if isinstance(python, PythonGrader) else None,
         masker=masker,

@@ -199,3 +199,35 @@ def test_an_overlay_is_used_where_it_can_be(template: Project) -> None:
     assert done.code == 0, done.message("a")
     if "True" not in done.artifact("a", "check.log").read_text():
         pytest.skip("overlay cannot be used here: workspaces are copies")
+
+
+@pytest.mark.parametrize("output_dir", [".whet/runs", "runs", "."], ids=["as it is by default", "elsewhere", "itself"])
+def test_what_whet_writes_into_a_shared_folder_is_no_doing_of_the_agent(boxed: Project, output_dir: str) -> None:
+    boxed.settings(SHELL + f'[run]\ncwd = "."\noutput_dir = "{output_dir}"\n')
+    boxed.suite("""
+        def told(report, ctx): assert ctx.changes().created == (f"{report.prompt.split()[-1]}",), ctx.changes()
+        suite = [Case(id="a", prompt="echo 1 > one", check=told), Case(id="b", prompt="echo 2 > two", check=told)]
+    """)
+
+    done = boxed.run()
+
+    assert done.code == 0, done.stdout
+    assert len(list((boxed.root / output_dir).glob("*/results.json"))) == 2  # the run, and `latest`
+
+
+def test_a_template_that_holds_the_record_is_taken_without_it(boxed: Project) -> None:
+    boxed.settings(SHELL + '[run.workspace]\nmode = "isolated"\ntemplate_dir = "."\n')
+    boxed.suite("""
+        def told(report, ctx):
+            assert ctx.changes().created == ("new",), ctx.changes()
+            assert not (ctx.workspace / ".whet" / "runs").exists()
+            assert report.prompt == "something else"
+        suite = [Case(id="a", prompt="test -e suite.py && echo x > new", check=told)]
+    """)
+
+    done = boxed.run("--trials", "3", "--retries", "1")
+
+    assert done.code == 1, done.stdout
+    assert "something else" in done.message("a")
+    kept = done.folder / done.trial("a")["workspace_dir"]
+    assert sorted(path.name for path in kept.iterdir() if path.is_file()) == ["new", "suite.py", "whet.toml"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from whet.workspace.base import trouble
 from whet.workspace.inventory import Entry, Inventory
-from whet.workspace.tree import GIT, Descent, Step, grant, open_file, walk
+from whet.workspace.tree import GIT, Descent, Folders, Step, grant, open_file, walk
 
 _FICLONE = 0x40049409
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -20,13 +20,13 @@ _BLOCK = 512
 _SPAN = 1 << 30
 
 
-def copy_tree(source: Path, destination: Path, *, force: bool = False) -> Inventory:
+def copy_tree(source: Path, destination: Path, *, force: bool = False, own: Folders = frozenset()) -> Inventory:
     """Copy what is in *source* into the folder *destination*, and give the inventory of the copy.
 
-    Sockets, fifos and devices are left out. With *force*, *source* is what an agent left: permissions that were taken
-    away do not stop us, and it may not be a link. The two may not lie inside one another.
+    Sockets, fifos, devices and folders of our *own* are left out. With *force*, *source* is what an agent left:
+    permissions that were taken away do not stop us, and it may not be a link. The two may not lie inside one another.
     """
-    copier = _Copier(force=force)
+    copier = _Copier(force=force, own=own)
     with Descent(source, follow=not force, force=force) as src, Descent(destination, follow=True) as dst:
         copier.copy(src, dst)
     return copier.inventory
@@ -41,17 +41,23 @@ def copy_some(source: Path, destination: Path, wanted: Callable[[str], bool]) ->
 
 class _Copier:
     def __init__(
-        self, *, force: bool, wanted: Callable[[str], bool] | None = None, skip: frozenset[str] = frozenset()
+        self,
+        *,
+        force: bool,
+        wanted: Callable[[str], bool] | None = None,
+        skip: frozenset[str] = frozenset(),
+        own: Folders = frozenset(),
     ) -> None:
         self.inventory = Inventory()
         self._force = force
         self._wanted = wanted
         self._skip = skip
+        self._own = own
         self._names: list[str] = []
         self._git = 0
 
     def copy(self, src: Descent, dst: Descent) -> None:
-        for step in walk(src, skip=self._skip):
+        for step in walk(src, skip=self._skip, own=self._own):
             try:
                 self._take(step, src, dst)
             except OSError as error:

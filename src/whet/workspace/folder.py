@@ -15,7 +15,7 @@ from whet.workspace.copying import copy_some, copy_tree
 from whet.workspace.differences import told
 from whet.workspace.inventory import Entry, Inventory, Version, alike, compare, take_inventory
 from whet.workspace.removing import remove_specials, remove_tree
-from whet.workspace.tree import Descent, Tree, grant
+from whet.workspace.tree import Descent, Folders, Tree, grant
 
 # A clock tick of the kernel, at its longest: what changed twice within one may bear the same times.
 _TICK_NS = 10_000_000
@@ -28,7 +28,7 @@ def _unchanged(_: str, old: Entry, new: Entry) -> bool:
 class FolderWorkspace(Workspace):
     """A folder of one attempt, made at *path* from nothing or from a copy of *template*."""
 
-    def __init__(self, path: Path, template: Path | None) -> None:
+    def __init__(self, path: Path, template: Path | None, *, own: Folders = frozenset()) -> None:
         self.path = path
         self.method: Method = "empty" if template is None else "copy"
         self._side = path.with_name(path.name + ".d")
@@ -40,7 +40,7 @@ class FolderWorkspace(Workspace):
         with explained("cannot make workspace", path):
             path.mkdir()
             if template is not None:
-                self._made = copy_tree(template, path)
+                self._made = copy_tree(template, path, own=own)
                 path.chmod(stat.S_IMODE(template.stat().st_mode) | stat.S_IRWXU)
         self._old = self._made
 
@@ -97,23 +97,24 @@ class FolderWorkspace(Workspace):
 
 
 class SharedWorkspace(Workspace):
-    """A folder that all attempts use in turn; its old contents are not kept."""
+    """A folder that all attempts use in turn; its old contents are not kept, and what is our *own* is not looked at."""
 
-    def __init__(self, path: Path, *, method: Method) -> None:
+    def __init__(self, path: Path, *, method: Method, own: Folders = frozenset()) -> None:
         self.path = path
         self.method = method
         self._given = method == "given"
+        self._own = own
         self._old = Inventory()
 
     def mark(self) -> None:
         """Note what is there."""
         with explained("cannot mark workspace", self.path):
-            self._old = _inventory(self.path, follow=self._given, force=not self._given)
+            self._old = _inventory(self.path, follow=self._given, force=not self._given, own=self._own)
 
     def changes(self) -> Changes:
         """What stat tells."""
         with explained("cannot compare workspace", self.path):
-            new = _inventory_if_there(self.path, follow=self._given, force=not self._given)
+            new = _inventory_if_there(self.path, follow=self._given, force=not self._given, own=self._own)
             found = compare(self._old, new, _unchanged)
             here = Tree(self.path, follow=self._given)
             return told(found, self._old, new, before=lambda _: None, after=here)
@@ -123,7 +124,7 @@ class SharedWorkspace(Workspace):
         with explained("cannot keep workspace", destination):
             if self._given:
                 destination.mkdir(parents=True)
-                copy_tree(self.path, destination)
+                copy_tree(self.path, destination, own=self._own)
             else:
                 _check_is_folder(self.path)
                 _move(self.path, destination)
@@ -133,14 +134,16 @@ class SharedWorkspace(Workspace):
         return [] if self._given else remove_tree(self.path)
 
 
-def _inventory(path: Path, *, follow: bool = False, force: bool = True) -> Inventory:
+def _inventory(path: Path, *, follow: bool = False, force: bool = True, own: Folders = frozenset()) -> Inventory:
     with Descent(path, follow=follow, force=force) as place:
-        return take_inventory(place)
+        return take_inventory(place, own=own)
 
 
-def _inventory_if_there(path: Path, *, follow: bool = False, force: bool = True) -> Inventory:
+def _inventory_if_there(
+    path: Path, *, follow: bool = False, force: bool = True, own: Folders = frozenset()
+) -> Inventory:
     try:
-        return _inventory(path, follow=follow, force=force)
+        return _inventory(path, follow=follow, force=force, own=own)
     except FileNotFoundError:
         # The agent deleted its own folder: then all of it is deleted.
         return Inventory()

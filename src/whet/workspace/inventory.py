@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from whet.workspace.tree import GIT, Descent, Tree, walk
+from whet.workspace.tree import GIT, Descent, Folders, Tree, walk
 
 # An agent can make a list of names that fills the memory; this many characters of paths are some million files.
 _MAX_CHARACTERS = 256 * 1024 * 1024
@@ -39,13 +39,13 @@ class Inventory:
     unread: list[str] = field(default_factory=list)
 
 
-def take_inventory(place: Descent, prefix: str = "") -> Inventory:
-    """What lies below *place*; every path begins with *prefix*."""
+def take_inventory(place: Descent, prefix: str = "", *, own: Folders = frozenset()) -> Inventory:
+    """What lies below *place* and not in folders of our *own*; every path begins with *prefix*."""
     inventory = Inventory()
     names: list[str] = []
     here: str | None = prefix
     characters = 0
-    for step in walk(place, skip=GIT):
+    for step in walk(place, skip=GIT, own=own):
         if step.kind == "enter":
             names.append(step.name)
             here = None

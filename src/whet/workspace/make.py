@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
@@ -15,12 +16,18 @@ from whet.workspace.folder import FolderWorkspace, SharedWorkspace
 from whet.workspace.mounts import are_private
 from whet.workspace.overlay import OverlayWorkspace
 from whet.workspace.removing import remove_tree
+from whet.workspace.tree import Folders, identities
 
 
 class Workspaces:
-    """Makes workspaces below *scratch*, a folder that exists; may be used from several threads."""
+    """Makes workspaces below *scratch*, a folder that exists; may be used from several threads.
 
-    def __init__(self, scratch: Path) -> None:
+    What whet writes into its *own* folders meanwhile is neither a change of an agent nor part of a template.
+    """
+
+    def __init__(self, scratch: Path, own: Sequence[Path] = ()) -> None:
+        self._own_paths = tuple(path.resolve() for path in own)
+        self._own = identities(own)
         self._scratch = scratch
         self._numbers = count(1)
         self._lock = threading.Lock()
@@ -46,7 +53,10 @@ class Workspaces:
         _check_template(template)
         with explained("cannot make workspace", path):
             _check_apart(path, template)
-        return self._overlaid(path, template) or _copied(path, template)
+        if any(folder.is_relative_to(template.resolve()) for folder in self._own_paths):
+            # An overlay would show the record of this very run, and keeping it would copy that into itself.
+            return _copied(path, template, self._own)
+        return self._overlaid(path, template) or _copied(path, template, self._own)
 
     def close(self) -> None:
         """Unmount what is still mounted."""
@@ -71,10 +81,10 @@ class Workspaces:
 
     def _made_shared(self, spec: WorkspaceSpec) -> Workspace:
         if spec.cwd is not None:
-            _fill(spec.cwd, spec.template_dir)
-            return SharedWorkspace(spec.cwd, method="given")
+            _fill(spec.cwd, spec.template_dir, self._own)
+            return SharedWorkspace(spec.cwd, method="given", own=self._own)
         path = self._scratch / ("shared" if not self._shared else f"shared{len(self._shared) + 1}")
-        _fill(path, spec.template_dir)
+        _fill(path, spec.template_dir, self._own)
         method: Method = "empty" if spec.template_dir is None else "copy"
         return SharedWorkspace(path, method=method)
 
@@ -96,16 +106,16 @@ def _check_apart(path: Path, template: Path) -> None:
         )
 
 
-def _copied(path: Path, template: Path) -> Workspace:
+def _copied(path: Path, template: Path, own: Folders) -> Workspace:
     try:
-        return FolderWorkspace(path, template)
+        return FolderWorkspace(path, template, own=own)
     except WorkspaceError:
         # A disk that is full must not stay so because of a half copy.
         remove_tree(path)
         raise
 
 
-def _fill(path: Path, template: Path | None) -> None:
+def _fill(path: Path, template: Path | None, own: Folders) -> None:
     with explained("cannot make workspace", path):
         path.mkdir(parents=True, exist_ok=True)
         if template is None:
@@ -117,4 +127,4 @@ def _fill(path: Path, template: Path | None) -> None:
                     f"the workspace {path} is not empty, so the template {template} is not copied into it",
                     hint="empty the folder, or leave out the template",
                 )
-        copy_tree(template, path)
+        copy_tree(template, path, own=own)

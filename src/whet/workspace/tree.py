@@ -5,14 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self, TypeAlias
 
 GIT = frozenset({".git"})
+# Folders told by what they are and not by name, so that no link and no other spelling leads into them.
+Folders: TypeAlias = frozenset[tuple[int, int]]
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _THROUGH = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -134,11 +136,21 @@ class Step(NamedTuple):
     stat: os.stat_result
 
 
-def walk(place: Descent, *, skip: frozenset[str] = frozenset()) -> Iterator[Step]:
-    """Every step through the tree below *place*, which moves along; folders named in *skip* are passed by."""
+def identities(folders: Iterable[Path]) -> Folders:
+    """What tells those of *folders* that are there from all others."""
+    found: set[tuple[int, int]] = set()
+    for folder in folders:
+        with suppress(OSError):
+            seen = folder.stat()
+            found.add((seen.st_dev, seen.st_ino))
+    return frozenset(found)
+
+
+def walk(place: Descent, *, skip: frozenset[str] = frozenset(), own: Folders = frozenset()) -> Iterator[Step]:
+    """Every step through the tree below *place*, which moves along; folders named in *skip* or *own* are passed by."""
     waiting: list[list[Step]] = [[]]
     entered: list[Step] = []
-    yield from _items(place, waiting[-1], skip)
+    yield from _items(place, waiting[-1], skip, own)
     while waiting:
         if waiting[-1]:
             step = waiting[-1].pop()
@@ -150,7 +162,7 @@ def walk(place: Descent, *, skip: frozenset[str] = frozenset()) -> Iterator[Step
             waiting.append([])
             entered.append(step)
             yield step
-            yield from _items(place, waiting[-1], skip)
+            yield from _items(place, waiting[-1], skip, own)
         else:
             waiting.pop()
             if waiting:
@@ -171,7 +183,7 @@ def _enter(place: Descent, name: str) -> Literal["enter", "unread", "gone"]:
     return "enter"
 
 
-def _items(place: Descent, folders: list[Step], skip: frozenset[str]) -> Iterator[Step]:
+def _items(place: Descent, folders: list[Step], skip: frozenset[str], own: Folders) -> Iterator[Step]:
     with os.scandir(place.fd) as entries:
         for entry in entries:
             try:
@@ -183,7 +195,7 @@ def _items(place: Descent, folders: list[Step], skip: frozenset[str]) -> Iterato
                 continue
             if not stat.S_ISDIR(found.st_mode):
                 yield Step("item", entry.name, found)
-            elif entry.name not in skip:
+            elif entry.name not in skip and (found.st_dev, found.st_ino) not in own:
                 folders.append(Step("enter", entry.name, found))
 
 
