@@ -19,6 +19,7 @@ from whet import plugins
 from whet.config import Settings, load_settings
 from whet.engine.ground import SharedGround
 from whet.engine.interrupt import undisturbed, watch_signals
+from whet.engine.open_files import fit_open_files
 from whet.engine.parts import Parts, trial_folder
 from whet.engine.schedule import run_all
 from whet.engine.trial import run_trial
@@ -32,7 +33,7 @@ from whet.model.event import Notice, RunEnded, RunEvent, RunStarted, TrialEnded,
 from whet.model.run import Plan, RunInfo, Trial, TrialResult
 from whet.model.snapshot import SnapshotOutcome
 from whet.model.suite import Suite
-from whet.plan import RunRequest, describe_plan, make_plan
+from whet.plan import RunRequest, describe_plan, make_plan, mount_problems, template_problems
 from whet.report.base import Reporters
 from whet.report.choose import make_reporters
 from whet.sandbox.base import Sandbox
@@ -106,7 +107,8 @@ def run(request: RunRequest) -> int:
 
 def carry_out(planned: Planned, trying: Trying) -> int:
     """Begin the run, bring every trial to its result, record and report; the exit code."""
-    request, settings, plan, earlier = planned.request, planned.settings, planned.plan, planned.earlier
+    request, settings, earlier = planned.request, planned.settings, planned.earlier
+    plan, fewer = fit_open_files(planned.plan)
     snapshots = _snapshots(settings, request)
     if any(execution.workspace.template_dir for execution in plan.executions):
         # Before there are reporters: one that is not ours has a thread.
@@ -137,7 +139,7 @@ def carry_out(planned: Planned, trying: Trying) -> int:
         graders = _graders(planned.suite, stack)
         parts = _parts(under_way, settings, scratch, sandbox=sandbox, graders=graders, masker=masker)
         under_way.emit(RunStarted(info=info, plan=plan, done=len(journal)))
-        for message in (note, weaknesses(settings.ceilings), *planned.notices):
+        for message in (note, fewer, weaknesses(settings.ceilings), *planned.notices):
             if message:
                 under_way.emit(Notice(level="warning", message=message))
         with _single_errors():
@@ -210,7 +212,7 @@ def _planned(request: RunRequest, earlier: Recorded | None) -> Planned:
 
 
 def _check_agents(plan: Plan, settings: Settings) -> None:
-    problems: list[str] = []
+    problems = [*mount_problems("run.mounts", settings.mounts), *template_problems(plan, settings)]
     cases = tuple({execution.case.id: execution.case for execution in plan.executions}.values())
     for runner in {execution.runner.id: execution.runner for execution in plan.executions}.values():
         agent = plugins.find("agents", runner.agent)()
@@ -220,6 +222,7 @@ def _check_agents(plan: Plan, settings: Settings) -> None:
             for skill in runner.skills
             if not (skill / "SKILL.md").is_file()
         )
+        problems += mount_problems(f"runners.{runner.id}.agent.mounts", runner.options.get("mounts") or ())
         if runner.skills and runner.options.get("inherit_home"):
             problems.append(f"runners.{runner.id}.skills: cannot be placed in an inherited home; leave one of them out")
     if problems:

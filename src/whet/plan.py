@@ -77,6 +77,25 @@ def make_plan(suite: Suite, settings: Settings, selection: Selection) -> Plan:
     )
 
 
+def mount_problems(key: str, mounts: Iterable[str | Path]) -> Iterator[str]:
+    """A line for each of the *mounts* that stand at *key* and cannot be shown to anybody."""
+    for index, mount in enumerate(mounts):
+        try:
+            Path(mount).stat()
+        except OSError as error:
+            reason = "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be used: {error.strerror}"
+            yield f"{key}[{index}]: {mount} {reason}"
+
+
+def template_problems(plan: Plan, settings: Settings) -> Iterator[str]:
+    """What is wrong with the template that the settings name; one of the suite's own was looked at with the suite."""
+    if plan.suite.workspace is not None or settings.workspace is None or settings.workspace.template_dir is None:
+        return
+    template = settings.workspace.template_dir
+    if not template.is_dir():
+        yield f"run.workspace.template_dir: {template} {'is not a folder' if template.exists() else 'does not exist'}"
+
+
 def split_list(values: Iterable[str]) -> tuple[str, ...]:
     """The names in *values*, each of which may be a comma list; order kept, duplicates dropped."""
     names: dict[str, None] = {}
