@@ -14,6 +14,7 @@ _SECRET_NAME = re.compile(
 _NO_SECRET = frozenset({"PWD", "OLDPWD"})
 # What stands between a user's name and the host of an address.
 _PASSWORD_IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
+_HEX = re.compile("%[0-9A-F]{2}")
 # A shorter value would take ordinary words with it.
 _SHORTEST = 8
 _SHORTEST_IN_LOGIN = 20
@@ -56,8 +57,28 @@ def _texts(value: Any) -> Iterator[str]:
             pass
 
 
+def written_forms(value: str) -> set[str]:
+    """*value* as it is, and as JSON, Python, a shell, an address and base64 write it; mostly few, as most are alike."""
+    # Only now: whoever merely asks whether a name looks secret needs neither.
+    import base64  # noqa: PLC0415
+    import urllib.parse  # noqa: PLC0415
+
+    quoted = {urllib.parse.quote(value, safe=safe, errors="surrogateescape") for safe in ("", "/")}
+    quoted.add(urllib.parse.quote_plus(value, errors="surrogateescape"))
+    escaped = {
+        json.dumps(value)[1:-1],
+        json.dumps(value, ensure_ascii=False)[1:-1],
+        repr(value)[1:-1],
+        ascii(value)[1:-1],
+    }
+    shell = {value.replace("'", word) for word in ("'\\''", "'\"'\"'")}
+    encoded = {encode(_bytes(value)).decode() for encode in (base64.b64encode, base64.urlsafe_b64encode)}
+    small = {_HEX.sub(lambda found: found[0].lower(), form) for form in quoted}
+    return {value} | escaped | shell | quoted | small | encoded | {form.rstrip("=") for form in encoded}
+
+
 class Masker:
-    """Replaces known values wherever they appear, as they are or as JSON would write them."""
+    """Replaces known values wherever they appear, as they are or as `written_forms` gives them."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values: set[str] = set()
@@ -70,9 +91,9 @@ class Masker:
         if not more:
             return
         self._values |= more
-        forms = {form for value in self._values for form in (value, json.dumps(value)[1:-1], _json_utf8(value))}
+        forms = {form for value in self._values for form in written_forms(value)}
         # The longest first, so that a value that contains another is replaced whole.
-        self._forms = sorted((form.encode("utf-8", "surrogateescape") for form in forms), key=len, reverse=True)
+        self._forms = sorted((_bytes(form) for form in forms if form), key=len, reverse=True)
 
     def __bool__(self) -> bool:
         return bool(self._forms)
@@ -154,10 +175,16 @@ def _places(data: bytes, form: bytes) -> Iterator[tuple[int, int]]:
         begin = data.find(form, begin + 1)
 
 
-def _json_utf8(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)[1:-1]
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _overlap(data: bytes, form: bytes) -> int:
-    longest = min(len(form) - 1, len(data))
-    return next((size for size in range(longest, 0, -1) if data.endswith(form[:size])), 0)
+    """How much of the beginning of *form* ends *data*; looks only where its first byte stands, which is seldom."""
+    end = len(data)
+    at = data.find(form[:1], max(0, end - len(form) + 1))
+    while at >= 0:
+        if form.startswith(data[at:]):
+            return end - at
+        at = data.find(form[:1], at + 1)
+    return 0

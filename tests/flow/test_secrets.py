@@ -163,3 +163,34 @@ def test_an_agents_own_log_of_its_kept_workspace_stays_readable(project: Project
     kept = done.folder / done.trial("a")["workspace_dir"] / "file"
     assert kept.read_text() == "before *** after\n"
     assert "before *** after" in done.artifact("a", "diff.patch").read_text()
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "repr(s)",
+        "json.dumps(s)",
+        "urllib.parse.quote(s, safe='')",
+        "urllib.parse.quote(s)",
+        "urllib.parse.quote_plus(s)",
+        "urllib.parse.quote(s).lower()",
+        "shlex.quote(s)",
+        "base64.b64encode(s.encode()).decode()",
+        "base64.urlsafe_b64encode(s.encode()).decode().rstrip('=')",
+    ],
+)
+def test_a_secret_is_masked_however_a_program_writes_it(project: Project, expression: str) -> None:
+    secret = "ab/cd'ef\\gh+ij?>kl mn"
+    project.env["DEMO_API_KEY"] = secret
+    project.settings('[runners.sh.agent]\ntype = "command"\ncommand = "sh"\npass_env = ["DEMO_API_KEY"]\n')
+    project.write(
+        "print.py",
+        f"import base64, json, os, shlex, urllib.parse\ns = os.environ['DEMO_API_KEY']\n"
+        f"print('<', {expression}, '>')\n",
+    )
+    project.suite(f'suite = [Case(id="a", prompt="python3 {project.root}/print.py", check=ok)]')
+
+    done = project.run()
+
+    said = done.artifact("a", "transcript.txt").read_text().strip()
+    assert said.replace("'", "").replace('"', "") in ("< *** >", "< ***== >"), said
