@@ -18,6 +18,7 @@ WhetError
 │   └── GraderError           a check gave no decision
 │       └── CheckCrashed · CheckTimedOut · CheckerDied
 └── StoreError                the record of a run cannot be read or written
+    └── RecordLost            of a run that had begun: exit 4
 """
 
 from __future__ import annotations
@@ -93,6 +94,12 @@ class StoreError(WhetError):
     """The record of a run cannot be read or written."""
 
     code = "store"
+
+
+class RecordLost(StoreError):
+    """A run had begun, and what became of it cannot be kept."""
+
+    code = "record"
 
 
 class AttemptError(WhetError):

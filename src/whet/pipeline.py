@@ -343,6 +343,7 @@ def _clear_remains(parts: Parts, trial: Trial) -> None:
 
 def _finish(under_way: _Run, outcomes: dict[str, SnapshotOutcome]) -> int:
     """Write the results, tell everybody, and say it in an exit code."""
+    under_way.journal.check()
     results = JournalResults(under_way.plan, under_way.journal, time.monotonic() - under_way.began, outcomes)
     write_results(under_way.info, results, interrupted=under_way.interrupted, ended_at=_now())
     under_way.emit(RunEnded(info=under_way.info, results=results, interrupted=under_way.interrupted))

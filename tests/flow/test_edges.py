@@ -71,3 +71,81 @@ def test_mounts_and_templates_that_are_not_there_are_found_before_anything_start
     ):
         assert line in done.stderr
     assert not passing.output_dir.exists()
+
+
+@pytest.mark.parametrize(
+    ("agent", "said"),
+    [
+        ("rm -rf {root}/.whet/runs/*", "is gone"),
+        ("rm {root}/.whet/runs/latest/journal.jsonl", "is gone"),
+        ("mv {root}/.whet {root}/elsewhere", "is gone"),
+        ("cp {root}/suite.py {root}/.whet/runs/latest/journal.jsonl", "was changed by something else"),
+        ("echo x >> {root}/.whet/runs/latest/journal.jsonl", "was changed by something else"),
+    ],
+    ids=["folder deleted", "journal deleted", "moved", "replaced", "added to"],
+)
+def test_a_record_that_is_lost_under_way_is_said_and_no_success(project: Project, agent: str, said: str) -> None:
+    project.settings(SHELL)
+    project.suite(
+        f'suite = [Case(id="a", prompt="true", check=ok), Case(id="b", prompt="{agent.format(root=project.root)}", check=ok), Case(id="c", prompt="true", check=ok)]'
+    )
+
+    done = project.run("--schedule", "serial")
+
+    assert done.code == 4, done.stdout
+    assert f"journal.jsonl {said}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_record_that_is_lost_by_the_last_check_is_noticed_too(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite(
+        """
+        import shutil
+        def spoils(): shutil.rmtree("{root}/.whet/runs")
+        suite = [Case(id="a", prompt="true", check=spoils)]
+    """.replace("{root}", str(project.root))
+    )
+
+    done = project.run()
+
+    assert done.code == 4, done.stdout
+    assert "is gone" in done.stderr
+
+
+def test_a_disk_that_fills_up_during_a_run_has_an_exit_code_of_its_own(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite('suite = [Case(id=f"c{n}", prompt="true", check=ok) for n in range(60)]')
+
+    done = shell(project, "ulimit -f 24; whet run suite.py")
+
+    assert done.returncode == 4, done.stderr
+    assert "error[record]: " in done.stderr
+    assert "--resume" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("args", [("--resume", "latest"), ("suite.py", "--last-failed")])
+@pytest.mark.parametrize("garbage", [b"nonsense\n", b"\x00\xff\xfe\n", b'{"case": 1}\n'])
+def test_a_garbled_journal_is_named(passing: Project, args: tuple[str, ...], garbage: bytes) -> None:
+    first = passing.run()
+    with (first.folder / "journal.jsonl").open("ab") as journal:
+        journal.write(garbage)
+
+    done = passing.whet("run", *args)
+
+    assert done.code == 2
+    assert f"{first.folder}/journal.jsonl" in done.stderr.replace("/latest/", f"/{first.folder.name}/")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["config", "config --json", "--help", "--version", "schema results", "doctor", "run suite.py --dry-run"]
+)
+@pytest.mark.parametrize("stdout", [">/dev/full", ">&-"])
+def test_what_cannot_be_printed_is_one_line_and_no_success(passing: Project, command: str, stdout: str) -> None:
+    done = shell(passing, f"whet {command} {stdout}")
+
+    assert done.returncode == 74, done.stderr
+    assert done.stderr.startswith("error[stdout]: what was to be printed could not be: ")
+    assert len(done.stderr.splitlines()) == 1

@@ -9,10 +9,12 @@ from typing import TextIO
 
 import click
 
-from whet.errors import ConfigError, SuiteError, UnknownName, WhetError
+from whet.errors import ConfigError, RecordLost, SuiteError, UnknownName, WhetError
 
 USAGE = 2
+NOT_RECORDED = 4
 INTERNAL = 70
+NOT_PRINTED = 74
 INTERRUPTED = 130
 # What a shell reports of any program that wrote to a closed pipe.
 BROKEN_PIPE = 141
@@ -38,7 +40,10 @@ def guarded(action: Callable[[], int]) -> int:  # noqa: PLR0911 - one ending for
         return _report_bug()
     except Exception as error:  # noqa: BLE001 - the outermost place: whatever comes here was not foreseen
         if isinstance(error, BrokenPipeError) and _stdout_is_gone():
-            return _leave_stdout()
+            return _leave_stdout(BROKEN_PIPE)
+        if isinstance(error, OSError) and _stdout_is_full():
+            _write([(f"error[stdout]: what was to be printed could not be: {error.strerror}", None)])
+            return _leave_stdout(NOT_PRINTED)
         return _report_bug()
 
 
@@ -65,7 +70,7 @@ def _flushed(action: Callable[[], int]) -> int:
 
 def _report(error: WhetError) -> int:
     _write(_lines(error))
-    return USAGE
+    return NOT_RECORDED if isinstance(error, RecordLost) else USAGE
 
 
 def _lines(error: WhetError) -> Iterator[tuple[str, str | None]]:
@@ -141,9 +146,20 @@ def _stdout_is_gone() -> bool:
         return False
 
 
-def _leave_stdout() -> int:
+def _stdout_is_full() -> bool:
+    """Whether it is our own output that cannot be written; any other file is another matter."""
+    try:
+        sys.stdout.flush()
+        # What was refused may be gone from the buffer, so only another byte can tell.
+        os.write(sys.stdout.fileno(), b"\n")
+    except (OSError, ValueError):
+        return True
+    return False
+
+
+def _leave_stdout(code: int) -> int:
     # What is still buffered would be flushed at exit, and complain there.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
-    return BROKEN_PIPE
+    return code

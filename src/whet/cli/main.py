@@ -35,11 +35,12 @@ def main() -> NoReturn:
 
 def _open_missing_streams() -> None:
     """A stream that was closed by whoever started us would be taken by the first file that we open."""
-    for number in (0, 1, 2):
+    # What is printed on a closed stdout is lost, and whoever prints it must notice; on stderr there is nobody to tell.
+    for number, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)
+            os.open(os.devnull, flags)
     sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115 - a descriptor, open as long as we are
     sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
@@ -64,8 +65,9 @@ def run() -> int:
 def _say_version() -> int:
     try:
         os.write(1, f"whet {__version__}\n".encode())
-    except OSError:
-        return 1
+    except OSError as error:
+        sys.stderr.write(f"error[stdout]: what was to be printed could not be: {error.strerror}\n")
+        return 74
     return 0
 
 

@@ -55,7 +55,7 @@ def command(**given: Any) -> int:
     """Run SUITE against the configured runners and report verdicts.
 
     Exit code: 0 all as expected, 1 some not, 2 nothing was run because something must be corrected first,
-    3 nothing failed but some trials errored, 130 interrupted.
+    3 nothing failed but some trials errored, 4 the run began and could not be recorded, 130 interrupted.
     """
     request = _request(given)
     # Only now: "whet run --help" and a mistyped option need none of it.

@@ -43,6 +43,9 @@ def finished(journal: Path) -> list[TrialResult]:
     """The results in a journal, in the order in which trials ended."""
     if not journal.exists():
         return []
-    lines = journal.read_bytes().split(b"\n")
-    # The last piece is empty, or a line that a crash cut off.
-    return [wire.decode(line, TrialResult) for line in lines[:-1]]
+    try:
+        lines = journal.read_bytes().split(b"\n")
+        # The last piece is empty, or a line that a crash cut off.
+        return [wire.decode(line, TrialResult) for line in lines[:-1]]
+    except (OSError, wire.WireError) as error:
+        raise StoreError(f"{journal} cannot be read: {error}", hint="start a new run") from error

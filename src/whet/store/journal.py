@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from whet import wire
-from whet.errors import StoreError
+from whet.errors import RecordLost, StoreError
 from whet.model.grade import Status
 from whet.model.run import TrialKey, TrialResult
 from whet.model.session import Usage
@@ -41,7 +41,7 @@ class Journal:
     def _load(self) -> int:
         """Take in what is there; a line that was cut off by a crash is cut away."""
         offset = 0
-        with self._path.open("rb") as file:
+        with open(self._file, "rb", closefd=False) as file:  # what was opened, whatever the path is now
             for line in file:
                 if not line.endswith(b"\n"):
                     break
@@ -59,16 +59,28 @@ class Journal:
 
     def append(self, result: TrialResult) -> None:
         """Keep one result; a single write, so that it is there whole or not at all."""
+        self.check()
         line = wire.encode(result) + b"\n"
         try:
             written = os.write(self._file, line)
         except OSError as error:
-            raise StoreError(f"{self._path} cannot be written: {error.strerror}", hint=_SPACE) from error
+            raise RecordLost(f"{self._path} cannot be written: {error.strerror}", hint=GO_ON) from error
         if written != len(line):
             os.ftruncate(self._file, self._end)
-            raise StoreError(f"{self._path} cannot be written: the disk is full", hint=_SPACE)
+            raise RecordLost(f"{self._path} cannot be written: the disk is full", hint=GO_ON)
         self._note(result, self._end, len(line))
         self._end += len(line)
+
+    def check(self) -> None:
+        """Make sure that the file is still ours alone: something may delete, replace or change it during a run."""
+        found = os.fstat(self._file)
+        try:
+            there = os.path.samestat(found, self._path.stat())
+        except OSError:
+            there = False
+        if not there or found.st_size != self._end:
+            what = "was changed by something else" if there else "is gone"
+            raise RecordLost(f"{self._path} {what} while the run was under way", hint="start a new run")
 
     def _note(self, result: TrialResult, offset: int, size: int) -> None:
         # The first one counts: a trial is done once.
@@ -87,7 +99,10 @@ class Journal:
 
     def read(self, entry: Entry) -> TrialResult:
         """The whole result."""
-        return wire.decode(os.pread(self._file, entry.size, entry.offset), TrialResult)
+        try:
+            return wire.decode(os.pread(self._file, entry.size, entry.offset), TrialResult)
+        except (OSError, wire.WireError) as error:
+            raise RecordLost(f"{self._path}: the line at byte {entry.offset} cannot be read: {error}") from error
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -101,4 +116,4 @@ class Journal:
         os.close(self._file)
 
 
-_SPACE = "free some space and go on with --resume"
+GO_ON = "free some space and go on with --resume"

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, BinaryIO
 
 from whet import wire
-from whet.errors import StoreError
+from whet.errors import RecordLost
 from whet.model.event import ExecutionSummary
 from whet.model.grade import AS_EXPECTED, STATUSES, Grade
 from whet.model.run import Attempt, Execution, Plan, RunInfo, TrialResult
@@ -17,7 +17,7 @@ from whet.model.session import Usage
 from whet.model.snapshot import SnapshotOutcome
 from whet.score import combined_status, mean, wilson
 from whet.store.folder import RESULTS_FILE
-from whet.store.journal import Entry, Journal
+from whet.store.journal import GO_ON, Entry, Journal
 from whet.store.snapshots import snapshot_key
 
 SCHEMA = "whet/results/1"
@@ -115,7 +115,7 @@ def write_results(info: RunInfo, results: JournalResults, *, interrupted: bool, 
             _write_document(file, _head(info, results, interrupted=interrupted, ended_at=ended_at), results)
         fresh.replace(path)
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}", hint="free some space and --resume") from error
+        raise RecordLost(f"{path} cannot be written: {error.strerror}", hint=GO_ON) from error
 
 
 def _head(info: RunInfo, results: JournalResults, *, interrupted: bool, ended_at: str) -> dict[str, Any]:
