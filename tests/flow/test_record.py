@@ -104,8 +104,8 @@ def test_a_disk_that_fills_up_is_one_clear_error_and_the_run_can_be_resumed(proj
     )  # fmt: skip
     done = project.whet("run", "--resume", "latest")
 
-    assert limited.returncode != 0
-    assert "error[store]" in limited.stderr, limited.stderr
+    assert limited.returncode == 4
+    assert "error[record]" in limited.stderr, limited.stderr
     assert "Traceback" not in limited.stderr
     assert done.code == 0, done.stderr
     assert done.results["counts"]["passed"] == 40
