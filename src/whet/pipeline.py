@@ -41,7 +41,7 @@ from whet.sandbox.ceilings import weaknesses
 from whet.sandbox.choose import choose_sandbox
 from whet.sandbox.reaper import become_subreaper, kill_marked
 from whet.store import folder as folders
-from whet.store.history import last_failed
+from whet.store.history import last_failed, newest_run, settings_of
 from whet.store.journal import Journal
 from whet.store.request import Recorded, recorded
 from whet.store.results import JournalResults, write_results
@@ -201,11 +201,17 @@ def _earlier(request: RunRequest) -> Recorded | None:
 def _planned(request: RunRequest, earlier: Recorded | None) -> Planned:
     """Load and plan: everything that can be wrong is found here, before anything starts."""
     assert request.suite is not None
-    settings = load_settings(request.suite, flags=request.flags, environ=os.environ, config_file=request.config_file)
-    suite = load_suite(request.suite)
+    path = request.suite
+    settings = load_settings(path, flags=request.flags, environ=os.environ, config_file=request.config_file)
     selection = request.selection
     if request.last_failed:
-        selection = replace(selection, only=last_failed(settings.output_dir, suite.source))
+        last = newest_run(settings.output_dir, path.resolve())
+        selection = replace(selection, only=last_failed(last))
+        if request.config_file is None and (named := settings_of(last)):
+            # Under the same settings as then: other runners would be another question.
+            request = replace(request, config_file=named)
+            settings = load_settings(path, flags=request.flags, environ=os.environ, config_file=named)
+    suite = load_suite(path)
     plan = make_plan(suite, settings, selection)
     _check_agents(plan, settings)
     return Planned(request=request, suite=suite, settings=settings, plan=plan, earlier=earlier)

@@ -113,18 +113,6 @@ def test_a_record_that_is_lost_by_the_last_check_is_noticed_too(project: Project
     assert "is gone" in done.stderr
 
 
-def test_a_disk_that_fills_up_during_a_run_has_an_exit_code_of_its_own(project: Project) -> None:
-    project.settings(SHELL)
-    project.suite('suite = [Case(id=f"c{n}", prompt="true", check=ok) for n in range(60)]')
-
-    done = shell(project, "ulimit -f 24; whet run suite.py")
-
-    assert done.returncode == 4, done.stderr
-    assert "error[record]: " in done.stderr
-    assert "--resume" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 @pytest.mark.parametrize("args", [("--resume", "latest"), ("suite.py", "--last-failed")])
 @pytest.mark.parametrize("garbage", [b"nonsense\n", b"\x00\xff\xfe\n", b'{"case": 1}\n'])
 def test_a_garbled_journal_is_named(passing: Project, args: tuple[str, ...], garbage: bytes) -> None:
@@ -149,3 +137,144 @@ def test_what_cannot_be_printed_is_one_line_and_no_success(passing: Project, com
     assert done.returncode == 74, done.stderr
     assert done.stderr.startswith("error[stdout]: what was to be printed could not be: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "os._exit(0)",
+        "from os import _exit; _exit(0)",
+        "import posix; posix._exit(0)",
+        "sys.exit(0)",
+        "os.execvp('true', ['true'])",
+        "os.execv('/bin/true', ['true'])",
+    ],
+)
+def test_a_suite_that_ends_the_process_while_it_loads_is_an_error(passing: Project, line: str) -> None:
+    passing.suite(f'suite = [Case(id="a", prompt="true", check=ok)]\n{line}\n')
+
+    done = passing.run()
+
+    assert done.code == 2, done.stdout
+    assert f"{passing.root}/suite.py: line 8: cannot be imported" in done.stderr
+    assert not passing.output_dir.exists()
+
+
+def test_a_process_that_a_suite_forks_while_it_loads_may_end_as_it_likes(passing: Project) -> None:
+    passing.suite("""
+        if os.fork() == 0:
+            os._exit(7)
+        assert os.waitstatus_to_exitcode(os.wait()[1]) == 7
+        suite = [Case(id="a", prompt="true", check=ok)]
+    """)
+
+    done = passing.run()
+
+    assert done.code == 0, done.stderr
+
+
+@pytest.mark.parametrize("base", ["Exception", "BaseException", "AssertionError"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "def __str__(self): raise SystemExit(3)",
+        "def __str__(self): raise KeyboardInterrupt",
+        "def __str__(self): return 5",
+        "def __repr__(self): 1 / 0\n    __str__ = __repr__",
+        "def __getattribute__(self, name): raise SystemExit(name)",
+        "def __getattr__(self, name): raise KeyboardInterrupt",
+        "location = property(lambda self: os.abort and 1 / 0)\n    failure_class = location",
+    ],
+)
+def test_an_exception_of_a_check_that_fights_being_told_is_told_by_its_class(
+    project: Project, method: str, base: str
+) -> None:
+    project.settings(SHELL)
+    project.suite(
+        f"class Evil({base}):\n    {method}\ndef check(): raise Evil('secret of evil')\nsuite = [Case(id='a', prompt='true', check=check)]"
+    )
+
+    done = project.run()
+
+    assert done.codes == {"a": "assertion" if base == "AssertionError" else "check-crash"}, done.message("a")
+    assert "Evil" in done.message("a")
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ('usage = { input_tokens = "x" }', "usage.input_tokens: must be a whole number of at least 0"),
+        ("usage = { output_tokens = -1 }", "usage.output_tokens: must be a whole number of at least 0"),
+        ("usage = { cost_usd = nan }", "usage.cost_usd: must be a number of at least 0"),
+        ("usage = { input_token = 1 }", 'usage: has no "input_token" (did you mean "input_tokens"?)'),
+        ("say = 5", "say: must be a text, not 5"),
+        ('say = "x"\nphase = "loud"', "phase: must be"),
+        ('write = "x"\ntext = 5', "text: must be a text, not 5"),
+        ("wait_s = inf", "wait_s: must be a number of at least 0"),
+        ("wait_s = true", "wait_s: must be a number of at least 0"),
+        ('exit = "1"', "exit: must be a whole number from 0 to 255"),
+        ("exit = 256", "exit: must be a whole number from 0 to 255"),
+    ],
+)
+def test_a_script_that_cannot_be_played_is_found_before_the_run(project: Project, step: str, said: str) -> None:
+    project.settings('[runners.demo.agent]\ntype = "scripted"\nscript = "steps.toml"\n')
+    project.write("steps.toml", f"[[steps]]\n{step}\n")
+    project.suite('suite = [Case(id="a", prompt="true", check=ok)]')
+
+    done = project.run()
+
+    assert done.code == 2, done.stdout
+    assert f"step 1: {said}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        ("mkdir whet.toml", "whet.toml: is a folder, not a file"),
+        ("mkfifo whet.toml", "whet.toml: is a pipe, not a file"),
+        ("ln -s whet.toml whet.toml", "whet.toml: cannot be read: Too many levels of symbolic links"),
+        ("ln -s nowhere whet.toml", "whet.toml: is a link to nowhere"),
+        (r"printf '\xff\xfe' > whet.toml", "whet.toml: is not UTF-8 text"),
+    ],
+)
+def test_settings_that_are_no_file_are_called_what_they_are(passing: Project, make: str, said: str) -> None:
+    (passing.root / "whet.toml").unlink()
+
+    done = shell(passing, f"{make}; whet run suite.py")
+
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--output-dir", "--cwd", "--config"])
+def test_an_empty_path_is_no_path(passing: Project, option: str) -> None:
+    done = passing.run(option, "")
+
+    assert done.code == 2
+    assert f"{option}" in done.stderr
+    assert "must not be empty" in done.stderr
+
+
+def test_what_failed_last_time_is_run_with_the_settings_of_that_time(project: Project) -> None:
+    project.settings(SHELL, name="other.toml")
+    project.suite('suite = [Case(id="a", prompt="true", check=no), Case(id="b", prompt="true", check=ok)]')
+    project.run("--config", "other.toml")
+
+    again = project.run("--last-failed")
+
+    assert again.code == 1, again.stderr
+    assert list(again.statuses) == ["a"]
+
+
+def test_an_explanation_has_no_line_for_a_value_whose_text_says_nothing(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite("""
+        def check(report, ctx): assert ctx.changes().created == ("x",) and report.events
+        suite = [Case(id="a", prompt="true", check=check)]
+    """)
+
+    done = project.run()
+
+    assert "ctx.changes()" in done.message("a")
+    assert "ctx = " not in done.message("a")
+    assert "report = " not in done.message("a")

@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from whet.agents.base import AgentCommand, AgentDefaults, Options, Task, environment, mounts
 from whet.model.run import Runner
+from whet.model.session import MessagePhase
 from whet.model.suite import Case
 
 _PLAYER = Path(__file__).with_name("scripted_player.py")
 # What each step may say besides its own word; the player knows what they do.
-STEPS: dict[str, tuple[type, tuple[str, ...]]] = {
-    "say": (str, ("phase",)),
-    "think": (str, ()),
-    "run": (str, ()),
-    "read": (str, ()),
-    "write": (str, ("text",)),
-    "delete": (str, ()),
-    "load_skill": (str, ()),
-    "usage": (dict, ()),
-    "trouble": (str, ()),
-    "wait_s": (float, ()),
-    "exit": (int, ()),
-    "answer": (str, ()),
+STEPS: dict[str, tuple[str, ...]] = {
+    "say": ("phase",),
+    "think": (),
+    "run": (),
+    "read": (),
+    "write": ("text",),
+    "delete": (),
+    "load_skill": (),
+    "usage": (),
+    "trouble": (),
+    "wait_s": (),
+    "exit": (),
+    "answer": (),
 }
+_TOKENS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
+_PHASES: tuple[str, ...] = get_args(MessagePhase)
+_LARGEST_EXIT = 255
 
 
 class ScriptedAgent(AgentDefaults):
@@ -108,10 +113,48 @@ def _step_problems(step: Any) -> Iterator[str]:
         yield f"must have exactly one of {', '.join(STEPS)}{hint}"
         return
     word = words[0]
-    kind, others = STEPS[word]
-    if not isinstance(step[word], (int, float) if kind is float else kind) or isinstance(step[word], bool):
-        yield f"{word}: must be a {kind.__name__}, not {step[word]!r}"
-    elif word == "wait_s" and step[word] < 0:
-        yield "wait_s: must not be negative"
-    for other in step.keys() - {word, *others}:
-        yield f'{word}: has no "{other}"'
+    for key, value in step.items():
+        if key in (word, *STEPS[word]):
+            yield from _value_problems(key, value)
+        else:
+            yield f'{word}: has no "{key}"'
+
+
+def _value_problems(key: str, value: Any) -> Iterator[str]:
+    """What is wrong with one value of a step."""
+    match key:
+        case "usage" if isinstance(value, dict):
+            for name, amount in value.items():
+                yield from _usage_problems(name, amount)
+            return
+        case "usage":
+            good, wanted = False, "a table"
+        case "wait_s":
+            good, wanted = _is_amount(value), "a number of at least 0"
+        case "exit":
+            good, wanted = _is_count(value) and value <= _LARGEST_EXIT, f"a whole number from 0 to {_LARGEST_EXIT}"
+        case "phase":
+            good, wanted = value in _PHASES, " or ".join(f'"{phase}"' for phase in _PHASES)
+        case _:
+            good, wanted = isinstance(value, str), "a text"
+    if not good:
+        yield f"{key}: must be {wanted}, not {value!r}"
+
+
+def _usage_problems(name: str, amount: Any) -> Iterator[str]:
+    known = (*_TOKENS, "cost_usd")
+    if name not in known:
+        near = get_close_matches(name, known, n=1)
+        yield f'usage: has no "{name}"' + (f' (did you mean "{near[0]}"?)' if near else f" (known: {', '.join(known)})")
+    elif name == "cost_usd" and not _is_amount(amount):
+        yield f"usage.{name}: must be a number of at least 0, not {amount!r}"
+    elif name in _TOKENS and not _is_count(amount):
+        yield f"usage.{name}: must be a whole number of at least 0, not {amount!r}"
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf

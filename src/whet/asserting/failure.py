@@ -120,10 +120,16 @@ def _parts(seen: Evaluation, shown: set[tuple[str, int]]) -> Iterator[str]:
 
 
 def _said(message: Any) -> str:
-    """What the author said; even that may raise."""
+    """What the author said."""
+    return shorten(text_of(message), _MOST_SAID)
+
+
+def text_of(value: Any) -> str:
+    """The text of an exception, or of whatever an author says; even that may raise, or give no text of ours."""
     try:
-        return shorten(str(message), _MOST_SAID)
-    except Exception as error:  # noqa: BLE001 - see above
+        # Joined, because a subclass of str could still do anything.
+        return "".join((str(value),))
+    except BaseException as error:  # noqa: BLE001 - a `__str__` is an author's, and may also exit
         return f"(its message cannot be shown: {type(error).__name__})"
 
 

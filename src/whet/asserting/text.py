@@ -40,7 +40,7 @@ def is_telling(value: object) -> bool:
     """Whether the text of *value* says more than its name does."""
     if inspect.isroutine(value) or isinstance(value, _UNTOLD):
         return False
-    return type(value).__repr__ is not object.__repr__
+    return type(value).__repr__ is not object.__repr__ and not getattr(type(value), "__untold__", False)
 
 
 def _text(value: object, most: int, depth: int) -> str:

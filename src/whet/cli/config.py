@@ -8,13 +8,14 @@ from pathlib import Path
 
 import click
 
+from whet.cli.paths import FilePath
 from whet.config import describe, entries, load_settings
 from whet.errors import UsageError
 
 
 @click.command("config", short_help="Show the settings in force and where each came from.")
-@click.argument("place", metavar="[SUITE_OR_FOLDER]", type=click.Path(path_type=Path), default=".")
-@click.option("--config", "config_file", type=click.Path(path_type=Path), metavar="FILE", help="The settings file.")
+@click.argument("place", metavar="[SUITE_OR_FOLDER]", type=FilePath(), default=".")
+@click.option("--config", "config_file", type=FilePath(), metavar="FILE", help="The settings file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(place: Path, config_file: Path | None, as_json: bool) -> None:
     """Show every setting that a run of SUITE_OR_FOLDER (by default here) would use, and where it came from."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from whet.cli.paths import FilePath
 from whet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ _READY, _NOT_READY = 0, 1
 
 
 @click.command("doctor", short_help="Say what is installed and what stands in the way.")
-@click.argument("place", metavar="[SUITE_OR_FOLDER]", type=click.Path(path_type=Path), default=".")
-@click.option("--config", "config_file", type=click.Path(path_type=Path), metavar="FILE", help="The settings file.")
+@click.argument("place", metavar="[SUITE_OR_FOLDER]", type=FilePath(), default=".")
+@click.option("--config", "config_file", type=FilePath(), metavar="FILE", help="The settings file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(place: Path, config_file: Path | None, as_json: bool) -> int:
     """Look at agents, sandbox and settings for a run of SUITE_OR_FOLDER (by default here).

@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
+from whet.cli.paths import FilePath
 from whet.config.settings import SANDBOXES
 from whet.errors import UsageError
 
-_FILE = click.Path(path_type=Path)
+_FILE = FilePath()
 # Options that override a setting, by the setting's name.
 _OVERRIDES = ("output_dir", "reporters", "sandbox", "max_parallel")
 

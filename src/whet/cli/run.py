@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
+from whet.cli.paths import FilePath
 from whet.config.settings import SANDBOXES
 from whet.errors import UsageError
 from whet.model.run import SCHEDULES
 from whet.plan import RunRequest, Selection, parse_shard, split_list
 
-_FILE = click.Path(path_type=Path)
+_FILE = FilePath()
 # Options that override a setting, by the setting's name.
 _OVERRIDES = (
     "cwd",

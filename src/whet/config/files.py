@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ def find_project_file(folder: Path) -> SettingsFile | None:
     """The settings file in force for *folder*: of the first folder upwards that has one."""
     for place in (folder, *folder.parents):
         # os.path: a folder that may not be looked into is a folder without settings.
-        own = read_file(place / PROJECT_FILE) if os.path.isfile(place / PROJECT_FILE) else None  # noqa: PTH113
+        own = read_file(place / PROJECT_FILE) if os.path.lexists(place / PROJECT_FILE) else None
         shared = _read_pyproject(place / PYPROJECT)
         if own and shared:
             raise ConfigError(
@@ -87,13 +88,28 @@ def _read_pyproject(path: Path) -> SettingsFile | None:
 
 def _read(path: Path) -> str:
     try:
+        _check_is_file(path)
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file") from None
+        raise ConfigError(f"{path}: {'is a link to nowhere' if path.is_symlink() else 'no such file'}") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})") from error
+
+
+def _check_is_file(path: Path) -> None:
+    """Refuse what only looks like a file: reading a pipe would wait for somebody to write."""
+    mode = path.stat().st_mode
+    kinds = (
+        (stat.S_ISDIR, "a folder"),
+        (stat.S_ISFIFO, "a pipe"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISBLK, "a device"),
+    )
+    for is_kind, name in kinds:
+        if is_kind(mode):
+            raise ConfigError(f"{path}: is {name}, not a file")
 
 
 def _parse(text: str, label: str) -> dict[str, Any]:

@@ -6,14 +6,16 @@ import contextlib
 import hashlib
 import importlib.util
 import os
+import posix
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from whet.asserting.failure import text_of
 from whet.asserting.rewriting import SuiteLoader, rewrite_helpers
 from whet.errors import Problem, SuiteError
 from whet.formats import authoring
@@ -70,7 +72,7 @@ def _import(path: Path) -> ModuleType:
     rewrite_helpers(path.parent)
     try:
         # What a module prints while it loads must not get between the lines of a reporter.
-        with contextlib.redirect_stdout(sys.stderr), _same_process():
+        with contextlib.redirect_stdout(sys.stderr), _same_process(), _no_way_out():
             spec.loader.exec_module(module)
     except KeyboardInterrupt:
         raise
@@ -93,10 +95,41 @@ def _same_process() -> Iterator[None]:
         sys.path[:] = [*(place for place in sys.path if place not in places), *places]
 
 
+class _Ended(BaseException):
+    """A module that loads would have ended the process, or put another program in its place."""
+
+
+@contextlib.contextmanager
+def _no_way_out() -> Iterator[None]:
+    """Let a module that loads raise where it would end us unseen; what it forks may end as it likes."""
+    process = os.getpid()
+    real = {name: getattr(os, name) for name in ("_exit", "execv", "execve")}
+
+    def guarded(name: str) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            if os.getpid() == process:
+                raise _Ended(f"it calls os.{name}, which would have ended whet")
+            return real[name](*args)
+
+        return call
+
+    def put(functions: Mapping[str, Callable[..., Any]]) -> None:
+        for name, function in functions.items():
+            setattr(os, name, function)
+            setattr(posix, name, function)
+
+    put({name: guarded(name) for name in real})
+    try:
+        yield
+    finally:
+        put(real)
+
+
 def _import_problem(path: Path, error: BaseException) -> Problem:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     line = error.lineno if isinstance(error, SyntaxError) else (frames[-1].lineno if frames else None)
-    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    said = text_of(error)
+    what = said if isinstance(error, _Ended) else f"{type(error).__name__}: {said}" if said else type(error).__name__
     place = f"line {line}" if line else None
     return Problem(file=str(path), field=place, message=f"cannot be imported: {what}")
 

@@ -6,7 +6,6 @@ This is one of the places where every exception is caught: it is an author's, an
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import linecache
 import time
@@ -15,9 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Literal
 
 from whet import wire
+from whet.asserting.failure import text_of
 from whet.expectations.failure import Asked, questions_of
 from whet.expectations.scope import SoftThenCrashed, collecting
 from whet.grade.context import CheckContext
@@ -121,28 +122,37 @@ class Checker:
         except AssertionError as error:
             return self._failed("assertion", error, _assertion_text(error))
         except SoftThenCrashed as error:
-            return self._failed("crash", error, _text(error))
+            return self._failed("crash", error, text_of(error))
         except BaseException as error:  # noqa: BLE001 - see the top of this file; SystemExit is one of them
-            said = f"{type(error).__name__}: {_text(error)}".rstrip(": ")
+            said = f"{type(error).__name__}: {text_of(error)}".rstrip(": ")
             return self._failed("crash", error, said)
         return CheckAnswer(outcome="passed")
 
     def _failed(self, outcome: Outcome, error: BaseException, message: str) -> CheckAnswer:
-        return CheckAnswer(
-            outcome=outcome,
-            message=shorten(message),
-            location=self._location(error),
-            traceback=shorten("".join(traceback.format_exception(error, limit=-12))),
-            failure_class=_class_of(error),
-            questions=questions_of(error),
-        )
+        """The answer for *error*; one that fights being looked at is told by its class and its place."""
+        try:
+            return CheckAnswer(
+                outcome=outcome,
+                message=shorten(message),
+                location=self._location(error),
+                traceback=shorten("".join(traceback.format_exception(error, limit=-12))),
+                failure_class=_class_of(error),
+                questions=questions_of(error),
+            )
+        except BaseException:  # noqa: BLE001 - its attributes are an author's code too
+            name = type(error).__name__
+            told = message if name in message else f"{name}: {message}"
+            return CheckAnswer(outcome=outcome, message=shorten(told), location=self._innermost(error))
 
     def _location(self, error: BaseException) -> Location | None:
         """The line that the failure names, or else the innermost line of the author's own files."""
         named = getattr(error, "location", None)
         if isinstance(named, Location):
             return named
-        frames = traceback.extract_tb(error.__traceback__)
+        return self._innermost(error)
+
+    def _innermost(self, error: BaseException) -> Location | None:
+        frames = traceback.extract_tb(_traceback_of(error))
         own = [frame for frame in frames if frame.filename.startswith(self._folder)]
         return Location(file=own[-1].filename, line=own[-1].lineno or 0) if own else None
 
@@ -200,10 +210,10 @@ def _as_class(value: Any) -> FailureClass | None:
 
 def _assertion_text(error: AssertionError) -> str:
     """What the author said, or else the assertion itself."""
-    said = _text(error)
+    said = text_of(error)
     if said:
-        return said
-    frames = traceback.extract_tb(error.__traceback__)
+        return said if type(error) is AssertionError or not said.startswith("(") else f"{type(error).__name__}: {said}"
+    frames = traceback.extract_tb(_traceback_of(error))
     if not frames:
         return "assertion failed"
     last = frames[-1]
@@ -212,11 +222,10 @@ def _assertion_text(error: AssertionError) -> str:
     return f"assertion failed: {source}" if source else "assertion failed"
 
 
-def _text(error: BaseException) -> str:
-    """Its message; even that may raise."""
-    with contextlib.suppress(Exception):
-        return str(error)
-    return "(its message cannot be shown)"
+def _traceback_of(error: BaseException) -> TracebackType | None:
+    """Where it was raised, without asking the author's class."""
+    found: TracebackType | None = BaseException.__dict__["__traceback__"].__get__(error)
+    return found
 
 
 def shorten(text: str, most: int = _LONGEST_MESSAGE) -> str:

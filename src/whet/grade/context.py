@@ -23,6 +23,9 @@ class CheckContext:
     _changes: Changes
     _run: Callable[[Sequence[str], float], Ran]
 
+    # Its text says nothing that an explanation could use.
+    __untold__ = True
+
     def __repr__(self) -> str:
         return f"<context of {self.session.runner}>"
 

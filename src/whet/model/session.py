@@ -97,6 +97,9 @@ class Session(SessionSummary):
         """The session that *summary* is of."""
         return cls(**{item.name: getattr(summary, item.name) for item in fields(SessionSummary)}, events=events)
 
+    # Its text says nothing that an explanation could use.
+    __untold__ = True
+
     def __repr__(self) -> str:
         return f"<session of {self.runner}, {len(self.events)} events>"
 

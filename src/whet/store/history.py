@@ -10,11 +10,22 @@ from whet.model.run import TrialResult
 from whet.store.folder import JOURNAL_FILE, RUN_FILE, read_run_file
 
 
-def last_failed(output_dir: Path, suite: Path) -> frozenset[tuple[str, str, str]]:
-    """The executions of *suite* with a trial that did not go as expected in its newest run."""
+def newest_run(output_dir: Path, suite: Path) -> Path:
+    """The folder of the newest run of *suite*."""
     folder = _newest(output_dir, suite)
     if folder is None:
         raise UsageError(f"{suite} has not been run into {output_dir} before", hint="leave out --last-failed")
+    return folder
+
+
+def settings_of(folder: Path) -> Path | None:
+    """The settings file that a run was given by name, if it was."""
+    named = read_run_file(folder).get("config_file")
+    return Path(named) if isinstance(named, str) else None
+
+
+def last_failed(folder: Path) -> frozenset[tuple[str, str, str]]:
+    """The executions with a trial that did not go as expected in a run."""
     failed = frozenset(
         (result.key.case, result.key.runner, result.key.variant)
         for result in finished(folder / JOURNAL_FILE)
