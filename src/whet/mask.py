@@ -98,6 +98,10 @@ class Masker:
     def __bool__(self) -> bool:
         return bool(self._forms)
 
+    def knowing(self, more: Iterable[str]) -> Masker:
+        """One that replaces *more* values as well."""
+        return Masker((*self._values, *more))
+
     def data(self, data: bytes) -> bytes:
         """*data* without secrets; where two of them overlap, both are gone."""
         pieces: list[bytes] = []

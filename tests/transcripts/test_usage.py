@@ -9,6 +9,7 @@ from reading import RECORDINGS, Read, read_recording
 from test_skills import AGENTS
 
 from whet import plugins
+from whet.agents.base import Resume
 from whet.model.session import Usage
 
 GROSS = ("input_tokens", "output_tokens")
@@ -62,7 +63,8 @@ def test_the_cost_of_a_resumed_session_is_its_own(tmp_path: Path) -> None:
     (tmp_path / "stdout.jsonl").write_bytes(output.replace(b"model_usage_since_last_result", b"unknown"))
     (tmp_path / "meta.json").write_bytes((recorded / "meta.json").read_bytes())
 
-    second = read_recording(plugins.find("agents", "claude-code")(), str(tmp_path), spent=first).session.usage
+    resume = Resume(session_id="earlier", usage=first)
+    second = read_recording(plugins.find("agents", "claude-code")(), str(tmp_path), resume=resume).session.usage
 
     assert first.cost_usd == pytest.approx(0.003615)
     assert second.cost_usd == pytest.approx(0.00408)

@@ -17,6 +17,14 @@ _PASSED_ON = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """An earlier session to go on with, and what it had taken by then: some agents count on from there."""
+
+    session_id: str
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """What an agent is asked to do, and where."""
 
@@ -31,8 +39,7 @@ class Task:
     environ: Mapping[str, str]
     variant: str = "default"
     trial: int = 1
-    # What a session that is resumed had taken before: some programs tell totals of all of it.
-    spent: Usage = field(default_factory=Usage)
+    resume: Resume | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +77,12 @@ class AgentCommand:
 
 
 class Agent(Protocol):
-    """One file per agent; an object lives for one attempt, so what later records need may be kept on it."""
+    """One file per agent; an object lives for one attempt, so what later records need may be kept on it.
+
+    `state` names what of its home its sessions lie in, so that one can be resumed; none means that none can.
+    """
+
+    state: tuple[str, ...]
 
     def command(self, task: Task) -> AgentCommand:
         """How to start it for *task*."""
@@ -87,6 +99,8 @@ class Agent(Protocol):
 
 class AgentDefaults:
     """What most agents have nothing to say about."""
+
+    state: tuple[str, ...] = ()
 
     def events(self, record: bytes) -> Iterable[Event]:
         """Nothing: its output is text or our own events."""
@@ -139,6 +153,11 @@ def environment(task: Task) -> dict[str, str]:
     env |= {"HOME": home, "TMPDIR": str(task.temporary), "TERM": "dumb"}
     env |= {"WHET_WORKSPACE": str(task.workspace)}
     return env | options.table("env")
+
+
+def resuming(task: Task, flag: str) -> tuple[str, ...]:
+    """*flag* and the id of the session to go on with, if there is one."""
+    return (flag, task.resume.session_id) if task.resume else ()
 
 
 def mounts(task: Task) -> tuple[Path, ...]:

@@ -10,7 +10,7 @@ from whet.agents import base
 from whet.agents.base import AgentCommand, Options, Task
 from whet.agents.reading import Reading, Spending
 from whet.agents.records import amount, as_text, look, number, parse, plus, rows, status_kind, table, text
-from whet.model.session import Event, SessionEnded, SessionStarted, TroubleKind
+from whet.model.session import Event, SessionEnded, SessionStarted, TroubleKind, Usage
 
 _CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN")
 # IS_SANDBOX: without it the program refuses, as root, to work without asking for permissions.
@@ -30,6 +30,8 @@ _EXIT_CODE = re.compile(r"Exit code (\d{1,9})\b")
 class ClaudeCodeAgent(base.AgentDefaults):
     """Reads `system`, `assistant` (one record for each block of a reply), `user` (results) and `result`."""
 
+    state = (".claude/projects",)
+
     def __init__(self) -> None:
         self._reading, self._spending = Reading(), Spending(derived=("input_tokens",))
         self._refused, self._reply = set[str | None](), ""
@@ -41,14 +43,16 @@ class ClaudeCodeAgent(base.AgentDefaults):
         options, env = Options(task.runner.options), base.environment(task)
         self._reading.workspace = str(task.workspace)
         # Tokens are those of one run, and the cost is that of all the session.
-        self._paid = (task.spent.cost_usd or 0) if task.spent.cost_source == "agent" else 0.0
+        before = task.resume.usage if task.resume else Usage()
+        self._paid = (before.cost_usd or 0) if before.cost_source == "agent" else 0.0
         own = env["HOME"] == str(task.home)
         state = {"CLAUDE_CONFIG_DIR": str(task.home / ".claude")} if own else {}
         login = base.credential_files(task, (".claude/.credentials.json",)) if own else {}
         passed = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ}
         model = ("--model", task.runner.model) if task.runner.model else ()
+        resume = base.resuming(task, "--resume")
         return AgentCommand(
-            argv=(options.text("command") or "claude", *_MODE, *model, *options.texts("args")),
+            argv=(options.text("command") or "claude", *_MODE, *model, *resume, *options.texts("args")),
             env={**dict.fromkeys(_QUIET, "1"), "CLAUDE_CODE_TMPDIR": str(task.temporary), **state, **passed, **env},
             stdin=task.prompt.encode(),
             announces_end=True,

@@ -34,6 +34,8 @@ _MESSAGES: tuple[tuple[str, TroubleKind, int | None], ...] = (
 class CodexAgent(base.AgentDefaults):
     """Reads `thread.started`, `item.*`, `turn.*` and `error`."""
 
+    state = (".codex/sessions",)
+
     def __init__(self) -> None:
         self._reading, self._spending = Reading(), Spending()
 
@@ -41,7 +43,6 @@ class CodexAgent(base.AgentDefaults):
         """Its login lies in the home of the attempt, or in the user's own; what we set is said on the command line."""
         options, env = Options(task.runner.options), base.environment(task)
         self._reading.workspace = str(task.workspace)
-        self._spending.before(task.spent)
         own = env["HOME"] == str(task.home)
         env = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ} | env
         if "OPENAI_API_KEY" in env:
@@ -50,8 +51,10 @@ class CodexAgent(base.AgentDefaults):
         state = {"CODEX_HOME": str(task.home / ".codex")} if own else {}
         login = base.credential_files(task, (".codex/auth.json",)) if own else {}
         model = ("--model", task.runner.model) if task.runner.model else ()
+        self._spending.resumed(task.resume)
+        resume = (*base.resuming(task, "resume"), "-") if task.resume else ()
         return AgentCommand(
-            argv=(options.text("command") or "codex", *_MODE, *_settings(env), *model, *options.texts("args")),
+            argv=(options.text("command") or "codex", *_MODE, *_settings(env), *model, *options.texts("args"), *resume),
             env={**state, **env},
             stdin=task.prompt.encode(),
             announces_end=True,

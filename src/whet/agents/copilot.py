@@ -37,6 +37,8 @@ _FIGURES = {
 class CopilotAgent(AgentDefaults):
     """Reads messages, tool executions, failures and `result`; what is marked as ephemeral is said again later."""
 
+    state = (".copilot/session-state",)
+
     def __init__(self) -> None:
         self._reading, self._spending = Reading(), Spending()
         self._stopped: str | None = None
@@ -45,7 +47,6 @@ class CopilotAgent(AgentDefaults):
     def command(self, task: Task) -> AgentCommand:
         """Its state lies in its home; only the file of `--usage-output-file` tells tokens."""
         self._reading.workspace = str(task.workspace)
-        self._spending.before(task.spent)
         options = Options(task.runner.options)
         env = base.environment(task)
         passed = {
@@ -55,8 +56,10 @@ class CopilotAgent(AgentDefaults):
         program = options.text("command") or "copilot"
         model = ("--model", task.runner.model) if task.runner.model else ()
         usage = ("--usage-output-file", str(task.home / _USAGE))
+        self._spending.resumed(task.resume)
+        resume = (f"--resume={task.resume.session_id}",) if task.resume else ()
         return AgentCommand(
-            argv=(program, *_MODE, *usage, *model, *options.texts("args")),
+            argv=(program, *_MODE, *usage, *model, *resume, *options.texts("args")),
             env={**own, **passed, **env},
             stdin=task.prompt.encode(),
             announces_end=True,

@@ -27,6 +27,8 @@ _LONGEST = 128 * 1024 - 1
 class CursorAgent(AgentDefaults):
     """Reads `system`, `user`, `thinking`, `assistant`, `tool_call` and `result`."""
 
+    state = (".cursor/chats",)
+
     def __init__(self) -> None:
         self._reading = Reading()
         self._thoughts: list[str] = []
@@ -39,8 +41,9 @@ class CursorAgent(AgentDefaults):
         model = ("--model", task.runner.model) if task.runner.model else ()
         where = ("--workspace", str(task.workspace))
         program = options.text("command") or "cursor-agent"
+        resume = base.resuming(task, "--resume")
         return AgentCommand(
-            argv=(program, *_MODE, *where, *model, *options.texts("args"), "--", task.prompt),
+            argv=(program, *_MODE, *where, *resume, *model, *options.texts("args"), "--", task.prompt),
             env={"NO_OPEN_BROWSER": "1", **passed, **base.environment(task)},
             announces_end=True,
             home_copies={**base.credential_files(task, _LOGIN), **base.skill_copies(task, ".cursor/skills")},

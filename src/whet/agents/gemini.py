@@ -41,6 +41,8 @@ _STATUSES = dict(zip(_NAMES.split(), _CODES, strict=True))
 class GeminiAgent(AgentDefaults):
     """Reads `init`, `message`, `tool_use`, `tool_result`, `error` and `result`."""
 
+    state = (".gemini/tmp",)
+
     def __init__(self) -> None:
         self._reading = Reading()
         self._pieces: list[str] = []
@@ -58,8 +60,9 @@ class GeminiAgent(AgentDefaults):
         model = ("--model", task.runner.model) if task.runner.model else ()
         env = {**_QUIET, **defaults, **passed, **base.environment(task)}
         key_file = (Path(env[_KEY_FILE]),) if _KEY_FILE in env else ()
+        resume = base.resuming(task, "--resume")
         return AgentCommand(
-            argv=(options.text("command") or "gemini", *_MODE, *model, *options.texts("args")),
+            argv=(options.text("command") or "gemini", *_MODE, *model, *resume, *options.texts("args")),
             env=env,
             stdin=task.prompt.encode(),
             announces_end=True,

@@ -26,6 +26,8 @@ _MODE = ("run", "--format", "json", "--auto", "--thinking")
 class OpencodeAgent(AgentDefaults):
     """Reads `step_start`, `text`, `reasoning`, `tool_use`, `step_finish` and `error`; none of them is the end."""
 
+    state = tuple(f".local/share/opencode/opencode.db{part}" for part in ("", "-wal", "-shm"))
+
     def __init__(self) -> None:
         self._reading = Reading()
         self._session: str | None = None
@@ -44,8 +46,9 @@ class OpencodeAgent(AgentDefaults):
         config = _config(task.runner.model or "", env)
         named = {"OPENCODE_CONFIG": str(task.home / _CONFIG)} if config else {}
         skills = base.skill_copies(task, ".config/opencode/skills")
+        resume = base.resuming(task, "--session")
         return AgentCommand(
-            argv=(options.text("command") or "opencode", *_MODE, *model, *options.texts("args")),
+            argv=(options.text("command") or "opencode", *_MODE, *model, *resume, *options.texts("args")),
             env={**named, **env},
             stdin=task.prompt.encode(),
             announces_end=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from whet.agents.base import Resume
 from whet.agents.records import amount, as_text, look, number, text
 from whet.agents.tools import Calls
 from whet.model.session import (
@@ -14,7 +15,6 @@ from whet.model.session import (
     Message,
     Trouble,
     TroubleKind,
-    Usage,
     UsageSeen,
 )
 
@@ -94,13 +94,15 @@ class Spending:
         self._told: dict[str, float] = {}
         # The figures that an agent does not tell as we count them.
         self._derives = derived
+        self._unsure: frozenset[str] = frozenset()
 
-    def before(self, usage: Usage) -> None:
-        """Totals include what the session that is resumed had taken already; what was guessed or looked up is not."""
-        known = {name: usage.told(name) for name in USAGE_FIGURES}
-        self._told = {name: value for name, value in known.items() if value is not None}
-        if usage.cost_source != "agent":
-            self._told.pop("cost_usd", None)
+    def resumed(self, earlier: Resume | None) -> None:
+        """Totals go on from those of *earlier*; where that told no figure, later totals of it say nothing."""
+        before = {name: earlier.usage.told(name) for name in USAGE_FIGURES} if earlier else {}
+        if earlier and earlier.usage.cost_source != "agent":
+            before["cost_usd"] = None
+        self._told = {name: value for name, value in before.items() if value is not None}
+        self._unsure = frozenset(before) - frozenset(self._told)
 
     def more(self, **amounts: Any) -> Iterator[Event]:
         """So much more was spent; the names are those of `UsageSeen`."""
@@ -112,7 +114,8 @@ class Spending:
 
     def total(self, **amounts: Any) -> Iterator[Event]:
         """So much was spent in all; what was told before is part of it."""
-        known = {name: value for name, value in amounts.items() if amount(value) is not None}
+        sure = {name: value for name, value in amounts.items() if name not in self._unsure}
+        known = {name: value for name, value in sure.items() if amount(value) is not None}
         yield from self.more(**{name: max(0, value - self._told.get(name, 0)) for name, value in known.items()})
 
     def anew(self) -> None:

@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 
 from whet import plugins, wire
-from whet.agents.base import Agent, AgentCommand, Task
+from whet.agents.base import Agent, AgentCommand, Resume, Task
 from whet.engine import ground as grounds
 from whet.engine.capture import Capture
 from whet.engine.ending import judge_ending
@@ -20,6 +20,7 @@ from whet.engine.ground import Ground, SharedGround
 from whet.engine.observe import Observer, Watch
 from whet.engine.parts import Parts, trial_folder
 from whet.engine.record import AttemptRecord
+from whet.engine.state import Resumable, keep_state
 from whet.errors import (
     AgentCrashed,
     AgentTimedOut,
@@ -29,8 +30,10 @@ from whet.errors import (
     ProviderFailed,
     SessionUnfinished,
 )
+from whet.grade.base import QUESTIONS_FILE
 from whet.model.run import Trial
 from whet.model.session import SessionSummary
+from whet.model.suite import Limits
 from whet.sandbox.base import Boundary, Command, Ended
 from whet.workspace.recording import record_changes
 
@@ -62,7 +65,7 @@ async def _on_ground(parts: Parts, shared: SharedGround, trial: Trial, record: A
     ground = await grounds.lay(parts, shared, trial, artifact_dir)
     try:
         try:
-            await _run_agent(parts, ground, trial, record)
+            await run_agent(parts, ground, trial, record)
             await _look(parts, ground, record)
             await grade(parts, trial, record, evidence_of(parts, trial, record, ground.workspace.path))
         except AttemptError as error:
@@ -75,17 +78,23 @@ async def _on_ground(parts: Parts, shared: SharedGround, trial: Trial, record: A
 
 
 async def _keep(parts: Parts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:
-    """Keep the workspace of an attempt that did not go as expected; failing at that must not hide why it did not."""
-    failure = record.failure
-    expected = trial.execution.case.expected_fail
-    if (record.passed and not expected) or (failure is not None and failure.code == "assertion" and expected):
-        return
-    if failure is not None and failure.phase == "start":
+    """Keep what somebody wants to look at or to ask about; failing at that must not hide why."""
+    artifact_dir = parts.run_dir / record.artifact_dir
+    as_expected = _went_as_expected(trial, record)
+    if record.resumable is not None and (not as_expected or (artifact_dir / QUESTIONS_FILE).exists()):
+        record.notes += await anyio.to_thread.run_sync(keep_state, ground, record.resumable, artifact_dir, parts.masker)
+    if as_expected or (record.failure is not None and record.failure.phase == "start"):
         return
     try:
         record.workspace_dir = await grounds.keep(parts, ground, trial, record.number)
     except AttemptError as error:
         record.notes.append(f"the workspace could not be kept: {error.message}")
+
+
+def _went_as_expected(trial: Trial, record: AttemptRecord) -> bool:
+    if trial.execution.case.expected_fail:
+        return record.failure is not None and record.failure.code == "assertion"
+    return record.passed
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +107,12 @@ class _Conversation:
     transcript: Path
 
 
-async def _run_agent(parts: Parts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:
-    """Start the agent, and note its session once it has ended well."""
+async def run_agent(
+    parts: Parts, ground: Ground, trial: Trial, record: AttemptRecord, resume: Resume | None = None
+) -> None:
+    """Start the agent, or let it go on with an earlier session, and note its session once it has ended well."""
     artifact_dir = parts.run_dir / record.artifact_dir
-    talk = _converse(parts, ground, trial, artifact_dir)
+    talk = _converse(artifact_dir, _task(parts, ground, trial, resume), trial.execution.limits)
     talk = replace(talk, asked=await parts.unpacked.given_to(talk.asked))
     parts.masker.learn(login_secrets(talk.asked))
     if talk.asked.home_files or talk.asked.home_copies:
@@ -125,34 +136,36 @@ async def _run_agent(parts: Parts, ground: Ground, trial: Trial, record: Attempt
     finally:
         record.usage, record.steps = talk.observer.usage_or_guess(talk.transcript), talk.observer.steps
         record.detected_skills = talk.observer.detected_skills()
+        record.resumable = _resumable(talk)
     record.session = _session(trial, record, talk, ended)
     _write_session(parts, artifact_dir, record.session)
     if talk.observer.unreadable is not None:
         raise talk.observer.unreadable
 
 
-def _converse(parts: Parts, ground: Ground, trial: Trial, artifact_dir: Path) -> _Conversation:
-    agent: Agent = plugins.find("agents", trial.execution.runner.agent)()
-    asked = agent.command(_task(parts, ground, trial))
+def _converse(artifact_dir: Path, task: Task, limits: Limits) -> _Conversation:
+    agent: Agent = plugins.find("agents", task.runner.agent)()
+    asked = agent.command(task)
     observer = Observer(
         asked.output,
         agent.events,
         events_path=artifact_dir / "events.jsonl",
         watch=Watch(
-            max_steps=trial.execution.limits.max_steps,
-            budget_usd=trial.execution.limits.budget_usd,
-            model=trial.execution.runner.model,
-            prompt=trial.execution.case.prompt,
-            placed_skills=_placed(trial),
+            max_steps=limits.max_steps,
+            budget_usd=limits.budget_usd,
+            model=task.runner.model,
+            prompt=task.prompt,
+            placed_skills=tuple(skill.name for skill in task.runner.skills),
         ),
     )
     transcript = artifact_dir / ("transcript.txt" if asked.output == "text" else "transcript.jsonl")
     return _Conversation(agent, asked, observer, transcript)
 
 
-def _placed(trial: Trial) -> tuple[str, ...]:
-    """The names of the skills under test."""
-    return tuple(skill.name for skill in trial.execution.runner.skills)
+def _resumable(talk: _Conversation) -> Resumable | None:
+    """The session, where its agent can resume one and has told its id."""
+    told = talk.observer.started.session_id
+    return Resumable(session_id=told, names=talk.agent.state, asked=talk.asked) if told and talk.agent.state else None
 
 
 def _session(trial: Trial, record: AttemptRecord, talk: _Conversation, ended: Ended | None) -> SessionSummary:
@@ -169,7 +182,7 @@ def _session(trial: Trial, record: AttemptRecord, talk: _Conversation, ended: En
         complete=ended is not None,
         steps=observer.steps,
         usage=observer.usage_or_guess(talk.transcript),
-        placed_skills=_placed(trial),
+        placed_skills=tuple(skill.name for skill in runner.skills),
         started_at=record.started_at,
         duration_s=ended.duration_s if ended else None,
     )
@@ -181,7 +194,7 @@ def _write_session(parts: Parts, artifact_dir: Path, session: SessionSummary) ->
     (artifact_dir / "session.json").write_bytes(wire.encode_pretty(kept))
 
 
-def _task(parts: Parts, ground: Ground, trial: Trial) -> Task:
+def _task(parts: Parts, ground: Ground, trial: Trial, resume: Resume | None) -> Task:
     return Task(
         prompt=trial.execution.case.prompt,
         case=trial.key.case,
@@ -194,6 +207,7 @@ def _task(parts: Parts, ground: Ground, trial: Trial) -> Task:
         environ=parts.environ,
         variant=trial.key.variant,
         trial=trial.key.number,
+        resume=resume,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from whet.engine.parts import Parts
+from whet.engine.state import Resumable
 from whet.errors import AttemptError, ModelRejected
 from whet.model.changes import Changes
 from whet.model.grade import Failure, FailureClass, Grade, Location
@@ -33,6 +34,7 @@ class AttemptRecord:
     failure_class: FailureClass | None = None
     retry: bool = True
     workspace_dir: str | None = None
+    resumable: Resumable | None = None
     notes: list[str] = field(default_factory=list)
 
     @property

@@ -49,17 +49,18 @@ class ExpectationsFailed(AssertionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A question for the agent that a failed expectation leaves behind, and where it was written."""
+    """A question for the agent that a failed expectation leaves behind, what that says, and where it was written."""
 
     question: str
-    location: Location | None
+    location: Location | None = None
+    expectation: str | None = None
 
 
 def questions_of(error: BaseException) -> tuple[Asked, ...]:
     """The questions of a failure and of all that were merged into it."""
     members = getattr(error, "failures", (error,))
     return tuple(
-        Asked(question=question, location=getattr(member, "location", None))
+        Asked(question=question, location=getattr(member, "location", None), expectation=str(member))
         for member in members
         if (question := getattr(member, "question", None))
     )

@@ -13,6 +13,9 @@ from whet.model.grade import Grade
 from whet.model.session import SessionSummary
 from whet.model.suite import Case, Check, Suite
 
+# Where questions for the agent are kept, beside the other evidence.
+QUESTIONS_FILE = "explain.json"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:

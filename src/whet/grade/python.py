@@ -6,7 +6,7 @@ from functools import partial
 
 from whet import wire
 from whet.errors import CheckCrashed, CheckerDied, CheckTimedOut, GraderError
-from whet.grade.base import Evidence
+from whet.grade.base import QUESTIONS_FILE, Evidence
 from whet.grade.checker import CheckAnswer, Checker, CheckRequest, ClassifyRequest
 from whet.grade.recorded import NotRecorded, RecordedEvidence
 from whet.grade.residue import watch
@@ -49,7 +49,7 @@ class PythonGrader:
         if answer.printed:
             evidence.keep("check.log", answer.printed)
         if answer.questions:
-            evidence.keep("explain.json", wire.encode_pretty({"questions": answer.questions}).decode())
+            evidence.keep(QUESTIONS_FILE, wire.encode_pretty({"questions": answer.questions}).decode())
         if answer.outcome == "not-recorded":
             raise NotRecorded(answer.message)
         if answer.outcome == "crash":
