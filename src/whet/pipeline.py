@@ -50,6 +50,7 @@ from whet.version import __version__
 from whet.workspace import Workspaces, private_mounts, remove_tree
 
 PASSED, FAILED, ERRORED, INTERRUPTED = 0, 1, 3, 130
+_SCRATCH_NOTE = ".scratch"
 # How a trial comes to its result: by running an agent, or from a record.
 Trying: TypeAlias = Callable[[Parts, SharedGround, Trial], Awaitable[TrialResult]]
 
@@ -125,7 +126,7 @@ def carry_out(planned: Planned, trying: Trying) -> int:
             )
         )
         sandbox, note = choose_sandbox(settings.sandbox)
-        masker = _masker(settings, plan)
+        masker = make_masker(settings, plan)
         run_dir = _open_record(planned, masker)
         stack.callback(os.close, folders.lock(run_dir))
         journal = Journal(run_dir / folders.JOURNAL_FILE)
@@ -142,7 +143,7 @@ def carry_out(planned: Planned, trying: Trying) -> int:
         for message in (note, fewer, weaknesses(settings.ceilings), *planned.notices):
             if message:
                 under_way.emit(Notice(level="warning", message=message))
-        with _single_errors():
+        with single_errors():
             anyio.run(_execute, under_way, parts, trying, earlier is not None)
         with undisturbed():
             outcomes = _compare(under_way, settings, snapshots)
@@ -178,7 +179,7 @@ def _compare(under_way: _Run, settings: Settings, file: SnapshotFile | None) -> 
 
 
 @contextmanager
-def _single_errors() -> Iterator[None]:
+def single_errors() -> Iterator[None]:
     """An error of ours that comes out of a task group alone again, as whoever prints it expects it."""
     try:
         yield
@@ -236,7 +237,7 @@ def _check_agents(plan: Plan, settings: Settings) -> None:
         raise ConfigError("\n".join(f"{where}: {problem}" for problem in problems))
 
 
-def _masker(settings: Settings, plan: Plan) -> Masker:
+def make_masker(settings: Settings, plan: Plan) -> Masker:
     """Knows the values of secrets: ours, those of runners and those of bootstrap commands."""
     runners = (dict(runner.options.get("env") or {}) for runner in settings.runners)
     bootstraps = (execution.workspace.bootstrap for execution in plan.executions[:1])
@@ -259,17 +260,29 @@ def _open_record(planned: Planned, masker: Masker) -> Path:
 @contextmanager
 def _scratch(run_dir: Path, earlier: Recorded | None) -> Iterator[Path]:
     """A folder for live workspaces, outside of the user's project, so that no tool finds its way up into it."""
-    note = run_dir / ".scratch"
     if earlier is not None:
-        # Whatever an earlier whet could not end because it was itself killed.
-        kill_marked("WHET_RUN", run_dir.name)
-        if note.is_symlink():
-            remove_tree(note.readlink())
-            note.unlink()
+        clear_scratch(run_dir)
     scratch = Path(tempfile.mkdtemp(prefix="whet-")).resolve()
+    with noted_scratch(run_dir, scratch):
+        yield scratch
+
+
+def clear_scratch(run_dir: Path) -> None:
+    """End and remove whatever an earlier whet could not, because it was itself killed."""
+    kill_marked("WHET_RUN", run_dir.name)
+    note = run_dir / _SCRATCH_NOTE
+    if note.is_symlink():
+        remove_tree(note.readlink())
+        note.unlink()
+
+
+@contextmanager
+def noted_scratch(run_dir: Path, scratch: Path) -> Iterator[None]:
+    """Remove *scratch* in the end; until then the run folder tells whoever comes after us where it is."""
+    note = run_dir / _SCRATCH_NOTE
     note.symlink_to(scratch)
     try:
-        yield scratch
+        yield
     finally:
         remove_tree(scratch)
         note.unlink(missing_ok=True)

@@ -68,6 +68,13 @@ class Stage:
             outcome = self.project.run(*flags, env=self._environ(model.url))
             return Played(outcome, model.requests, model.turns)
 
+    def explain(self, steps: list[dict[str, Any]], *args: str, folder: str = "latest/trials/a") -> Played:
+        """Ask about the newest run while the model follows *steps*; the model is at another address by now."""
+        with ScriptedModel(steps) as model:
+            place = self.project.output_dir / folder
+            outcome = self.project.whet("explain", str(place), *args, env=self._environ(model.url))
+            return Played(outcome, model.requests, model.turns)
+
     def _settings(self, url: str) -> str:
         variables = {"WHET_TEST": self.project.token, **self.program.env}
         env = "\n".join(f"{name} = {json.dumps(value)}" for name, value in variables.items())

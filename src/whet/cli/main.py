@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "run": "Run a suite and report verdicts.",
     "regrade": "Apply a suite's checks as they are now to a recorded run.",
+    "explain": "Ask the agent of a trial why it did what it did.",
     "doctor": "Say what is installed and what stands in the way.",
     "config": "Show the settings in force and where each came from.",
     "schema": "Print the JSON Schema of a file that whet writes.",

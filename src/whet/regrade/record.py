@@ -51,7 +51,7 @@ def read_record(run_dir: Path) -> Record:
         raise StoreError(f"{run_dir}: run.json is not the record of a run: it names no suite")
     results = finished(run_dir / JOURNAL_FILE)
     if not results:
-        raise UsageError(f"no trial of {run_dir.name} has ended, so there is nothing to regrade")
+        raise UsageError(f"no trial of {run_dir.name} has ended, so it holds nothing yet")
     workspace, config_file = facts.get("workspace"), facts.get("config_file")
     return Record(
         run_dir=run_dir,

@@ -1,0 +1,1 @@
+"""Explaining: the questions that failed expectations left behind, asked of the agent in its own session."""

@@ -1,0 +1,127 @@
+"""One question: the session is laid out again as a copy, at the paths it speaks of, and the agent goes on with it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import anyio.to_thread
+
+from whet.agents.base import Resume
+from whet.engine.attempt import AttemptRecord, fail, run_agent
+from whet.engine.ground import Ground
+from whet.engine.parts import Parts
+from whet.engine.state import SessionState, lay_state
+from whet.engine.trial import verdict
+from whet.errors import AttemptError, WorkspaceError
+from whet.expectations.failure import Asked
+from whet.explain.questions import EXPLANATIONS_DIR, Explanation, ExplanationStatus
+from whet.explain.subject import Subject
+from whet.model.run import Execution, Trial
+from whet.model.session import SessionSummary
+from whet.pipeline import noted_scratch
+from whet.regrade.ground import lay_ground
+from whet.workspace import Workspace, remove_tree
+from whet.workspace.folder import SharedWorkspace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interview:
+    """A session that questions are put to, each to a copy of its own, so that no answer depends on another."""
+
+    parts: Parts
+    subject: Subject
+    session: SessionSummary
+    state: SessionState
+    execution: Execution
+
+    async def ask(self, asked: Asked, number: int) -> Explanation:
+        """Put one question; whatever goes wrong is data, as in an attempt."""
+        where = f"{EXPLANATIONS_DIR}/{number}"
+        runner, artifacts = self.execution.runner.id, f"{self.subject.attempt.artifact_dir}/{where}"
+        record = AttemptRecord(runner=runner, number=number, artifact_dir=artifacts)
+        lacking = None
+        try:
+            _make_anew(self.parts.run_dir / artifacts)
+            make_scratch(self.parts.scratch)
+            with noted_scratch(self.parts.run_dir, self.parts.scratch):
+                ground, lacking = await anyio.to_thread.run_sync(self._lay)
+                resume = Resume(session_id=self.state.session_id, usage=self.session.usage)
+                await run_agent(self.parts, ground, self._trial(asked.question), record, resume)
+        except AttemptError as error:
+            fail(self.parts, record, error)
+        record.duration_s = time.monotonic() - record.began
+        return self._explanation(asked, record, where, lacking)
+
+    def _trial(self, question: str) -> Trial:
+        """The trial once more, with the question in the place of its prompt."""
+        case = replace(self.execution.case, prompt=question)
+        return Trial(key=self.subject.result.key, execution=replace(self.execution, case=case))
+
+    def _lay(self) -> tuple[Ground, str | None]:
+        """Workspace and home as the session left them, and what the workspace lacks."""
+        home, temporary = Path(self.state.home), Path(self.state.temporary)
+        try:
+            home.mkdir()
+            temporary.mkdir()
+            lay_state(self.subject.folder, home)
+        except OSError as error:
+            raise WorkspaceError(f"the session cannot be laid out again: {error}") from error
+        workspace, lacking = self._workspace(Path(self.state.workspace))
+        return Ground(workspace=workspace, home=home, temporary=temporary, shared=False), lacking
+
+    def _workspace(self, path: Path) -> tuple[Workspace, str | None]:
+        if not path.is_relative_to(self.parts.scratch):
+            if not path.is_dir():
+                raise WorkspaceError(f"the folder that it worked in is gone: {path}", hint="make it again")
+            return SharedWorkspace(path, method="given"), f"it was asked in {path} as that is now"
+        gaps, _ = lay_ground(self.subject.record, self.subject.result, path)
+        return SharedWorkspace(path, method="copy"), gaps.workspace
+
+    def _explanation(self, asked: Asked, record: AttemptRecord, where: str, lacking: str | None) -> Explanation:
+        found = verdict(record, expected_fail=False)
+        status: ExplanationStatus = "answered" if found == "passed" else "failed" if found == "failed" else "errored"
+        session = record.session
+        told = session.session_id if session else None
+        if told is not None and told != self.state.session_id:
+            record.notes.append(f"it went on as another session: {told}")
+        return Explanation(
+            number=record.number,
+            question=self.parts.masker.text(asked.question),
+            expectation=asked.expectation,
+            location=asked.location,
+            status=status,
+            answer=session.final_output if session and status == "answered" else "",
+            failure=record.failure,
+            session_id=told,
+            model=session.model if session else None,
+            usage=record.usage,
+            cost_usd=record.usage.cost_usd,
+            steps=record.steps,
+            started_at=record.started_at,
+            duration_s=record.duration_s,
+            workspace=lacking,
+            artifact_dir=where,
+            notes=tuple(record.notes),
+        )
+
+
+def make_scratch(folder: Path) -> None:
+    """Make the folder that the session's paths lead into: an agent finds a session only where it began it."""
+    try:
+        folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise WorkspaceError(
+            f"its session can only be resumed in {folder}, and that cannot be made: {error.strerror}",
+            hint="move away whatever is there, or make the folder that it shall lie in",
+        ) from error
+
+
+def _make_anew(folder: Path) -> None:
+    """A folder that is not in the list yet holds what was left by an asking that was cut off."""
+    remove_tree(folder)
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise WorkspaceError(f"{folder} cannot be made: {error.strerror}") from error

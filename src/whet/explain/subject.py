@@ -1,0 +1,108 @@
+"""Whom a question is for: the attempt in a folder, and the session of its agent, if that can be resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from whet import plugins, wire
+from whet.engine.state import SessionState, read_state
+from whet.errors import StoreError, UsageError
+from whet.grade.base import QUESTIONS_FILE
+from whet.grade.report import load_report
+from whet.model.run import Attempt, TrialResult
+from whet.model.session import SessionSummary
+from whet.regrade.record import Record, read_record
+from whet.report.text import count
+from whet.store.folder import RUN_FILE, read_run_file
+
+_HINT = "name the folder of a trial, such as .whet/runs/latest/trials/CASE/RUNNER/default/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One attempt of a recorded run; the folders in `result` are those of this attempt."""
+
+    record: Record
+    result: TrialResult
+    attempt: Attempt
+
+    @property
+    def folder(self) -> Path:
+        """Where its artifacts lie."""
+        return self.record.run_dir / self.attempt.artifact_dir
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        key = self.result.key
+        which = f", attempt {self.attempt.number}" if len(self.result.attempts) > 1 else ""
+        return f"{key.case} @ {key.runner} #{key.number}{which}"
+
+    def flags(self) -> dict[str, Any]:
+        """The options that the run was started with."""
+        found = read_run_file(self.record.run_dir).get("flags")
+        return dict(found) if isinstance(found, dict) else {}
+
+
+def find_subject(folder: Path) -> Subject:
+    """The attempt that *folder* is of, or the one that decided its trial, or the only one below with questions."""
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such folder", hint=_HINT)
+    place = folder.resolve()
+    run_dir = next((each for each in (place, *place.parents) if (each / RUN_FILE).is_file()), None)
+    if run_dir is None:
+        raise UsageError(f"{folder} is not the folder of a trial: it belongs to no run", hint=_HINT)
+    record = read_record(run_dir)
+    below = str(place.relative_to(run_dir))
+    found = list(_subjects(record, below))
+    if len(found) > 1:
+        found = [each for each in found if (each.folder / QUESTIONS_FILE).is_file()]
+        if len(found) != 1:
+            raise UsageError(f"{folder} holds {count(len(found), 'trial')} with questions, not one", hint=_HINT)
+    if not found:
+        raise UsageError(f"{folder} is not the folder of a trial that has ended", hint=_HINT)
+    return found[0]
+
+
+def _subjects(record: Record, below: str) -> Iterator[Subject]:
+    """An attempt by its own folder, and trials, each by the attempt that decided, by any folder above."""
+    for result in record.results.values():
+        exact = [attempt for attempt in result.attempts if attempt.artifact_dir == below]
+        for attempt in exact or result.attempts[-1:]:
+            if exact or below == "." or attempt.artifact_dir.startswith(f"{below}/"):
+                at = replace(result, artifact_dir=attempt.artifact_dir, workspace_dir=attempt.workspace_dir)
+                yield Subject(record=record, result=at, attempt=attempt)
+
+
+def session_of(subject: Subject) -> SessionSummary:
+    """The session of the attempt, however it ended."""
+    if not (subject.folder / "session.json").is_file():
+        raise UsageError(f"{subject.name} has no session: its agent never came to one")
+    return load_report(subject.folder)
+
+
+def state_of(subject: Subject, session: SessionSummary) -> SessionState:
+    """What resuming that session takes; an error that says why it cannot be resumed."""
+    try:
+        state = read_state(subject.folder)
+    except (OSError, wire.WireError) as error:
+        raise StoreError(f"{subject.folder}: the state of its session cannot be read: {error}") from error
+    if state is not None:
+        return state
+    if not plugins.find("agents", session.agent)().state:
+        raise UsageError(
+            f'{subject.name}: an agent of type "{session.agent}" has no session that could be resumed',
+            hint="questions are for agents that remember what they did, such as claude-code or codex",
+        )
+    if subject.attempt.failure is None:
+        raise UsageError(
+            f"{subject.name} passed, and the sessions of trials that passed are not kept",
+            hint="ask about one that failed",
+        )
+    if session.session_id is None:
+        raise UsageError(f"{subject.name} cannot be resumed: it ended before its agent told the id of its session")
+    notes = "; ".join(note for note in subject.result.notes if "session" in note)
+    raise UsageError(f"{subject.name} cannot be resumed: its session was not kept" + (f": {notes}" if notes else ""))
