@@ -1,0 +1,463 @@
+"""Explaining: questions that failures left, put to an agent in its own session, and what can stand in the way.
+
+The program here only stands in for Claude Code: it keeps and resumes sessions as that does. The real ones are asked in
+tests/agents.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from project import SHELL, Outcome, Project, wait_for
+
+STAND_IN = """#!/usr/bin/env python3
+import json, os, sys, time
+from pathlib import Path
+def tell(**record): print(json.dumps(record), flush=True)
+prompt = sys.stdin.read()
+resumed = sys.argv[sys.argv.index("--resume") + 1] if "--resume" in sys.argv else None
+home = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path(os.environ["HOME"]) / ".claude")
+# As the real one does: a session is found only from the folder that it began in.
+folder = home / "projects" / os.getcwd().replace("/", "-")
+folder.mkdir(parents=True, exist_ok=True)
+session = folder / f"{resumed or 'session-1'}.jsonl"
+if os.path.isdir("{outside}"): print(prompt.splitlines()[0], file=open("{outside}/starts", "a"))
+if resumed and not session.exists():
+    sys.exit(f"No conversation found with session ID: {resumed}")
+earlier = session.read_text() if resumed else ""
+session.write_text(earlier + prompt + "\\n")
+if prompt.startswith("nameless"): sys.exit(4)
+tell(type="system", subtype="init", session_id=session.stem, model="m", cwd=os.getcwd())
+if prompt.startswith("crash"): sys.exit(3)
+if prompt.startswith("hang"): time.sleep(600)
+exec(prompt.partition("exec ")[2])
+there = sorted(name for name in os.listdir() if not name.startswith("."))
+answer = f"I heard {earlier.count(chr(10))} before, and see {there}"
+tell(type="assistant", message={"id": prompt[:9], "content": [{"type": "text", "text": answer}]})
+tell(type="result", subtype="success", is_error=False, result=answer, usage={"input_tokens": 7, "output_tokens": 2})
+"""
+SETTINGS = """
+[runners.real.agent]
+type = "claude-code"
+command = "{command}"
+{more}
+[runners.real.agent.env]
+WHET_TEST = "{token}"
+ANTHROPIC_API_KEY = "sk-of-the-runner-0000"
+"""
+WORK = 'exec open("made.txt", "w").write("seven")'
+CHECK = """
+def asks(report, ctx):
+    expect.soft.output.includes(report, "yes", explain="Why not?")
+    expect.soft.output.includes(report, "no", explain="What else?")
+"""
+
+
+@pytest.fixture
+def asking(project: Project) -> Project:
+    """A project with a run that failed and left two questions."""
+    settings(project)
+    project.suite(CHECK + f"suite = [Case(id='a', prompt={WORK!r}, check=asks)]\n")
+    return project
+
+
+def settings(project: Project, more: str = "", name: str = "whet.toml") -> None:
+    program = project.write("bin/stand-in", STAND_IN, mode=0o755)
+    project.settings(SETTINGS.replace("{command}", str(program)).replace("{more}", more), name=name)
+
+
+def explain(project: Project, *args: str, folder: str = "latest/trials", env: dict[str, str] | None = None) -> Outcome:
+    return project.whet("explain", str(project.output_dir / folder), *args, env=env)
+
+
+def kept(outcome: Outcome) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(outcome.artifact("a", "explanations.json").read_bytes())["explanations"]
+    return found
+
+
+def starts(project: Project) -> list[str]:
+    return (project.outside / "starts").read_text().splitlines()
+
+
+def test_each_question_is_asked_of_a_session_that_knows_the_task_and_no_other_question(boxed: Project) -> None:
+    settings(boxed, f'mounts = ["{boxed.root / "bin"}"]')
+    boxed.suite(CHECK + f"suite = [Case(id='a', prompt={WORK!r}, check=asks)]\n")
+    boxed.run()
+
+    outcome = explain(boxed)
+
+    assert outcome.code == 0, outcome.stdout + outcome.stderr
+    assert [(each["question"], each["status"], each["answer"]) for each in kept(outcome)] == [
+        ("Why not?", "answered", "I heard 1 before, and see ['made.txt']"),
+        ("What else?", "answered", "I heard 1 before, and see ['made.txt']"),
+    ]
+    assert [each["artifact_dir"] for each in kept(outcome)] == ["explanations/1", "explanations/2"]
+    assert "1. Why not?" in outcome.stdout
+    assert "I heard 1 before" in outcome.stdout
+
+
+def test_what_was_answered_is_shown_again_and_asked_again_only_on_request(asking: Project) -> None:
+    asking.run()
+    explain(asking)
+
+    again = explain(asking)
+    before = starts(asking)
+    rerun = explain(asking, "--rerun")
+
+    assert again.code == 0
+    assert "I heard 1 before" in again.stdout
+    assert "2 questions answered before; --rerun asks again." in again.stdout
+    assert before == [WORK, "Why not?", "What else?"]
+    assert starts(asking)[3:] == ["Why not?", "What else?"]
+    assert [each["number"] for each in kept(rerun)] == [1, 2, 3, 4]
+
+
+def test_a_question_of_ones_own_takes_the_place_of_those_that_were_kept(asking: Project) -> None:
+    asking.run()
+
+    outcome = explain(asking, "--ask", "-- and you?", "--ask", "Really?")
+
+    assert outcome.code == 0, outcome.stderr
+    assert starts(asking)[1:] == ["-- and you?", "Really?"]
+    assert [(each["location"], each["expectation"]) for each in kept(outcome)] == [(None, None)] * 2
+
+
+def test_an_answer_tells_which_expectation_it_is_about_and_what_it_took(asking: Project) -> None:
+    asking.run()
+
+    found = kept(explain(asking))[1]
+
+    assert found["expectation"].startswith("expected the output to match")
+    suite = asking.root / "suite.py"
+    line = next(number for number, text in enumerate(suite.read_text().splitlines(), 1) if "What else?" in text)
+    assert found["location"] == {"file": str(suite), "line": line}
+    assert (found["usage"]["input_tokens"], found["usage"]["output_tokens"], found["steps"]) == (7, 2, 1)
+    assert found["session_id"] == "session-1"
+
+
+def test_an_agent_that_fails_to_answer_is_told_with_its_code_and_the_next_question_is_asked(asking: Project) -> None:
+    asking.run()
+
+    outcome = explain(asking, "--ask", "crash", "--ask", "hang", "--ask", "Still there?", "--timeout-ms", "1500")
+
+    assert outcome.code == 1
+    assert [(each["status"], (each["failure"] or {}).get("code")) for each in kept(outcome)] == [
+        ("failed", "agent-crashed"),
+        ("failed", "timeout"),
+        ("answered", None),
+    ]
+    assert asking.left_after_a_while() == []
+
+
+def test_a_kill_loses_no_answer_and_the_next_asking_goes_on_where_it_was(asking: Project) -> None:
+    asking.run()
+    place = asking.output_dir / "latest" / "trials"
+    asks = ["explain", str(place), "--ask", "First?", "--ask", "hang here", "--ask", "Last?"]
+    begun = subprocess.Popen(
+        [sys.executable, "-m", "whet", *asks], cwd=asking.root, env=asking.environment(), stdout=subprocess.DEVNULL
+    )
+    wait_for(place / "a/real/default/1/1/explanations/2/transcript.jsonl")
+    begun.kill()
+    begun.wait()
+
+    outcome = explain(asking, "--ask", "First?", "--ask", "Last?")
+
+    assert outcome.code == 0, outcome.stdout + outcome.stderr
+    assert [each["question"] for each in kept(outcome)] == ["First?", "Last?"]
+    assert starts(asking)[1:] == ["First?", "hang here", "Last?"]
+    assert asking.left_after_a_while() == []
+
+
+def test_an_interrupt_ends_the_question_under_way_and_leaves_nothing_behind(asking: Project) -> None:
+    asking.run()
+    place = asking.output_dir / "latest" / "trials"
+    asks = ["explain", str(place), "--ask", "First?", "--ask", "hang here"]
+    begun = subprocess.Popen(
+        [sys.executable, "-m", "whet", *asks], cwd=asking.root, env=asking.environment(), stdout=subprocess.PIPE
+    )
+    wait_for(place / "a/real/default/1/1/explanations/2/transcript.jsonl")
+    begun.send_signal(signal.SIGINT)
+    printed, _ = begun.communicate()
+
+    assert begun.returncode == 130
+    assert b"1 not asked: interrupted" in printed
+    state = json.loads((place / "a/real/default/1/1/state.json").read_bytes())
+    assert not Path(state["home"]).parent.exists()
+    assert asking.left_after_a_while() == []
+
+
+def test_a_secret_in_an_answer_or_a_question_is_masked(asking: Project) -> None:
+    asking.run()
+
+    outcome = explain(asking, "--ask", "sk-of-the-runner-0000? exec tell(x=os.environ['ANTHROPIC_API_KEY'])")
+
+    assert outcome.code == 0, outcome.stderr
+    for path in outcome.folder.rglob("*"):
+        assert not path.is_file() or b"sk-of-the-runner" not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize("mode", ["expected", "bootstrap", "shared", "cwd"])
+def test_a_workspace_that_was_not_kept_is_made_again_as_far_as_it_can_be_and_the_rest_is_told(
+    project: Project, mode: str
+) -> None:
+    project.write("template/given.txt", "given")
+    workspace = {
+        "expected": 'mode = "isolated"\ntemplate_dir = "template"',
+        "bootstrap": 'mode = "isolated"\nbootstrap = { command = "touch", args = ["booted"] }',
+        "shared": 'mode = "shared"\ntemplate_dir = "template"',
+        "cwd": f'mode = "shared"\ncwd = "{project.outside / "here"}"',
+    }[mode]
+    settings(project)
+    with (project.root / "whet.toml").open("a") as file:
+        file.write(f"[run.workspace]\n{workspace}\n")
+    project.suite(
+        CHECK
+        + f"suite = [Case(id='a', prompt={WORK!r}, check=asks, expected_fail={mode in ('expected', 'bootstrap')})]\n"
+    )
+    ran = project.run()
+
+    outcome = explain(project, "--ask", "Why?")
+
+    assert outcome.code == 0, ran.stdout + outcome.stdout + outcome.stderr
+    found = kept(outcome)[0]
+    seen = {"expected": "['given.txt', 'made.txt']"}.get(mode, "['made.txt']")
+    assert found["answer"] == f"I heard 1 before, and see {seen}"
+    told = {
+        "expected": None,
+        "bootstrap": "what its bootstrap command wrote is not known",
+        "shared": "it was shared between trials",
+        "cwd": f"it was asked in {project.outside / 'here'} as that is now",
+    }[mode]
+    assert found["workspace"] == told
+    assert told is None or told in outcome.stdout
+
+
+def test_an_earlier_attempt_has_a_folder_and_a_session_of_its_own(asking: Project) -> None:
+    asking.run("--retries", "1")
+
+    first = explain(asking, "--ask", "Why?", folder="latest/trials/a/real/default/1/1")
+    last = explain(asking, "--ask", "Why?", folder="latest/trials/a/real/default/1")
+
+    assert "a @ real #1, attempt 1: 1 question" in first.stdout
+    assert "a @ real #1, attempt 2: 1 question" in last.stdout
+
+
+def test_a_run_with_settings_of_another_name_is_asked_with_them(asking: Project) -> None:
+    (asking.root / "whet.toml").rename(asking.root / "other.toml")
+    asking.run("--config", "other.toml")
+
+    outcome = explain(asking)
+
+    assert outcome.code == 0, outcome.stderr
+
+
+def test_a_run_folder_that_was_moved_can_be_asked(asking: Project) -> None:
+    folder = asking.run().folder
+    shutil.move(folder, asking.root / "moved")
+
+    outcome = asking.whet("explain", "moved", "--ask", "Why?")
+
+    assert outcome.code == 0, outcome.stderr
+    assert "I heard 1 before" in outcome.stdout
+
+
+def test_a_regraded_run_can_be_asked_what_its_checks_want_to_know_now(asking: Project) -> None:
+    asking.run()
+    asking.suite(CHECK.replace("Why not?", "Now what?") + f"suite = [Case(id='a', prompt={WORK!r}, check=asks)]\n")
+    asking.whet("regrade", "latest")
+
+    outcome = explain(asking)
+
+    assert outcome.code == 0, outcome.stderr
+    assert kept(outcome)[0]["question"] == "Now what?"
+
+
+def test_a_session_in_the_users_own_home_is_resumed_there_and_not_copied_into_the_record(asking: Project) -> None:
+    settings(asking, "inherit_home = true")
+    ran = asking.run()
+
+    outcome = explain(asking, "--ask", "Why?")
+
+    assert outcome.code == 0, outcome.stdout + outcome.stderr
+    assert kept(outcome)[0]["answer"].startswith("I heard 1 before")
+    assert not ran.artifact("a", "state").exists()
+
+
+def test_another_model_than_the_one_that_was_run_is_told(asking: Project) -> None:
+    settings(asking, 'model = "one"')
+    asking.run()
+    settings(asking, 'model = "two"')
+
+    outcome = explain(asking, "--ask", "Why?")
+
+    assert outcome.code == 0
+    assert 'warning: runner "real" names model two, and named model one when it was run' in outcome.stderr
+
+
+def test_a_runner_without_a_login_is_told_before_it_is_asked(asking: Project) -> None:
+    asking.run()
+    text = (asking.root / "whet.toml").read_text()
+    asking.settings(text.replace('ANTHROPIC_API_KEY = "sk-of-the-runner-0000"', ""))
+
+    outcome = explain(asking, "--ask", "Why?")
+
+    assert "no login found: set one of ANTHROPIC_API_KEY" in outcome.stderr
+
+
+def refused(outcome: Outcome) -> str:
+    """What a command that asked nothing says."""
+    assert outcome.code == 2, outcome.stdout + outcome.stderr
+    assert outcome.stderr.startswith("error[")
+    assert outcome.stderr.count("error[") == 1
+    assert "Traceback" not in outcome.stderr
+    return outcome.stderr
+
+
+def test_a_folder_that_is_no_trial_is_refused(asking: Project) -> None:
+    asking.run()
+
+    assert "no such folder" in refused(asking.whet("explain", "nowhere"))
+    assert "it belongs to no run" in refused(asking.whet("explain", str(asking.outside)))
+    assert "is not the folder of a trial that has ended" in refused(explain(asking, folder="latest/workspaces"))
+
+
+def test_a_folder_of_several_trials_is_refused_unless_only_one_of_them_left_questions(asking: Project) -> None:
+    asking.suite(
+        CHECK + f"suite = [Case(id=name, prompt={WORK!r}, check=check) for name, check in (('a', asks), ('b', no))]\n"
+    )
+    asking.run()
+    one = explain(asking)
+    asking.run("--trials", "2")
+
+    assert one.code == 0, one.stderr
+    assert "holds 2 trials with questions, not one" in refused(explain(asking))
+
+
+def test_without_a_question_there_is_nothing_to_ask(asking: Project) -> None:
+    asking.suite(f"suite = [Case(id='a', prompt={WORK!r}, check=no)]\n")
+    asking.run()
+
+    assert "no question was left for its agent" in refused(explain(asking))
+    assert "--ask needs a question" in refused(explain(asking, "--ask", " "))
+
+
+def test_a_trial_that_passed_cannot_be_asked(asking: Project) -> None:
+    asking.suite(f"suite = [Case(id='a', prompt={WORK!r}, check=ok)]\n")
+    asking.run()
+
+    assert "the sessions of trials that passed are not kept" in refused(explain(asking, "--ask", "Why?"))
+
+
+def test_an_agent_without_sessions_says_so(project: Project) -> None:
+    project.settings(SHELL + '[runners.play.agent]\ntype = "scripted"\nscript = "steps.toml"\n')
+    project.write("steps.toml", '[[steps]]\nanswer = "maybe"\n')
+    project.suite(CHECK + "suite = [Case(id='a', prompt='echo maybe', check=asks)]\n")
+    recorded = project.run().folder
+
+    for runner, agent in (("sh", "command"), ("play", "scripted")):
+        said = refused(explain(project, folder=f"latest/trials/a/{runner}"))
+        assert f'an agent of type "{agent}" has no session that could be resumed' in said
+
+    project.settings(f'[runners.sh.agent]\ntype = "replay"\nscript = "{recorded}"\n')
+    project.run()
+    assert 'an agent of type "replay" has no session' in refused(explain(project, "--ask", "Why?"))
+
+
+def test_a_session_that_never_told_its_id_cannot_be_resumed(asking: Project) -> None:
+    asking.suite("suite = [Case(id='a', prompt='nameless', check=ok)]\n")
+    asking.run()
+
+    assert "before its agent told the id of its session" in refused(explain(asking, "--ask", "Why?"))
+
+
+def test_a_runner_that_is_gone_or_another_by_now_is_refused(asking: Project) -> None:
+    asking.run()
+    text = (asking.root / "whet.toml").read_text()
+
+    asking.settings(text.replace("runners.real", "runners.other"))
+    gone = refused(explain(asking))
+    asking.settings(text.replace("claude-code", "codex"))
+    other = refused(explain(asking))
+    settings(asking, "inherit_home = true")
+    moved = refused(explain(asking))
+
+    assert f'is of runner "real", which is not in {asking.root / "whet.toml"}' in gone
+    assert 'is of type "codex"' in other
+    assert "the session lies in a home of its own, and inherit_home" in moved
+
+
+def test_a_program_that_is_missing_is_told_before_anything_is_asked(asking: Project) -> None:
+    asking.run()
+    (asking.root / "bin" / "stand-in").unlink()
+
+    assert "there is no program" in refused(explain(asking))
+    assert not (asking.output_dir / "latest/trials/a/real/default/1/1/explanations").exists()
+
+
+def test_a_place_that_is_taken_is_left_alone(asking: Project) -> None:
+    ran = asking.run()
+    taken = Path(json.loads(ran.artifact("a", "state.json").read_bytes())["home"]).parent
+    taken.mkdir()
+    (taken / "precious").touch()
+
+    try:
+        said = refused(explain(asking))
+
+        assert f"its session can only be resumed in {taken}" in said
+        assert (taken / "precious").exists()
+    finally:
+        shutil.rmtree(taken)
+
+
+@pytest.mark.parametrize("name", ["explain.json", "explanations.json", "state.json"])
+def test_a_file_of_the_record_that_was_spoiled_is_named(asking: Project, name: str) -> None:
+    ran = asking.run()
+    ran.artifact("a", name).write_text('{"questions": 3}')
+
+    assert str(ran.artifact("a", "")) in refused(explain(asking))
+
+
+def test_a_state_that_was_lost_is_the_agents_failure_to_resume_and_not_an_answer(asking: Project) -> None:
+    ran = asking.run()
+    shutil.rmtree(ran.artifact("a", "state"))
+
+    outcome = explain(asking, "--ask", "Why?")
+
+    assert outcome.code == 1
+    assert "No conversation found with session ID: session-1" in outcome.stdout
+
+
+def test_nothing_that_a_link_of_the_agent_leads_to_is_kept_as_its_state(asking: Project) -> None:
+    (asking.outside / "projects").mkdir()
+    (asking.outside / "projects" / "precious").write_text("of the user")
+    steal = f"exec import shutil; shutil.rmtree(home); home.symlink_to({str(asking.outside)!r})"
+    asking.suite(CHECK + f"suite = [Case(id='a', prompt={steal!r}, check=asks)]\n")
+
+    ran = asking.run()
+
+    assert [path for path in ran.folder.rglob("*") if path.name == "precious"] == []
+
+
+def test_two_askings_of_one_run_do_not_get_into_each_others_way(asking: Project) -> None:
+    asking.run()
+    place = asking.output_dir / "latest" / "trials"
+    begun = subprocess.Popen(
+        [sys.executable, "-m", "whet", "explain", str(place), "--ask", "hang"],
+        cwd=asking.root,
+        env=asking.environment(),
+        stdout=subprocess.DEVNULL,
+    )
+    wait_for(place / "a/real/default/1/1/explanations/1/transcript.jsonl")
+
+    said = refused(explain(asking))
+    begun.send_signal(signal.SIGINT)
+
+    assert begun.wait() == 130
+    assert "is in use by another whet" in said
