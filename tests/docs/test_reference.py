@@ -23,6 +23,7 @@ from whet.config.check import check_document
 from whet.config.places import Base
 from whet.config.schema import SCHEMA, Rule, Table
 from whet.expectations.basics import Basics
+from whet.explain.questions import Explanation, Explanations, ExplanationStatus
 from whet.formats import authoring
 from whet.grade.context import CheckContext
 from whet.grade.shell import Ran
@@ -160,6 +161,12 @@ def test_every_basic_and_every_part_of_a_command_matcher_is_in_the_reference_of_
 def test_every_outcome_of_a_snapshot_and_every_metric_is_explained() -> None:
     assert _unnamed(list(get_args(SnapshotStatus)), _page("expect")) == []
     assert _unnamed(list(METRICS), _page("settings")) == []
+
+
+def test_every_field_and_status_of_an_explanation_is_in_its_reference() -> None:
+    names = [each.name for kind in (Explanation, Explanations) for each in fields(kind)]
+
+    assert _unnamed([*names, *get_args(ExplanationStatus)], _page("explanations")) == []
 
 
 def test_every_verdict_and_schedule_is_explained() -> None:

@@ -127,8 +127,13 @@ def _drop_what_cannot_be_masked(masker: Masker, kept: Path) -> Iterator[str]:
 
 
 def _files(folder: Path) -> list[Path]:
-    found = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
+    """Every regular file; raises where one cannot be reached, since what is not seen is not masked."""
+    found = (Path(place, name) for place, _, names in os.walk(folder, onerror=_give_up) for name in names)
     return sorted(path for path in found if path.is_file() and not path.is_symlink())
+
+
+def _give_up(error: OSError) -> None:
+    raise error
 
 
 def _login_values(source: Path) -> Iterator[str]:

@@ -1,0 +1,138 @@
+"""The state of a session: kept without logins and secrets, whatever the agent left in its home, and laid out again."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from whet.agents.base import AgentCommand
+from whet.engine.ground import Ground
+from whet.engine.state import Resumable, keep_state, lay_state, read_state
+from whet.mask import Masker
+from whet.workspace.folder import SharedWorkspace
+
+SECRET = "sk-secret-value-0000000000"
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    for name in ("work", "home/.x/sessions", "temporary", "kept"):
+        (tmp_path / name).mkdir(parents=True)
+    workspace = SharedWorkspace(tmp_path / "work", method="given")
+    return Ground(workspace=workspace, home=tmp_path / "home", temporary=tmp_path / "temporary", shared=False)
+
+
+def resumable(ground: Ground, *names: str, login: Path | None = None, home: Path | None = None) -> Resumable:
+    copies = {".x/sessions/login.json": login} if login else {}
+    asked = AgentCommand(argv=("x",), env={"HOME": str(home or ground.home)}, home_copies=copies)
+    return Resumable(session_id="s-1", names=names, asked=asked)
+
+
+def keep(ground: Ground, session: Resumable, masker: Masker | None = None) -> tuple[Path, list[str]]:
+    into = ground.home.parent / "kept"
+    return into, keep_state(ground, session, into, masker or Masker([SECRET]))
+
+
+def test_what_the_agent_declares_is_kept_and_laid_out_again_and_nothing_else(ground: Ground, tmp_path: Path) -> None:
+    (ground.home / ".x/sessions/s-1.jsonl").write_text(f"it said {SECRET}")
+    (ground.home / ".x/other").write_text("other")
+
+    kept, notes = keep(ground, resumable(ground, ".x/sessions", ".x/not-there"))
+    again = tmp_path / "again"
+    again.mkdir()
+    lay_state(kept, again)
+
+    assert notes == []
+    assert [str(path.relative_to(again)) for path in again.rglob("*") if path.is_file()] == [".x/sessions/s-1.jsonl"]
+    assert (again / ".x/sessions/s-1.jsonl").read_text() == "it said ***"
+    state = read_state(kept)
+    assert state is not None
+    assert (state.session_id, state.home, state.own_home) == ("s-1", str(ground.home), True)
+
+
+def test_a_login_is_not_kept_as_a_file_and_not_by_its_words(ground: Ground, tmp_path: Path) -> None:
+    login = tmp_path / "login.json"
+    login.write_text(json.dumps({"deep": [{"token": "the-users-login-12345", "short": "word"}]}))
+    (ground.home / ".x/sessions/login.json").write_text("the-users-login-12345")
+    (ground.home / ".x/sessions/s-1.jsonl").write_text("a word: the-users-login-12345")
+
+    kept, _ = keep(ground, resumable(ground, ".x/sessions", login=login), Masker())
+
+    assert not (kept / "state/.x/sessions/login.json").exists()
+    assert (kept / "state/.x/sessions/s-1.jsonl").read_text() == "a word: ***"
+
+
+def test_a_database_is_masked_from_within_and_one_that_cannot_be_read_is_left_out(ground: Ground) -> None:
+    sessions = ground.home / ".x/sessions"
+    with closing(sqlite3.connect(sessions / "good.db")) as database:
+        database.execute("CREATE TABLE said (words TEXT)")
+        database.execute("INSERT INTO said VALUES (?)", (SECRET,))
+        database.commit()
+    (sessions / "spoiled.db").write_bytes(b"SQLite format 3\0" + SECRET.encode() * 300)
+    (sessions / "spoiled.db-wal").write_text("its log")
+
+    kept, notes = keep(ground, resumable(ground, ".x/sessions"))
+
+    with closing(sqlite3.connect(kept / "state/.x/sessions/good.db")) as database:
+        assert database.execute("SELECT words FROM said").fetchall() == [("***",)]
+    assert sorted(path.name for path in (kept / "state/.x/sessions").iterdir()) == ["good.db"]
+    assert len(notes) == 1
+    assert "spoiled.db of the session was not kept" in notes[0]
+
+
+def test_a_file_too_large_to_be_looked_through_is_left_out(ground: Ground) -> None:
+    with (ground.home / ".x/sessions/huge").open("wb") as file:
+        file.truncate(64 * 1024 * 1024 + 1)
+
+    kept, notes = keep(ground, resumable(ground, ".x/sessions"))
+
+    assert not (kept / "state/.x/sessions/huge").exists()
+    assert "larger than 64 MiB" in notes[0]
+
+
+def test_a_link_in_the_place_of_the_state_leads_nowhere(ground: Ground, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere/sessions").mkdir(parents=True)
+    (tmp_path / "elsewhere/sessions/precious").touch()
+    (ground.home / ".y").symlink_to(tmp_path / "elsewhere")
+    (ground.home / ".z").symlink_to(tmp_path / "elsewhere/sessions/precious")
+
+    kept, _ = keep(ground, resumable(ground, ".y/sessions", ".z"))
+
+    assert not (kept / "state").exists()
+
+
+def test_a_tree_that_is_too_deep_costs_the_session_and_not_the_attempt(ground: Ground) -> None:
+    deepest = ground.home / ".x/sessions"
+    names = ["d" * 200] * 40
+    here = os.open(deepest, os.O_RDONLY)
+    for name in names:
+        os.mkdir(name, dir_fd=here)
+        below = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=here))
+    os.close(here)
+
+    kept, notes = keep(ground, resumable(ground, ".x/sessions"))
+
+    assert read_state(kept) is None
+    assert not (kept / "state").exists()
+    assert "its session was not kept, so it cannot be resumed" in notes[0]
+
+
+def test_a_session_in_the_users_own_home_stays_there(ground: Ground, tmp_path: Path) -> None:
+    (tmp_path / "user/.x/sessions").mkdir(parents=True)
+    (tmp_path / "user/.x/sessions/private").touch()
+
+    kept, notes = keep(ground, resumable(ground, ".x/sessions", home=tmp_path / "user"))
+
+    assert notes == []
+    assert [path.name for path in kept.iterdir()] == ["state.json"]
+    state = read_state(kept)
+    assert state is not None
+    assert not state.own_home
