@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from whet.config import load_settings
+from whet.config import Settings, load_settings
 from whet.engine.interrupt import watch_signals
 from whet.engine.parts import Parts
 from whet.expectations.failure import Asked
@@ -21,10 +21,11 @@ from whet.explain.questions import Explanation, Explanations, questions_for, rea
 from whet.explain.runner import doubts, execution_of, find_runner
 from whet.explain.show import answer_lines, closing_lines, headline, question_lines
 from whet.explain.subject import Subject, find_subject, session_of, state_of
-from whet.model.run import Plan
+from whet.model.run import Execution, Plan
 from whet.model.session import SessionSummary
 from whet.model.suite import Suite
 from whet.pipeline import ERRORED, FAILED, INTERRUPTED, PASSED, clear_scratch, make_masker, single_errors
+from whet.sandbox.base import Sandbox
 from whet.sandbox.choose import choose_sandbox
 from whet.sandbox.reaper import become_subreaper
 from whet.store import folder as folders
@@ -151,26 +152,37 @@ async def _ask_all(interview: Interview | None, asking: _Asking) -> None:
 
 
 def _prepare(request: ExplainRequest, asking: _Asking, session: SessionSummary, stack: ExitStack) -> Interview:
-    """Everything that asking needs; all that can be wrong is found here."""
+    """Everything that asking needs; all that can be wrong is found here, before anything starts."""
     subject = asking.subject
-    record = subject.record
+    run_dir = subject.record.run_dir
     state = state_of(subject, session)
-    flags = {name: value for name, value in subject.flags().items() if name in _KEPT_FLAGS} | dict(request.flags)
-    config_file = request.config_file or record.config_file
-    settings = load_settings(record.suite_path, flags=flags, environ=os.environ, config_file=config_file)
+    settings = _settings(request, subject)
     runner = find_runner(subject, session, state, settings)
     warnings = list(doubts(subject, runner, asking.pending))
     sandbox, note = choose_sandbox(settings.sandbox)
-    stack.callback(os.close, folders.lock(record.run_dir))
-    clear_scratch(record.run_dir)
+    stack.callback(os.close, folders.lock(run_dir))
+    clear_scratch(run_dir)
     scratch = Path(state.home).parent
     make_scratch(scratch)
     scratch.rmdir()
     become_subreaper()
-    for warning in (*warnings, note):
-        if warning:
-            sys.stderr.write(f"warning: {warning}\n")
+    for warning in filter(None, (*warnings, note)):
+        sys.stderr.write(f"warning: {warning}\n")
     execution = execution_of(subject, runner, settings)
+    parts = _parts(subject, execution, settings, sandbox, scratch)
+    return Interview(parts=parts, subject=subject, session=session, state=state, execution=execution)
+
+
+def _settings(request: ExplainRequest, subject: Subject) -> Settings:
+    """The settings as they are now, found as the run found them."""
+    flags = {name: value for name, value in subject.flags().items() if name in _KEPT_FLAGS} | dict(request.flags)
+    config_file = request.config_file or subject.record.config_file
+    return load_settings(subject.record.suite_path, flags=flags, environ=os.environ, config_file=config_file)
+
+
+def _parts(subject: Subject, execution: Execution, settings: Settings, sandbox: Sandbox, scratch: Path) -> Parts:
+    """What attempts are carried out with, for a plan of this one trial; its suite need not be loaded again."""
+    record = subject.record
     plan = Plan(
         suite=Suite(name=subject.result.key.suite, cases=(execution.case,), source=record.suite_path, digest=""),
         executions=(execution,),
@@ -179,7 +191,7 @@ def _prepare(request: ExplainRequest, asking: _Asking, session: SessionSummary, 
         retries=0,
         check_timeout_s=settings.check_timeout_s,
     )
-    parts = Parts(
+    return Parts(
         plan=plan,
         run_id=record.run_dir.name,
         run_dir=record.run_dir,
@@ -195,7 +207,6 @@ def _prepare(request: ExplainRequest, asking: _Asking, session: SessionSummary, 
         hidden=(settings.output_dir, record.run_dir, scratch),
         max_output_bytes=settings.max_output_bytes,
     )
-    return Interview(parts=parts, subject=subject, session=session, state=state, execution=execution)
 
 
 def _say(lines: Iterable[str]) -> None:

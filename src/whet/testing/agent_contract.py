@@ -79,7 +79,7 @@ def _check_command(agent_class: Callable[[], Agent], runner: Runner) -> AgentCom
         raise ContractBroken(f"`command` makes files itself ({', '.join(made)}); give them as `home_files`")
     if not asked.argv:
         raise ContractBroken("`command` names no program")
-    for name in (*asked.home_files, *asked.home_copies, *asked.collect):
+    for name in (*asked.home_files, *asked.home_copies, *asked.collect, *agent_class().state):
         if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
             raise ContractBroken(f'"{name}" is not a path below the home of the attempt')
     return asked
