@@ -48,7 +48,8 @@ def test_kept_questions_are_answered_in_the_session_of_the_agent_each_with_its_o
     for number, each in enumerate(answers, 1):
         folder = asked.outcome.artifact("a", each["artifact_dir"])
         assert folder.name == str(number)
-        assert each["answer"] in (folder / "transcript.jsonl").read_text()
+        assert each["answer"] in (folder / "events.jsonl").read_text()
+        assert (folder / "transcript.jsonl").is_file()
         assert each["session_id"] == session
     assert answers[0]["expectation"].startswith('expected a command matching "pytest"')
     assert answers[0]["location"]["line"] > 0
