@@ -9,9 +9,10 @@ from pathlib import Path
 import anyio.to_thread
 
 from whet.agents.base import Resume
-from whet.engine.attempt import AttemptRecord, fail, run_agent
+from whet.engine.attempt import run_agent
 from whet.engine.ground import Ground
 from whet.engine.parts import Parts
+from whet.engine.record import AttemptRecord
 from whet.engine.state import SessionState, lay_state
 from whet.engine.trial import verdict
 from whet.errors import AttemptError, WorkspaceError
@@ -50,7 +51,7 @@ class Interview:
                 resume = Resume(session_id=self.state.session_id, usage=self.session.usage)
                 await run_agent(self.parts, ground, self._trial(asked.question), record, resume)
         except AttemptError as error:
-            fail(self.parts, record, error)
+            record.fail(self.parts, error)
         record.duration_s = time.monotonic() - record.began
         return self._explanation(asked, record, where, lacking)
 

@@ -15,6 +15,7 @@ import anyio
 from whet.config import Settings, load_settings
 from whet.engine.interrupt import watch_signals
 from whet.engine.parts import Parts
+from whet.engine.unpack import Unpacked
 from whet.expectations.failure import Asked
 from whet.explain.ask import Interview, make_scratch
 from whet.explain.questions import Explanation, Explanations, questions_for, read_explanations, write_explanations
@@ -196,6 +197,7 @@ def _parts(subject: Subject, execution: Execution, settings: Settings, sandbox: 
         run_id=record.run_dir.name,
         run_dir=record.run_dir,
         scratch=scratch,
+        unpacked=Unpacked(scratch, sandbox),
         sandbox=sandbox,
         workspaces=Workspaces(scratch),
         graders={},
@@ -206,6 +208,7 @@ def _parts(subject: Subject, execution: Execution, settings: Settings, sandbox: 
         mounts=settings.mounts,
         hidden=(settings.output_dir, record.run_dir, scratch),
         max_output_bytes=settings.max_output_bytes,
+        ceilings=settings.ceilings,
     )
 
 
