@@ -141,6 +141,7 @@ def test_records_are_read_by_the_agent_and_their_events_kept(tmp_path: Path) -> 
 
     seen.feed(b"one\ntwo")
     seen.finish()
+    seen.close()
 
     kept = (tmp_path / "events.jsonl").read_bytes().splitlines()
     assert kept == [encode(Message(role="assistant", text=text)) for text in ("one", "two")]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from whet.model.session import Event, Message, ToolCall, ToolResult, Usage
+from typing import Any
+
+from whet.model.session import Usage
 from whet.model.usage import guessed
 
 
@@ -13,39 +15,25 @@ class Characters:
         self._context = prompt
         self._read = 0
         self._written = 0
-        self._in_round = False
-
-    def take(self, event: Event) -> None:
-        """Count one event in."""
-        match event:
-            case Message(role="assistant", text=text):
-                self.round()
-                self.wrote(len(text))
-            case ToolCall(args=args):
-                self.round()
-                self.wrote(_size(args))
-            case ToolResult(output=output):
-                self._in_round = False
-                self._context += len(output)
-            case _:
-                pass
 
     def round(self) -> None:
-        """The model is asked, unless it is still speaking."""
-        if not self._in_round:
-            self._in_round = True
-            self._read += self._context
+        """The model is asked."""
+        self._read += self._context
 
-    def wrote(self, characters: int) -> None:
-        """The model wrote so much."""
-        self._written += characters
-        self._context += characters
+    def wrote(self, said: Any) -> None:
+        """The model wrote a text, or the arguments of a call."""
+        size = len(said) if isinstance(said, str) else _size(said)
+        self._written += size
+        self._context += size
+
+    def heard(self, text: str) -> None:
+        """The model was told something."""
+        self._context += len(text)
 
     def guess(self) -> Usage:
         """Tokens, by what is usual."""
         return guessed(self._read, self._written)
 
 
-def _size(args: object) -> int:
-    values = args.values() if isinstance(args, dict) else (args,)
-    return sum(len(value) for value in values if isinstance(value, str))
+def _size(args: Any) -> int:
+    return sum(len(value) for value in args.values() if isinstance(value, str)) if isinstance(args, dict) else 0

@@ -136,7 +136,6 @@ class Observer:
         if len(self._taken) >= _MOST_UNWRITTEN:
             self._write()
         self._skills.take(event)
-        self._characters.take(event)
         count = self._COUNTS.get(type(event))
         if count:
             count(self, event)
@@ -168,16 +167,17 @@ class Observer:
             self._in_round = False
             return
         self._begin_round()
+        self._characters.wrote(event.text)
         if event.phase != "thinking":
             self._said = event.text
 
     def _on_call(self, event: ToolCall) -> None:
-        del event
         self._begin_round()
+        self._characters.wrote(event.args)
 
     def _on_result(self, event: ToolResult) -> None:
-        del event
         self._in_round = False
+        self._characters.heard(event.output)
 
     def _on_final_output(self, event: FinalOutput) -> None:
         self._final = event.text
@@ -197,6 +197,7 @@ class Observer:
         if self._in_round:
             return
         self._in_round = True
+        self._characters.round()
         self.steps += 1
         most = self._limits.max_steps
         if most is not None and self.steps > most:

@@ -54,10 +54,13 @@ class SkillPlaces:
         self._folders.add(folder)
         return skill
 
+    def concern(self, text: str) -> bool:
+        """Whether a path into the folder of a skill could stand in *text*; in nearly all of them none does."""
+        return "skill" in text or "SKILL" in text or any(folder in text for folder in self._folders)
+
     def owner(self, path: str) -> str | None:
         """The skill in whose folder this path lies, its own SKILL.md included."""
-        # Nearly all paths.
-        if "skill" not in path and not self._folders:
+        if not self.concern(path):
             return None
         folder = posixpath.dirname(path)
         above = list(_upwards(folder))
@@ -77,10 +80,10 @@ class SkillPlaces:
 
     def spoken_of(self, text: str) -> Iterator[tuple[str, str]]:
         """The skills that the agent says it uses, each with its words; a skill that it will not use is none."""
-        if self._spoken is None or "skill" not in text.lower():
+        if self._spoken is None or "skill" not in text:
             return
         for sentence in _SENTENCE.findall(text):
-            if "skill" not in sentence.lower() or _DENIED.search(sentence):
+            if "skill" not in sentence or _DENIED.search(sentence):
                 continue
             named = {found[1] or found[2]: found[0] for found in self._spoken.finditer(sentence)}
             yield from ((skill, " ".join(words.split())) for skill, words in named.items())

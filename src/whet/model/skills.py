@@ -15,6 +15,7 @@ from whet.model.seen import CommandRun, Event, FileEdit, FileRead, Message, Sess
 from whet.model.skill_places import SkillPlaces, command_parts, skill_name
 
 Confidence = Literal["explicit", "strong", "medium", "weak"]
+_TELLING = frozenset((FileRead, CommandRun, Message, FileEdit, SkillSignal, SessionStarted))
 CONFIDENCES: tuple[Confidence, ...] = ("explicit", "strong", "medium", "weak")
 
 
@@ -59,23 +60,29 @@ class SkillWatch:
         self._command: dict[str, SkillEvidence] = {}
 
     def take(self, event: Event) -> None:
-        """Look at the next event."""
+        """Look at the next event; most are of a kind that says nothing about skills."""
         self._at += 1
-        if not isinstance(event, FileRead):
+        kind = type(event)
+        if self._command and kind is not FileRead:
             self._settle()
+        if kind in _TELLING:
+            self._look(event)
+
+    def _look(self, event: Event) -> None:
         match event:
-            case SkillSignal(skill=skill, signal=signal, loaded=loaded):
-                why = f"loaded by {signal}" if loaded else f"asked for by {signal}, and not loaded"
-                self._add(skill_name(skill), "explicit" if loaded else "weak", why)
             case FileRead(path=path):
                 self._read(path)
-            case FileEdit(path=path):
-                self._places.wrote(path)
             case CommandRun(command=command, exit_code=exit_code):
-                self._ran(command, exit_code)
+                if self._places.concern(command):
+                    self._ran(command, exit_code)
             case Message(role="assistant", text=text):
                 for skill, words in self._places.spoken_of(text):
                     self._add(skill, "weak", f'said "{words}"')
+            case FileEdit(path=path):
+                self._places.wrote(path)
+            case SkillSignal(skill=skill, signal=signal, loaded=loaded):
+                why = f"loaded by {signal}" if loaded else f"asked for by {signal}, and not loaded"
+                self._add(skill_name(skill), "explicit" if loaded else "weak", why)
             case SessionStarted(skills=skills):
                 self._places.know(skills)
             case _:
