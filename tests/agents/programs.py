@@ -42,8 +42,9 @@ class Program:
     env: Mapping[str, str] = field(default_factory=dict)
     # Where the program that has no tool for it reads a skill from.
     skill_path: str | None = None
-    # Files of its workspace.
+    # Files of its workspace, and those that its user has at home.
     workspace: Mapping[str, str] = field(default_factory=dict)
+    home: Mapping[str, str] = field(default_factory=dict)
     # Whether the table of prices knows its model.
     has_price: bool = True
     # Where its skills are placed below its home.
@@ -109,6 +110,7 @@ GEMINI = Program(
     # By itself it tries for minutes.
     workspace={".gemini/settings.json": json.dumps({"general": {"maxAttempts": 2}})},
     skills=".gemini/skills",
+    home={".gemini/settings.json": json.dumps({"security": {"auth": {"selectedType": "gemini-api-key"}}})},
     start_ms=40_000,
 )
 ALWAYS = (CLAUDE_CODE, CODEX)

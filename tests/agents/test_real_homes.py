@@ -51,12 +51,14 @@ def test_skills_and_memories_of_the_user_do_not_leak_in_and_the_home_stays_as_it
 
 
 def _ours(path: Path) -> bool:
-    return any(word in path.read_text() for word in ("whet", "maxAttempts", "analytics", "selectedType"))
+    return any(word in path.read_text() for word in ("whet", "maxAttempts", "analytics", "privacy"))
 
 
 def test_the_users_home_is_there_for_those_who_ask_for_it(stage: Stage) -> None:
     home = stage.project.root.parent / "home"
     furnish(home)
+    for name, text in stage.program.home.items():
+        (home / name).write_text(text)
     stage.agent = "inherit_home = true\n"
 
     played = stage.play([READY])

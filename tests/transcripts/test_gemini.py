@@ -173,21 +173,28 @@ def test_the_settings_say_how_to_log_in(tmp_path: Path, environ: dict[str, str],
 
     asked = GeminiAgent().command(task(environ={**environ, "HOME": str(tmp_path)}))
 
-    settings = asked.home_files["gemini-defaults.json"]
+    settings = asked.home_files[".gemini/settings.json"]
     assert json.loads(settings)["security"]["auth"]["selectedType"] == kind
     assert json.loads(settings)["privacy"]["usageStatisticsEnabled"] is False
     assert b"secret-key" not in settings
     assert (".gemini/oauth_creds.json" in asked.home_copies) is login
 
 
-@pytest.mark.parametrize("options", [{}, {"inherit_home": True}])
-def test_its_settings_lie_below_those_of_user_and_workspace(options: dict[str, bool]) -> None:
-    asked = GeminiAgent().command(task(Runner(id="r", agent="gemini", options=options), environ={"HOME": "/home/me"}))
+def test_it_tries_four_times_and_not_ten() -> None:
+    asked = GeminiAgent().command(task())
 
-    assert asked.env["GEMINI_CLI_SYSTEM_DEFAULTS_PATH"] == "/tmp/ws/home/gemini-defaults.json"
-    settings = json.loads(asked.home_files["gemini-defaults.json"])
-    # It would try ten times.
-    assert settings["general"]["maxAttempts"] == 4
+    assert json.loads(asked.home_files[".gemini/settings.json"])["general"]["maxAttempts"] == 4
+
+
+def test_nothing_is_put_beside_the_settings_of_the_user(tmp_path: Path) -> None:
+    (tmp_path / ".gemini").mkdir()
+    (tmp_path / ".gemini/oauth_creds.json").write_text("{}")
+    runner = Runner(id="r", agent="gemini", options={"inherit_home": True})
+
+    asked = GeminiAgent().command(task(runner, environ={"HOME": str(tmp_path)}))
+
+    assert asked.env["HOME"] == str(tmp_path)
+    assert asked.home_files == asked.home_copies == {}
 
 
 def test_a_key_file_can_be_read_and_what_env_says_wins() -> None:

@@ -18,7 +18,6 @@ _KEY_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
 _VERTEX = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_VERTEX_BASE_URL", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
 _CREDENTIALS = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL", *_VERTEX, _KEY_FILE)
 _LOGIN = (".gemini/oauth_creds.json", ".gemini/google_accounts.json")
-_DEFAULTS = "gemini-defaults.json"
 _QUIET = {"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_CLI_NO_RELAUNCH": "true"}
 _MODE = ("--output-format", "stream-json", "--approval-mode", "yolo")
 _REFUSED = frozenset({"tool_not_registered", "invalid_tool_params", "policy_violation", "stop_execution"})
@@ -50,15 +49,15 @@ class GeminiAgent(AgentDefaults):
     def command(self, task: Task) -> AgentCommand:
         """Its settings name the way to log in: without that it refuses a base URL that is not Google's.
 
-        They lie below those of the user and of the workspace, so that both can say otherwise.
+        In the user's own home their settings count alone: there is no other place where it takes any from us.
         """
         self._reading.workspace = str(task.workspace)
         options = Options(task.runner.options)
         passed = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ}
-        login = base.credential_files(task, _LOGIN)
-        defaults = {"GEMINI_CLI_SYSTEM_DEFAULTS_PATH": str(task.home / _DEFAULTS)}
         model = ("--model", task.runner.model) if task.runner.model else ()
-        env = {**_QUIET, **defaults, **passed, **base.environment(task)}
+        env = {**_QUIET, **passed, **base.environment(task)}
+        own = env["HOME"] == str(task.home)
+        login = base.credential_files(task, _LOGIN) if own else {}
         key_file = (Path(env[_KEY_FILE]),) if _KEY_FILE in env else ()
         resume = base.resuming(task, "--resume")
         return AgentCommand(
@@ -66,7 +65,7 @@ class GeminiAgent(AgentDefaults):
             env=env,
             stdin=task.prompt.encode(),
             announces_end=True,
-            home_files={_DEFAULTS: _settings(env, bool(login))},
+            home_files={".gemini/settings.json": _settings(env, bool(login))} if own else {},
             home_copies={**login, **base.skill_copies(task, ".gemini/skills")},
             readable=(*base.mounts(task), *key_file),
             network=options.flag("network", True),
