@@ -12,6 +12,7 @@ from whet.model.changes import Changes
 from whet.model.grade import Grade
 from whet.model.session import SessionSummary
 from whet.model.suite import Case, Check, Suite
+from whet.workspace.baseline import Baseline
 
 # Where questions for the agent are kept, beside the other evidence.
 QUESTIONS_FILE = "explain.json"
@@ -19,7 +20,10 @@ QUESTIONS_FILE = "explain.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """All that a grader may look at; `keep` puts a text beside it, under a file name, without secrets."""
+    """All that a grader may look at; `keep` puts a text beside it, under a file name, without secrets.
+
+    `baseline` is what was surveyed before the agent started, `command_timeout_s` the limit of each command of a claim.
+    """
 
     case: Case
     session: SessionSummary
@@ -31,6 +35,8 @@ class Evidence:
     keep: Callable[[str, str], None]
     mark: str
     timeout_s: float
+    baseline: Baseline | None = None
+    command_timeout_s: float = 300.0
 
 
 class Grader(Protocol):

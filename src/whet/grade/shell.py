@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -47,6 +47,7 @@ class Shell:
     readable: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     ceilings: Ceilings = field(default_factory=Ceilings)
+    env: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, workspace: Path, argv: Sequence[str], timeout_s: float) -> Ran:
         """Run *argv* to its end, also where an async check has an event loop of its own."""
@@ -62,7 +63,7 @@ class Shell:
     async def _run(self, workspace: Path, argv: tuple[str, ...], timeout_s: float, home: Path) -> Ran:
         sandbox: Sandbox = plugins.find("sandboxes", self.sandbox)()
         env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        env |= {"HOME": str(home), "TMPDIR": str(home), "WHET_WORKSPACE": str(workspace)}
+        env |= {"HOME": str(home), "TMPDIR": str(home), **self.env, "WHET_WORKSPACE": str(workspace)}
         boundary = Boundary(
             writable=(workspace, home),
             readable=tuple(map(Path, self.readable)),

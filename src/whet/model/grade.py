@@ -45,7 +45,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grade:
-    """A grader's decision on one check."""
+    """A grader's decision on one check; `undecided` where it could not come to one, and says so instead of guessing."""
 
     check: str
     value: float
@@ -56,6 +56,7 @@ class Grade:
     failure_class: FailureClass | None = None
     duration_s: float | None = None
     weight: float = 1.0
+    undecided: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

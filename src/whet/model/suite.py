@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from whet.errors import Problem
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -52,7 +54,11 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One task and the checks that decide how it went."""
+    """One task and the checks that decide how it went.
+
+    `model` stands above the runner's; `env` is for the agent and for commands of checks; `protect` names the files that
+    are put back before a check runs a command; `bootstrap` stands in the place of the workspace's.
+    """
 
     id: str
     prompt: str
@@ -61,11 +67,15 @@ class Case:
     limits: Limits = Limits()
     expected_fail: bool = False
     classify: Callable[[Any], Any] | None = None
+    model: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    protect: tuple[str, ...] = ()
+    bootstrap: BootstrapSpec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """An ordered set of cases and what they share."""
+    """An ordered set of cases and what they share; `warnings` is what looks unlike what its author meant."""
 
     name: str
     cases: tuple[Case, ...]
@@ -73,6 +83,8 @@ class Suite:
     digest: str
     workspace: WorkspaceSpec | None = None
     variants: tuple[str, ...] = ("default",)
+    description: str = ""
+    warnings: tuple[Problem, ...] = ()
 
     @property
     def tags(self) -> tuple[str, ...]:

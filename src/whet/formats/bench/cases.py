@@ -1,0 +1,147 @@
+"""The cases of a bench suite, with what they take from its defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from whet.claims import Absent, Claim, ClaimError, Exists, Reading, read_claim, read_object, write_claim
+from whet.claims.globs import glob_problem
+from whet.formats.bench.fields import Fields, shown, text_problem
+from whet.formats.document import Node
+from whet.model.naming import folder_name, id_problem
+from whet.model.suite import BootstrapSpec, Case, Check, Limits
+
+CASE = ("id", "prompt", "expect", "budget", "timeout", "model", "protect", "tags", "env", "setup")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """What a case has that does not say otherwise; what is protected is so for all of them."""
+
+    budget_usd: float | None = None
+    timeout_s: float | None = None
+    model: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    setup: str | None = None
+    protect: tuple[str, ...] = ()
+
+
+def lower_cases(top: Fields, defaults: Defaults) -> tuple[Case, ...]:
+    """The cases of the model; what is wrong with any of them is noted."""
+    _check_protect(top)
+    node = top.members.get("cases")
+    if node is None:
+        top.note("cases", "is missing")
+        return ()
+    if not isinstance(node.value, tuple) or not node.value:
+        top.note("cases", "has no cases" if node.value == () else f"must be a list of cases, not {shown(node)}")
+        return ()
+    written = [_fields(top, index, item) for index, item in enumerate(node.value)]
+    _note_clashes(written)
+    return tuple(_case(each, defaults) for each in written if each.is_object())
+
+
+def _fields(top: Fields, index: int, item: Node) -> Fields:
+    """The fields of a case, called by its id where it has a usable one."""
+    identifier = item.value.get("id") if isinstance(item.value, Mapping) else None
+    named = identifier is not None and text_problem(identifier) is None and str(identifier.value).isprintable()
+    case = str(identifier.value)[:60] if named and identifier else None
+    return Fields(top.notes, item, f"cases[{index}]", case)
+
+
+def _case(given: Fields, defaults: Defaults) -> Case:
+    given.warn_unknown(CASE)
+    _check_protect(given)
+    identifier = given.text("id", required=True)
+    if identifier is not None and (problem := id_problem(identifier)):
+        given.note("id", problem)
+    env = {**defaults.env, **given.variables("env")}
+    setup = given.script("setup") or defaults.setup
+    return Case(
+        id=identifier or "",
+        prompt=given.text("prompt", required=True) or "",
+        checks=tuple(_checks(given)),
+        tags=given.texts("tags"),
+        limits=Limits(
+            timeout_s=given.seconds("timeout") or defaults.timeout_s,
+            budget_usd=given.number("budget") or defaults.budget_usd,
+        ),
+        model=given.text("model") or defaults.model,
+        env=env,
+        protect=tuple(dict.fromkeys((*defaults.protect, *given.texts("protect")))),
+        bootstrap=BootstrapSpec(command="/bin/sh", args=("-c", setup), env=env) if setup else None,
+    )
+
+
+def _checks(given: Fields) -> Iterator[Check]:
+    """A check for each expectation."""
+    node = given.members.get("expect")
+    if node is None:
+        given.note("expect", "is missing", 'expect at least one thing, such as "test:npm test"')
+        return
+    if not isinstance(node.value, tuple):
+        given.note("expect", f"must be a list of expectations, not {shown(node)}", "put it into a list")
+        return
+    if not node.value:
+        given.note("expect", "is empty: the case would pass whatever the agent does", 'such as "test:npm test"')
+    seen: list[Claim] = []
+    for index, item in enumerate(node.value):
+        each = Fields(given.notes, item, f"{given.path}.expect[{index}]", given.case)
+        reading = _reading(each)
+        if reading is None:
+            continue
+        for warning in (*reading.warnings, *_contradictions(reading.claim, seen)):
+            each.warn("", warning)
+        seen.append(reading.claim)
+        raw = item.value.strip() if isinstance(item.value, str) else write_claim(reading.claim)
+        yield Check(grader="claim", params={"claim": reading.claim, "line": item.line}, label=raw)
+
+
+def _reading(each: Fields) -> Reading | None:
+    value = each.node.value
+    try:
+        if isinstance(value, str):
+            return read_claim(value)
+        if isinstance(value, Mapping):
+            return read_object(each.node.plain())
+    except ClaimError as error:
+        each.note("", error.message, error.hint)
+        return None
+    each.note("", f"must be a string or an object, not {shown(each.node)}")
+    return None
+
+
+def _contradictions(claim: Claim, earlier: list[Claim]) -> Iterator[str]:
+    if claim in earlier:
+        yield "says the same as an expectation before it"
+    opposite = Absent if isinstance(claim, Exists) else Exists if isinstance(claim, Absent) else None
+    if opposite is not None and isinstance(claim, Exists | Absent) and opposite(claim.path) in earlier:
+        yield "can never hold together with an expectation before it"
+
+
+def _check_protect(given: Fields) -> None:
+    node = given.members.get("protect")
+    items = node.value if node is not None and isinstance(node.value, tuple) else ()
+    for index, item in enumerate(items):
+        problem = glob_problem(item.value) if isinstance(item.value, str) and item.value.strip() else None
+        if problem:
+            Fields(given.notes, item, f"{f'{given.path}.' if given.path else ''}protect[{index}]", given.case).note(
+                "", problem
+            )
+
+
+def _note_clashes(written: list[Fields]) -> None:
+    """Ids that are the same, or would be the same folder, also where letter case does not count."""
+    first: dict[str, tuple[Fields, str]] = {}
+    for each in written:
+        node = each.members.get("id")
+        if node is None or not isinstance(node.value, str) or not node.value.strip():
+            continue
+        earlier, identifier = first.setdefault(folder_name(node.value).casefold(), (each, node.value))
+        if earlier is each:
+            continue
+        if identifier == node.value:
+            each.note("id", f"is the id of {earlier.path} (line {earlier.node.line}) too", "give each case its own")
+        else:
+            each.note("id", f'would share the folder "{folder_name(node.value)}" with {earlier.path}, "{identifier}"')

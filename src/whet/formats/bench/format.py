@@ -1,0 +1,99 @@
+"""Bench suites as the model sees them: every default settled, every problem found at once."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from whet.errors import Problem, SuiteError
+from whet.formats.bench.cases import Defaults, lower_cases
+from whet.formats.bench.fields import Fields, Notes
+from whet.formats.document import SUFFIXES, Document, DocumentError, read_document
+from whet.model.naming import id_problem
+from whet.model.suite import Suite, WorkspaceSpec
+
+TOP = ("name", "description", "model", "defaults", "protect", "cases", "$schema", "version")
+DEFAULTS = ("budget", "timeout", "model", "env", "setup")
+
+
+class BenchFormat:
+    """Any `.json`, `.yaml` or `.yml` file."""
+
+    def recognizes(self, path: Path) -> bool:
+        """By its ending."""
+        return path.suffix.lower() in SUFFIXES
+
+    def lower(self, path: Path) -> Suite:
+        """Read the file and check all that can be checked without running an agent."""
+        notes = Notes(path)
+        suite = _suite(_document(path, notes), path, notes)
+        if notes.problems or suite is None:
+            raise SuiteError(notes.problems)
+        return suite
+
+
+def _document(path: Path, notes: Notes) -> Document:
+    try:
+        found = read_document(path)
+    except DocumentError as error:
+        place = f"line {error.line}" if error.line else None
+        problem = Problem(file=str(path), field=place, message=error.message, hint=error.hint)
+        raise SuiteError([problem]) from None
+    notes.problems += (
+        Problem(
+            file=str(path),
+            field=f"line {repeat.line}",
+            message=f'has the key "{repeat.key}" a second time; the first is in line {repeat.first}',
+            hint="only one of them would count: remove the other",
+        )
+        for repeat in found.repeats
+    )
+    return found
+
+
+def _suite(document: Document, path: Path, notes: Notes) -> Suite | None:
+    top = Fields(notes, document.root)
+    if not top.is_object():
+        return None
+    top.warn_unknown(TOP)
+    name = top.text("name", required=True)
+    if name is not None and (problem := id_problem(name)):
+        top.note("name", problem)
+    cases = lower_cases(top, _defaults(top))
+    return Suite(
+        name=name or "",
+        cases=cases,
+        source=path,
+        digest=hashlib.sha256(path.read_bytes()).hexdigest(),
+        workspace=WorkspaceSpec(mode="isolated", template_dir=project_of(path)),
+        description=top.text("description") or "",
+        warnings=tuple(notes.warnings),
+    )
+
+
+def _defaults(top: Fields) -> Defaults:
+    model = top.text("model")
+    protect = top.texts("protect")
+    if "defaults" not in top.members:
+        return Defaults(model=model, protect=protect)
+    given = Fields(top.notes, top.members["defaults"], "defaults")
+    if not given.is_object():
+        return Defaults(model=model, protect=protect)
+    given.warn_unknown(DEFAULTS)
+    return Defaults(
+        budget_usd=given.number("budget"),
+        timeout_s=given.seconds("timeout"),
+        model=given.text("model") or model,
+        env=given.variables("env"),
+        setup=given.script("setup"),
+        protect=protect,
+    )
+
+
+def project_of(path: Path) -> Path:
+    """What a suite is about: the nearest folder above it with a `.git`, else the current one if it lies there."""
+    for folder in path.parents:
+        if (folder / ".git").exists():
+            return folder
+    here = Path.cwd()
+    return here if path.is_relative_to(here) else path.parent

@@ -1,0 +1,62 @@
+"""Claims about commands, decided by running them in the sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from whet.claims.forms import CommandClaim, Fails, Passes, Prints, Quits
+from whet.errors import WhetError
+from whet.grade.claims.outcome import Outcome, failed, passed, shortened, undecided
+from whet.grade.shell import Ran, Shell
+
+_SHELL = ("/bin/sh", "-c")
+_NOT_RUN = {126: "the command cannot be executed", 127: "the command was not found"}
+_OUTPUT_KEPT = 2000
+
+
+def decide(claim: CommandClaim, workspace: Path, shell: Shell, env: Mapping[str, str], timeout_s: float) -> Outcome:
+    """Run the command of *claim*; it has no input, and what it leaves running is ended."""
+    inside = replace(shell, env={"CI": "1", **env})
+    try:
+        ran = inside.run(workspace, (*_SHELL, claim.command), timeout_s)
+    except (WhetError, OSError) as error:
+        return undecided(f"the command could not be run: {error}")
+    return _judged(claim, ran, timeout_s)
+
+
+def _judged(claim: CommandClaim, ran: Ran, timeout_s: float) -> Outcome:
+    evidence = _printed(ran)
+    if ran.timed_out:
+        return failed(f"the command was still running after {timeout_s:g} s and was stopped", evidence)
+    if ran.exit_code in _NOT_RUN and not isinstance(claim, Quits):
+        # Also where it should fail: an author who wants this says so with `exits 127`.
+        what = _NOT_RUN[ran.exit_code]
+        return failed(f"{what} (exit code {ran.exit_code}): see whether the suite names it right", evidence)
+    ended = "was ended by a signal" if ran.exit_code is None else f"ended with exit code {ran.exit_code}"
+    if isinstance(claim, Prints):
+        printed = claim.text in ran.stdout or claim.text in ran.stderr
+        said = "printed it" if printed else f"did not print '{shortened(claim.text)}'; it {ended}"
+        return (passed if printed else failed)(f"the command {said}", evidence)
+    return (passed if _ended_so(claim, ran.exit_code) else failed)(f"the command {ended}", evidence)
+
+
+def _ended_so(claim: Passes | Fails | Quits, exit_code: int | None) -> bool:
+    match claim:
+        case Passes():
+            return exit_code == 0
+        case Fails():
+            return exit_code != 0
+        case Quits(code=code):
+            return exit_code == code
+
+
+def _printed(ran: Ran) -> str | None:
+    """The end of what it printed: that is where tools say what is wrong."""
+    parts = [f"{name}:\n{text[-_OUTPUT_KEPT:].strip()}" for name, text in _streams(ran) if text.strip()]
+    return "\n".join(parts) or None
+
+
+def _streams(ran: Ran) -> tuple[tuple[str, str], tuple[str, str]]:
+    return ("stdout", ran.stdout), ("stderr", ran.stderr)

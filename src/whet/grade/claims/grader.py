@@ -1,0 +1,153 @@
+"""The grader of claims: each is decided in a worker, within a time of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from whet import wire
+from whet.claims.forms import Claim, CommandClaim, Matches, path_of
+from whet.errors import CheckerDied, CheckTimedOut, GraderError
+from whet.grade.base import Evidence
+from whet.grade.claims.outcome import Outcome, undecided
+from whet.grade.claims.worker import ClaimAnswer, ClaimDecider, ClaimRequest, SurveyAnswer, SurveyRequest
+from whet.grade.recorded import NotRecorded, RecordedEvidence
+from whet.model.changes import Changes
+from whet.model.grade import Grade, Location
+from whet.model.suite import Case, Check, Suite
+from whet.sandbox.workers import WorkerDied, WorkerHung, Workers
+from whet.workspace.baseline import Baseline, Before, find
+
+# How long a pattern may search, and what starting and ending a command may take beside its own time.
+PATTERN_TIMEOUT_S = 10.0
+_GRACE_S = 15.0
+_EVIDENCE_KEPT = 4000
+_RESTORED_SHOWN = 5
+
+
+class ClaimGrader:
+    """Asks workers that were forked when the suite had just been loaded."""
+
+    def __init__(self, suite: Suite) -> None:
+        self._source = str(suite.source)
+        self._workers = Workers.fork(ClaimDecider(suite).serve)
+
+    async def survey(self, case: Case, workspace: Path, store: Path, *, mark: str, timeout_s: float) -> Baseline:
+        """What the claims of *case* need to know later; to be asked between setup and agent.
+
+        Copies of protected files go to the folder *store*, which the agent must not reach.
+        """
+        request = SurveyRequest(case=case.id, workspace=str(workspace), store=str(store))
+        try:
+            answer = await self._workers.call(wire.encode(request), mark=mark, timeout_s=timeout_s)
+        except WorkerHung:
+            raise CheckTimedOut(f"looking at the workspace took more than {timeout_s:g} s") from None
+        except WorkerDied:
+            raise CheckerDied("the look at the workspace ended its process") from None
+        found = wire.decode(answer, SurveyAnswer)
+        if found.baseline is None:
+            raise GraderError(f"the workspace cannot be looked at: {found.trouble}")
+        return found.baseline
+
+    async def grade(self, check: Check, evidence: Evidence) -> Grade:
+        """The decision on one claim; one that cannot be decided is a grade too, so that the others are heard."""
+        claim: Claim = check.params["claim"]
+        _refuse_gaps(claim, evidence)
+        answer = await self._answer(claim, check, evidence)
+        outcome = answer.outcome
+        return Grade(
+            check=check.label,
+            value=float(outcome.state == "passed"),
+            passed=outcome.state == "passed",
+            reason=f"{check.label}: {outcome.reason}",
+            evidence=_evidence(answer),
+            location=Location(file=self._source, line=check.params["line"]),
+            duration_s=answer.duration_s,
+            weight=check.weight,
+            undecided=outcome.state == "undecided",
+        )
+
+    async def _answer(self, claim: Claim, check: Check, evidence: Evidence) -> ClaimAnswer:
+        baseline = evidence.baseline
+        if isinstance(claim, CommandClaim) and evidence.case.protect and baseline is None:
+            return ClaimAnswer(outcome=undecided("what the protected files were is not known"))
+        request = ClaimRequest(
+            case=evidence.case.id,
+            number=[each for each in evidence.case.checks if each.grader == check.grader].index(check),
+            workspace=str(evidence.workspace),
+            before=_before(claim, evidence),
+            protected=baseline.protected if baseline and isinstance(claim, CommandClaim) else (),
+            shell=evidence.shell,
+            env=evidence.case.env,
+            timeout_s=evidence.command_timeout_s,
+        )
+        limit_s = _limit(claim, evidence)
+        try:
+            answer = await self._workers.call(wire.encode(request), mark=evidence.mark, timeout_s=limit_s)
+        except WorkerHung:
+            return ClaimAnswer(outcome=_hung(claim, limit_s), duration_s=limit_s)
+        except WorkerDied:
+            return ClaimAnswer(outcome=undecided("deciding it ended the process that did"))
+        return wire.decode(answer, ClaimAnswer)
+
+    def close(self) -> None:
+        """End the workers."""
+        self._workers.close()
+
+
+def _limit(claim: Claim, evidence: Evidence) -> float:
+    if isinstance(claim, CommandClaim):
+        return evidence.command_timeout_s + _GRACE_S
+    return PATTERN_TIMEOUT_S if isinstance(claim, Matches) else evidence.timeout_s
+
+
+def _hung(claim: Claim, limit_s: float) -> Outcome:
+    if isinstance(claim, Matches):
+        return undecided(f"the search for {claim.pattern} did not end within {limit_s:g} s: the pattern backtracks")
+    return undecided(f"no decision within {limit_s:g} s")
+
+
+def _evidence(answer: ClaimAnswer) -> str | None:
+    parts = [answer.outcome.evidence[-_EVIDENCE_KEPT:]] if answer.outcome.evidence else []
+    if answer.restored:
+        shown = ", ".join(answer.restored[:_RESTORED_SHOWN])
+        more = len(answer.restored) - _RESTORED_SHOWN
+        parts.insert(0, f"protected files were put back: {shown}" + (f" and {more} more" if more > 0 else ""))
+    return "\n".join(parts) or None
+
+
+def _refuse_gaps(claim: Claim, evidence: Evidence) -> None:
+    """Over a record that is not whole, decide only about what it holds."""
+    if not isinstance(evidence, RecordedEvidence):
+        return
+    path = path_of(claim)
+    gaps = evidence.gaps
+    if gaps.workspace is not None and (path is None or path.rstrip("/") not in gaps.paths):
+        raise NotRecorded(f"the claim looks at {path or 'the workspace'}, which was not recorded: {gaps.workspace}")
+    if gaps.changes is not None and evidence.baseline is None and path is not None:
+        raise NotRecorded(f"what {path} was before was not recorded: {gaps.changes}")
+
+
+def _before(claim: Claim, evidence: Evidence) -> Before:
+    """What was at the path of the claim: as surveyed, or as far as the list of changes tells."""
+    path = path_of(claim)
+    if path is None:
+        return Before(kind="absent")
+    if evidence.baseline is not None and path in evidence.baseline.before:
+        return evidence.baseline.before[path]
+    return _before_changes(path.rstrip("/"), evidence.workspace, evidence.changes)
+
+
+def _before_changes(path: str, workspace: Path, changes: Changes) -> Before:
+    """A list of changes does not tell a new folder from one that was there and was added to: it takes it for new."""
+    if path == ".":
+        return Before(kind="folder", changed=bool(changes))
+
+    def among(paths: tuple[str, ...]) -> bool:
+        return any(each == path or each.startswith(f"{path}/") for each in paths)
+
+    if among(changes.deleted) or among(changes.modified):
+        is_file = path in changes.deleted or path in changes.modified
+        return Before(kind="file" if is_file else "folder", changed=True)
+    if among(changes.created):
+        return Before(kind="absent")
+    return Before(kind=find(workspace, path).kind, changed=False)

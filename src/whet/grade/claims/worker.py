@@ -1,0 +1,131 @@
+"""The deciding of claims, inside a worker: a file without end, or a pattern that never ends, can be stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from whet import wire
+from whet.claims.forms import Changed, Claim, CommandClaim, path_of
+from whet.claims.globs import Globs
+from whet.errors import WorkspaceError
+from whet.grade.claims import commands, files
+from whet.grade.claims.outcome import Outcome, undecided
+from whet.grade.shell import Shell
+from whet.model.suite import Suite
+from whet.sandbox.workers import Printed
+from whet.workspace.baseline import Baseline, Before, take_before
+from whet.workspace.protecting import Protected, Wanted, keep_protected, put_back
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyRequest:
+    """Ask what the claims of a case find before its agent starts; copies of protected files go to `store`."""
+
+    case: str
+    workspace: str
+    store: str
+    kind: Literal["survey"] = "survey"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRequest:
+    """Ask for the `number`-th claim of a case."""
+
+    case: str
+    number: int
+    workspace: str
+    before: Before
+    protected: tuple[Protected, ...]
+    shell: Shell
+    env: Mapping[str, str]
+    timeout_s: float
+    kind: Literal["claim"] = "claim"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimAnswer:
+    """What a claim came to, and what had to be put back before that."""
+
+    outcome: Outcome
+    restored: tuple[str, ...] = ()
+    duration_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyAnswer:
+    """What was found, or why nothing could be."""
+
+    baseline: Baseline | None = None
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kind:
+    kind: str = field(default="claim")
+
+
+class ClaimDecider:
+    """Serves requests for one suite."""
+
+    def __init__(self, suite: Suite) -> None:
+        self._cases = {case.id: case for case in suite.cases}
+
+    def serve(self, request: bytes, printed: Printed) -> bytes:
+        """Answer one request."""
+        del printed
+        if wire.decode(request, _Kind).kind == "survey":
+            return wire.encode(self._survey(wire.decode(request, SurveyRequest)))
+        return wire.encode(self._decide(wire.decode(request, ClaimRequest)))
+
+    def _survey(self, asked: SurveyRequest) -> SurveyAnswer:
+        claims, workspace = self._claims(asked.case), Path(asked.workspace)
+        paths = [path for path in map(path_of, claims) if path is not None]
+        changed = [claim.path for claim in claims if isinstance(claim, Changed)]
+        try:
+            before = take_before(workspace, dict.fromkeys(paths), digests=changed)
+            protected = self._kept(asked, workspace)
+        except OSError as error:
+            return SurveyAnswer(trouble=str(error))
+        held = tuple(_held(claim, workspace, before) for claim in claims)
+        return SurveyAnswer(baseline=Baseline(before=before, protected=protected, held=held))
+
+    def _kept(self, asked: SurveyRequest, workspace: Path) -> tuple[Protected, ...]:
+        globs = Globs(self._cases[asked.case].protect)
+        return keep_protected(workspace, _wanted(globs), Path(asked.store)) if globs else ()
+
+    def _decide(self, asked: ClaimRequest) -> ClaimAnswer:
+        began = time.monotonic()
+        claim, workspace = self._claims(asked.case)[asked.number], Path(asked.workspace)
+        restored: tuple[str, ...] = ()
+        if isinstance(claim, CommandClaim):
+            try:
+                restored = self._restore(asked, workspace)
+            except (OSError, WorkspaceError) as error:
+                outcome = undecided(f"protected files could not be put back: {error}")
+            else:
+                outcome = commands.decide(claim, workspace, asked.shell, asked.env, asked.timeout_s)
+        else:
+            outcome = files.decide(claim, workspace, asked.before)
+        return ClaimAnswer(outcome=outcome, restored=restored, duration_s=time.monotonic() - began)
+
+    def _restore(self, asked: ClaimRequest, workspace: Path) -> tuple[str, ...]:
+        globs = Globs(self._cases[asked.case].protect)
+        return put_back(workspace, _wanted(globs), asked.protected) if globs else ()
+
+    def _claims(self, case: str) -> list[Claim]:
+        return [check.params["claim"] for check in self._cases[case].checks if check.grader == "claim"]
+
+
+def _wanted(globs: Globs) -> Wanted:
+    return Wanted(globs.holds, globs.guards, globs.leads_to)
+
+
+def _held(claim: Claim, workspace: Path, before: Mapping[str, Before]) -> bool | None:
+    """Whether a claim held before; what compares with before never does."""
+    if isinstance(claim, CommandClaim):
+        return None
+    return files.decide(claim, workspace, before[claim.path]).state == "passed"

@@ -1,0 +1,155 @@
+"""Protected files: copied before the agent starts, and put back as they were, whatever the agent made of them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+
+from whet.errors import WorkspaceError
+from whet.workspace.removing import remove_tree
+from whet.workspace.tree import grant, open_file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protected:
+    """A file or link as it was; `copy` is the file that holds its content."""
+
+    path: str
+    mode: int
+    copy: str | None = None
+    digest: str | None = None
+    target: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which paths are protected: `holds` for files and links, `guards` for links on the way, `leads_to` for folders."""
+
+    holds: Callable[[str], bool]
+    guards: Callable[[str], bool]
+    leads_to: Callable[[str], bool]
+
+
+def keep_protected(workspace: Path, wanted: Wanted, store: Path) -> tuple[Protected, ...]:
+    """Copy what is protected into the folder *store*, which the agent must not reach."""
+    store.mkdir(parents=True, exist_ok=True)
+    return tuple(
+        _kept(workspace, path, found, store / str(number))
+        for number, (path, found) in enumerate(_scan(workspace, wanted))
+        if stat.S_ISLNK(found.st_mode) or stat.S_ISREG(found.st_mode)
+    )
+
+
+def put_back(workspace: Path, wanted: Wanted, protected: tuple[Protected, ...]) -> tuple[str, ...]:
+    """Make what is protected as it was, and remove what was added to it; the paths where that took something."""
+    if workspace.is_symlink():
+        raise WorkspaceError(f"{workspace} was replaced by a link")
+    kept = {item.path: item for item in protected}
+    now = dict(_scan(workspace, wanted))
+    added = sorted(path for path in now if path not in kept)
+    for path in added:
+        _clear(workspace / path)
+    altered = [item for item in protected if not _is_same(workspace, item, now.get(item.path))]
+    for item in altered:
+        _restore(workspace, item)
+    return tuple(sorted((*added, *(item.path for item in altered))))
+
+
+def _scan(workspace: Path, wanted: Wanted) -> Iterator[tuple[str, os.stat_result]]:
+    """Everything protected that is no folder; no link is followed."""
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        for entry in _entries(workspace / folder):
+            path = f"{folder}{entry.name}"
+            found = entry.stat(follow_symlinks=False)
+            if stat.S_ISDIR(found.st_mode):
+                if wanted.leads_to(path):
+                    folders.append(f"{path}/")
+            elif wanted.holds(path) or (stat.S_ISLNK(found.st_mode) and wanted.guards(path)):
+                yield path, found
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except PermissionError:
+        grant(str(folder), stat.S_IRWXU)
+        with os.scandir(folder) as entries:
+            return list(entries)
+
+
+def _kept(workspace: Path, path: str, found: os.stat_result, copy: Path) -> Protected:
+    mode = stat.S_IMODE(found.st_mode)
+    if stat.S_ISLNK(found.st_mode):
+        return Protected(path=path, mode=mode, target=str((workspace / path).readlink()))
+    with _opened(workspace / path) as source, copy.open("wb") as target:
+        shutil.copyfileobj(source, target)
+    return Protected(path=path, mode=mode, copy=str(copy), digest=_digest(copy))
+
+
+def _is_same(workspace: Path, item: Protected, found: os.stat_result | None) -> bool:
+    if found is None or stat.S_ISLNK(found.st_mode) != (item.target is not None):
+        return False
+    if item.target is not None:
+        return str((workspace / item.path).readlink()) == item.target
+    if not stat.S_ISREG(found.st_mode) or stat.S_IMODE(found.st_mode) != item.mode:
+        return False
+    return _digest(workspace / item.path) == item.digest
+
+
+def _restore(workspace: Path, item: Protected) -> None:
+    full = workspace / item.path
+    _make_folders(workspace, item.path)
+    _clear(full)
+    if item.target is not None:
+        full.symlink_to(item.target)
+        return
+    assert item.copy is not None
+    if not Path(item.copy).is_file() or _digest(Path(item.copy)) != item.digest:
+        raise WorkspaceError(f"the copy of the protected file {item.path} is not what it was")
+    shutil.copyfile(item.copy, full, follow_symlinks=False)
+    full.chmod(item.mode)
+
+
+def _make_folders(workspace: Path, path: str) -> None:
+    """Real folders all the way to *path*, which may be written to."""
+    here = workspace
+    grant(str(here), stat.S_IRWXU)
+    for name in path.split("/")[:-1]:
+        here /= name
+        if here.is_symlink() or not here.is_dir():
+            _clear(here)
+            here.mkdir()
+        grant(str(here), stat.S_IRWXU)
+
+
+def _clear(path: Path) -> None:
+    """Remove whatever is there."""
+    with suppress(FileNotFoundError):
+        grant(str(path.parent), stat.S_IRWXU)
+    problems = remove_tree(path)
+    if problems:
+        raise WorkspaceError(problems[0])
+
+
+def _opened(path: Path) -> BufferedReader:
+    return open(open_file(str(path)), "rb")  # noqa: PTH123 - a descriptor, not a path
+
+
+def _digest(path: Path) -> str:
+    try:
+        file = _opened(path)
+    except PermissionError:
+        grant(str(path), stat.S_IRUSR)
+        file = _opened(path)
+    with file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
