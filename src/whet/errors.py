@@ -23,6 +23,7 @@ WhetError
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -69,13 +70,14 @@ class Problem:
 
 
 class SuiteError(UsageError):
-    """A suite cannot be run; holds every problem that was found."""
+    """A suite cannot be run; holds every problem that was found, and what looks like one."""
 
     code = "suite"
 
-    def __init__(self, problems: list[Problem] | tuple[Problem, ...]) -> None:
+    def __init__(self, problems: Sequence[Problem], warnings: Sequence[Problem] = ()) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
+        self.warnings = tuple(warnings)
 
 
 class UnknownName(UsageError):

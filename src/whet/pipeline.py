@@ -215,7 +215,8 @@ def _planned(request: RunRequest, earlier: Recorded | None) -> Planned:
     suite = load_suite(path)
     plan = make_plan(suite, settings, selection)
     _check_agents(plan, settings)
-    return Planned(request=request, suite=suite, settings=settings, plan=plan, earlier=earlier)
+    notices = tuple(map(str, suite.warnings))
+    return Planned(request=request, suite=suite, settings=settings, plan=plan, earlier=earlier, notices=notices)
 
 
 def _check_agents(plan: Plan, settings: Settings) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from importlib.resources import files
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -28,6 +31,9 @@ from whet.claims import (
     write_object,
 )
 from whet.claims.paths import clean_path
+
+_SUITES = json.loads(files("whet.formats.bench").joinpath("bench.schema.json").read_text("utf-8"))
+SCHEMA = jsonschema_rs.validator_for({"$ref": "#/$defs/expectation", "$defs": _SUITES["$defs"]})
 
 SAID: list[tuple[str, Claim]] = [
     ("file:src/auth.ts exists", Exists("src/auth.ts")),
@@ -212,6 +218,14 @@ def test_an_object_says_what_the_line_says(claim: Claim) -> None:
     said = write_object(claim)
 
     assert read_object(said).claim == read_claim(write_claim(claim)).claim
+
+
+@given(claims)
+def test_the_schema_of_suites_accepts_every_claim_that_is_written_down(claim: Claim) -> None:
+    line, said = write_claim(claim), write_object(claim)
+
+    assert SCHEMA.is_valid(line), line
+    assert SCHEMA.is_valid(said), said
 
 
 @given(st.text())

@@ -9,7 +9,7 @@ from typing import TextIO
 
 import click
 
-from whet.errors import ConfigError, RecordLost, SuiteError, UnknownName, WhetError
+from whet.errors import ConfigError, Problem, RecordLost, SuiteError, UnknownName, WhetError
 
 USAGE = 2
 NOT_RECORDED = 4
@@ -79,12 +79,22 @@ def _lines(error: WhetError) -> Iterator[tuple[str, str | None]]:
     match error:
         case SuiteError():
             yield from ((f"{mark}{problem}", problem.hint) for problem in error.problems)
+            yield from _warnings(error.warnings)
         case ConfigError():
             *first, last = error.message.split("\n")
             yield from ((f"{mark}{line}", None) for line in first)
             yield f"{mark}{last}", error.hint
         case _:
             yield f"{mark}{error.message}", error.hint
+
+
+def warn(problems: Iterable[Problem]) -> None:
+    """Tell of what looks wrong, in the form of errors."""
+    _write(_warnings(problems))
+
+
+def _warnings(problems: Iterable[Problem]) -> Iterator[tuple[str, str | None]]:
+    return ((f"warning: {problem}", problem.hint) for problem in problems)
 
 
 def _write(lines: Iterable[tuple[str, str | None]]) -> None:

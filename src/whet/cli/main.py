@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 # Commands in the order of the help, with what it says of them: `whet --help` must not import them to ask.
 COMMANDS = {
     "run": "Run a suite and report verdicts.",
+    "validate": "Say what is wrong with suites, and start nothing.",
+    "init": "Write a first suite for the project at hand.",
     "regrade": "Apply a suite's checks as they are now to a recorded run.",
     "explain": "Ask the agent of a trial why it did what it did.",
     "doctor": "Say what is installed and what stands in the way.",
     "config": "Show the settings in force and where each came from.",
-    "schema": "Print the JSON Schema of a file that whet writes.",
+    "schema": "Print the JSON Schema of a file that whet reads or writes.",
 }
 
 

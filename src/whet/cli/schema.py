@@ -1,4 +1,4 @@
-"""`whet schema`: the published shape of what whet writes."""
+"""`whet schema`: the published shape of what whet reads and writes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from importlib.resources import files
 
 import click
 
+_PACKAGES = {"bench": "whet.formats.bench", "results": "whet.store"}
 
-@click.command("schema", short_help="Print the JSON Schema of a file that whet writes.")
-@click.argument("name", metavar="results", type=click.Choice(["results"]))
+
+@click.command("schema", short_help="Print the JSON Schema of a file that whet reads or writes.")
+@click.argument("name", metavar="bench|results", type=click.Choice(list(_PACKAGES)))
 def command(name: str) -> None:
-    """Print the JSON Schema of results.json."""
-    click.echo(files("whet.store").joinpath(f"{name}.schema.json").read_text("utf-8").rstrip("\n"))
+    """Print the JSON Schema of bench suites (bench), or of results.json (results)."""
+    click.echo(files(_PACKAGES[name]).joinpath(f"{name}.schema.json").read_text("utf-8").rstrip("\n"))

@@ -8,6 +8,7 @@ from pathlib import Path
 from whet import wire
 from whet.engine.parts import Parts
 from whet.engine.record import AttemptRecord
+from whet.errors import GraderError
 from whet.grade.base import Evidence
 from whet.grade.report import events_path
 from whet.grade.shell import Shell
@@ -40,12 +41,22 @@ async def grade(parts: Parts, trial: Trial, record: AttemptRecord, evidence: Evi
         shown = None if given.evidence is None else parts.masker.text(given.evidence)
         record.grades.append(replace(given, reason=parts.masker.text(given.reason), evidence=shown))
     (evidence.artifact_dir / "grades.json").write_bytes(wire.encode_pretty(record.grades))
-    failed = next((given for given in record.grades if not given.passed), None)
-    if failed is not None:
-        record.failure = Failure(
-            phase="check", code="assertion", cause="agent", message=failed.reason, location=failed.location
-        )
-        record.failure_class = failed.failure_class or FailureClass(id="assertion", label="Assertion failure")
+    _judge(record)
+
+
+def _judge(record: AttemptRecord) -> None:
+    """Note the failure that the grades come to, if any; where none failed, one that is undecided leaves all open."""
+    missed = [given for given in record.grades if not given.passed]
+    first = next((given for given in missed if not given.undecided), missed[0] if missed else None)
+    if first is None:
+        return
+    if first.undecided:
+        code, cause, named = GraderError.code, GraderError.cause, FailureClass(id="grader", label="Grader")
+        record.retry = False
+    else:
+        code, cause, named = "assertion", "agent", FailureClass(id="assertion", label="Assertion failure")
+    record.failure = Failure(phase="check", code=code, cause=cause, message=first.reason, location=first.location)
+    record.failure_class = first.failure_class or named
 
 
 def _shell(parts: Parts) -> Shell:

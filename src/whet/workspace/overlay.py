@@ -9,7 +9,7 @@ from pathlib import Path
 
 from whet.model.changes import Changes
 from whet.workspace.base import Method, Workspace, explained
-from whet.workspace.copying import copy_tree
+from whet.workspace.copying import copy_tree, move_tree
 from whet.workspace.differences import told
 from whet.workspace.inventory import Entry, Inventory, Version, alike, compare, take_inventory
 from whet.workspace.mounts import mount_overlay, unmount
@@ -68,10 +68,15 @@ class OverlayWorkspace(Workspace):
             return told(found, old, new, before=lambda _: self._base, after=above)
 
     def keep(self, destination: Path) -> None:
-        """Copy what the agent saw: nobody else can see the mount."""
+        """Copy what the agent saw: nobody else can see the mount.
+
+        Not to its place at once: where that lies in the template, the mount shows it, and the copy would never end.
+        """
+        aside = self._side / "kept"
         with explained("cannot keep workspace", destination):
-            destination.mkdir(parents=True)
-            copy_tree(self.path, destination, force=True)
+            aside.mkdir()
+            copy_tree(self.path, aside, force=True)
+            move_tree(aside, destination)
         self.remove()
 
     def remove(self) -> list[str]:

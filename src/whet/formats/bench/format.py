@@ -28,7 +28,7 @@ class BenchFormat:
         notes = Notes(path)
         suite = _suite(_document(path, notes), path, notes)
         if notes.problems or suite is None:
-            raise SuiteError(notes.problems)
+            raise SuiteError(notes.problems, notes.warnings)
         return suite
 
 

@@ -84,13 +84,18 @@ class _Builder:
             case "AliasEvent":
                 self._add(*self._alias(event.anchor, line))
             case "SequenceStartEvent" | "MappingStartEvent":
-                if len(self._levels) >= DEEPEST:
-                    raise DocumentError("is nested too deeply", line=line)
-                self._levels.append(_Level(line, event.anchor, kind.startswith("M")))
+                self._enter(event, line, is_object=kind.startswith("M"))
             case "SequenceEndEvent" | "MappingEndEvent":
                 level = self._levels.pop()
                 value: Value = level.members if level.is_object else tuple(level.items)
                 self._add(Node(value, level.line), level.anchor, level.weight)
+
+    def _enter(self, event: Any, line: int, *, is_object: bool) -> None:
+        if event.tag not in (None, "!", f"{_TAG}{'map' if is_object else 'seq'}"):
+            raise DocumentError(f"nothing can be made of the tag {event.tag}", line=line, hint="leave the tag out")
+        if len(self._levels) >= DEEPEST:
+            raise DocumentError("is nested too deeply", line=line)
+        self._levels.append(_Level(line, event.anchor, is_object))
 
     def _alias(self, name: str, line: int) -> tuple[Node, None, int]:
         if name not in self._anchors:

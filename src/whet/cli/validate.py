@@ -1,0 +1,53 @@
+"""`whet validate`: what is wrong with suites, in whatever format, before anything is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from whet.cli.errors import warn
+from whet.errors import Problem, SuiteError
+
+if TYPE_CHECKING:
+    from whet.model.suite import Suite
+
+
+@click.command("validate", short_help="Say what is wrong with suites, and start nothing.")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--strict", is_flag=True, help="Take warnings for errors.")
+def command(files: tuple[Path, ...], strict: bool) -> None:
+    """Load each FILE as a run would, and report every problem of all of them at once.
+
+    Exit code: 0 all of them can be run, 2 some cannot.
+    """
+    # Only now: "whet validate --help" needs none of it.
+    from whet.formats.base import load_suite
+
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
+    for file in files:
+        try:
+            suite = load_suite(file)
+        except SuiteError as error:
+            problems += error.problems
+            warnings += error.warnings
+            continue
+        warnings += suite.warnings
+        if not (strict and suite.warnings):
+            click.echo(f"{file}: {_summary(suite)}")
+    if strict:
+        problems, warnings = problems + warnings, []
+    if problems:
+        raise SuiteError(problems, warnings)
+    warn(warnings)
+
+
+def _summary(suite: Suite) -> str:
+    checks = sum(len(case.checks) for case in suite.cases)
+    return f"{_count(len(suite.cases), 'case')} with {_count(checks, 'check')}, nothing is wrong"
+
+
+def _count(number: int, one: str) -> str:
+    return f"{number} {one if number == 1 else one + 's'}"
