@@ -928,3 +928,17 @@ def _no_overlay_here(folder: Path) -> None:
 
 def test_where_an_overlay_cannot_be_mounted_a_copy_is_made(overlay, template, scratch):
     in_a_child(_no_overlay_here, template.parent)
+
+
+def test_what_is_left_out_of_workspaces_is_not_taken_over_from_a_template(scratch, template):
+    (template / ".whet" / "runs" / "old").mkdir(parents=True)
+    (template / ".whet" / "runs" / "old" / "answer.txt").write_text("42\n")
+
+    own = (template / ".whet" / "runs", template / ".whet" / "runs" / "old")
+    workspace = Workspaces(scratch, own=own).isolated(WorkspaceSpec(template_dir=template))
+    workspace.mark()
+
+    assert list((workspace.path / ".whet").iterdir()) == []
+    assert (workspace.path / "src" / "a.py").exists()
+    assert not workspace.changes()
+    assert (template / ".whet" / "runs" / "old" / "answer.txt").exists()

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from whet.workspace.base import trouble
 from whet.workspace.inventory import Entry, Inventory
-from whet.workspace.removing import remove_specials, remove_tree
 from whet.workspace.tree import GIT, Descent, Folders, Step, grant, open_file, walk
 
 _FICLONE = 0x40049409
@@ -38,23 +37,6 @@ def copy_some(source: Path, destination: Path, wanted: Callable[[str], bool]) ->
     copier = _Copier(force=True, wanted=wanted, skip=GIT)
     with Descent(source, force=True) as src, Descent(destination) as dst:
         copier.copy(src, dst)
-
-
-def move_tree(path: Path, destination: Path) -> None:
-    """Move a folder that an agent left, without sockets, fifos and devices."""
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        # To move a folder is to write its `..`, and somebody is to look into it.
-        grant(str(path), stat.S_IRWXU)
-        path.rename(destination)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        destination.mkdir()
-        copy_tree(path, destination, force=True)
-        remove_tree(path)
-    else:
-        remove_specials(destination)
 
 
 class _Copier:

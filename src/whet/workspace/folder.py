@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import stat
 import time
 from collections.abc import Callable
@@ -10,11 +11,11 @@ from pathlib import Path
 from whet.errors import WorkspaceError
 from whet.model.changes import Changes
 from whet.workspace.base import Method, Workspace, explained
-from whet.workspace.copying import copy_some, copy_tree, move_tree
+from whet.workspace.copying import copy_some, copy_tree
 from whet.workspace.differences import told
 from whet.workspace.inventory import Entry, Inventory, Version, alike, compare, take_inventory
-from whet.workspace.removing import remove_tree
-from whet.workspace.tree import Descent, Folders, Tree
+from whet.workspace.removing import remove_specials, remove_tree
+from whet.workspace.tree import Descent, Folders, Tree, grant
 
 # A clock tick of the kernel, at its longest: what changed twice within one may bear the same times.
 _TICK_NS = 10_000_000
@@ -73,7 +74,7 @@ class FolderWorkspace(Workspace):
         with explained("cannot keep workspace", self.path):
             _check_is_folder(self.path)
         with explained("cannot keep workspace", destination):
-            move_tree(self.path, destination)
+            _move(self.path, destination)
         self.remove()
 
     def remove(self) -> list[str]:
@@ -126,7 +127,7 @@ class SharedWorkspace(Workspace):
                 copy_tree(self.path, destination, own=self._own)
             else:
                 _check_is_folder(self.path)
-                move_tree(self.path, destination)
+                _move(self.path, destination)
 
     def remove(self) -> list[str]:
         """Delete it; a folder that was given stays."""
@@ -155,3 +156,19 @@ def _check_is_folder(path: Path) -> None:
             f"cannot keep workspace: {path}: the agent put something else in the place of the folder",
             hint="look at the session to see what it ran",
         )
+
+
+def _move(path: Path, destination: Path) -> None:
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        # To move a folder is to write its `..`, and somebody is to look into it.
+        grant(str(path), stat.S_IRWXU)
+        path.rename(destination)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        destination.mkdir()
+        copy_tree(path, destination, force=True)
+        remove_tree(path)
+    else:
+        remove_specials(destination)

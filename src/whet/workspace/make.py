@@ -22,7 +22,8 @@ from whet.workspace.tree import Folders, identities
 class Workspaces:
     """Makes workspaces below *scratch*, a folder that exists; may be used from several threads.
 
-    What whet writes into its *own* folders meanwhile is neither a change of an agent nor part of a template.
+    What lies in whet's *own* folders is no change of an agent and no part of a workspace, also where it is part of a
+    template: the record of runs, whose earlier answers an agent should not see, and which would be kept in itself.
     """
 
     def __init__(self, scratch: Path, own: Sequence[Path] = ()) -> None:
@@ -53,9 +54,6 @@ class Workspaces:
         _check_template(template)
         with explained("cannot make workspace", path):
             _check_apart(path, template)
-        if any(folder.is_relative_to(template.resolve()) for folder in self._own_paths):
-            # An overlay would show the record of this very run, and keeping it would copy that into itself.
-            return _copied(path, template, self._own)
         return self._overlaid(path, template) or _copied(path, template, self._own)
 
     def close(self) -> None:
@@ -65,11 +63,18 @@ class Workspaces:
         for workspace in overlays:
             workspace.unmount()
 
+    def _own_in(self, template: Path) -> tuple[Path, ...]:
+        """Our own folders in *template*, relative to it; one in another is left out with it."""
+        root = template.resolve()
+        inside = [path for path in self._own_paths if path != root and path.is_relative_to(root) and path.is_dir()]
+        outermost = [path for path in inside if not any(other in path.parents for other in inside)]
+        return tuple(path.relative_to(root) for path in dict.fromkeys(outermost))
+
     def _overlaid(self, path: Path, template: Path) -> Workspace | None:
         if not self._try_overlay:
             return None
         try:
-            workspace = OverlayWorkspace(path, template)
+            workspace = OverlayWorkspace(path, template, self._own_in(template))
         except OSError:
             # A file system that cannot carry one, or a kernel without: it will be no different next time.
             self._try_overlay = False

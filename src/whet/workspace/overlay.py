@@ -9,7 +9,7 @@ from pathlib import Path
 
 from whet.model.changes import Changes
 from whet.workspace.base import Method, Workspace, explained
-from whet.workspace.copying import copy_tree, move_tree
+from whet.workspace.copying import copy_tree
 from whet.workspace.differences import told
 from whet.workspace.inventory import Entry, Inventory, Version, alike, compare, take_inventory
 from whet.workspace.mounts import mount_overlay, unmount
@@ -24,7 +24,7 @@ class OverlayWorkspace(Workspace):
 
     method: Method = "overlay"
 
-    def __init__(self, path: Path, template: Path) -> None:
+    def __init__(self, path: Path, template: Path, leave_out: tuple[Path, ...] = ()) -> None:
         """Mount it; an OSError means that it cannot be done here."""
         self.path = path
         self._side = path.with_name(path.name + ".d")
@@ -35,7 +35,11 @@ class OverlayWorkspace(Workspace):
         try:
             path.mkdir()
             self._side.mkdir()
+            if leave_out:
+                self._lower.insert(0, self._mask(leave_out))
             self._upper = self._lay()
+            for folder in leave_out:
+                (path / folder).unlink()
         except OSError:
             self.remove()
             raise
@@ -68,15 +72,10 @@ class OverlayWorkspace(Workspace):
             return told(found, old, new, before=lambda _: self._base, after=above)
 
     def keep(self, destination: Path) -> None:
-        """Copy what the agent saw: nobody else can see the mount.
-
-        Not to its place at once: where that lies in the template, the mount shows it, and the copy would never end.
-        """
-        aside = self._side / "kept"
+        """Copy what the agent saw: nobody else can see the mount."""
         with explained("cannot keep workspace", destination):
-            aside.mkdir()
-            copy_tree(self.path, aside, force=True)
-            move_tree(aside, destination)
+            destination.mkdir(parents=True)
+            copy_tree(self.path, destination, force=True)
         self.remove()
 
     def remove(self) -> list[str]:
@@ -103,6 +102,14 @@ class OverlayWorkspace(Workspace):
             else:
                 self._mounted.remove(target)
         return problems
+
+    def _mask(self, leave_out: tuple[Path, ...]) -> Path:
+        """A layer with a file in the place of a folder hides it, however large it is; removing the file hides both."""
+        mask = self._side / "m"
+        for folder in leave_out:
+            (mask / folder.parent).mkdir(parents=True, exist_ok=True)
+            (mask / folder).touch()
+        return mask
 
     def _lay(self) -> Path:
         number = len(self._lower)
