@@ -29,7 +29,7 @@ from whet.formats.base import load_suite
 from whet.grade.base import Grader
 from whet.grade.python import PythonGrader
 from whet.mask import Masker, secret_values
-from whet.model.event import Notice, RunEnded, RunEvent, RunStarted, TrialEnded, TrialStarted
+from whet.model.event import Notice, RunEnded, RunEvent, RunStarted, SessionSeen, TrialEnded, TrialStarted
 from whet.model.run import Plan, RunInfo, Trial, TrialResult
 from whet.model.snapshot import SnapshotOutcome
 from whet.model.suite import Suite
@@ -78,6 +78,9 @@ class _Run:
     reporters: Reporters
     began: float
     interrupted: bool = False
+    # The most that the run may cost, and whether somebody was told that it did.
+    max_cost_usd: float | None = None
+    stopped: bool = False
 
     def emit(self, event: RunEvent) -> None:
         """Tell everybody; the journal first, so that nothing is shown that could be lost."""
@@ -88,6 +91,17 @@ class _Run:
     def interrupt(self) -> None:
         """Somebody wants it to end."""
         self.interrupted = True
+
+    def afford(self) -> bool:
+        """Whether another trial may be started; the first time that it may not, everybody is told."""
+        spent = self.journal.usage.cost_usd
+        if self.max_cost_usd is None or spent is None or spent < self.max_cost_usd:
+            return True
+        if not self.stopped:
+            self.stopped = True
+            told = f"${spent:.4f} of at most ${self.max_cost_usd:g} are spent: no further trial is started"
+            self.emit(Notice(level="warning", message=told))
+        return False
 
     def pending(self) -> Iterator[Trial]:
         """The trials that have not ended yet."""
@@ -117,7 +131,7 @@ def carry_out(planned: Planned, trying: Trying) -> int:
     with ExitStack() as stack:
         reporters = stack.enter_context(
             make_reporters(
-                settings.reporters,
+                (*settings.reporters, *request.more_reporters),
                 base=Path.cwd(),
                 stdout=sys.stdout,
                 stderr=sys.stderr,
@@ -133,12 +147,14 @@ def carry_out(planned: Planned, trying: Trying) -> int:
         stack.callback(journal.close)
         scratch = stack.enter_context(_scratch(run_dir, earlier))
         info = _info(planned.suite, run_dir, sandbox.name)
-        under_way = _Run(info, plan, journal, reporters, time.monotonic())
+        under_way = _Run(info, plan, journal, reporters, time.monotonic(), max_cost_usd=settings.max_cost_usd)
         become_subreaper()
         # What a check starts shall be told by it too, should we be killed and somebody resume.
         os.environ["WHET_RUN"] = info.run_id
         graders = _graders(planned.suite, stack)
         parts = _parts(under_way, settings, scratch, sandbox=sandbox, graders=graders, masker=masker)
+        if request.verbose:
+            parts = replace(parts, listen=lambda trial, event: under_way.emit(SessionSeen(trial=trial, event=event)))
         under_way.emit(RunStarted(info=info, plan=plan, done=len(journal)))
         for message in (note, fewer, weaknesses(settings.ceilings), *planned.notices):
             if message:
@@ -213,7 +229,9 @@ def _planned(request: RunRequest, earlier: Recorded | None) -> Planned:
             request = replace(request, config_file=named)
             settings = load_settings(path, flags=request.flags, environ=os.environ, config_file=named)
     suite = load_suite(path)
-    plan = make_plan(suite, settings, selection)
+    plan = make_plan(
+        suite, settings, selection, model=request.model, in_place=request.in_place, fail_fast=request.fail_fast
+    )
     _check_agents(plan, settings)
     notices = tuple(map(str, suite.warnings))
     return Planned(request=request, suite=suite, settings=settings, plan=plan, earlier=earlier, notices=notices)
@@ -338,6 +356,8 @@ async def _execute(under_way: _Run, parts: Parts, trying: Trying, resumed: bool)
     shared = SharedGround()
 
     async def work(trial: Trial) -> None:
+        if not under_way.afford():
+            return
         if resumed:
             _clear_remains(parts, trial)
         under_way.emit(TrialStarted(trial=trial))

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from whet.config import Settings
+from whet.config import BUILT_IN, Settings
 from whet.errors import UnknownName, UsageError
 from whet.model.run import Execution, Plan, Runner, ScheduleName
 from whet.model.suite import Case, Limits, Suite, WorkspaceSpec
@@ -48,25 +48,41 @@ class RunRequest:
     dry_run: bool
     resume: str | None
     update_snapshots: bool = False
+    # For this run alone: the model of every case, the real folder instead of copies, and not more checks than needed.
+    model: str | None = None
+    in_place: bool = False
+    fail_fast: bool = False
+    verbose: bool = False
+    # Besides those of the settings.
+    more_reporters: tuple[str, ...] = ()
 
 
-def make_plan(suite: Suite, settings: Settings, selection: Selection) -> Plan:
+def make_plan(
+    suite: Suite,
+    settings: Settings,
+    selection: Selection,
+    *,
+    model: str | None = None,
+    in_place: bool = False,
+    fail_fast: bool = False,
+) -> Plan:
     """All that a run of *suite* will do, in declared order; `UsageError` where that is nothing."""
     if not settings.runners:
         raise UsageError("no runners are configured", hint=_EXAMPLE)
-    workspace = _workspace(suite, settings)
+    workspace = _in_place(suite) if in_place else _workspace(suite, settings)
     executions = [
         Execution(
             case=case,
-            runner=runner,
+            # The model that was typed, then the case's (or its suite's), then the runner's.
+            runner=replace(runner, model=model or case.model or runner.model),
             variant=variant,
-            limits=_limits(case, settings),
+            limits=_limits(suite, case, settings),
             workspace=workspace,
             trials=settings.trials,
         )
         for case, runner, variant in _selected(suite, settings, selection)
     ]
-    schedule = _schedule(settings, workspace)
+    schedule = "serial" if in_place else _schedule(settings, workspace)
     return Plan(
         suite=suite,
         executions=_shard(executions, selection.shard),
@@ -74,6 +90,7 @@ def make_plan(suite: Suite, settings: Settings, selection: Selection) -> Plan:
         max_parallel=1 if schedule == "serial" else settings.max_parallel,
         retries=settings.retries,
         check_timeout_s=settings.check_timeout_s,
+        fail_fast=fail_fast,
     )
 
 
@@ -187,6 +204,16 @@ def _shard(executions: list[Execution], shard: tuple[int, int] | None) -> tuple[
     return part
 
 
+def _in_place(suite: Suite) -> WorkspaceSpec:
+    """The very folder that workspaces would be copies of."""
+    spec = suite.workspace
+    if spec is None or spec.template_dir is None:
+        raise UsageError(
+            f"{suite.name} has no project to work in", hint="--in-place is for suites whose workspaces copy a folder"
+        )
+    return replace(spec, mode="shared", cwd=spec.template_dir, template_dir=None)
+
+
 def _workspace(suite: Suite, settings: Settings) -> WorkspaceSpec:
     """The suite's own workspace before the configured one; a folder named by `run.cwd` is a shared one."""
     cwd = settings.cwd
@@ -203,9 +230,11 @@ def _workspace(suite: Suite, settings: Settings) -> WorkspaceSpec:
     return replace(spec, cwd=cwd) if spec.cwd is None or _outranks_suite(settings, "run.cwd") else spec
 
 
-def _limits(case: Case, settings: Settings) -> Limits:
+def _limits(suite: Suite, case: Case, settings: Settings) -> Limits:
     """The case's own time limit unless one was given for this very run; the smaller number of steps and dollars."""
     own = case.limits
+    if own.timeout_s is None and settings.origins.get("defaults.timeout_ms") == BUILT_IN:
+        own = replace(own, timeout_s=suite.usual_timeout_s)
     own_counts = own.timeout_s is not None and not _outranks_suite(settings, "defaults.timeout_ms")
     steps = [limit for limit in (own.max_steps, settings.max_steps) if limit is not None]
     budgets = [limit for limit in (own.budget_usd, settings.budget_usd) if limit is not None]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # Commands in the order of the help, with what it says of them: `whet --help` must not import them to ask.
 COMMANDS = {
     "run": "Run a suite and report verdicts.",
+    "bench": "Run a suite of expectations and report what holds.",
     "validate": "Say what is wrong with suites, and start nothing.",
     "init": "Write a first suite for the project at hand.",
     "regrade": "Apply a suite's checks as they are now to a recorded run.",

@@ -18,6 +18,7 @@ HIDDEN = "***"
 _UNSET = {
     "run.schedule": "parallel (serial in a shared workspace)",
     "run.max_steps": "unlimited",
+    "run.max_cost_usd": "unlimited",
     "defaults.budget_usd": "unlimited",
     "defaults.max_memory_mb": "unlimited",
     "defaults.max_processes": "unlimited",
@@ -38,7 +39,17 @@ def entries(settings: Settings) -> list[tuple[str, Any, str]]:
 
 
 def _plain_settings(settings: Settings) -> Iterator[tuple[str, Any]]:
-    for name in ("cwd", "output_dir", "schedule", "max_parallel", "trials", "retries", "max_steps", "tags"):
+    for name in (
+        "cwd",
+        "output_dir",
+        "schedule",
+        "max_parallel",
+        "trials",
+        "retries",
+        "max_steps",
+        "max_cost_usd",
+        "tags",
+    ):
         yield f"run.{name}", getattr(settings, name)
     if settings.workspace is None:
         yield "run.workspace", None

@@ -90,6 +90,7 @@ _RUN: Table = {
     "trials": _integer(1, 1_000_000),
     "retries": _integer(0, 1_000),
     "max_steps": _integer(1),
+    "max_cost_usd": _AMOUNT,
     "tags": _text(many=True),
     "workspace": _WORKSPACE,
     "reporters": _text(many=True),

@@ -28,6 +28,7 @@ class Settings:
     trials: int
     retries: int
     max_steps: int | None
+    max_cost_usd: float | None
     tags: tuple[str, ...]
     workspace: WorkspaceSpec | None
     reporters: tuple[str, ...]

@@ -14,7 +14,7 @@ from whet.config.places import Base
 from whet.config.schema import Value, rule_at
 
 # The settings that can be given for one run, by the section they stand in.
-_SECTIONS = {"timeout_ms": "defaults", "check_timeout_ms": "defaults"}
+_SECTIONS = {"timeout_ms": "defaults", "check_timeout_ms": "defaults", "budget_usd": "defaults"}
 VARIABLES = (
     "output_dir",
     "schedule",
@@ -28,8 +28,8 @@ VARIABLES = (
     "timeout_ms",
     "check_timeout_ms",
 )
-# Flags that may be repeated are named in the singular.
-_SINGULAR = {"reporters": "reporter", "tags": "tag"}
+# Flags that may be repeated are named in the singular, and people think of money in one unit.
+_FLAGS = {"reporters": "reporter", "tags": "tag", "max_cost_usd": "max-cost", "budget_usd": "budget"}
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
@@ -56,7 +56,7 @@ class Source:
 
 def from_flags(flags: Mapping[str, Any], base: Base) -> Source:
     """What was typed for this run."""
-    named = {name: f"--{_SINGULAR.get(name, name).replace('_', '-')}" for name in flags}
+    named = {name: f"--{_FLAGS.get(name, name).replace('_', '-')}" for name in flags}
     # Folders come as paths from the command line and as text from everywhere else.
     texts = {name: str(value) if isinstance(value, Path) else value for name, value in flags.items()}
     return _from_names(texts, named, base, origin="flag {}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from whet.engine import ground as grounds
 from whet.engine.capture import Capture
 from whet.engine.ending import judge_ending
 from whet.engine.furnish import collected, furnish, login_secrets
-from whet.engine.grading import evidence_of, grade
+from whet.engine.grading import evidence_of, grade, inform, survey
 from whet.engine.ground import Ground, SharedGround
 from whet.engine.observe import Observer, Watch
 from whet.engine.parts import Parts, trial_folder
@@ -23,6 +24,7 @@ from whet.engine.record import AttemptRecord
 from whet.engine.state import Resumable, keep_state
 from whet.errors import (
     AgentCrashed,
+    AgentError,
     AgentTimedOut,
     AttemptError,
     CeilingReached,
@@ -32,7 +34,7 @@ from whet.errors import (
 )
 from whet.grade.base import QUESTIONS_FILE
 from whet.model.run import Trial
-from whet.model.session import SessionSummary
+from whet.model.session import Event, SessionSummary
 from whet.model.suite import Limits
 from whet.sandbox.base import Boundary, Command, Ended
 from whet.workspace.recording import record_changes
@@ -65,16 +67,37 @@ async def _on_ground(parts: Parts, shared: SharedGround, trial: Trial, record: A
     ground = await grounds.lay(parts, shared, trial, artifact_dir)
     try:
         try:
+            await _survey(parts, ground, trial, record)
             await run_agent(parts, ground, trial, record)
             await _look(parts, ground, record)
             await grade(parts, trial, record, evidence_of(parts, trial, record, ground.workspace.path))
         except AttemptError as error:
             record.fail(parts, error)
             await _look_back(parts, ground, record)
+            await _inform(parts, ground, trial, record)
         await _keep(parts, ground, trial, record)
     finally:
         with anyio.CancelScope(shield=True):
             record.notes += await grounds.leave(ground)
+
+
+async def _survey(parts: Parts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:
+    """Let graders look at the workspace as the agent will find it."""
+    mark = f"{parts.run_id}-{trial.key}-{record.number}-survey"
+    record.baseline = await survey(parts, trial, ground.workspace.path, ground.aside, mark)
+    if record.vacuous:
+        record.notes.append("every expectation held before the agent began: the case is vacuous")
+
+
+async def _inform(parts: Parts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:
+    """See what holds although the agent came to no good end; failing at that must not hide why."""
+    checks = [check for check in trial.execution.case.checks if parts.graders[check.grader].informs]
+    if record.unfinished is None or record.grades or not checks:
+        return
+    try:
+        await inform(parts, checks, record, evidence_of(parts, trial, record, ground.workspace.path))
+    except AttemptError as error:
+        record.notes.append(f"what holds nevertheless could not be seen: {error.message}")
 
 
 async def _keep(parts: Parts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:
@@ -97,6 +120,10 @@ def _went_as_expected(trial: Trial, record: AttemptRecord) -> bool:
     return record.passed
 
 
+# How a session can end badly and still be read to its end.
+_TELLING = (AgentCrashed, AgentTimedOut, CeilingReached, SessionUnfinished, ProviderFailed)
+
+
 @dataclass(frozen=True, slots=True)
 class _Conversation:
     """An agent on one task: how it is started, who reads along, and where its words are kept."""
@@ -112,7 +139,7 @@ async def run_agent(
 ) -> None:
     """Start the agent, or let it go on with an earlier session, and note its session once it has ended well."""
     artifact_dir = parts.run_dir / record.artifact_dir
-    talk = _converse(artifact_dir, _task(parts, ground, trial, resume), trial.execution.limits)
+    talk = _converse(artifact_dir, _task(parts, ground, trial, resume), trial.execution.limits, parts.listener(trial))
     talk = replace(talk, asked=await parts.unpacked.given_to(talk.asked))
     parts.masker.learn(login_secrets(talk.asked))
     if talk.asked.home_files or talk.asked.home_copies:
@@ -129,9 +156,11 @@ async def run_agent(
         )
         if ended.reached is not None:
             record.notes.append(f"ran into its ceiling of {ended.reached} on the way")
-    except (AgentCrashed, AgentTimedOut, CeilingReached, SessionUnfinished, ProviderFailed):
-        # No check sees it, but whoever looks for the reason does.
-        _write_session(parts, artifact_dir, replace(_session(trial, record, talk, ended), complete=False))
+    except AgentError as error:
+        record.unfinished = replace(_session(trial, record, talk, ended), complete=False)
+        if isinstance(error, _TELLING):
+            # No check sees it, but whoever looks for the reason does.
+            _write_session(parts, artifact_dir, record.unfinished)
         raise
     finally:
         record.usage, record.steps = talk.observer.usage_or_guess(talk.transcript), talk.observer.steps
@@ -143,7 +172,9 @@ async def run_agent(
         raise talk.observer.unreadable
 
 
-def _converse(artifact_dir: Path, task: Task, limits: Limits) -> _Conversation:
+def _converse(
+    artifact_dir: Path, task: Task, limits: Limits, then: Callable[[Event], None] | None = None
+) -> _Conversation:
     agent: Agent = plugins.find("agents", task.runner.agent)()
     asked = agent.command(task)
     observer = Observer(
@@ -157,6 +188,7 @@ def _converse(artifact_dir: Path, task: Task, limits: Limits) -> _Conversation:
             prompt=task.prompt,
             placed_skills=tuple(skill.name for skill in task.runner.skills),
         ),
+        then=then,
     )
     transcript = artifact_dir / ("transcript.txt" if asked.output == "text" else "transcript.jsonl")
     return _Conversation(agent, asked, observer, transcript)
@@ -218,7 +250,7 @@ async def _stream(parts: Parts, ground: Ground, trial: Trial, talk: _Conversatio
     most = parts.max_output_bytes
     stdout = Capture(talk.transcript, masker=parts.masker, most_bytes=most, then=observer.feed)
     stderr = Capture(talk.transcript.with_name("stderr.log"), masker=parts.masker, most_bytes=most)
-    env = {**asked.env, "WHET_RUN": parts.run_id}
+    env = {**asked.env, **trial.execution.case.env, "WHET_RUN": parts.run_id}
     command = Command(argv=asked.argv, env=env, cwd=ground.workspace.path, stdin=asked.stdin)
     try:
         try:

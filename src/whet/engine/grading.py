@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,15 +15,33 @@ from whet.grade.report import events_path
 from whet.grade.shell import Shell
 from whet.model.grade import Failure, FailureClass
 from whet.model.run import Trial
+from whet.model.suite import Check
+from whet.workspace.baseline import Baseline
+
+# Looking at a workspace is looking at all that is protected in it.
+_SURVEY_TIMEOUT_S = 300.0
+
+
+async def survey(parts: Parts, trial: Trial, workspace: Path, store: Path, mark: str) -> Baseline | None:
+    """What the graders of a case want to know before its agent starts."""
+    case = trial.execution.case
+    for name in dict.fromkeys(check.grader for check in case.checks):
+        found = await parts.graders[name].survey(
+            case, workspace, store, mark=mark, timeout_s=max(_SURVEY_TIMEOUT_S, parts.plan.check_timeout_s)
+        )
+        if found is not None:
+            return found
+    return None
 
 
 def evidence_of(parts: Parts, trial: Trial, record: AttemptRecord, workspace: Path) -> Evidence:
     """All that a grader may look at."""
-    assert record.session is not None
+    session = record.session or record.unfinished
+    assert session is not None
     artifact_dir = parts.run_dir / record.artifact_dir
     return Evidence(
         case=trial.execution.case,
-        session=record.session,
+        session=session,
         events_path=events_path(artifact_dir),
         workspace=workspace,
         changes=record.changes,
@@ -31,17 +50,29 @@ def evidence_of(parts: Parts, trial: Trial, record: AttemptRecord, workspace: Pa
         keep=lambda name, text: parts.keep_text(artifact_dir / name, text),
         mark=f"{parts.run_id}-{trial.key}-{record.number}",
         timeout_s=parts.plan.check_timeout_s,
+        baseline=record.baseline,
     )
 
 
 async def grade(parts: Parts, trial: Trial, record: AttemptRecord, evidence: Evidence) -> None:
     """Ask the graders, check by check; the first check that does not hold is the failure."""
-    for check in trial.execution.case.checks:
+    await _ask(parts, trial.execution.case.checks, record, evidence)
+    _judge(record)
+
+
+async def inform(parts: Parts, checks: Iterable[Check], record: AttemptRecord, evidence: Evidence) -> None:
+    """Ask for what is worth knowing of an attempt that failed already; its verdict stands."""
+    await _ask(parts, checks, record, evidence)
+
+
+async def _ask(parts: Parts, checks: Iterable[Check], record: AttemptRecord, evidence: Evidence) -> None:
+    for check in checks:
         given = await parts.graders[check.grader].grade(check, evidence)
         shown = None if given.evidence is None else parts.masker.text(given.evidence)
         record.grades.append(replace(given, reason=parts.masker.text(given.reason), evidence=shown))
+        if parts.plan.fail_fast and not given.passed:
+            break
     (evidence.artifact_dir / "grades.json").write_bytes(wire.encode_pretty(record.grades))
-    _judge(record)
 
 
 def _judge(record: AttemptRecord) -> None:

@@ -35,6 +35,11 @@ class Ground:
     temporary: Path
     shared: bool
 
+    @property
+    def aside(self) -> Path:
+        """A folder for what graders keep of the workspace; nobody else is shown it, and it need not be there."""
+        return self.home.with_name(f"{self.home.name}.d")
+
 
 @dataclass(slots=True)
 class SharedGround:
@@ -60,6 +65,13 @@ async def lay(parts: Parts, shared: SharedGround, trial: Trial, artifact_dir: Pa
     else:
         workspace = await _isolated(parts, trial, artifact_dir, home, temporary)
     ground = Ground(workspace=workspace, home=home, temporary=temporary, shared=spec.mode == "shared")
+    own = trial.execution.case.bootstrap
+    if own is not None:
+        try:
+            await _bootstrap(parts, own, workspace, trial=trial, logs=artifact_dir, folders=(home, temporary))
+        except BaseException:
+            await leave(ground)
+            raise
     await _heavy(workspace.method, workspace.mark)
     return ground
 
@@ -171,7 +183,7 @@ async def keep(parts: Parts, ground: Ground, trial: Trial, attempt: int) -> str 
 async def leave(ground: Ground) -> list[str]:
     """Remove what is left of the ground; what could not be removed, as sentences."""
     problems = [] if ground.shared else await clear(ground.workspace)
-    for folder in (ground.home, ground.temporary):
+    for folder in (ground.home, ground.temporary, ground.aside):
         if not _gone(folder):
             problems += await anyio.to_thread.run_sync(remove_tree, folder)
     return problems

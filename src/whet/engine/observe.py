@@ -57,11 +57,18 @@ class Observer:
     """Reads a session while it happens: usage, steps and the final output; the events themselves stay on disk."""
 
     def __init__(
-        self, output: Output, read: Callable[[bytes], Iterable[Event]], *, events_path: Path, watch: Watch | None = None
+        self,
+        output: Output,
+        read: Callable[[bytes], Iterable[Event]],
+        *,
+        events_path: Path,
+        watch: Watch | None = None,
+        then: Callable[[Event], None] | None = None,
     ) -> None:
         self._output = output
         self._read = _read_event if output == "events" else read
         self._limits = watch or Watch()
+        self._then = then
         self._pending: list[bytes] = []
         self._lines = 0
         self._in_round = False
@@ -82,7 +89,7 @@ class Observer:
 
     def feed(self, data: bytes) -> None:
         """Take the next piece of output; raises where the agent goes beyond its steps."""
-        if self._output == "text":
+        if self._output == "text" and self._then is None:
             return
         *lines, rest = data.split(b"\n")
         if lines and self._pending:
@@ -135,6 +142,8 @@ class Observer:
         self._taken.append(event)
         if len(self._taken) >= _MOST_UNWRITTEN:
             self._write()
+        if self._then:
+            self._then(event)
         self._skills.take(event)
         count = self._COUNTS.get(type(event))
         if count:
@@ -156,6 +165,10 @@ class Observer:
         self._taken.clear()
 
     def _take_line(self, line: bytes) -> None:
+        if self._output == "text":
+            if self._then:
+                self._then(Message(role="assistant", text=line.decode("utf-8", "replace")))
+            return
         try:
             for event in self._read(line):
                 self.take(event)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -13,7 +14,8 @@ from whet.mask import Masker
 from whet.model.ceilings import Ceilings
 from whet.model.grade import FailureClass
 from whet.model.naming import folder_name
-from whet.model.run import Plan, TrialKey, TrialResult
+from whet.model.run import Plan, Trial, TrialKey, TrialResult
+from whet.model.session import Event
 from whet.model.suite import Case
 from whet.sandbox.base import Sandbox
 from whet.workspace import Workspaces
@@ -46,8 +48,14 @@ class Parts:
     max_output_bytes: int
     unpacked: Unpacked
     ceilings: Ceilings = field(default_factory=Ceilings)
+    # Who wants to see sessions while they happen.
+    listen: Callable[[Trial, Event], None] | None = None
     # Why the model of a runner was rejected, by runner: its other trials need not find out again.
     rejected: dict[str, str] = field(default_factory=dict)
+
+    def listener(self, trial: Trial) -> Callable[[Event], None] | None:
+        """Who is to be told what happens in the session of *trial*."""
+        return None if self.listen is None else partial(self.listen, trial)
 
     def keep_text(self, path: Path, text: str) -> None:
         """Put a text into the record, without secrets."""

@@ -12,6 +12,7 @@ from whet.errors import AttemptError, ModelRejected
 from whet.model.changes import Changes
 from whet.model.grade import Failure, FailureClass, Grade, Location
 from whet.model.session import SessionSummary, SkillDetection, Usage
+from whet.workspace.baseline import Baseline
 
 
 @dataclass(slots=True)
@@ -25,6 +26,8 @@ class AttemptRecord:
     started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
     duration_s: float = 0.0
     session: SessionSummary | None = None
+    # What is known of a session that came to no good end.
+    unfinished: SessionSummary | None = None
     usage: Usage = field(default_factory=Usage)
     steps: int = 0
     detected_skills: tuple[SkillDetection, ...] = ()
@@ -35,7 +38,13 @@ class AttemptRecord:
     retry: bool = True
     workspace_dir: str | None = None
     resumable: Resumable | None = None
+    baseline: Baseline | None = None
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether every check held before the agent began."""
+        return self.baseline is not None and self.baseline.vacuous
 
     @property
     def passed(self) -> bool:

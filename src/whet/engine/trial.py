@@ -73,6 +73,7 @@ def result_of(trial: Trial, records: list[AttemptRecord]) -> TrialResult:
         final_output=output if len(output) <= _OUTPUT_KEPT else output[:_OUTPUT_KEPT] + " ...",
         workspace_dir=last.workspace_dir,
         changed_files=len(last.changes),
+        vacuous=last.vacuous,
         attempts=tuple(_attempt(record, expected_fail=expected_fail) for record in records),
         notes=tuple(note for record in records for note in record.notes),
     )

@@ -42,7 +42,13 @@ class Evidence:
 class Grader(Protocol):
     """Decides one kind of check; made once per run, before the event loop starts."""
 
+    # Whether its decisions are worth knowing also where the agent came to no good end; they cannot change the verdict.
+    informs: bool
+
     def __init__(self, suite: Suite) -> None: ...
+
+    async def survey(self, case: Case, workspace: Path, store: Path, *, mark: str, timeout_s: float) -> Baseline | None:
+        """What its checks need to know of a workspace before the agent starts; copies go to the folder *store*."""
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         """The decision; a `GraderError` where there is none."""

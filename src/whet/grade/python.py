@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 from whet import wire
 from whet.errors import CheckCrashed, CheckerDied, CheckTimedOut, GraderError
@@ -31,8 +32,14 @@ class CheckFailed(CheckCrashed):
 class PythonGrader:
     """Asks workers that were forked when the suite had just been loaded."""
 
+    # A check is given whole sessions only.
+    informs = False
+
     def __init__(self, suite: Suite) -> None:
         self._workers = Workers.fork(Checker(suite).serve, partial(watch, suite.source.parent))
+
+    async def survey(self, case: Case, workspace: Path, store: Path, *, mark: str, timeout_s: float) -> None:
+        """Checks in Python are told what changed."""
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         """Run the check; what it prints is kept beside the other evidence."""

@@ -8,6 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from whet.model.grade import Rate, Status
 from whet.model.run import Execution, Plan, RunInfo, Trial, TrialResult
+from whet.model.session import Event
 from whet.model.snapshot import SnapshotOutcome
 
 
@@ -25,6 +26,14 @@ class TrialStarted:
     """A trial is under way."""
 
     trial: Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSeen:
+    """Something happened in the session of a trial that is under way; told only where somebody asked to see it."""
+
+    trial: Trial
+    event: Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +61,7 @@ class RunEnded:
     interrupted: bool
 
 
-RunEvent: TypeAlias = RunStarted | TrialStarted | TrialEnded | Notice | RunEnded
+RunEvent: TypeAlias = RunStarted | TrialStarted | SessionSeen | TrialEnded | Notice | RunEnded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

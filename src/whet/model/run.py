@@ -70,6 +70,8 @@ class Plan:
     max_parallel: int
     retries: int
     check_timeout_s: float
+    # Whether the first check of a trial that does not hold is the last one that is asked.
+    fail_fast: bool = False
 
     def trials(self) -> Iterator[Trial]:
         """Every trial, in declared order."""
@@ -129,6 +131,8 @@ class TrialResult:
     final_output: str = ""
     workspace_dir: str | None = None
     changed_files: int = 0
+    # Whether every check held before the agent began, so that it says nothing about the agent that they hold.
+    vacuous: bool = False
     attempts: tuple[Attempt, ...] = ()
     notes: tuple[str, ...] = ()
 

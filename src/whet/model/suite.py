@@ -84,6 +84,8 @@ class Suite:
     workspace: WorkspaceSpec | None = None
     variants: tuple[str, ...] = ("default",)
     description: str = ""
+    # The time limit of cases where nobody says any.
+    usual_timeout_s: float | None = None
     warnings: tuple[Problem, ...] = ()
 
     @property

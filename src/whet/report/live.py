@@ -66,6 +66,10 @@ class LiveProgress:
         """Show *notice* above the bar."""
         self._above(notice_line(notice, self._screen))
 
+    def line(self, text: str) -> None:
+        """Show a line above the bar."""
+        self._above(text)
+
     def stop(self) -> None:
         """Take the bar away and give the terminal back."""
         self._live.stop()

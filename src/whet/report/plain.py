@@ -106,6 +106,10 @@ class PlainProgress:
         """Print the line of *notice*."""
         self._screen.line(notice_line(notice, self._screen))
 
+    def line(self, text: str) -> None:
+        """Print a line as it is."""
+        self._screen.line(text)
+
     def stop(self) -> None:
         """Nothing is held."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from whet.errors import UsageError
-from whet.model.event import Notice, RunEnded, RunEvent, RunStarted, TrialEnded, TrialStarted
+from whet.model.event import Notice, RunEnded, RunEvent, RunStarted, SessionSeen, TrialEnded, TrialStarted
 from whet.report.base import ReporterContext
 from whet.report.digest import read_digest
 from whet.report.ending import ending_lines
@@ -13,6 +13,7 @@ from whet.report.header import header_lines
 from whet.report.live import LiveProgress
 from whet.report.plain import PlainProgress, notice_line
 from whet.report.screen import Screen
+from whet.report.session import session_line
 
 ROWS = 60
 
@@ -43,6 +44,8 @@ class TerminalReporter:
             case TrialStarted():
                 if self._progress is not None:
                     self._progress.started(event.trial)
+            case SessionSeen():
+                self._watch(event)
             case TrialEnded():
                 if self._progress is not None:
                     self._progress.ended(event.trial, event.result)
@@ -64,6 +67,11 @@ class TerminalReporter:
             self._screen.line(line)
         make = LiveProgress if self._screen.live else PlainProgress
         self._progress = make(event, self._screen)
+
+    def _watch(self, event: SessionSeen) -> None:
+        line = session_line(event, self._screen)
+        if line is not None and self._progress is not None:
+            self._progress.line(line)
 
     def _notice(self, event: Notice) -> None:
         if self._progress is not None:

@@ -17,7 +17,7 @@ from whet.store.folder import read_run_file
 
 _PATHS = ("cwd", "output_dir")
 # What may be different the second time, because it changes no result.
-_FREE = ("reporters", "max_parallel", "schedule", "output_dir")
+_FREE = ("reporters", "max_parallel", "schedule", "output_dir", "max_cost_usd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +44,9 @@ class Recorded:
             "selection": _selection_facts(request, plan),
             "settings": [{"key": key, "value": value, "origin": origin} for key, value, origin in describe(settings)],
             "update_snapshots": request.update_snapshots,
+            "model": request.model,
+            "in_place": request.in_place,
+            "fail_fast": request.fail_fast,
             "workspace": _workspace_facts(plan),
             "trials": plan.trial_count,
             "plan": [
@@ -86,6 +89,9 @@ def recorded(run_dir: Path, request: RunRequest) -> Recorded:
     _refuse_other(request, flags, suite)
     again = replace(
         request,
+        model=facts.get("model"),
+        in_place=bool(facts.get("in_place")),
+        fail_fast=bool(facts.get("fail_fast")),
         suite=suite,
         flags={**flags, **{name: value for name, value in request.flags.items() if name in _FREE}},
         config_file=config_file,
@@ -101,6 +107,7 @@ def _refuse_other(request: RunRequest, flags: Mapping[str, Any], suite: Path) ->
     changed = [name for name, value in request.flags.items() if name not in _FREE and flags.get(name) != value]
     if request.selection != Selection() or request.last_failed:
         changed.append("selection")
+    changed += [name for name in ("model", "in_place", "fail_fast") if getattr(request, name)]
     if changed:
         raise UsageError(
             f"a resumed run does what it was asked the first time; it cannot change {', '.join(changed)}",
@@ -111,7 +118,7 @@ def _refuse_other(request: RunRequest, flags: Mapping[str, Any], suite: Path) ->
 def fingerprint(plan: Plan) -> str:
     """A digest of everything in a plan that results depend on."""
     facts = [_execution_facts(execution) for execution in plan.executions]
-    return hashlib.sha256(wire.encode([facts, plan.retries, plan.check_timeout_s])).hexdigest()
+    return hashlib.sha256(wire.encode([facts, plan.retries, plan.check_timeout_s, plan.fail_fast])).hexdigest()
 
 
 def _execution_facts(execution: Execution) -> list[Any]:
@@ -136,7 +143,8 @@ def _workspace_facts(plan: Plan) -> dict[str, Any]:
     """What workspaces begin as, which is the same for every execution."""
     spec = plan.executions[0].workspace
     template = str(spec.template_dir) if spec.template_dir else None
-    return {"mode": spec.mode, "template_dir": template, "bootstrap": spec.bootstrap is not None}
+    bootstrapped = spec.bootstrap is not None or any(item.case.bootstrap for item in plan.executions)
+    return {"mode": spec.mode, "template_dir": template, "bootstrap": bootstrapped}
 
 
 def _selection_facts(request: RunRequest, plan: Plan) -> dict[str, Any]:

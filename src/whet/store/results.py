@@ -196,6 +196,7 @@ def _trial(result: TrialResult) -> dict[str, Any]:
         "duration_s": _seconds(result.duration_s),
         "final_output": result.final_output,
         "changed_files": result.changed_files,
+        "vacuous": result.vacuous,
         "artifact_dir": result.artifact_dir,
         "workspace_dir": result.workspace_dir,
         "attempts": [_attempt(attempt) for attempt in result.attempts],

@@ -13,6 +13,7 @@ from whet.model.naming import id_problem
 from whet.model.suite import Suite, WorkspaceSpec
 
 TOP = ("name", "description", "model", "defaults", "protect", "cases", "$schema", "version")
+USUAL_TIMEOUT_S = 600.0
 DEFAULTS = ("budget", "timeout", "model", "env", "setup")
 
 
@@ -67,6 +68,7 @@ def _suite(document: Document, path: Path, notes: Notes) -> Suite | None:
         digest=hashlib.sha256(path.read_bytes()).hexdigest(),
         workspace=WorkspaceSpec(mode="isolated", template_dir=project_of(path)),
         description=top.text("description") or "",
+        usual_timeout_s=USUAL_TIMEOUT_S,
         warnings=tuple(notes.warnings),
     )
 

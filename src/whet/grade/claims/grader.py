@@ -27,6 +27,8 @@ _RESTORED_SHOWN = 5
 class ClaimGrader:
     """Asks workers that were forked when the suite had just been loaded."""
 
+    informs = True
+
     def __init__(self, suite: Suite) -> None:
         self._source = str(suite.source)
         self._workers = Workers.fork(ClaimDecider(suite).serve)

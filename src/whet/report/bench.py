@@ -1,0 +1,142 @@
+"""The bench reporter: results as `cases` with `pass`, `cost`, `duration` and `tokens`, in a file or on stdout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from whet import wire
+from whet.model.event import ExecutionSummary, Results, RunEnded, RunEvent
+from whet.model.grade import Grade
+from whet.model.run import TrialResult
+from whet.model.session import Usage
+from whet.report.base import ReporterContext
+from whet.report.document import write_document
+
+Outcome = Literal["passed", "failed", "timeout", "budget", "agent_error", "infra_error", "skipped"]
+_BY_CODE: dict[str, Outcome] = {"assertion": "failed", "timeout": "timeout", "budget": "budget"}
+
+
+class BenchReporter:
+    """Writes one entry for each case on each runner, also for those that never ran."""
+
+    document = True
+
+    def __init__(self, context: ReporterContext) -> None:
+        self._context = context
+
+    def __call__(self, event: RunEvent) -> None:
+        """At the end, write the document."""
+        if isinstance(event, RunEnded):
+            write_document([wire.encode_pretty(_document(event)) + b"\n"], self._context)
+
+
+def _document(event: RunEnded) -> dict[str, Any]:
+    results = event.results
+    entries = list(_entries(results))
+    costs = [entry["cost"] for entry in entries if entry["cost"] is not None]
+    passed = sum(entry["pass"] for entry in entries)
+    return {
+        "suite": results.plan.suite.name,
+        "passed": passed,
+        "failed": len(entries) - passed,
+        "total": len(entries),
+        "totalCost": round(sum(costs), 9),
+        "cases": entries,
+        "schemaVersion": 1,
+        "runId": event.info.run_id,
+        "startedAt": event.info.started_at,
+        "duration": round(results.duration_s, 3),
+        "errored": sum(entry["status"] == "infra_error" for entry in entries),
+        "skipped": sum(entry["status"] == "skipped" for entry in entries),
+        "unknownCosts": sum(entry["cost"] is None and entry["status"] != "skipped" for entry in entries),
+        "interrupted": event.interrupted,
+    }
+
+
+def _entries(results: Results) -> Iterator[dict[str, Any]]:
+    for summary in results.summaries():
+        yield _entry(summary, list(results.trials(summary.execution)))
+
+
+def _entry(summary: ExecutionSummary, trials: list[TrialResult]) -> dict[str, Any]:
+    execution = summary.execution
+    # The first that did not pass says why the case does not.
+    telling = next((trial for trial in trials if not trial.passed), trials[0] if trials else None)
+    usage = _together(trials)
+    failure = telling.failure if telling else None
+    return {
+        "id": execution.case.id,
+        "pass": summary.passed,
+        "cost": usage.cost_usd,
+        "duration": round(sum(trial.duration_s for trial in trials), 3),
+        "tokens": {
+            "input": usage.told("input_tokens"),
+            "output": usage.told("output_tokens"),
+            "cacheRead": usage.told("cached_tokens"),
+            "cacheWrite": usage.told("cache_write_tokens"),
+        },
+        "status": _outcome(summary, telling),
+        "runner": execution.runner.id,
+        "model": execution.runner.model,
+        "budget": execution.limits.budget_usd,
+        "vacuous": any(trial.vacuous for trial in trials),
+        "expectations": [_expectation(grade) for grade in telling.grades] if telling else [],
+        "error": failure.message if failure and failure.code != "assertion" else None,
+        "turns": telling.steps if telling else None,
+        "passRate": summary.rate.value if summary.rate else None,
+        "runs": [_run(trial) for trial in trials],
+    }
+
+
+def _together(trials: list[TrialResult]) -> Usage:
+    """What all runs of a case took; a cost of which a part is not known is not known."""
+    total = Usage()
+    for trial in trials:
+        total += trial.total_usage
+    whole = trials and all(trial.total_usage.cost_usd is not None for trial in trials)
+    return total if whole else _without_cost(total)
+
+
+def _without_cost(usage: Usage) -> Usage:
+    return Usage(**{name: getattr(usage, name) for name in _TOKENS}, sources=usage.sources)
+
+
+_TOKENS = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens")
+
+
+def _outcome(summary: ExecutionSummary, telling: TrialResult | None) -> Outcome:
+    if telling is None:
+        return "skipped"
+    if summary.passed:
+        return "passed"
+    if telling.failure is None:
+        # All runs that there were passed, and some are missing.
+        return "skipped" if telling.passed else "failed"
+    if telling.status == "errored":
+        return "infra_error"
+    return _BY_CODE.get(telling.failure.code, "agent_error")
+
+
+def _expectation(grade: Grade) -> dict[str, Any]:
+    return {
+        "raw": grade.check,
+        "type": grade.check.partition(":")[0],
+        "pass": grade.passed,
+        "error": grade.undecided,
+        "reason": grade.reason,
+        "durationMs": None if grade.duration_s is None else round(grade.duration_s * 1000, 3),
+        "evidence": grade.evidence,
+    }
+
+
+def _run(trial: TrialResult) -> dict[str, Any]:
+    return {
+        "number": trial.number,
+        "status": trial.status,
+        "pass": trial.passed,
+        "cost": trial.total_usage.cost_usd,
+        "duration": round(trial.duration_s, 3),
+        "attempts": len(trial.attempts),
+        "artifacts": trial.artifact_dir,
+    }
