@@ -30,12 +30,18 @@ def wilson(passed: int, total: int) -> Rate:
     if total <= 0:
         raise ValueError("a rate needs at least one trial")
     share = passed / total
+    low, high = wilson_interval(share, total)
+    return Rate(passed=passed, total=total, value=share, low=low, high=high)
+
+
+def wilson_interval(share: float, total: float) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share; *total* may be an effective number of trials, which need not be whole."""
     z2 = Z95 * Z95
     middle = (share + z2 / (2 * total)) / (1 + z2 / total)
     half = Z95 / (1 + z2 / total) * sqrt(share * (1 - share) / total + z2 / (4 * total * total))
-    low = 0.0 if passed == 0 else max(0.0, middle - half)
-    high = 1.0 if passed == total else min(1.0, middle + half)
-    return Rate(passed=passed, total=total, value=share, low=low, high=high)
+    low = 0.0 if share <= 0 else max(0.0, min(share, middle - half))
+    high = 1.0 if share >= 1 else min(1.0, max(share, middle + half))
+    return low, high
 
 
 def combined_status(statuses: Iterable[Status]) -> Status | None:
