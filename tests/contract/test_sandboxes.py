@@ -244,6 +244,143 @@ def test_one_end_leaves_the_processes_of_others_alone(sandbox: Sandbox, tmp_path
     assert bytes(places[0].out) == b"done\n"
 
 
+def talk_with(sandbox: Sandbox, place: Place, script: str, *said: bytes, want: int = 1) -> list[bytes]:
+    """Start a shell script, say each line after the answer to the last, and hand out the first *want* answers."""
+    answers: list[bytes] = []
+
+    async def work() -> None:
+        event = anyio.Event()
+
+        def out(chunk: bytes) -> None:
+            nonlocal event
+            place.out.extend(chunk)
+            event.set()
+            event = anyio.Event()
+
+        async with sandbox.open(
+            place.command("sh", "-c", script),
+            Boundary(writable=(place.workspace,)),
+            stdout=out,
+            stderr=place.err.extend,
+        ) as talk:
+            for line in said:
+                await talk.send(line)
+                with anyio.fail_after(20):
+                    while place.out.count(b"\n") <= len(answers):
+                        await event.wait()
+                answers.append(bytes(place.out).split(b"\n")[len(answers)])
+
+    anyio.run(work)
+    assert len(answers) >= want
+    return answers
+
+
+def test_an_open_process_answers_one_line_after_another(sandbox: Sandbox, place: Place) -> None:
+    script = 'echo $$ > id; while read line; do echo "got $line"; done; echo end > ended'
+
+    answers = talk_with(sandbox, place, script, b"one\n", b"two\n", want=2)
+
+    assert answers == [b"got one", b"got two"]
+    # It was let know that nothing more comes, and ended by itself.
+    assert (place.workspace / "ended").exists()
+
+
+def test_more_than_a_pipe_holds_can_be_sent_to_an_open_process(sandbox: Sandbox, place: Place) -> None:
+    answers = talk_with(sandbox, place, "sleep 0.2; head -c 1000000 | wc -c; cat >/dev/null", b"x" * 999_999 + b"\n")
+
+    assert answers == [b"1000000"]
+
+
+def test_sending_to_an_open_process_that_has_ended_is_a_broken_pipe(sandbox: Sandbox, place: Place) -> None:
+    async def work() -> None:
+        async with sandbox.open(
+            place.command("sh", "-c", "exit 3"),
+            Boundary(writable=(place.workspace,)),
+            stdout=place.out.extend,
+            stderr=place.err.extend,
+        ) as talk:
+            await talk.over()
+            await talk.send(b"anybody?\n")
+
+    with pytest.raises(BrokenPipeError):
+        anyio.run(work)
+
+
+def test_sending_does_not_wait_for_one_that_died_while_its_child_holds_the_pipe(sandbox: Sandbox, place: Place) -> None:
+    async def work() -> None:
+        async with sandbox.open(
+            place.command("sh", "-c", "sleep 60 & sleep 0.3; exit 3"),
+            Boundary(writable=(place.workspace,)),
+            stdout=place.out.extend,
+            stderr=place.err.extend,
+        ) as talk:
+            with anyio.fail_after(20):
+                await talk.send(b"x" * 1_000_000)
+
+    with pytest.raises(BrokenPipeError):
+        anyio.run(work)
+
+
+def test_a_sink_that_raises_ends_an_open_process(sandbox: Sandbox, place: Place) -> None:
+    def refuse(chunk: bytes) -> None:
+        raise LookupError(f"had enough after {len(chunk)}")
+
+    async def work() -> None:
+        async with sandbox.open(
+            place.command("sh", "-c", f": refused-{os.getpid()}; while :; do echo x; done"),
+            Boundary(writable=(place.workspace,)),
+            stdout=refuse,
+            stderr=place.err.extend,
+        ) as talk:
+            await talk.over()
+
+    with pytest.raises(LookupError, match="had enough"):
+        anyio.run(work)
+
+    assert alive(f"refused-{os.getpid()}") == []
+
+
+@pytest.mark.parametrize("ending", ["cat", "trap '' TERM; sleep 600", "exit 3"])
+def test_nothing_outlives_an_open_process(sandbox: Sandbox, place: Place, ending: str) -> None:
+    mark = f"stray-{os.getpid()}-{time.monotonic_ns()}"
+
+    talk_with(sandbox, place, daemon(mark) + f"echo ready; {ending}", b"hello\n")
+
+    assert alive(mark) == []
+
+
+def test_nothing_outlives_the_cancellation_of_an_open_process(sandbox: Sandbox, place: Place) -> None:
+    mark = f"stray-{os.getpid()}-{time.monotonic_ns()}"
+
+    async def work() -> None:
+        with anyio.move_on_after(1):
+            async with sandbox.open(
+                place.command("sh", "-c", daemon(mark) + "cat"),
+                Boundary(writable=(place.workspace,)),
+                stdout=place.out.extend,
+                stderr=place.err.extend,
+            ) as talk:
+                await talk.over()
+
+    anyio.run(work)
+
+    assert alive(mark) == []
+
+
+def test_a_missing_program_cannot_be_opened(sandbox: Sandbox, place: Place) -> None:
+    async def work() -> None:
+        async with sandbox.open(
+            place.command("no-such-program"),
+            Boundary(writable=(place.workspace,)),
+            stdout=place.out.extend,
+            stderr=place.err.extend,
+        ):
+            pass
+
+    with pytest.raises(AgentNotFound, match="no-such-program"):
+        anyio.run(work)
+
+
 def _made(folder: Path) -> Path:
     folder.mkdir()
     return folder

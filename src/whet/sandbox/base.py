@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -52,6 +53,16 @@ class Ended:
     reached: str | None = None
 
 
+class Talk(Protocol):
+    """A process that is running and reads what it is sent."""
+
+    async def send(self, data: bytes) -> None:
+        """Write all of *data* to its standard input; `BrokenPipeError` where it reads no more."""
+
+    async def over(self) -> None:
+        """Wait until it has exited, or a sink has had enough of it; what the sink raised is raised here."""
+
+
 class Sandbox(Protocol):
     """Starts processes and sees to it that none of them outlives its call."""
 
@@ -63,6 +74,15 @@ class Sandbox(Protocol):
         Returns only when neither the process nor anything it started is running any more, also when it is cancelled.
         Raises `AgentNotFound` where the program is missing, `AgentNotStarted` where the system refuses to start it,
         and `SandboxError` where the boundary cannot be set up.
+        """
+
+    def open(
+        self, command: Command, boundary: Boundary, *, stdout: Sink, stderr: Sink
+    ) -> AbstractAsyncContextManager[Talk]:
+        """Start *command* and keep it for as long as the context lasts; its input stays open behind `Command.stdin`.
+
+        At the end its input is closed, so that it can end by itself; after the usual grace it is ended. Nothing that
+        it started is running any more afterwards. Raises as `run` does.
         """
 
     async def close(self) -> None:

@@ -7,7 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Self
@@ -15,9 +16,9 @@ from typing import Self
 import anyio
 
 from whet.errors import AgentNotFound, SandboxError
-from whet.sandbox.base import Availability, Boundary, Command, Ended, Sink
+from whet.sandbox.base import Availability, Boundary, Command, Ended, Sink, Talk
 from whet.sandbox.ceilings import Hold, holding, judged
-from whet.sandbox.process import run_process
+from whet.sandbox.process import open_process, run_process
 from whet.sandbox.programs import find_program
 from whet.sandbox.reaper import reaper
 
@@ -57,28 +58,9 @@ class BubblewrapSandbox:
 
     async def run(self, command: Command, boundary: Boundary, *, timeout_s: float, stdout: Sink, stderr: Sink) -> Ended:
         """Run *command*; see `Sandbox.run`."""
-        if not boundary.ceilings:
-            return await self._run(command, boundary, None, timeout_s=timeout_s, stdout=stdout, stderr=stderr)
-        with holding(boundary.ceilings, timeout_s) as hold:
-            ended = await self._run(command, boundary, hold, timeout_s=timeout_s, stdout=stdout, stderr=stderr)
-            return judged(hold, ended)
-
-    async def _run(
-        self, command: Command, boundary: Boundary, hold: Hold | None, *, timeout_s: float, stdout: Sink, stderr: Sink
-    ) -> Ended:
         program = find_program(command)
-        with _Status() as status, _FirstWords(stderr) as said:
-            argv = (
-                self._program,
-                *_namespaces(network=boundary.network),
-                *_system(),
-                *_declared(boundary, _toolchains(command.env.get("PATH", ""), program)),
-                *("--chdir", str(command.cwd)),
-                *("--json-status-fd", str(status.write)),
-                *("--", program, *command.argv[1:]),
-            )
-            # The environment is given to bwrap itself: --clearenv would leave ours readable in /proc/1/environ.
-            outer = Command(argv=hold.argv(argv) if hold else argv, env=command.env, cwd=Path("/"), stdin=command.stdin)
+        with holding(boundary.ceilings, timeout_s) as hold, _Status() as status, _FirstWords(stderr) as said:
+            outer = self._outer(command, boundary, program, status, hold)
             try:
                 ended = await run_process(
                     outer,
@@ -89,16 +71,50 @@ class BubblewrapSandbox:
                     started=status.close_write,
                 )
             finally:
-                # bwrap tells how its namespace ended, or is killed, before the last process in it is dead.
-                with anyio.CancelScope(shield=True):
-                    await reaper.see_dead(status.namespace)
+                await _see_dead(status)
             if ended.exit_code == 1 and not ended.timed_out:
                 _raise_for_setup(status.namespace is not None, said.text, program)
-            return ended
+            return judged(hold, ended)
+
+    @asynccontextmanager
+    async def open(self, command: Command, boundary: Boundary, *, stdout: Sink, stderr: Sink) -> AsyncIterator[Talk]:
+        """Keep *command* running; see `Sandbox.open`."""
+        program = find_program(command)
+        with holding(boundary.ceilings, None) as hold, _Status() as status, _FirstWords(stderr) as said:
+            outer = self._outer(command, boundary, program, status, hold)
+            try:
+                async with open_process(
+                    outer, stdout=stdout, stderr=said, pass_fds=(status.write,), started=status.close_write
+                ) as talk:
+                    yield talk
+            finally:
+                await _see_dead(status)
+            if talk.exit_code == 1:
+                _raise_for_setup(status.namespace is not None, said.text, program)
+
+    def _outer(self, command: Command, boundary: Boundary, program: str, status: _Status, hold: Hold) -> Command:
+        """The call of bubblewrap that starts *command* behind the boundary."""
+        argv = (
+            self._program,
+            *_namespaces(network=boundary.network),
+            *_system(),
+            *_declared(boundary, _toolchains(command.env.get("PATH", ""), program)),
+            *("--chdir", str(command.cwd)),
+            *("--json-status-fd", str(status.write)),
+            *("--", program, *command.argv[1:]),
+        )
+        # The environment is given to bwrap itself: --clearenv would leave ours readable in /proc/1/environ.
+        return Command(argv=hold.argv(argv), env=command.env, cwd=Path("/"), stdin=command.stdin)
 
     async def close(self) -> None:
         """Nothing is left: every namespace died with its process."""
         await reaper.end_all()
+
+
+async def _see_dead(status: _Status) -> None:
+    """bwrap tells how its namespace ended, or is killed, before the last process in it is dead."""
+    with anyio.CancelScope(shield=True):
+        await reaper.see_dead(status.namespace)
 
 
 class _Status:

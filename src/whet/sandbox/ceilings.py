@@ -35,6 +35,20 @@ class Hold(Protocol):
         """Which ceiling it ran into, in words."""
 
 
+class _Unheld:
+    """No ceilings."""
+
+    def argv(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        return argv
+
+    def reached(self, ended: Ended) -> str | None:
+        del ended
+        return None
+
+
+_UNHELD = _Unheld()
+
+
 @dataclass(frozen=True, slots=True)
 class _ByGroup:
     """The ceilings of everything that it starts, together."""
@@ -65,7 +79,7 @@ class _ByProcess:
     """
 
     ceilings: Ceilings
-    timeout_s: float
+    timeout_s: float | None
 
     def argv(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         asked = self.ceilings
@@ -77,16 +91,16 @@ class _ByProcess:
             most = _at_most(resource.RLIMIT_NPROC, _tasks_of(os.getuid()) + asked.processes)
             # dash has another letter for it than bash.
             lines.append(f"{{ ulimit -u {most} || ulimit -p {most}; }} 2>/dev/null")
-        if asked.cpus is not None:
+        if asked.cpus is not None and self.timeout_s is not None:
             seconds = _at_most(resource.RLIMIT_CPU, self._seconds)
             # At the soft limit comes a signal that tells why, at the hard one it is killed.
             lines.append(f"ulimit -S -t {seconds} && ulimit -H -t {_at_most(resource.RLIMIT_CPU, seconds + 5)}")
-        return ("/bin/sh", "-c", f'{" && ".join(lines)} && exec "$@"', "sh", *argv)
+        return ("/bin/sh", "-c", " && ".join([*lines, 'exec "$@"']), "sh", *argv)
 
     @property
     def _seconds(self) -> int:
         """A share of the CPUs is not a limit of the system; what the share comes to in all is."""
-        return max(1, math.ceil((self.ceilings.cpus or 1) * self.timeout_s))
+        return max(1, math.ceil((self.ceilings.cpus or 1) * (self.timeout_s or 1)))
 
     def reached(self, ended: Ended) -> str | None:
         if self.ceilings.cpus is not None and signal.SIGXCPU in (ended.signal, (ended.exit_code or 0) - _SIGNALLED):
@@ -95,8 +109,11 @@ class _ByProcess:
 
 
 @contextmanager
-def holding(ceilings: Ceilings, timeout_s: float) -> Iterator[Hold]:
-    """What holds one process, for as long as it runs."""
+def holding(ceilings: Ceilings, timeout_s: float | None) -> Iterator[Hold]:
+    """What holds one process, for as long as it runs; at most *timeout_s*, where that is known."""
+    if not ceilings:
+        yield _UNHELD
+        return
     found = places(ceilings)
     if not found:
         yield _ByProcess(ceilings, timeout_s)
@@ -114,13 +131,16 @@ def holding(ceilings: Ceilings, timeout_s: float) -> Iterator[Hold]:
 
 def held_to(hold: Hold, command: Command) -> Command:
     """*command*, under its ceilings; a missing program is found here, because a shell would only print a line."""
+    if hold is _UNHELD:
+        return command
     program = find_program(command)
     return replace(command, argv=hold.argv((program, *command.argv[1:])))
 
 
 def judged(hold: Hold, ended: Ended) -> Ended:
     """*ended*, with the ceiling that was reached."""
-    return replace(ended, reached=hold.reached(ended))
+    reached = hold.reached(ended)
+    return ended if reached is None else replace(ended, reached=reached)
 
 
 def weaknesses(ceilings: Ceilings) -> str | None:

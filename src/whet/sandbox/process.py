@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import anyio
 
@@ -104,6 +104,76 @@ class _Child:
                 os.close(pipe)
 
 
+class Conversation:
+    """A running process and the pipe that it reads from; see `Talk`."""
+
+    def __init__(self, child: _Child, stdin: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._child = child
+        self._stdin: int | None = stdin
+        self.exit_code: int | None = None
+
+    async def send(self, data: bytes) -> None:
+        """Write all of *data*, as fast as it is read."""
+        view = memoryview(data)
+        while view:
+            if self._stdin is None or self._child.exited:
+                raise BrokenPipeError(errno.EPIPE, "the process has ended")
+            try:
+                view = view[os.write(self._stdin, view) :]
+            except BlockingIOError:
+                await self._writable(self._stdin)
+
+    async def _writable(self, stdin: int) -> None:
+        """Until there is room, or the process is gone: a child of its own may hold the other end open for ever."""
+        room: asyncio.Future[None] = self._loop.create_future()
+        gone = asyncio.ensure_future(self._child.over())
+        self._loop.add_writer(stdin, _settle, room)
+        try:
+            await asyncio.wait({room, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._loop.remove_writer(stdin)
+            gone.cancel()
+
+    async def over(self) -> None:
+        """Wait for its end, or for the refusal of a sink."""
+        await self._child.over()
+        if self._child.trouble is not None:
+            raise self._child.trouble
+
+    def end_input(self) -> None:
+        """Let it know that nothing more comes."""
+        if self._stdin is not None:
+            os.close(self._stdin)
+            self._stdin = None
+
+
+@contextlib.asynccontextmanager
+async def open_process(
+    command: Command,
+    *,
+    stdout: Sink,
+    stderr: Sink,
+    pass_fds: tuple[int, ...] = (),
+    started: Callable[[], object] | None = None,
+) -> AsyncIterator[Conversation]:
+    """Start *command* in a session of its own, with a pipe to it; its process group is dead at the end."""
+    child, stdin = _start_talking(command, stdout, stderr, pass_fds)
+    if started:
+        started()
+    talk = Conversation(child, stdin)
+    try:
+        await talk.send(command.stdin)
+        yield talk
+        talk.end_input()
+        await child.exit(GRACE_S)
+    finally:
+        with anyio.CancelScope(shield=True):
+            talk.end_input()
+            talk.exit_code = await _stop(child)
+            child.close()
+
+
 async def run_process(
     command: Command,
     *,
@@ -149,6 +219,22 @@ def _start(command: Command, stdout: Sink, stderr: Sink, pass_fds: tuple[int, ..
         os.close(fd)
     reaper.adopt(process.pid)
     return _Child(process, {out_read: stdout, err_read: stderr})
+
+
+def _start_talking(command: Command, stdout: Sink, stderr: Sink, pass_fds: tuple[int, ...]) -> tuple[_Child, int]:
+    with contextlib.ExitStack() as ours:
+        out_read, out_write = _pipe(ours)
+        err_read, err_write = _pipe(ours)
+        in_read, in_write = _pipe(ours)
+        # The end that is its own must be as programs expect it; ours must not hold up the event loop.
+        os.set_blocking(in_read, True)
+        os.set_blocking(in_write, False)
+        process = _spawn(command, in_read, out_write, err_write, pass_fds)
+        ours.pop_all()
+    for fd in (out_write, err_write, in_read):
+        os.close(fd)
+    reaper.adopt(process.pid)
+    return _Child(process, {out_read: stdout, err_read: stderr}), in_write
 
 
 def _pipe(ours: contextlib.ExitStack) -> tuple[int, int]:

@@ -1,0 +1,1 @@
+"""Benchmarks for callable skills, written as JSON: reading, checking and finding them."""

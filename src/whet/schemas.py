@@ -1,0 +1,52 @@
+"""JSON Schemas: whether one is sound, and what of a value it does not allow; nothing is fetched for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_MOST = 10
+_SHOWN = 200
+
+
+class SchemaTrouble(ValueError):
+    """A schema that nothing can be held against."""
+
+
+def check_schema(schema: Any) -> None:
+    """Raise where *schema* is none that can be used."""
+    _validator(schema)
+
+
+def schema_problems(schema: Any, value: Any) -> list[str]:
+    """What *schema* (2020-12 unless it says otherwise) does not allow of *value*, each with its place."""
+    found = [
+        f"{'/'.join(map(str, error.instance_path)) or '(the whole)'}: {_short(error.message)}"
+        for error, _ in zip(_validator(schema).iter_errors(value), range(_MOST + 1), strict=False)
+    ]
+    return found if len(found) <= _MOST else [*found[:_MOST], "and more"]
+
+
+def _validator(schema: Any) -> Any:
+    # Only here: most commands need no schema, and should not wait for the library.
+    import jsonschema_rs  # noqa: PLC0415
+
+    if not isinstance(schema, Mapping | bool):
+        raise SchemaTrouble("must be an object, or true or false")
+    try:
+        return jsonschema_rs.validator_for(
+            dict(schema) if isinstance(schema, Mapping) else schema, validate_formats=True, retriever=_refuse
+        )
+    except jsonschema_rs.ValidationError as error:
+        place = "/".join(map(str, error.instance_path))
+        raise SchemaTrouble(f"{place}: {_short(error.message)}" if place else _short(error.message)) from error
+    except ValueError as error:
+        raise SchemaTrouble(_short(str(error))) from error
+
+
+def _refuse(address: str) -> Any:
+    raise ValueError(f"{address} lies outside of the schema, and nothing is fetched")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
