@@ -13,6 +13,9 @@ ScoringMethod = Literal["mean", "weighted_mean", "pass_at_k"]
 SCORING_METHODS: tuple[ScoringMethod, ...] = ("mean", "weighted_mean", "pass_at_k")
 Compare = Literal["json", "text"]
 COMPARISONS: tuple[Compare, ...] = ("json", "text")
+# What is graded: the skill's answer, or its files, for which it is not called.
+Subject = Literal["output", "files"]
+SUBJECTS: tuple[Subject, ...] = ("output", "files")
 DEFAULT_MAX_LATENCY_MS = 30_000.0
 
 
@@ -48,6 +51,7 @@ class Evaluator:
     tolerance: float = 0.0
     threshold: float = 0.5
     timeout_ms: float | None = None
+    subject: Subject = "output"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

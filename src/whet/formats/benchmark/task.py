@@ -6,13 +6,22 @@ import re
 from typing import Any
 
 from whet.fields import Fields, shown
-from whet.model.benchmark import COMPARISONS, EVALUATORS, MISSING, BenchmarkTask, Evaluator, EvaluatorKind, Expected
+from whet.model.benchmark import (
+    COMPARISONS,
+    EVALUATORS,
+    MISSING,
+    SUBJECTS,
+    BenchmarkTask,
+    Evaluator,
+    EvaluatorKind,
+    Expected,
+)
 from whet.model.naming import id_problem
 from whet.schemas import SchemaTrouble, check_schema
 
 _TASK = ("id", "description", "inputData", "expectedOutput", "evaluator", "timeoutMs", "tags", "weight")
 _EXPECTED = ("type", "value", "schema", "keywords", "patterns", "judgePrompt", "customScorerPath")
-_EVALUATOR = ("type", "caseSensitive", "compare", "tolerance", "threshold", "timeoutMs", "customScorerPath")
+_EVALUATOR = ("type", "caseSensitive", "compare", "tolerance", "threshold", "timeoutMs", "subject", "customScorerPath")
 # Names by which others call the same evaluators.
 ALIASES: dict[str, EvaluatorKind] = {"exact_match": "exact", "schema": "json_schema"}
 # Which field of `expectedOutput` an evaluator looks at.
@@ -117,6 +126,9 @@ def _check_subject(fields: Fields, evaluator: Fields, kind: EvaluatorKind) -> No
 
 def _evaluator(fields: Fields, kind: EvaluatorKind) -> Evaluator:
     compare = fields.choice("compare", COMPARISONS)
+    subject = fields.choice("subject", SUBJECTS)
+    if subject == "files" and kind != "custom":
+        fields.problem("subject", f'"files" can be looked at by custom only, not by {kind}')
     return Evaluator(
         kind=kind,
         # Only keywords are looked for without regard to case, unless the task says so.
@@ -125,4 +137,5 @@ def _evaluator(fields: Fields, kind: EvaluatorKind) -> Evaluator:
         tolerance=float(fields.number("tolerance", default=0.0, above=-1)),
         threshold=float(fields.number("threshold", default=0.5, most=1.0)),
         timeout_ms=fields.number("timeoutMs"),
+        subject="files" if subject == "files" else "output",
     )
