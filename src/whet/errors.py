@@ -14,9 +14,10 @@ WhetError
 │   │   ├── AgentNotFound · AgentNotStarted · AgentCrashed · AgentTimedOut
 │   │   ├── StepLimitReached · BudgetSpent · OutputTooLarge · CeilingReached
 │   │   ├── SessionUnfinished · SessionUnreadable
+│   │   ├── SkillFailed · SkillUnreachable
 │   │   └── ProviderFailed: ModelRejected
 │   └── GraderError           a check gave no decision
-│       └── CheckCrashed · CheckTimedOut · CheckerDied
+│       └── CheckCrashed · CheckTimedOut · CheckerDied · JudgeFailed
 └── StoreError                the record of a run cannot be read or written
     └── RecordLost            of a run that had begun: exit 4
 """
@@ -261,6 +262,24 @@ class SessionUnreadable(AgentError):
     class_label = "Report normalization"
 
 
+class SkillFailed(AgentError):
+    """A callable skill answered with an error, or with nothing that is an answer."""
+
+    code = "skill-failed"
+    class_id = "skill-failed"
+    class_label = "Skill failure"
+
+
+class SkillUnreachable(AgentError):
+    """Nobody answers where a callable skill should be."""
+
+    code = "skill-unreachable"
+    phase: ClassVar[Phase] = "start"
+    cause: ClassVar[Cause] = "infrastructure"
+    class_id = "skill-unreachable"
+    class_label = "Skill unreachable"
+
+
 class GraderError(AttemptError):
     """A check gave no decision."""
 
@@ -294,3 +313,13 @@ class CheckerDied(GraderError):
     code = "checker-died"
     class_id = "checker-died"
     class_label = "Checker died"
+
+
+class JudgeFailed(GraderError):
+    """The language model that should judge an answer gave no verdict."""
+
+    code = "judge"
+    cause: ClassVar[Cause] = "provider"
+    retry = True
+    class_id = "judge"
+    class_label = "Judge"

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import EXAMPLES, PAGES, ROOT, Block, Shell, blocks_of, matches, parse
+from pages import EXAMPLE_FOLDERS, EXAMPLES, PAGES, ROOT, Block, Shell, blocks_of, matches, parse
 
 _WHET = str(Path(sys.executable).with_name("whet"))
 _ROW = re.compile(r"^\| \[(?P<name>\w+)\]\((?P=name)/README\.md\) \|.*\| (?P<code>\d+) \|$", re.MULTILINE)
@@ -38,7 +38,7 @@ def test_every_block_of_a_page_can_be_parsed(page: Path) -> None:
 def test_a_page_can_be_followed_from_its_first_block_to_its_last(page: Path, tmp_path: Path) -> None:
     folder, home = tmp_path / "here", tmp_path / "home"
     home.mkdir()
-    if page.parent in EXAMPLES:
+    if page.parent in EXAMPLE_FOLDERS:
         shutil.copytree(page.parent, folder, ignore=shutil.ignore_patterns(".whet", "__pycache__"))
     else:
         folder.mkdir()

@@ -1,0 +1,1 @@
+"""Callable skills: reading what their folders say, and calling them."""
