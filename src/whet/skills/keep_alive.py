@@ -84,6 +84,7 @@ class _Alive:
         self._err = Tail()
         self._context = program.open(self._hear, self._err)
         self._buffer = bytearray()
+        self._size = 0
         self._heard = asyncio.Event()
         self._number = 0
         self._talk: Talk | None = None
@@ -101,6 +102,7 @@ class _Alive:
         assert self._talk is not None
         self._number += 1
         self._buffer.clear()
+        self._size = 0
         with contextlib.suppress(BrokenPipeError):
             await self._talk.send(rpc.request(method, params, self._number))
         while (answer := self._answer()) is None:
@@ -122,7 +124,10 @@ class _Alive:
         self._buffer += b"\n"
         answer = None if self._trouble else self._answer()
         if answer is None:
-            raise self._trouble or AgentCrashed(f"its program ended: {self._err.text or '(nothing on standard error)'}")
+            raise self._trouble or AgentCrashed(
+                f"its program ended without an answer: {self._err.text or '(nothing on standard error)'}",
+                hint="a skill with keepAlive goes on reading requests until its input ends",
+            )
         return answer
 
     async def _until_over(self, talk: Talk) -> None:
@@ -136,7 +141,8 @@ class _Alive:
 
     def _hear(self, chunk: bytes) -> None:
         self._buffer += chunk
-        if len(self._buffer) > MOST_BYTES:
+        self._size += len(chunk)
+        if self._size > MOST_BYTES:
             raise OutputTooLarge(f"the skill printed more than {MOST_BYTES} bytes")
         self._heard.set()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +20,15 @@ from whet.errors import (
     UsageError,
 )
 from whet.model.skill import CallableSkill
-from whet.skills.base import HEALTH_TIMEOUT_S, MOST_BYTES, Reply, compact
+from whet.skills.base import MOST_BYTES, Reply, compact
 from whet.skills.program import Program, Tail
 
 if TYPE_CHECKING:
     from mcp.client import Client
     from mcp.client._transport import TransportStreams
 
+# A server has to be started and greeted before it can be asked anything.
+_HEALTH_TIMEOUT_S = 30.0
 # Makes the streams to a server, anew for each connection.
 Connect = Callable[[], AbstractAsyncContextManager["TransportStreams"]]
 
@@ -50,7 +52,7 @@ class McpSkill:
     async def health(self) -> str | None:
         """Whether the server offers the tool."""
         try:
-            listed = await self._with_client(lambda client: client.list_tools(), HEALTH_TIMEOUT_S)
+            listed = await self._with_client(lambda client: client.list_tools(), _HEALTH_TIMEOUT_S)
         except AttemptError as error:
             return error.message
         names = [tool.name for tool in listed.tools]
@@ -62,23 +64,15 @@ class McpSkill:
                 return await _connected(self._connect(), ask)
         except TimeoutError:
             raise AgentTimedOut(f"the server did not answer within {timeout_s:g} s") from None
-        except BaseExceptionGroup as group:
-            # The library works with task groups, and what we raise inside comes out wrapped.
-            raise _first(group) from group
+        except Exception as error:
+            raise _foreseen(error) from error
 
 
 async def _connected(streams: Any, ask: Callable[[Client], Any]) -> Any:
-    import httpx2  # noqa: PLC0415 - the library that MCP uses
     from mcp.client import Client  # noqa: PLC0415
-    from mcp.shared.exceptions import MCPError  # noqa: PLC0415
 
-    try:
-        async with Client(streams, mode="legacy") as client:
-            return await ask(client)
-    except MCPError as error:
-        raise SkillFailed(f"MCP error: {error}") from error
-    except httpx2.TransportError as error:
-        raise SkillUnreachable(str(error) or type(error).__name__) from error
+    async with Client(streams, mode="legacy") as client:
+        return await ask(client)
 
 
 def require_mcp() -> None:
@@ -156,13 +150,25 @@ def _output(result: Any) -> Any:
         return text
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The failure that somebody foresaw, if there is one among several."""
-    leaves = list(_leaves(group))
-    return next((leaf for leaf in leaves if isinstance(leaf, AttemptError)), leaves[0])
+def _foreseen(error: Exception) -> Exception:
+    """What went wrong in our words; the library works with task groups, so it may come wrapped, and several at once."""
+    import httpx2  # noqa: PLC0415 - the library that MCP uses
+    from mcp.shared.exceptions import MCPError  # noqa: PLC0415
+
+    leaves = list(_leaves(error))
+    for leaf in leaves:
+        if isinstance(leaf, AttemptError):
+            return leaf
+    for leaf in leaves:
+        if isinstance(leaf, httpx2.TransportError):
+            return SkillUnreachable(str(leaf) or type(leaf).__name__)
+    for leaf in leaves:
+        if isinstance(leaf, MCPError):
+            return SkillFailed(f"MCP error: {leaf}")
+    return error
 
 
-def _leaves(error: BaseException) -> Any:
+def _leaves(error: BaseException) -> Iterator[BaseException]:
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from _leaves(inner)
