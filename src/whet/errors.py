@@ -316,10 +316,9 @@ class CheckerDied(GraderError):
 
 
 class JudgeFailed(GraderError):
-    """The language model that should judge an answer gave no verdict."""
+    """The language model that should judge an answer gave no verdict, also when it was asked again."""
 
     code = "judge"
     cause: ClassVar[Cause] = "provider"
-    retry = True
     class_id = "judge"
     class_label = "Judge"
