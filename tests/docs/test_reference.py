@@ -25,14 +25,18 @@ from whet.config.schema import SCHEMA, Rule, Table
 from whet.expectations.basics import Basics
 from whet.explain.questions import Explanation, Explanations, ExplanationStatus
 from whet.formats import authoring
+from whet.formats.benchmark import read, task
 from whet.grade.context import CheckContext
 from whet.grade.shell import Ran
+from whet.model.benchmark import EVALUATORS, SCORING_METHODS
 from whet.model.changes import Changes
 from whet.model.grade import STATUSES, Failure, FailureClass
 from whet.model.run import SCHEDULES, Attempt, TrialResult
 from whet.model.session import EVENT_TYPES, Session, SkillDetection, ToolCall, Usage
+from whet.model.skill import ADAPTERS
 from whet.model.snapshot import METRICS, SnapshotStatus
 from whet.shell import Arguments, CommandMatcher, SimpleCommand
+from whet.skills import read as skill_files
 
 REFERENCE = ROOT / "docs" / "reference"
 
@@ -178,6 +182,23 @@ def test_every_field_of_the_results_is_in_the_reference_of_results() -> None:
     schema = json.loads((ROOT / "src/whet/store/results.schema.json").read_text())
 
     assert _unnamed(set(_properties(schema)), _page("results")) == []
+
+
+def test_every_field_of_benchmarks_and_skills_is_in_their_reference() -> None:
+    of_benchmarks = [*read._KNOWN, *task._TASK, *task._EVALUATOR, *EVALUATORS, *task.ALIASES, *SCORING_METHODS]
+    of_skills = [*skill_files._MANIFEST_KEYS, *skill_files._CONFIG_KEYS, *ADAPTERS]
+    expected = [f"expectedOutput.{name}" for name in task._EXPECTED if name != "value"]
+
+    assert _unnamed({*of_benchmarks, *expected} - {"$schema", "type"}, _page("benchmarks")) == []
+    assert _unnamed(set(of_skills) - {"$schema"}, _page("skills")) == []
+
+
+def test_the_benchmark_of_the_reference_is_accepted(tmp_path: Path) -> None:
+    block = next(block for block in blocks_of(REFERENCE / "benchmarks.md") if block.file)
+    file = tmp_path / "b.json"
+    file.write_text(block.text)
+
+    assert read.read_benchmark(file).notes == ()
 
 
 def test_every_command_and_option_is_in_the_reference_of_commands() -> None:
