@@ -9,10 +9,11 @@ from typing import Any
 import anyio
 import pytest
 
+from whet.config import load_settings
 from whet.errors import JudgeFailed, UsageError
 from whet.grade.judge.judge import LlmJudge, Spent
 from whet.grade.judge.prompt import TOOL, flags_of, question
-from whet.grade.judge.settings import JudgeSettings
+from whet.grade.judge.settings import JudgeSettings, judge_settings
 from whet.grade.judge.verdict import read_text
 from whet.model.benchmark import BenchmarkTask, Evaluator, Expected
 from whet.model.grade import Grade
@@ -109,6 +110,26 @@ def test_the_key_is_the_first_that_is_set(keys: dict[str, str], used: str) -> No
 def test_no_key_is_an_error_before_anything_runs(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         LlmJudge(JudgeSettings(**changes), {"OTHER": "x"})
+
+
+def test_the_table_of_the_settings_says_who_judges(tmp_path: Path) -> None:
+    file = tmp_path / "whet.toml"
+    file.write_text(
+        '[judge]\nprovider = "anthropic"\nurl = "http://localhost:1/v1"\nmodel = "m"\nvotes = 3\n'
+        'temperature = "default"\ntimeout_ms = 1500\ncache_dir = "verdicts"\n'
+    )
+
+    found = judge_settings(load_settings(tmp_path, flags={}, environ={}).judge, cache_dir=None)
+
+    assert (found.address, found.model_name, found.votes) == ("http://localhost:1/v1/messages", "m", 3)
+    assert (found.temperature, found.timeout_s, found.cache_dir) == (None, 1.5, tmp_path / "verdicts")
+
+
+def test_without_a_table_the_defaults_judge(tmp_path: Path) -> None:
+    found = judge_settings({}, cache_dir=tmp_path)
+
+    assert (found.address, found.model_name) == ("https://api.openai.com/v1/chat/completions", "gpt-4o")
+    assert (found.votes, found.temperature, found.cache_dir) == (1, 0, tmp_path)
 
 
 def test_a_provider_without_a_usual_model_wants_one_named() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whet import plugins
@@ -33,6 +33,7 @@ def is_exact(output: Any, value: Any, **how: Any) -> bool:
     return exact(output, Expected(value=value), Evaluator(kind="exact", **settings)).passed
 
 
+@settings(deadline=None)
 @given(value=JSON)
 def test_every_value_is_exactly_itself_also_when_it_is_wrapped(value: Any) -> None:
     assert is_exact(value, value)

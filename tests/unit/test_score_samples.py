@@ -7,14 +7,16 @@ import statistics
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whet.errors import UsageError
 from whet.model.benchmark import SAMPLE_STATUSES, Sample, SampleStatus
+from whet.model.grade import Failure, Grade
 from whet.score import wilson
 from whet.score.composite import Weights
 from whet.score.latency import percentile
+from whet.score.outcome import sample_of
 from whet.score.passes import pass_at_k, pass_hat_k
 from whet.score.resample import bootstrap, paired_difference
 from whet.score.student import t_quantile
@@ -113,6 +115,7 @@ def test_a_skill_that_never_answers_has_a_composite_of_nothing() -> None:
     assert summary.composite == 0
 
 
+@settings(deadline=None)
 @given(samples=samples_of_any_kind, data=st.data(), consistency=st.sampled_from([0.0, 1.0]))
 def test_not_answering_never_raises_the_composite(
     samples: list[Sample], data: st.DataObject, consistency: float
@@ -131,6 +134,7 @@ def test_not_answering_never_raises_the_composite(
     assert after <= before + 1e-12
 
 
+@settings(deadline=None)
 @given(samples=samples_of_any_kind)
 def test_every_figure_stays_between_0_and_1_and_in_its_interval(samples: list[Sample]) -> None:
     summary = summarize(samples)
@@ -255,3 +259,29 @@ def test_a_difference_of_equals_is_nothing_and_of_strangers_is_not_known() -> No
     assert found is not None
     assert (found.value, found.low, found.high) == (0, 0, 0)
     assert paired_difference(same, {"z": [1.0]}) is None
+
+
+@pytest.mark.parametrize(
+    ("passed", "failure", "status"),
+    [
+        (True, None, "pass"),
+        (False, ("check", "assertion", "agent"), "fail"),
+        (None, ("agent", "skill-failed", "agent"), "error"),
+        (None, ("agent", "agent-crashed", "agent"), "error"),
+        (None, ("agent", "timeout", "agent"), "timeout"),
+        (None, ("check", "grader", "suite"), "errored"),
+        (None, ("check", "judge", "provider"), "errored"),
+        (None, ("start", "skill-unreachable", "infrastructure"), "errored"),
+    ],
+)
+def test_the_end_of_a_trial_says_what_its_sample_is(
+    passed: bool | None, failure: tuple[str, str, str] | None, status: str
+) -> None:
+    grades = [] if passed is None else [Grade(check="exact", value=float(passed), passed=passed, weight=3)]
+    given = Failure(phase=failure[0], code=failure[1], cause=failure[2], message="") if failure else None
+
+    found = sample_of("t", 2, grades, given, latency_ms=5.0, weight=3.0)
+
+    assert (found.status, found.run, found.weight) == (status, 2, 3.0)
+    assert found.score == float(passed or 0)
+    assert found.latency_ms == (5.0 if status in {"pass", "fail"} else None)

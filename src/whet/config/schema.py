@@ -136,11 +136,27 @@ _SNAPSHOTS: Table = {
     "tolerance": {"absolute": _AMOUNT, "percent": _AMOUNT},
 }
 
+_JUDGE: Table = {
+    "provider": _one_of("openai", "anthropic"),
+    "url": _text(),
+    "model": _text(),
+    "key_variable": Rule(expected="the name of an environment variable", accepts=is_variable_name),
+    "votes": _integer(1, 99),
+    "temperature": Rule(
+        expected='a number of at least 0, or "default"', accepts=lambda value: value == "default" or _is_amount(value)
+    ),
+    "timeout_ms": _integer(1),
+    "retries": _integer(0, 100),
+    "max_parallel": _integer(1, 1_000),
+    "cache_dir": _text("path"),
+}
+
 SCHEMA: Table = {
     "run": _RUN,
     "defaults": _DEFAULTS,
     "runners": {"*": {"agent": _AGENT, "skills": _text("path", many=True)}},
     "snapshots": _SNAPSHOTS,
+    "judge": _JUDGE,
 }
 
 

@@ -41,4 +41,6 @@ class Settings:
     ceilings: Ceilings
     runners: tuple[Runner, ...]
     snapshots: Mapping[str, Any] | None
+    # What was said of the language model that judges; the judge has the defaults.
+    judge: Mapping[str, Any] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)

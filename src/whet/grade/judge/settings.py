@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from whet.errors import UsageError
 
@@ -52,6 +52,16 @@ class JudgeSettings:
         if found is None:
             raise UsageError("the judge has no model", hint="name one in `model` of the judge's settings")
         return found
+
+
+def judge_settings(given: Mapping[str, Any], *, cache_dir: Path | None) -> JudgeSettings:
+    """The `[judge]` table of the settings, checked by then, over the defaults; *cache_dir* where it names none."""
+    values: dict[str, Any] = {"cache_dir": cache_dir, **given}
+    if "timeout_ms" in values:
+        values["timeout_s"] = values.pop("timeout_ms") / 1000
+    if values.get("temperature") == "default":
+        values["temperature"] = None
+    return JudgeSettings(**values)
 
 
 def find_key(settings: JudgeSettings, environ: Mapping[str, str]) -> str:
