@@ -112,16 +112,18 @@ class Fields:
             return None
         return value
 
-    def number(self, name: str, *, default: float | None = None, above: float = 0.0, most: float = math.inf) -> Any:
-        """A number greater than *above*; with `above=-1`, one of at least 0."""
+    def number(
+        self, name: str, *, default: float | None = None, least: float | None = None, most: float = math.inf
+    ) -> Any:
+        """A number of at least *least*, or without one more than 0."""
         value = self.values.get(name)
         if value is None:
             return default
-        least = f"at least {above + 1:g}" if above < 0 else f"more than {above:g}"
         fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not fits or value > most or (value < above + 1 if above < 0 else value <= above):
+        if not fits or value > most or (value <= 0 if least is None else value < least):
+            floor = "more than 0" if least is None else f"at least {least:g}"
             ceiling = f" and at most {most:g}" if most < math.inf else ""
-            self.problem(name, f"must be a number, {least}{ceiling}, not {shown(value)}")
+            self.problem(name, f"must be a number, {floor}{ceiling}, not {shown(value)}")
             return default
         return value
 

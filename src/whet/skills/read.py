@@ -112,7 +112,7 @@ def _skill(about: Fields, how: Fields, root: Path) -> CallableSkill:
     entrypoint = about.text("entrypoint", required=True)
     metadata = about.table("metadata")
     argv, url = _where(about, how, adapter, entrypoint)
-    retries = how.number("retries", above=-1)
+    retries = how.number("retries", least=0)
     return CallableSkill(
         id=_matching(about, "id", _ID, "lower-case letters, digits, dashes and underscores"),
         name=about.text("name", required=True),

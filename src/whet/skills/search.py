@@ -79,10 +79,10 @@ def read_strategy(fields: Fields) -> Strategy:
     for name in adapters:
         if name not in ADAPTERS:
             filters.problem("adapterTypes", f'holds "{name}", which is none of {", ".join(ADAPTERS)}')
-    top = fields.number("topK", above=-1)
+    top = fields.number("topK", least=0)
     return Strategy(
-        min_completion=filters.number("minCompletionRate", above=-1, most=1.0),
-        max_errors=filters.number("maxErrorRate", above=-1, most=1.0),
+        min_completion=filters.number("minCompletionRate", least=0, most=1.0),
+        max_errors=filters.number("maxErrorRate", least=0, most=1.0),
         max_p95_ms=filters.number("maxLatencyP95Ms"),
         adapters=adapters,
         tags=filters.texts("requiredTags"),

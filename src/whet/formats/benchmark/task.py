@@ -60,7 +60,7 @@ def read_task(fields: Fields, default: EvaluatorKind | None) -> BenchmarkTask:
         evaluator=_evaluator(evaluator, kind),
         timeout_ms=fields.number("timeoutMs"),
         tags=tuple(dict.fromkeys(fields.texts("tags"))),
-        weight=float(fields.number("weight", default=1.0, above=-1)),
+        weight=float(fields.number("weight", default=1.0, least=0)),
     )
 
 
@@ -134,7 +134,7 @@ def _evaluator(fields: Fields, kind: EvaluatorKind) -> Evaluator:
         # Only keywords are looked for without regard to case, unless the task says so.
         case_sensitive=fields.flag("caseSensitive", kind != "contains"),
         compare="text" if compare == "text" else "json",
-        tolerance=float(fields.number("tolerance", default=0.0, above=-1)),
+        tolerance=float(fields.number("tolerance", default=0.0, least=0)),
         threshold=float(fields.number("threshold", default=0.5, most=1.0)),
         timeout_ms=fields.number("timeoutMs"),
         subject="files" if subject == "files" else "output",

@@ -65,7 +65,7 @@ def _report(item: Any, place: str, findings: Findings) -> CompletionReport:
 
 def _weights(fields: Fields) -> dict[str, float]:
     names = [each.name for each in dataclass_fields(Weights)]
-    return {name: float(fields.number(name, above=-1)) for name in names if fields.number(name, above=-1) is not None}
+    return {name: float(fields.number(name, least=0)) for name in names if fields.number(name, least=0) is not None}
 
 
 def _calls(fields: Fields, findings: Findings) -> list[CallRecord]:
@@ -81,7 +81,7 @@ def _call(fields: Fields) -> CallRecord:
     status: SampleStatus = next((word for word in _STATUSES if word == named), "error")
     if fields.flag("errored", False):
         status = "errored"
-    latency = fields.number("latencyMs", default=0.0, above=-1)
+    latency = fields.number("latencyMs", default=0.0, least=0)
     evaluator = fields.text("scorerType", default="unknown")
     answered = status in {"pass", "fail"}
     return CallRecord(
@@ -89,10 +89,10 @@ def _call(fields: Fields) -> CallRecord:
             task=fields.text("taskId", required=True),
             run=int(fields.number("runId", default=1)),
             status=status,
-            score=float(fields.number("score", default=0.0, above=-1, most=1.0)),
+            score=float(fields.number("score", default=0.0, least=0, most=1.0)),
             # Others write 0 where nothing was answered.
             latency_ms=float(latency) if answered else None,
-            weight=float(fields.number("weight", default=1.0, above=-1)),
+            weight=float(fields.number("weight", default=1.0, least=0)),
         ),
         evaluator=_EVALUATORS.get(evaluator, evaluator),
         output=fields.values.get("output"),
@@ -105,9 +105,9 @@ def _call(fields: Fields) -> CallRecord:
 def _usage(fields: Fields) -> Usage | None:
     if not fields.values:
         return None
-    taken = fields.number("promptTokens", above=-1)
-    given = fields.number("completionTokens", above=-1)
-    cost = fields.number("estimatedUSD", above=-1)
+    taken = fields.number("promptTokens", least=0)
+    given = fields.number("completionTokens", least=0)
+    cost = fields.number("estimatedUSD", least=0)
     return Usage(input_tokens=taken, output_tokens=given, cost_usd=cost, cost_source="prices" if cost else None)
 
 
