@@ -113,7 +113,7 @@ def test_every_event_and_each_of_its_fields_is_in_the_reference_of_events(kind: 
 
 
 def test_every_step_of_the_scripted_agent_is_in_the_reference_of_events() -> None:
-    words = [*STEPS, *(other for _, others in STEPS.values() for other in others)]
+    words = [*STEPS, *(other for others in STEPS.values() for other in others)]
 
     assert _unnamed(words, _page("events")) == []
 

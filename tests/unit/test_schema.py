@@ -50,7 +50,7 @@ def _project(folder: Path) -> Path:
         "is-not-expected-to-pass": _DONE,
         "crashes": "[[steps]]\nexit = 3\n",
         "check-crashes": _DONE,
-        "errors": '[[steps]]\nusage = {input_tokens = "many"}\n',
+        "errors": '[[steps]]\nrun = "echo nonsense > /proc/$PPID/fd/1"\n',
         "is-flaky": _FLAKY.format(mark=folder / "mark"),
         "is-badly-classified": _NOT_DONE,
         "waits": "[[steps]]\nwait_s = 60\n",

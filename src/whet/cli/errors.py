@@ -159,10 +159,14 @@ def _stdout_is_gone() -> bool:
 def _stdout_is_full() -> bool:
     """Whether it is our own output that cannot be written; any other file is another matter."""
     try:
+        number = sys.stdout.fileno()
+    except (AttributeError, ValueError):
+        return False
+    try:
         sys.stdout.flush()
         # What was refused may be gone from the buffer, so only another byte can tell.
-        os.write(sys.stdout.fileno(), b"\n")
-    except (OSError, ValueError):
+        os.write(number, b"\n")
+    except OSError:
         return True
     return False
 
