@@ -278,3 +278,21 @@ def test_an_explanation_has_no_line_for_a_value_whose_text_says_nothing(project:
     assert "ctx.changes()" in done.message("a")
     assert "ctx = " not in done.message("a")
     assert "report = " not in done.message("a")
+
+
+def test_settings_that_a_person_names_may_be_a_pipe_but_have_an_end(passing: Project) -> None:
+    (passing.root / "whet.toml").rename(passing.root / "other.toml")
+
+    piped = shell(passing, "whet run suite.py --output-dir runs --config <(cat other.toml)")
+    endless = shell(passing, "whet run suite.py --config /dev/zero")
+
+    assert piped.returncode == 0, piped.stderr
+    assert endless.returncode == 2
+    assert "/dev/zero: is larger than" in endless.stderr
+
+
+def test_a_suite_that_is_a_pipe_is_called_no_file(passing: Project) -> None:
+    done = shell(passing, "mkfifo pipe.py; whet run pipe.py")
+
+    assert done.returncode == 2
+    assert "pipe.py: is not a file" in done.stderr

@@ -17,6 +17,7 @@ PROJECT_FILE = "whet.toml"
 PYPROJECT = "pyproject.toml"
 _AT_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
 _AT_END = " (at end of document)"
+_LARGEST = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,7 @@ class SettingsFile:
 def find_project_file(folder: Path) -> SettingsFile | None:
     """The settings file in force for *folder*: of the first folder upwards that has one."""
     for place in (folder, *folder.parents):
-        # os.path: a folder that may not be looked into is a folder without settings.
-        own = read_file(place / PROJECT_FILE) if os.path.lexists(place / PROJECT_FILE) else None
+        own = _read_own(place / PROJECT_FILE)
         shared = _read_pyproject(place / PYPROJECT)
         if own and shared:
             raise ConfigError(
@@ -42,6 +42,16 @@ def find_project_file(folder: Path) -> SettingsFile | None:
         if own or shared:
             return own or shared
     return None
+
+
+def _read_own(path: Path) -> SettingsFile | None:
+    # os.path: a folder that may not be looked into is a folder without settings.
+    if not os.path.lexists(path):
+        return None
+    # One that a person names may be a pipe, as a shell makes them; one that is found would wait for nobody.
+    if path.exists() and stat.S_ISFIFO(path.stat().st_mode):
+        raise ConfigError(f"{path}: is a pipe, not a file", hint="name it with --config if it is meant")
+    return read_file(path)
 
 
 def read_file(path: Path, label: str | None = None) -> SettingsFile:
@@ -88,8 +98,7 @@ def _read_pyproject(path: Path) -> SettingsFile | None:
 
 def _read(path: Path) -> str:
     try:
-        _check_is_file(path)
-        return path.read_bytes().decode("utf-8-sig")
+        return _bytes(path).decode("utf-8-sig")
     except FileNotFoundError:
         raise ConfigError(f"{path}: {'is a link to nowhere' if path.is_symlink() else 'no such file'}") from None
     except OSError as error:
@@ -98,18 +107,15 @@ def _read(path: Path) -> str:
         raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})") from error
 
 
-def _check_is_file(path: Path) -> None:
-    """Refuse what only looks like a file: reading a pipe would wait for somebody to write."""
-    mode = path.stat().st_mode
-    kinds = (
-        (stat.S_ISDIR, "a folder"),
-        (stat.S_ISFIFO, "a pipe"),
-        (stat.S_ISSOCK, "a socket"),
-        (stat.S_ISBLK, "a device"),
-    )
-    for is_kind, name in kinds:
-        if is_kind(mode):
-            raise ConfigError(f"{path}: is {name}, not a file")
+def _bytes(path: Path) -> bytes:
+    """What is in *path*; not more of it than settings could ever be, because a device may have no end."""
+    if path.is_dir():
+        raise ConfigError(f"{path}: is a folder, not a file")
+    with path.open("rb") as file:
+        data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise ConfigError(f"{path}: is larger than {_LARGEST:,} bytes, and so no settings file")
+    return data
 
 
 def _parse(text: str, label: str) -> dict[str, Any]:

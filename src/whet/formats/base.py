@@ -23,7 +23,8 @@ class Format(Protocol):
 def load_suite(path: Path) -> Suite:
     """The suite that *path* holds, in whatever format."""
     if not path.is_file():
-        reason = "is a folder; name the suite file" if path.is_dir() else "there is no such file"
+        other = "is not a file" if path.exists() else "there is no such file"
+        reason = "is a folder; name the suite file" if path.is_dir() else other
         raise SuiteError([Problem(file=str(path), message=reason)])
     for name in plugins.names("formats"):
         found: Format = plugins.find("formats", name)()
