@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import structs
 
 from whet.errors import WhetError
 from whet.model.session import EVENT_TYPES, Event
@@ -67,7 +68,8 @@ class _Tag(msgspec.Struct):
 
 _tag = msgspec.json.Decoder(_Tag)
 _events: dict[str, msgspec.json.Decoder[Event]] = {
-    str(kind.__dataclass_fields__["type"].default): msgspec.json.Decoder(kind) for kind in EVENT_TYPES
+    str(next(each.default for each in structs.fields(kind) if each.name == "type")): msgspec.json.Decoder(kind)
+    for kind in EVENT_TYPES
 }
 EVENT_NAMES: tuple[str, ...] = tuple(_events)
 

@@ -15,10 +15,10 @@ from whet.model.session import Usage
 GROSS = ("input_tokens", "output_tokens")
 
 
-def _read(program: str, name: str, spent: Usage | None = None) -> Read:
+def _read(program: str, name: str, earlier: Usage | None = None) -> Read:
     file = RECORDINGS / program / name / "usage.json"
     collected = {"copilot-usage.json": file.read_bytes()} if file.exists() else {}
-    given = {"spent": spent} if spent else {}
+    given = {"resume": Resume(session_id="earlier", usage=earlier)} if earlier else {}
     return read_recording(plugins.find("agents", AGENTS[program])(), f"{program}/{name}", collected, **given)
 
 

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from whet.cli import errors
+from whet.cli.asking import request_of
 from whet.cli.main import COMMANDS, application
-from whet.cli.run import _request
 from whet.cli.run import command as run_command
 from whet.errors import Problem, StoreError, SuiteError
 from whet.plan import RunRequest, Selection
@@ -53,7 +53,7 @@ def imported_by(*arguments: str) -> set[str]:
 
 def request_for(*arguments: str) -> RunRequest:
     context = run_command.make_context("run", list(arguments))
-    return _request(dict(context.params))
+    return request_of("run", dict(context.params))
 
 
 def test_the_version_is_said_without_importing_click() -> None:

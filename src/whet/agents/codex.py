@@ -65,33 +65,34 @@ class CodexAgent(base.AgentDefaults):
             network=options.flag("network", True),
         )
 
-    def events(self, record: bytes) -> Iterable[Event]:
+    def events(self, record: bytes) -> Iterable[Event]:  # noqa: PLR0911 - a table of kinds
         """What one record means; an item that is an error is a warning."""
         seen = parse(record)
         match seen.get("type"):
-            case "thread.started":
-                yield SessionStarted(session_id=text(seen, "thread_id"))
             case "item.started":
-                yield from self._began(text(seen, "item", "id"), table(seen, "item"))
+                item = table(seen, "item")
+                return self._began(item.get("id"), item)
             case "item.completed":
-                yield from self._completed(text(seen, "item", "id"), table(seen, "item"))
+                item = table(seen, "item")
+                return self._completed(item.get("id"), item)
+            case "thread.started":
+                return [SessionStarted(session_id=text(seen, "thread_id"))]
             case "error":
-                yield from self._reading.trouble(*_trouble(text(seen, "message") or "it reports an error"))
+                return self._reading.trouble(*_trouble(text(seen, "message") or "it reports an error"))
             case "turn.completed":
-                yield from self._reading.answered()
-                yield from self._spent(table(seen, "usage"))
-                yield SessionEnded(ok=True)
+                return [*self._reading.answered(), *self._spent(table(seen, "usage")), SessionEnded(ok=True)]
             case "turn.failed":
                 message, kind, status = _trouble(text(seen, "error", "message") or "its turn failed")
-                yield from self._reading.trouble(message, kind, status)
-                yield SessionEnded(ok=False, reason=message)
+                return [*self._reading.trouble(message, kind, status), SessionEnded(ok=False, reason=message)]
+            case _:
+                return []
 
     def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
         """What it was saying or doing when it was stopped."""
         del collected
         return self._reading.left()
 
-    def _began(self, call_id: str | None, item: dict[str, Any]) -> list[Event]:
+    def _began(self, call_id: Any, item: dict[str, Any]) -> list[Event]:
         """Its tools are items: a command, a change of files, a search, or a call of a server's tool."""
         match item.get("type"):
             case "command_execution":
@@ -106,7 +107,7 @@ class CodexAgent(base.AgentDefaults):
             case _:
                 return []
 
-    def _completed(self, call_id: str | None, item: dict[str, Any]) -> list[Event]:
+    def _completed(self, call_id: Any, item: dict[str, Any]) -> list[Event]:
         match item.get("type"):
             case "command_execution" | "file_change" | "web_search" | "mcp_tool_call":
                 began = [] if self._reading.is_open(call_id) else self._began(call_id, item)

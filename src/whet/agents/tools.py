@@ -40,6 +40,8 @@ _PATHS_KEYS = ("paths", "include", "files", "changes")
 _SKILL_KEYS = ("skill", "name", "skill_name", "command")
 _PATCH_KEYS = ("patch", "input", "patchText")
 _FOLDER_KEYS = ("workdir", "cwd", "directory", "dir_path")
+# A path from the workspace that is as short as it can be.
+_SETTLED = re.compile(r"(?:\.?[\w-][\w.-]*/)*\.?[\w-][\w.-]*", re.ASCII)
 _PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
 
 
@@ -53,12 +55,13 @@ class Call(NamedTuple):
 
     tool: str
     args: Any
-    id: str | None = None
+    id: str | None
+    kind: Kind | None
 
     @property
     def command(self) -> str | None:
         """The line that a shell was given."""
-        if kind_of(self.tool) != "shell":
+        if self.kind != "shell":
             return None
         given = _first(self.args, _COMMAND_KEYS) if isinstance(self.args, dict) else self.args
         if isinstance(given, list):
@@ -73,7 +76,7 @@ class Call(NamedTuple):
     @property
     def skill(self) -> str | None:
         """The skill that was asked for; `plugin:skill` is the same skill as `skill`."""
-        if kind_of(self.tool) != "skill":
+        if self.kind != "skill":
             return None
         named = text(_first(self.args, _SKILL_KEYS)) or text(self.args) or ""
         words = named.split()
@@ -108,10 +111,10 @@ class Calls:
 
     def began(self, call_id: Any, tool: Any, args: Any, *, at: str | None = None) -> list[Event]:
         """The model asked for a tool."""
-        call = Call(text(tool) or "unknown", args, text(call_id))
-        if call.id is not None:
-            self._open[call.id] = call
-        return [ToolCall(tool=call.tool, id=call.id, args=args, at=at)]
+        name, known = text(tool) or "unknown", text(call_id)
+        if known is not None:
+            self._open[known] = Call(name, args, known, kind_of(name))
+        return [ToolCall(tool=name, id=known, args=args, at=at)]
 
     def ended(
         self,
@@ -131,10 +134,10 @@ class Calls:
         )
         if call is None:
             return [result]
-        if call.skill:
+        if call.kind == "skill" and (skill := call.skill):
             # Also where it failed: that it was asked for is evidence of its own.
             signal = f"tool:{call.tool.lower()}"
-            return [SkillSignal(skill=call.skill, signal=signal, loaded=ran and ok is not False, at=at), result]
+            return [SkillSignal(skill=skill, signal=signal, loaded=ran and ok is not False, at=at), result]
         return [*self._deeds(call, ok, number(exit_code), at), result] if ran else [result]
 
     def left(self) -> list[Event]:
@@ -149,10 +152,10 @@ class Calls:
 
     def _deeds(self, call: Call, ok: bool | None, exit_code: int | None, at: str | None) -> Sequence[Event]:
         """What a call did; one that failed read and wrote nothing."""
-        kind = kind_of(call.tool)
+        kind = call.kind
         if kind == "shell":
             return self._ran(call, exit_code, at)
-        if ok is False:
+        if ok is False or kind is None:
             return ()
         if kind == "read":
             return [FileRead(path=self._path(path, call.folder), at=at) for path in call.paths()]
@@ -168,7 +171,7 @@ class Calls:
         return [CommandRun(command=command, exit_code=exit_code, at=at), *reads]
 
     def _path(self, path: str, folder: str) -> str:
-        if path.startswith(("~", "$")):
+        if path.startswith(("~", "$")) or (not folder and _SETTLED.fullmatch(path)):
             return path
         whole = posixpath.normpath(posixpath.join(self.workspace, folder, path))
         inside = self.workspace.rstrip("/") + "/"

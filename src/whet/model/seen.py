@@ -1,16 +1,20 @@
-"""What was seen: the normalized events of one agent interaction."""
+"""What was seen: the normalized events of one agent interaction.
+
+Structs and not dataclasses, alone among the nouns: a transcript holds a million of them, and to make a frozen dataclass
+takes as long as to read its line.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
 
 Role = Literal["user", "assistant"]
 MessagePhase = Literal["thinking", "commentary", "final"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(Struct, frozen=True, kw_only=True):
     """Something said by the user or the agent; `phase` tells thinking from the answer."""
 
     type: Literal["message"] = "message"
@@ -20,8 +24,7 @@ class Message:
     at: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True, kw_only=True):
     """The agent asked for a tool."""
 
     type: Literal["tool_call"] = "tool_call"
@@ -31,8 +34,7 @@ class ToolCall:
     at: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolResult:
+class ToolResult(Struct, frozen=True, kw_only=True):
     """What a tool gave back."""
 
     type: Literal["tool_result"] = "tool_result"
@@ -43,8 +45,7 @@ class ToolResult:
     at: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandRun:
+class CommandRun(Struct, frozen=True, kw_only=True):
     """A shell command that the agent ran."""
 
     type: Literal["command"] = "command"
@@ -53,8 +54,7 @@ class CommandRun:
     at: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileRead:
+class FileRead(Struct, frozen=True, kw_only=True):
     """A file that the agent looked into."""
 
     type: Literal["file_read"] = "file_read"
@@ -62,8 +62,7 @@ class FileRead:
     at: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileEdit:
+class FileEdit(Struct, frozen=True, kw_only=True):
     """A file that the agent wrote."""
 
     type: Literal["file_edit"] = "file_edit"
@@ -71,8 +70,7 @@ class FileEdit:
     at: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillSignal:
+class SkillSignal(Struct, frozen=True, kw_only=True):
     """The agent itself says that it loaded a skill, or could not; `signal` says how we know."""
 
     type: Literal["skill_signal"] = "skill_signal"
@@ -82,8 +80,7 @@ class SkillSignal:
     at: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsageSeen:
+class UsageSeen(Struct, frozen=True, kw_only=True):
     """Tokens and money since the last such event; tokens read from and written to a cache are part of the input.
 
     `derived` names the figures that were worked out from others and not told as they stand here.
@@ -100,8 +97,7 @@ class UsageSeen:
     at: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionStarted:
+class SessionStarted(Struct, frozen=True, kw_only=True):
     """The agent says who it is and which skills it offers to its model; whatever it does not say stays unknown."""
 
     type: Literal["session_started"] = "session_started"
@@ -112,8 +108,7 @@ class SessionStarted:
     at: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionEnded:
+class SessionEnded(Struct, frozen=True, kw_only=True):
     """The agent says that it is done, and whether it did what it was asked to."""
 
     type: Literal["session_ended"] = "session_ended"
@@ -131,8 +126,7 @@ PROVIDER_TROUBLE: frozenset[TroubleKind] = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class Trouble(Struct, frozen=True, kw_only=True):
     """Something went wrong that may or may not be overcome, such as an overloaded provider.
 
     Whatever the model says or does afterwards shows that it was overcome.
@@ -145,8 +139,7 @@ class Trouble:
     at: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinalOutput:
+class FinalOutput(Struct, frozen=True, kw_only=True):
     """The agent's answer."""
 
     type: Literal["final_output"] = "final_output"

@@ -6,12 +6,14 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 _MANIFEST = "SKILL.md"
 # Where agents look for skills, also for those that come with a plug-in.
 _HOLDER = r"\.(?:claude|agents|codex|opencode|copilot|github|gemini|cursor)|opencode"
 _FOLDER = re.compile(rf"(?:^|/)(?:{_HOLDER})/(?:plugins/(?:[^/]+/)*)?skills?/(?:\.system/)?([A-Za-z0-9][\w-]*)/")
 _PARENTS = ("skills", "skill")
+_MOST_REMEMBERED = 1000
 
 
 def skill_name(named: str) -> str:
@@ -28,6 +30,8 @@ class SkillPlaces:
         # Folders of skills that the agent wrote itself: reading one's own work is not using it.
         self._own: set[str] = set()
         self._spoken: re.Pattern[str] | None = None
+        # Agents come back to the same few paths; good until one of the sets above changes.
+        self._owners: dict[str, str | None] = {}
         self.know(known)
 
     def know(self, names: Iterable[str]) -> None:
@@ -35,23 +39,27 @@ class SkillPlaces:
         more = {skill_name(name) for name in names} - {""} - self._known
         if more:
             self._known |= more
+            self._owners.clear()
             self._spoken = _speaking_of(self._known)
 
     def wrote(self, path: str) -> None:
         """The agent wrote this file."""
-        folder, name = posixpath.split(path)
-        if name == _MANIFEST and folder not in self._folders:
+        folder, _, name = path.rpartition("/")
+        if name == _MANIFEST and folder not in self._folders and folder not in self._own:
             self._own.add(folder)
+            self._owners.clear()
 
     def manifest(self, path: str) -> str | None:
         """The skill whose SKILL.md this is; its folder names it."""
-        folder, name = posixpath.split(path)
+        folder, _, name = path.rpartition("/")
         if name != _MANIFEST or folder in self._own:
             return None
-        skill = posixpath.basename(folder)
+        skill = folder.rpartition("/")[2]
         if skill in ("", ".", "..", "~") or skill.startswith("$"):
             return None
-        self._folders.add(folder)
+        if folder not in self._folders:
+            self._folders.add(folder)
+            self._owners.clear()
         return skill
 
     def concern(self, text: str) -> bool:
@@ -62,8 +70,14 @@ class SkillPlaces:
         """The skill in whose folder this path lies, its own SKILL.md included."""
         if not self.concern(path):
             return None
-        folder = posixpath.dirname(path)
-        above = list(_upwards(folder))
+        if path not in self._owners:
+            if len(self._owners) >= _MOST_REMEMBERED:
+                self._owners.clear()
+            self._owners[path] = self._find_owner(path)
+        return self._owners[path]
+
+    def _find_owner(self, path: str) -> str | None:
+        above = list(_upwards(posixpath.dirname(path)))
         if any(each in self._own for each in above):
             return None
         held = next((each for each in above if each in self._folders), None)
@@ -127,8 +141,13 @@ _INTERPRETER = re.compile(r"(?:(?:ba|z|da|k)?sh|python[\d.]*|node|ruby|perl|php|
 _BETWEEN = frozenset(("sudo", "env", "time", "exec", "nohup", "uv", "npx", "run"))
 
 
-def command_parts(line: str) -> Iterator[CommandPart]:
+@lru_cache(_MOST_REMEMBERED)
+def command_parts(line: str) -> tuple[CommandPart, ...]:
     """The programs of a command line, as far as it takes to see which files they concern."""
+    return tuple(_parts(line))
+
+
+def _parts(line: str) -> Iterator[CommandPart]:
     # What follows is the text of a file.
     line = line.partition("<<")[0]
     for piece in _BREAK.split(line):

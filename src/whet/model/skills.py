@@ -7,15 +7,14 @@ What a user says, what an agent lists and what it wrote itself is no evidence.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from whet.model.seen import CommandRun, Event, FileEdit, FileRead, Message, SessionStarted, SkillSignal
 from whet.model.skill_places import SkillPlaces, command_parts, skill_name
 
 Confidence = Literal["explicit", "strong", "medium", "weak"]
-_TELLING = frozenset((FileRead, CommandRun, Message, FileEdit, SkillSignal, SessionStarted))
 CONFIDENCES: tuple[Confidence, ...] = ("explicit", "strong", "medium", "weak")
 
 
@@ -57,7 +56,7 @@ class SkillWatch:
         self._seen: dict[str, dict[Confidence, list[SkillEvidence]]] = {}
         self._at = -1
         # What the last command says about skills, until it is known that a read says it better.
-        self._command: dict[str, SkillEvidence] = {}
+        self._command: dict[str, tuple[Confidence, str, int]] = {}
 
     def take(self, event: Event) -> None:
         """Look at the next event; most are of a kind that says nothing about skills."""
@@ -65,69 +64,78 @@ class SkillWatch:
         kind = type(event)
         if self._command and kind is not FileRead:
             self._settle()
-        if kind in _TELLING:
-            self._look(event)
-
-    def _look(self, event: Event) -> None:
-        match event:
-            case FileRead(path=path):
-                self._read(path)
-            case CommandRun(command=command, exit_code=exit_code):
-                if self._places.concern(command):
-                    self._ran(command, exit_code)
-            case Message(role="assistant", text=text):
-                for skill, words in self._places.spoken_of(text):
-                    self._add(skill, "weak", f'said "{words}"')
-            case FileEdit(path=path):
-                self._places.wrote(path)
-            case SkillSignal(skill=skill, signal=signal, loaded=loaded):
-                why = f"loaded by {signal}" if loaded else f"asked for by {signal}, and not loaded"
-                self._add(skill_name(skill), "explicit" if loaded else "weak", why)
-            case SessionStarted(skills=skills):
-                self._places.know(skills)
-            case _:
-                pass
+        look = self._LOOKS.get(kind)
+        if look:
+            look(self, event)
 
     def found(self) -> tuple[SkillDetection, ...]:
         """Each skill once, in the order in which they were first seen."""
         self._settle()
         return tuple(_detection(skill, kept) for skill, kept in self._seen.items())
 
-    def _read(self, path: str) -> None:
+    def _on_read(self, event: FileRead) -> None:
+        path = event.path
         skill = self._places.manifest(path)
         confidence: Confidence = "strong" if skill else "medium"
         skill = skill or self._places.owner(path)
         if skill:
             self._command.pop(skill, None)
-            self._add(skill, confidence, f"read {_shown(path)}")
+            self._add(skill, confidence, "read", path)
 
-    def _ran(self, command: str, exit_code: int | None) -> None:
+    def _on_command(self, event: CommandRun) -> None:
         """A command that runs what lies in the folder uses it; one that names the folder may only have looked."""
-        for part in command_parts(command):
+        if not self._places.concern(event.command):
+            return
+        for part in command_parts(event.command):
             for word in part.written:
                 self._places.wrote(word)
             for word in part.words:
                 skill = self._places.owner(f"{word}/")
-                runs = word == part.runs and not exit_code
+                runs = word == part.runs and not event.exit_code
                 if skill and (runs or skill not in self._command):
-                    why = f"{'ran' if runs else 'named its folder in'} {_shown(command)}"
-                    confidence: Confidence = "medium" if runs else "weak"
-                    self._command[skill] = SkillEvidence(confidence=confidence, why=why, event=self._at)
+                    self._command[skill] = ("medium" if runs else "weak", event.command, self._at)
+
+    def _on_message(self, event: Message) -> None:
+        if event.role == "assistant":
+            for skill, words in self._places.spoken_of(event.text):
+                self._add(skill, "weak", "said", f'"{words}"')
+
+    def _on_edit(self, event: FileEdit) -> None:
+        self._places.wrote(event.path)
+
+    def _on_signal(self, event: SkillSignal) -> None:
+        if event.loaded:
+            self._add(skill_name(event.skill), "explicit", "loaded by", event.signal)
+        else:
+            self._add(skill_name(event.skill), "weak", "asked for by", f"{event.signal}, and not loaded")
+
+    def _on_start(self, event: SessionStarted) -> None:
+        self._places.know(event.skills)
+
+    # By type, which is quicker than a match: there may be a million of them.
+    _LOOKS: ClassVar[dict[type[Event], Callable[[SkillWatch, Any], None]]] = {
+        FileRead: _on_read,
+        CommandRun: _on_command,
+        Message: _on_message,
+        FileEdit: _on_edit,
+        SkillSignal: _on_signal,
+        SessionStarted: _on_start,
+    }
 
     def _settle(self) -> None:
-        for skill, evidence in self._command.items():
-            self._keep(skill, evidence)
+        for skill, (confidence, command, at) in self._command.items():
+            did = "ran" if confidence == "medium" else "named its folder in"
+            self._add(skill, confidence, did, command, at)
         self._command.clear()
 
-    def _add(self, skill: str, confidence: Confidence, why: str) -> None:
-        self._keep(skill, SkillEvidence(confidence=confidence, why=why, event=self._at))
-
-    def _keep(self, skill: str, evidence: SkillEvidence) -> None:
+    def _add(self, skill: str, confidence: Confidence, did: str, what: str, at: int | None = None) -> None:
+        """Keep that the agent *did* this; words are made only of what is kept."""
         if not skill:
             return
-        kept = self._seen.setdefault(skill, {}).setdefault(evidence.confidence, [])
+        kept = self._seen.setdefault(skill, {}).setdefault(confidence, [])
         if self._most is None or len(kept) < self._most:
-            kept.append(evidence)
+            event = self._at if at is None else at
+            kept.append(SkillEvidence(confidence=confidence, why=f"{did} {_shown(what)}", event=event))
 
 
 def _detection(skill: str, kept: dict[Confidence, list[SkillEvidence]]) -> SkillDetection:
