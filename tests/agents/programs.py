@@ -87,7 +87,7 @@ OPENCODE = Program(
     has_price=False,
     skills=".config/opencode/skills",
     environ={"OPENAI_BASE_URL": "{url}/v1", "OPENAI_API_KEY": KEY},
-    start_ms=40_000,
+    start_ms=80_000,
 )
 COPILOT = Program(
     agent="copilot",

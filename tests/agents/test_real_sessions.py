@@ -121,7 +121,7 @@ def test_an_agent_is_stopped_when_it_begins_a_step_too_many(stage: Stage) -> Non
 
 def test_a_budget_is_held_as_soon_as_an_agent_tells_what_it_took(stage: Stage) -> None:
     wait = "python3 -c 'import time; time.sleep(2)'"
-    steps = [{"run": wait, "usage": {"input": 200_000, "output": 5}}, {"run": wait}, {"run": wait}, READY]
+    steps = [{"run": wait, "usage": {"input": 20_000, "output": 5}}, {"run": wait}, {"run": wait}, READY]
 
     played = stage.play(steps, budget_usd=0.01)
 

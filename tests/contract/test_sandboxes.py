@@ -390,3 +390,12 @@ def test_closing_twice_is_harmless(sandbox: Sandbox) -> None:
     anyio.run(sandbox.close)
 
     anyio.run(sandbox.close)
+
+
+def test_the_last_words_of_a_program_that_does_not_wait_for_its_reader_arrive(sandbox: Sandbox, place: Place) -> None:
+    # As Node programs do: they write what fits at once, and exit.
+    script = "import os; os.set_blocking(1, False); os._exit(os.write(1, b'x' * 500_000) != 500_000)"
+
+    ended = place.run(sandbox, "python3", "-c", script)
+
+    assert (ended.exit_code, len(place.out)) == (0, 500_000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import fcntl
 import math
 import os
 import signal
@@ -21,6 +22,8 @@ from whet.sandbox.reaper import descendants, reaper, signal_all
 _CHUNK = 65536
 # What a pipe can hold by the time its writers are dead; whoever writes more than that is not one of them.
 _MOST_LEFT = 2 * 1024 * 1024
+# As much as anybody may ask for by default.
+_PIPE_SIZE = 1024 * 1024
 # How long a process may take to tidy up between SIGTERM and SIGKILL.
 GRACE_S = 2.0
 
@@ -242,6 +245,9 @@ def _pipe(ours: contextlib.ExitStack) -> tuple[int, int]:
     ours.callback(os.close, read)
     ours.callback(os.close, write)
     os.set_blocking(read, False)
+    # Some programs exit without waiting for a full pipe to be read, and lose their last words.
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
     return read, write
 
 
