@@ -63,8 +63,13 @@ def _flushed(action: Callable[[], int]) -> int:
         code = action()
     except click.exceptions.Exit as ended:
         code = ended.exit_code
-    if sys.stdout is not None:
+    try:
         sys.stdout.flush()
+    except OSError:
+        # What is wrong already is worth more than that nobody could read of it.
+        if code == 0:
+            raise
+        return _leave_stdout(code)
     return code
 
 
