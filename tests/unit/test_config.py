@@ -319,7 +319,7 @@ def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
         "whet.toml: run.trials: must be an integer of at least 1 and at most 1,000,000, not 0",
         (
             "whet.toml: run.bogus: unknown key (known here: cwd, output_dir, schedule, max_parallel, trials, retries, "
-            "max_steps, tags, workspace, reporters, sandbox, mounts)"
+            "max_steps, max_cost_usd, tags, workspace, reporters, sandbox, mounts)"
         ),
         "whet.toml: runners.x.agent.model: must be a non-empty string, not 1",
         'whet.toml: runners.x.agent.type: is missing (the name of an agent, such as "command")',
