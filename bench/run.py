@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 
+import claims
 import expectations
 import memory
 import overhead
@@ -18,7 +19,7 @@ import startup
 
 def main() -> None:
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start\n")
-    for module in (startup, overhead, memory, reading, expectations):
+    for module in (startup, overhead, memory, reading, expectations, claims):
         print((module.__doc__ or "").splitlines()[0])
         for name, value in module.measure().items():
             print(f"  {name:40} {value:10.2f}")

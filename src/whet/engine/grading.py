@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 from whet import wire
@@ -13,7 +15,7 @@ from whet.errors import GraderError
 from whet.grade.base import Evidence
 from whet.grade.report import events_path
 from whet.grade.shell import Shell
-from whet.model.grade import Failure, FailureClass
+from whet.model.grade import Failure, FailureClass, Grade
 from whet.model.run import Trial
 from whet.model.suite import Check
 from whet.workspace.baseline import Baseline
@@ -66,13 +68,20 @@ async def inform(parts: Parts, checks: Iterable[Check], record: AttemptRecord, e
 
 
 async def _ask(parts: Parts, checks: Iterable[Check], record: AttemptRecord, evidence: Evidence) -> None:
-    for check in checks:
-        given = await parts.graders[check.grader].grade(check, evidence)
-        shown = None if given.evidence is None else parts.masker.text(given.evidence)
-        record.grades.append(replace(given, reason=parts.masker.text(given.reason), evidence=shown))
-        if parts.plan.fail_fast and not given.passed:
-            break
+    async with aclosing(_grades(parts, checks, evidence)) as grades:
+        async for given in grades:
+            shown = None if given.evidence is None else parts.masker.text(given.evidence)
+            record.grades.append(replace(given, reason=parts.masker.text(given.reason), evidence=shown))
+            if parts.plan.fail_fast and not given.passed:
+                break
     (evidence.artifact_dir / "grades.json").write_bytes(wire.encode_pretty(record.grades))
+
+
+async def _grades(parts: Parts, checks: Iterable[Check], evidence: Evidence) -> AsyncGenerator[Grade, None]:
+    """In order; checks of one grader that follow one another are given to it together."""
+    for name, group in groupby(checks, key=lambda check: check.grader):
+        async for given in parts.graders[name].grade_all(list(group), evidence):
+            yield given
 
 
 def _judge(record: AttemptRecord) -> None:

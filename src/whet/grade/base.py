@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -52,6 +52,9 @@ class Grader(Protocol):
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         """The decision; a `GraderError` where there is none."""
+
+    def grade_all(self, checks: Sequence[Check], evidence: Evidence) -> AsyncIterator[Grade]:
+        """The decisions on *checks*, one after the other; for graders that are quicker with several at once."""
 
     def close(self) -> None:
         """Let go of what it holds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -72,6 +73,11 @@ class PythonGrader:
             duration_s=answer.duration_s,
             weight=check.weight,
         )
+
+    async def grade_all(self, checks: Sequence[Check], evidence: Evidence) -> AsyncIterator[Grade]:
+        """One after the other: a check in Python may do anything to the next."""
+        for check in checks:
+            yield await self.grade(check, evidence)
 
     async def classify(self, case: Case, result: TrialResult, *, timeout_s: float) -> FailureClass | None:
         """What the author's `classify_failure` says; a `GraderError` where it fails to say anything."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
 from whet import wire
@@ -9,7 +11,7 @@ from whet.claims.forms import Claim, CommandClaim, Matches, path_of
 from whet.errors import CheckerDied, CheckTimedOut, GraderError
 from whet.grade.base import Evidence
 from whet.grade.claims.outcome import Outcome, undecided
-from whet.grade.claims.worker import ClaimAnswer, ClaimDecider, ClaimRequest, SurveyAnswer, SurveyRequest
+from whet.grade.claims.worker import ClaimAnswer, ClaimAnswers, ClaimDecider, ClaimRequest, SurveyAnswer, SurveyRequest
 from whet.grade.recorded import NotRecorded, RecordedEvidence
 from whet.model.changes import Changes
 from whet.model.grade import Grade, Location
@@ -52,9 +54,23 @@ class ClaimGrader:
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         """The decision on one claim; one that cannot be decided is a grade too, so that the others are heard."""
-        claim: Claim = check.params["claim"]
-        _refuse_gaps(claim, evidence)
-        answer = await self._answer(claim, check, evidence)
+        return (await self._grades([check], evidence))[0]
+
+    async def grade_all(self, checks: Sequence[Check], evidence: Evidence) -> AsyncIterator[Grade]:
+        """The decisions on all of *checks*, in order; claims about files that follow one another are asked at once."""
+        for group in _together(checks, evidence):
+            for grade in await self._grades(group, evidence):
+                yield grade
+
+    async def _grades(self, checks: list[Check], evidence: Evidence) -> list[Grade]:
+        for check in checks:
+            _refuse_gaps(check.params["claim"], evidence)
+        return [
+            self._grade(check, answer)
+            for check, answer in zip(checks, await self._answers(checks, evidence), strict=True)
+        ]
+
+    def _grade(self, check: Check, answer: ClaimAnswer) -> Grade:
         outcome = answer.outcome
         return Grade(
             check=check.label,
@@ -68,32 +84,53 @@ class ClaimGrader:
             undecided=outcome.state == "undecided",
         )
 
-    async def _answer(self, claim: Claim, check: Check, evidence: Evidence) -> ClaimAnswer:
-        baseline = evidence.baseline
-        if isinstance(claim, CommandClaim) and evidence.case.protect and baseline is None:
-            return ClaimAnswer(outcome=undecided("what the protected files were is not known"))
-        request = ClaimRequest(
-            case=evidence.case.id,
-            number=[each for each in evidence.case.checks if each.grader == check.grader].index(check),
-            workspace=str(evidence.workspace),
-            before=_before(claim, evidence),
-            protected=baseline.protected if baseline and isinstance(claim, CommandClaim) else (),
-            shell=evidence.shell,
-            env=evidence.case.env,
-            timeout_s=evidence.command_timeout_s,
-        )
-        limit_s = _limit(claim, evidence)
+    async def _answers(self, checks: list[Check], evidence: Evidence) -> Sequence[ClaimAnswer]:
+        claims: list[Claim] = [check.params["claim"] for check in checks]
+        if evidence.case.protect and evidence.baseline is None and isinstance(claims[0], CommandClaim):
+            return [ClaimAnswer(outcome=undecided("what the protected files were is not known")) for _ in checks]
+        request = _request(checks, claims, evidence)
+        limit_s = max(_limit(claim, evidence) for claim in claims)
         try:
             answer = await self._workers.call(wire.encode(request), mark=evidence.mark, timeout_s=limit_s)
-        except WorkerHung:
-            return ClaimAnswer(outcome=_hung(claim, limit_s), duration_s=limit_s)
-        except WorkerDied:
-            return ClaimAnswer(outcome=undecided("deciding it ended the process that did"))
-        return wire.decode(answer, ClaimAnswer)
+        except (WorkerHung, WorkerDied) as error:
+            if len(checks) > 1:
+                # Whose doing that was, each of them shows alone.
+                return [(await self._answers([check], evidence))[0] for check in checks]
+            hung = isinstance(error, WorkerHung)
+            outcome = _hung(claims[0], limit_s) if hung else undecided("deciding it ended the process that did")
+            return [ClaimAnswer(outcome=outcome, duration_s=limit_s if hung else 0.0)]
+        return wire.decode(answer, ClaimAnswers).answers
 
     def close(self) -> None:
         """End the workers."""
         self._workers.close()
+
+
+def _together(checks: Sequence[Check], evidence: Evidence) -> Iterator[list[Check]]:
+    """What may be asked at once: a command has its own time, and of a record each claim may ask for too much."""
+    recorded = isinstance(evidence, RecordedEvidence)
+
+    def alone(numbered: tuple[int, Check]) -> int | None:
+        number, check = numbered
+        return number if recorded or isinstance(check.params["claim"], CommandClaim) else None
+
+    for _, group in groupby(enumerate(checks), key=alone):
+        yield [check for _, check in group]
+
+
+def _request(checks: list[Check], claims: list[Claim], evidence: Evidence) -> ClaimRequest:
+    numbered = [each for each in evidence.case.checks if each.grader == checks[0].grader]
+    baseline = evidence.baseline
+    return ClaimRequest(
+        case=evidence.case.id,
+        numbers=tuple(numbered.index(check) for check in checks),
+        workspace=str(evidence.workspace),
+        before={path: _before(path, evidence) for path in map(path_of, claims) if path is not None},
+        protected=baseline.protected if baseline and isinstance(claims[0], CommandClaim) else (),
+        shell=evidence.shell,
+        env=evidence.case.env,
+        timeout_s=evidence.command_timeout_s,
+    )
 
 
 def _limit(claim: Claim, evidence: Evidence) -> float:
@@ -129,11 +166,8 @@ def _refuse_gaps(claim: Claim, evidence: Evidence) -> None:
         raise NotRecorded(f"what {path} was before was not recorded: {gaps.changes}")
 
 
-def _before(claim: Claim, evidence: Evidence) -> Before:
-    """What was at the path of the claim: as surveyed, or as far as the list of changes tells."""
-    path = path_of(claim)
-    if path is None:
-        return Before(kind="absent")
+def _before(path: str, evidence: Evidence) -> Before:
+    """What was at the path of a claim: as surveyed, or as far as the list of changes tells."""
     if evidence.baseline is not None and path in evidence.baseline.before:
         return evidence.baseline.before[path]
     return _before_changes(path.rstrip("/"), evidence.workspace, evidence.changes)

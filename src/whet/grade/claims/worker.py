@@ -33,12 +33,12 @@ class SurveyRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRequest:
-    """Ask for the `number`-th claim of a case."""
+    """Ask for claims of a case by their `numbers`, one after the other; `before` is by path."""
 
     case: str
-    number: int
+    numbers: tuple[int, ...]
     workspace: str
-    before: Before
+    before: Mapping[str, Before]
     protected: tuple[Protected, ...]
     shell: Shell
     env: Mapping[str, str]
@@ -53,6 +53,13 @@ class ClaimAnswer:
     outcome: Outcome
     restored: tuple[str, ...] = ()
     duration_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimAnswers:
+    """An answer for each claim that was asked for, in that order."""
+
+    answers: tuple[ClaimAnswer, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +86,9 @@ class ClaimDecider:
         del printed
         if wire.decode(request, _Kind).kind == "survey":
             return wire.encode(self._survey(wire.decode(request, SurveyRequest)))
-        return wire.encode(self._decide(wire.decode(request, ClaimRequest)))
+        asked = wire.decode(request, ClaimRequest)
+        claims = self._claims(asked.case)
+        return wire.encode(ClaimAnswers(answers=tuple(self._decide(asked, claims[each]) for each in asked.numbers)))
 
     def _survey(self, asked: SurveyRequest) -> SurveyAnswer:
         claims, workspace = self._claims(asked.case), Path(asked.workspace)
@@ -97,9 +106,9 @@ class ClaimDecider:
         globs = Globs(self._cases[asked.case].protect)
         return keep_protected(workspace, _wanted(globs), Path(asked.store)) if globs else ()
 
-    def _decide(self, asked: ClaimRequest) -> ClaimAnswer:
+    def _decide(self, asked: ClaimRequest, claim: Claim) -> ClaimAnswer:
         began = time.monotonic()
-        claim, workspace = self._claims(asked.case)[asked.number], Path(asked.workspace)
+        workspace = Path(asked.workspace)
         restored: tuple[str, ...] = ()
         if isinstance(claim, CommandClaim):
             try:
@@ -109,7 +118,7 @@ class ClaimDecider:
             else:
                 outcome = commands.decide(claim, workspace, asked.shell, asked.env, asked.timeout_s)
         else:
-            outcome = files.decide(claim, workspace, asked.before)
+            outcome = files.decide(claim, workspace, asked.before[claim.path])
         return ClaimAnswer(outcome=outcome, restored=restored, duration_s=time.monotonic() - began)
 
     def _restore(self, asked: ClaimRequest, workspace: Path) -> tuple[str, ...]:
