@@ -21,6 +21,7 @@ from whet.engine.ground import SharedGround
 from whet.engine.interrupt import undisturbed, watch_signals
 from whet.engine.open_files import fit_open_files
 from whet.engine.parts import Parts, trial_folder
+from whet.engine.record import UNHELD
 from whet.engine.schedule import run_all
 from whet.engine.trial import run_trial
 from whet.engine.unpack import Unpacked
@@ -81,12 +82,24 @@ class _Run:
     # The most that the run may cost, and whether somebody was told that it did.
     max_cost_usd: float | None = None
     stopped: bool = False
+    # The runners that tell no cost although there is a budget, once somebody was told.
+    unheld: set[str] = field(default_factory=set)
 
     def emit(self, event: RunEvent) -> None:
         """Tell everybody; the journal first, so that nothing is shown that could be lost."""
         if isinstance(event, TrialEnded):
             self.journal.append(event.result)
         self.reporters(event)
+        if isinstance(event, TrialEnded):
+            self._tell_unheld(event)
+
+    def _tell_unheld(self, event: TrialEnded) -> None:
+        """Say once for each runner that a budget was not held."""
+        runner = event.trial.key.runner
+        if runner not in self.unheld and any(note.startswith(UNHELD) for note in event.result.notes):
+            self.unheld.add(runner)
+            told = f"{runner} tells no cost: no budget of its cases is held"
+            self.emit(Notice(level="warning", message=told))
 
     def interrupt(self) -> None:
         """Somebody wants it to end."""
@@ -146,7 +159,7 @@ def carry_out(planned: Planned, trying: Trying) -> int:
         journal = Journal(run_dir / folders.JOURNAL_FILE)
         stack.callback(journal.close)
         scratch = stack.enter_context(_scratch(run_dir, earlier))
-        info = _info(planned.suite, run_dir, sandbox.name)
+        info = _info(planned, run_dir, sandbox.name)
         under_way = _Run(info, plan, journal, reporters, time.monotonic(), max_cost_usd=settings.max_cost_usd)
         become_subreaper()
         # What a check starts shall be told by it too, should we be killed and somebody resume.
@@ -257,10 +270,13 @@ def _check_agents(plan: Plan, settings: Settings) -> None:
 
 
 def make_masker(settings: Settings, plan: Plan) -> Masker:
-    """Knows the values of secrets: ours, those of runners and those of bootstrap commands."""
+    """Knows the values of secrets: ours, and those of runners, cases and bootstrap commands."""
     runners = (dict(runner.options.get("env") or {}) for runner in settings.runners)
     bootstraps = (execution.workspace.bootstrap for execution in plan.executions[:1])
-    return Masker(secret_values(dict(os.environ), *runners, *(item.env for item in bootstraps if item)))
+    # A suite gives most of its cases the same variables.
+    cases = {tuple(sorted(execution.case.env.items())) for execution in plan.executions if execution.case.env}
+    given = (*runners, *map(dict, cases), *(item.env for item in bootstraps if item))
+    return Masker(secret_values(dict(os.environ), *given))
 
 
 def _open_record(planned: Planned, masker: Masker) -> Path:
@@ -307,7 +323,8 @@ def noted_scratch(run_dir: Path, scratch: Path) -> Iterator[None]:
         note.unlink(missing_ok=True)
 
 
-def _info(suite: Suite, run_dir: Path, sandbox: str) -> RunInfo:
+def _info(planned: Planned, run_dir: Path, sandbox: str) -> RunInfo:
+    suite = planned.suite
     return RunInfo(
         run_id=run_dir.name,
         run_dir=run_dir,
@@ -316,6 +333,7 @@ def _info(suite: Suite, run_dir: Path, sandbox: str) -> RunInfo:
         started_at=_now(),
         sandbox=sandbox,
         version=__version__,
+        command=planned.request.command,
     )
 
 

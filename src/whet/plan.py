@@ -53,6 +53,8 @@ class RunRequest:
     in_place: bool = False
     fail_fast: bool = False
     verbose: bool = False
+    # What was typed after `whet`.
+    command: str = "run"
     # Besides those of the settings.
     more_reporters: tuple[str, ...] = ()
 
@@ -231,18 +233,18 @@ def _workspace(suite: Suite, settings: Settings) -> WorkspaceSpec:
 
 
 def _limits(suite: Suite, case: Case, settings: Settings) -> Limits:
-    """The case's own time limit unless one was given for this very run; the smaller number of steps and dollars."""
+    """Time and dollars: what was given for this very run, then the case's own, then the settings'; the fewer steps."""
     own = case.limits
     if own.timeout_s is None and settings.origins.get("defaults.timeout_ms") == BUILT_IN:
         own = replace(own, timeout_s=suite.usual_timeout_s)
     own_counts = own.timeout_s is not None and not _outranks_suite(settings, "defaults.timeout_ms")
     steps = [limit for limit in (own.max_steps, settings.max_steps) if limit is not None]
-    budgets = [limit for limit in (own.budget_usd, settings.budget_usd) if limit is not None]
+    own_budget = own.budget_usd is not None and not _outranks_suite(settings, "defaults.budget_usd")
     return replace(
         own,
         timeout_s=own.timeout_s if own_counts else settings.timeout_s,
         max_steps=min(steps, default=None),
-        budget_usd=min(budgets, default=None),
+        budget_usd=own.budget_usd if own_budget else settings.budget_usd,
     )
 
 

@@ -227,6 +227,16 @@ def test_limits_of_the_case_come_first_and_steps_take_the_smaller() -> None:
     ]
 
 
+def test_a_budget_of_the_case_beats_the_settings_and_one_that_is_typed_beats_both() -> None:
+    own = suite(case("own", budget_usd=2.0), case("none"))
+
+    configured = make_plan(own, settings(budget_usd=1.0), Selection(runners=("left",)))
+    typed = make_plan(own, settings(flags={"budget_usd": 1.0}), Selection(runners=("left",)))
+
+    assert [execution.limits.budget_usd for execution in configured.executions] == [2.0, 1.0]
+    assert [execution.limits.budget_usd for execution in typed.executions] == [1.0, 1.0]
+
+
 def test_a_time_limit_that_is_typed_beats_the_cases() -> None:
     own = suite(case("own", timeout_s=7.0))
 

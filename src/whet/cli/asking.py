@@ -103,4 +103,5 @@ def request_of(name: str, given: dict[str, Any]) -> RunRequest:
         in_place=given.get("in_place", False),
         fail_fast=given.get("fail_fast", False),
         verbose=given["verbose"],
+        command=name,
     )

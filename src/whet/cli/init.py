@@ -15,7 +15,8 @@ from whet.errors import UsageError
 def command(folder: Path, as_yaml: bool) -> None:
     """Write bench/suite.json with a first case for the project in FOLDER (by default here).
 
-    Its test command is the one that package.json, pyproject.toml, go.mod or Cargo.toml suggest. Nothing is overwritten.
+    Its test command is the one that package.json, pyproject.toml, go.mod or Cargo.toml suggest. Where there are no
+    settings yet, whet.toml with the first agent that is installed. Nothing is overwritten.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder")
@@ -30,7 +31,25 @@ def command(folder: Path, as_yaml: bool) -> None:
         click.echo(f'  no test command was found in {folder}: add an expectation such as "test:make test"')
     else:
         click.echo(f"  its tests are run by: {project.command} (from {project.origin})")
-    click.echo(f"\nNext: change its prompt and expectations, then\n  whet validate {path}\n  whet run {path}")
+    _settle_runner(folder)
+    click.echo(f"\nNext: change its prompt and expectations, then\n  whet validate {path}\n  whet bench {path}")
+
+
+def _settle_runner(folder: Path) -> None:
+    """Leave the project with settings that name an agent, or say what to write."""
+    from whet.config.files import find_project_file
+    from whet.formats.bench.starter import installed_agent, settings_text
+
+    if find_project_file(folder.resolve()) is not None:
+        return
+    agent = installed_agent()
+    path = folder / "whet.toml"
+    _write_new(path, settings_text(agent))
+    click.echo(f"wrote {path}")
+    if agent is None:
+        click.echo("  no agent was found on this machine: say in it which one to run")
+    else:
+        click.echo(f"  cases are run by {agent}")
 
 
 def _write_new(path: Path, text: str) -> None:

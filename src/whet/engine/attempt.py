@@ -20,7 +20,7 @@ from whet.engine.grading import evidence_of, grade, inform, survey
 from whet.engine.ground import Ground, SharedGround
 from whet.engine.observe import Observer, Watch
 from whet.engine.parts import Parts, trial_folder
-from whet.engine.record import AttemptRecord
+from whet.engine.record import UNHELD, AttemptRecord
 from whet.engine.state import Resumable, keep_state
 from whet.errors import (
     AgentCrashed,
@@ -166,10 +166,18 @@ async def run_agent(
         record.usage, record.steps = talk.observer.usage_or_guess(talk.transcript), talk.observer.steps
         record.detected_skills = talk.observer.detected_skills()
         record.resumable = _resumable(talk)
+        _note_unheld(trial, record)
     record.session = _session(trial, record, talk, ended)
     _write_session(parts, artifact_dir, record.session)
     if talk.observer.unreadable is not None:
         raise talk.observer.unreadable
+
+
+def _note_unheld(trial: Trial, record: AttemptRecord) -> None:
+    """Unknown is not nothing: an agent that tells no cost may have spent any."""
+    budget = trial.execution.limits.budget_usd
+    if budget is not None and record.usage.cost_usd is None:
+        record.notes.append(f"{UNHELD}: it is ${budget:g}, and the agent tells no cost")
 
 
 def _converse(

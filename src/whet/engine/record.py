@@ -14,6 +14,9 @@ from whet.model.grade import Failure, FailureClass, Grade, Location
 from whet.model.session import SessionSummary, SkillDetection, Usage
 from whet.workspace.baseline import Baseline
 
+# How the note begins that a budget was set and the agent told no cost to hold it by.
+UNHELD = "the budget was not held"
+
 
 @dataclass(slots=True)
 class AttemptRecord:

@@ -171,3 +171,5 @@ class RunInfo:
     started_at: str
     sandbox: str
     version: str
+    # Which command was asked for the run, for whoever is told how to go on.
+    command: str = "run"

@@ -41,7 +41,8 @@ def _document(event: RunEnded) -> dict[str, Any]:
         "passed": passed,
         "failed": len(entries) - passed,
         "total": len(entries),
-        "totalCost": round(sum(costs), 9),
+        # Nobody knows what was spent where nobody told; nothing was, where nothing ran.
+        "totalCost": round(sum(costs), 9) if costs or all(entry["status"] == "skipped" for entry in entries) else None,
         "cases": entries,
         "schemaVersion": 1,
         "runId": event.info.run_id,
@@ -83,6 +84,7 @@ def _entry(summary: ExecutionSummary, trials: list[TrialResult]) -> dict[str, An
         "vacuous": any(trial.vacuous for trial in trials),
         "expectations": [_expectation(grade) for grade in telling.grades] if telling else [],
         "error": failure.message if failure and failure.code != "assertion" else None,
+        "notes": list(dict.fromkeys(note for trial in trials for note in trial.notes)),
         "turns": telling.steps if telling else None,
         "passRate": summary.rate.value if summary.rate else None,
         "runs": [_run(trial) for trial in trials],

@@ -154,6 +154,9 @@ class Digest:
     errored: list[Group] = field(default_factory=list)
     flaky: list[str] = field(default_factory=list)
     flaky_count: int = 0
+    # Executions whose checks held before the agent began.
+    vacuous: list[str] = field(default_factory=list)
+    vacuous_count: int = 0
     snapshots: int = 0
 
     @property
@@ -205,16 +208,25 @@ class _Reader:
         execution = summary.execution
         table = self._tables.setdefault(execution.runner.id, RunnerTable(execution.runner))
         figures = Figures()
+        vacuous = False
         for result in self._results.trials(execution):
             figures.add(result)
+            vacuous = vacuous or result.vacuous
             table.figures.add(result)
             table.as_expected += result.passed
             self._trial(result)
         table.trials += execution.trials
         self._digest.snapshots += summary.snapshot is not None and summary.snapshot.verdict is not None
         case = execution_name(execution.case.id, execution.variant)
+        if vacuous:
+            self._vacuous(f"{case} on {one_line(execution.runner.id)}")
         row = Row(case=case, status=summary.status, trials=execution.trials, rate=summary.rate, figures=figures)
         table.add(row, self._rows)
+
+    def _vacuous(self, name: str) -> None:
+        self._digest.vacuous_count += 1
+        if len(self._digest.vacuous) < NAMES_SHOWN:
+            self._digest.vacuous.append(name)
 
     def _trial(self, result: TrialResult) -> None:
         if result.flaky:

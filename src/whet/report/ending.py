@@ -17,6 +17,8 @@ from whet.report.text import count, duration, left, middle, path_for_people, rig
 
 _WIDEST_CASE = 48
 _NARROWEST_CASE = 16
+_FLAKY = "Flaky: went as expected only on a later attempt"
+_VACUOUS = "Vacuous: everything that is expected held before the agent began"
 
 
 def ending_lines(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> Iterator[str]:
@@ -26,7 +28,8 @@ def ending_lines(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> It
         yield from _table(table, screen)
     yield from _groups("Failures", "bad", digest.failed, screen)
     yield from _groups("Errored, and not counted as failed", "warn", digest.errored, screen)
-    yield from _flaky(digest, screen)
+    yield from _names(_FLAKY, digest.flaky, digest.flaky_count, screen)
+    yield from _names(_VACUOUS, digest.vacuous, digest.vacuous_count, screen)
     yield ""
     yield from _closing(digest, info, screen, cwd)
 
@@ -131,16 +134,16 @@ def _finding(finding: Finding, style: Style, screen: Screen) -> Iterator[str]:
             yield _fact(label, fact, screen)
 
 
-def _flaky(digest: Digest, screen: Screen) -> Iterator[str]:
-    if not digest.flaky_count:
+def _names(title: str, names: Sequence[str], amount: int, screen: Screen) -> Iterator[str]:
+    """What is to be told of trials that need no more than their names."""
+    if not amount:
         return
     yield ""
-    yield screen.paint("Flaky: went as expected only on a later attempt", "bold")
-    for name in digest.flaky:
-        yield f"  {screen.paint('~', 'warn')} {name}"
-    hidden = digest.flaky_count - len(digest.flaky)
-    if hidden:
-        yield screen.paint(f"    and {hidden:,} more", "dim")
+    yield screen.paint(title, "bold")
+    for name in names:
+        yield f"  {screen.paint('~', 'warn')} {screen.fit(name)}"
+    if amount > len(names):
+        yield screen.paint(f"    and {amount - len(names):,} more", "dim")
 
 
 def _closing(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> Iterator[str]:
@@ -152,9 +155,9 @@ def _closing(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> Iterat
     suite = shlex.quote(path_for_people(info.suite_path, cwd))
     if digest.missing:
         noun = "trial is" if digest.missing == 1 else "trials are"
-        yield f"  {digest.missing:,} {noun} missing. To go on: whet run --resume {shlex.quote(place)}"
+        yield f"  {digest.missing:,} {noun} missing. To go on: whet {info.command} --resume {shlex.quote(place)}"
     elif not clean_run:
         # Elsewhere than where it is looked for, it must be named.
         usual = info.run_dir.parent.parts[-2:] == (".whet", "runs")
         where = "" if usual else f" --output-dir {shlex.quote(path_for_people(info.run_dir.parent, cwd))}"
-        yield f"  To run only what did not go as expected: whet run {suite}{where} --last-failed"
+        yield f"  To run only what did not go as expected: whet {info.command} {suite}{where} --last-failed"

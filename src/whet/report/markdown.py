@@ -43,7 +43,7 @@ def sections(results: Results, info: RunInfo, cwd: Path) -> Iterator[str]:
     yield f"{outcome(digest)}, in {duration(digest.duration_s)}.\n\n"
     yield f"Results in {code(path_for_people(info.run_dir, cwd))}.\n\n"
     if digest.missing:
-        yield f"To go on: {code(f'whet run --resume {one_line(info.run_id)}')}\n\n"
+        yield f"To go on: {code(f'whet {info.command} --resume {one_line(info.run_id)}')}\n\n"
     for table in digest.tables:
         yield _table(table)
     yield from _groups("Failures", digest.failed)

@@ -117,6 +117,8 @@ class PlainProgress:
 def _note(result: TrialResult, limit: int) -> str:
     """What a person wants to know about a trial in a few words; nothing about one that simply passed."""
     if result.status == "passed":
+        if result.vacuous:
+            return "passed, as it would have without the agent (vacuous)"
         return f"passed on attempt {len(result.attempts)}" if result.flaky else ""
     if result.status in ("expected-failed", "unexpected-passed"):
         return result.status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +21,14 @@ _MANAGERS = {
 }
 # What npm itself writes where there are no tests yet.
 _NO_TEST = "no test specified"
+_PROGRAMS = {
+    "claude-code": "claude",
+    "codex": "codex",
+    "opencode": "opencode",
+    "copilot": "copilot",
+    "gemini": "gemini",
+    "cursor-agent": "cursor-agent",
+}
 _PROMPT = 'Add a section "Getting started" to README.md that says how to run the tests.'
 
 
@@ -50,6 +59,28 @@ def starter_text(project: Project, *, as_yaml: bool) -> str:
     """The suite, as a person would write it."""
     suite = _suite(project)
     return "\n".join(_yaml(suite)) + "\n" if as_yaml else json.dumps(suite, indent=2, ensure_ascii=False) + "\n"
+
+
+def installed_agent() -> str | None:
+    """The type of the first agent whose program is there."""
+    return next((kind for kind, program in _PROGRAMS.items() if shutil.which(program)), None)
+
+
+def settings_text(agent: str | None) -> str:
+    """Settings with a runner for *agent*, or with runners to choose from, all of them commented out."""
+    if agent is not None:
+        return f'[runners.{agent}.agent]\ntype = "{agent}"\n'
+    choices = "\n".join(f'# [runners.{kind}.agent]\n# type = "{kind}"\n#' for kind in _PROGRAMS)
+    return f"""\
+# Which agents to try: take the marks off the two lines of one or more of them.
+#
+{choices}
+# Any program that takes a prompt on its input, or by {{prompt}} in its arguments:
+#
+# [runners.mine.agent]
+# type = "command"
+# command = "./agent.sh"
+"""
 
 
 def _suite(project: Project) -> dict[str, Any]:
