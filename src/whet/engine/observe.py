@@ -33,6 +33,8 @@ from whet.prices import priced
 from whet.wire import EVENT_NAMES, WireError, decode_event
 
 _LINE_SHOWN = 120
+# What binary fractions make of a sum of dollars: a budget that is just spent is held.
+_ROUNDING_USD = 1e-9
 # An agent may tell everything at its end.
 _MOST_UNWRITTEN = 1000
 # Of each skill and confidence; a check sees all of them.
@@ -225,7 +227,7 @@ class Observer:
                 self._usage[name] = self._usage.get(name, 0) + value
         self._derived |= frozenset(seen.derived)
         budget = self._limits.budget_usd
-        if budget is not None and (spent := self._spent()) is not None and spent > budget:
+        if budget is not None and (spent := self._spent()) is not None and spent > budget + _ROUNDING_USD:
             raise BudgetSpent(f"has spent ${spent:.4f} of a budget of ${budget:g}")
 
     def _spent(self) -> float | None:
