@@ -19,7 +19,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted(path.parent for path in (ROOT / "examples").glob("*/suite.py"))
 # A page beside one of these is played in a copy of its folder.
-EXAMPLE_FOLDERS = [*EXAMPLES, *sorted(path.parent for path in (ROOT / "examples").glob("skills/*/skill.json"))]
+EXAMPLE_FOLDERS = [
+    *EXAMPLES,
+    ROOT / "examples" / "bench",
+    *sorted(path.parent for path in (ROOT / "examples").glob("skills/*/skill.json")),
+]
 PAGES = [
     *sorted(ROOT.glob("*.md")),
     *sorted((ROOT / "docs").rglob("*.md")),

@@ -1,0 +1,1 @@
+test "$(sh src/total.sh 1 2 3)" = 6
