@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,8 +52,38 @@ from whet.workspace import Workspaces, private_mounts, remove_tree
 
 PASSED, FAILED, ERRORED, INTERRUPTED = 0, 1, 3, 130
 _SCRATCH_NOTE = ".scratch"
-# How a trial comes to its result: by running an agent, or from a record.
+# How a trial comes to its result: by running an agent, by calling a skill, or from a record.
 Trying: TypeAlias = Callable[[Parts, SharedGround, Trial], Awaitable[TrialResult]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concluded:
+    """What a run comes to beyond its verdicts: an exit code, and what people should know."""
+
+    code: int
+    notices: tuple[str, ...] = ()
+
+
+def _nothing(parts: Parts) -> AbstractAsyncContextManager[object]:
+    del parts
+    return nullcontext()
+
+
+def _by_verdicts(results: JournalResults) -> Concluded:
+    """Some failed, some errored, or neither."""
+    counts = results.counts
+    if counts["failed"] or counts["unexpected-passed"] or results.exceeded:
+        return Concluded(code=FAILED)
+    return Concluded(code=PASSED if results.passed else ERRORED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approach:
+    """How a run is gone about: how a trial is tried, what is there `around` all of them, what they come to."""
+
+    trying: Trying
+    around: Callable[[Parts], AbstractAsyncContextManager[object]] = _nothing
+    conclude: Callable[[RunInfo, JournalResults], Concluded] = lambda _, results: _by_verdicts(results)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,10 +160,10 @@ def run(request: RunRequest) -> int:
     if request.dry_run:
         sys.stdout.write("".join(f"{line}\n" for line in describe_plan(planned.plan)))
         return PASSED
-    return carry_out(planned, run_trial)
+    return carry_out(planned, Approach(trying=run_trial))
 
 
-def carry_out(planned: Planned, trying: Trying) -> int:
+def carry_out(planned: Planned, approach: Approach) -> int:
     """Begin the run, bring every trial to its result, record and report; the exit code."""
     request, settings, earlier = planned.request, planned.settings, planned.earlier
     plan, fewer = fit_open_files(planned.plan)
@@ -173,10 +203,10 @@ def carry_out(planned: Planned, trying: Trying) -> int:
             if message:
                 under_way.emit(Notice(level="warning", message=message))
         with single_errors():
-            anyio.run(_execute, under_way, parts, trying, earlier is not None)
+            anyio.run(_execute, under_way, parts, approach, earlier is not None)
         with undisturbed():
             outcomes = _compare(under_way, settings, snapshots)
-            return _finish(under_way, outcomes)
+            return _finish(under_way, approach, outcomes)
 
 
 def _snapshots(settings: Settings, request: RunRequest) -> SnapshotFile | None:
@@ -369,7 +399,7 @@ def _parts(
     )
 
 
-async def _execute(under_way: _Run, parts: Parts, trying: Trying, resumed: bool) -> None:
+async def _execute(under_way: _Run, parts: Parts, approach: Approach, resumed: bool) -> None:
     """Try every trial that is missing; a signal ends all of them and loses none that ended."""
     shared = SharedGround()
 
@@ -379,10 +409,11 @@ async def _execute(under_way: _Run, parts: Parts, trying: Trying, resumed: bool)
         if resumed:
             _clear_remains(parts, trial)
         under_way.emit(TrialStarted(trial=trial))
-        under_way.emit(TrialEnded(trial=trial, result=await trying(parts, shared, trial)))
+        under_way.emit(TrialEnded(trial=trial, result=await approach.trying(parts, shared, trial)))
 
     try:
-        async with anyio.create_task_group() as group:
+        # Outside of what a signal cancels, so that it can be let go of in peace.
+        async with approach.around(parts), anyio.create_task_group() as group:
             with anyio.CancelScope() as trials:
                 group.start_soon(watch_signals, trials, under_way.interrupt)
                 await run_all(under_way.plan, under_way.pending(), work)
@@ -399,19 +430,16 @@ def _clear_remains(parts: Parts, trial: Trial) -> None:
         remove_tree(parts.run_dir / part / trial_folder(trial.key))
 
 
-def _finish(under_way: _Run, outcomes: dict[str, SnapshotOutcome]) -> int:
+def _finish(under_way: _Run, approach: Approach, outcomes: dict[str, SnapshotOutcome]) -> int:
     """Write the results, tell everybody, and say it in an exit code."""
     under_way.journal.check()
     results = JournalResults(under_way.plan, under_way.journal, time.monotonic() - under_way.began, outcomes)
     write_results(under_way.info, results, interrupted=under_way.interrupted, ended_at=_now())
+    concluded = approach.conclude(under_way.info, results)
+    for message in concluded.notices:
+        under_way.emit(Notice(level="info", message=message))
     under_way.emit(RunEnded(info=under_way.info, results=results, interrupted=under_way.interrupted))
-    if under_way.interrupted:
-        return INTERRUPTED
-    counts = results.counts
-    exceeded = any(outcome.verdict == "failed" for outcome in outcomes.values())
-    if counts["failed"] or counts["unexpected-passed"] or exceeded:
-        return FAILED
-    return PASSED if results.passed else ERRORED
+    return INTERRUPTED if under_way.interrupted else concluded.code
 
 
 def _now() -> str:

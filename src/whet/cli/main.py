@@ -20,6 +20,8 @@ COMMANDS = {
     "init": "Write a first suite for the project at hand.",
     "regrade": "Apply a suite's checks as they are now to a recorded run.",
     "explain": "Ask the agent of a trial why it did what it did.",
+    "eval": "Score callable skills on a benchmark.",
+    "report": "Compare or convert the reports of an evaluation.",
     "create": "Make a new callable skill from a template.",
     "find": "Find callable skills by words, tags and kind.",
     "select": "Choose the callable skills that did well enough.",

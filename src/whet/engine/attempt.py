@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,8 +18,8 @@ from whet.engine.furnish import collected, furnish, login_secrets
 from whet.engine.grading import evidence_of, grade, inform, survey
 from whet.engine.ground import Ground, SharedGround
 from whet.engine.observe import Observer, Watch
-from whet.engine.parts import Parts, trial_folder
-from whet.engine.record import UNHELD, AttemptRecord
+from whet.engine.parts import Parts
+from whet.engine.record import UNHELD, AttemptRecord, recording
 from whet.engine.state import Resumable, keep_state
 from whet.errors import (
     AgentCrashed,
@@ -42,18 +41,13 @@ from whet.workspace.recording import record_changes
 
 async def run_attempt(parts: Parts, shared: SharedGround, trial: Trial, number: int) -> AttemptRecord:
     """Carry out one attempt; every failure of it is data in the record."""
-    folder = f"trials/{trial_folder(trial.key)}/{number}"
-    record = AttemptRecord(runner=trial.key.runner, number=number, artifact_dir=folder)
-    try:
+
+    async def work(record: AttemptRecord) -> None:
         _refuse_rejected(parts, trial)
-        (parts.run_dir / folder).mkdir(parents=True, exist_ok=True)
+        (parts.run_dir / record.artifact_dir).mkdir(parents=True, exist_ok=True)
         await _on_ground(parts, shared, trial, record)
-    except AttemptError as error:
-        record.fail(parts, error)
-    except Exception as error:  # noqa: BLE001 - the engine's one catch-all: no trial may end the run
-        record.fail(parts, _internal(error))
-    record.duration_s = time.monotonic() - record.began
-    return record
+
+    return await recording(parts, trial, number, work)
 
 
 def _refuse_rejected(parts: Parts, trial: Trial) -> None:
@@ -309,10 +303,3 @@ async def _look_back(parts: Parts, ground: Ground, record: AttemptRecord) -> Non
         await _look(parts, ground, record)
     except AttemptError as error:
         record.notes.append(f"what changed could not be seen: {error.message}")
-
-
-def _internal(error: Exception) -> AttemptError:
-    """Something that nobody foresaw: a full disk, or a fault of ours."""
-    if isinstance(error, OSError):
-        return AttemptError(f"the record of this trial could not be kept: {error}")
-    return AttemptError(f"{type(error).__name__}: {error}", hint="this is a fault of whet; please report it")

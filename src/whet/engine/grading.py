@@ -59,7 +59,7 @@ def evidence_of(parts: Parts, trial: Trial, record: AttemptRecord, workspace: Pa
 async def grade(parts: Parts, trial: Trial, record: AttemptRecord, evidence: Evidence) -> None:
     """Ask the graders, check by check; the first check that does not hold is the failure."""
     await _ask(parts, trial.execution.case.checks, record, evidence)
-    _judge(record)
+    conclude(record)
 
 
 async def inform(parts: Parts, checks: Iterable[Check], record: AttemptRecord, evidence: Evidence) -> None:
@@ -70,8 +70,7 @@ async def inform(parts: Parts, checks: Iterable[Check], record: AttemptRecord, e
 async def _ask(parts: Parts, checks: Iterable[Check], record: AttemptRecord, evidence: Evidence) -> None:
     async with aclosing(_grades(parts, checks, evidence)) as grades:
         async for given in grades:
-            shown = None if given.evidence is None else parts.masker.text(given.evidence)
-            record.grades.append(replace(given, reason=parts.masker.text(given.reason), evidence=shown))
+            record.grades.append(masked(parts, given))
             if parts.plan.fail_fast and not given.passed:
                 break
     (evidence.artifact_dir / "grades.json").write_bytes(wire.encode_pretty(record.grades))
@@ -84,7 +83,13 @@ async def _grades(parts: Parts, checks: Iterable[Check], evidence: Evidence) -> 
             yield given
 
 
-def _judge(record: AttemptRecord) -> None:
+def masked(parts: Parts, given: Grade) -> Grade:
+    """The grade without secrets, as it is kept."""
+    shown = None if given.evidence is None else parts.masker.text(given.evidence)
+    return replace(given, reason=parts.masker.text(given.reason), evidence=shown)
+
+
+def conclude(record: AttemptRecord) -> None:
     """Note the failure that the grades come to, if any; where none failed, one that is undecided leaves all open."""
     missed = [given for given in record.grades if not given.passed]
     first = next((given for given in missed if not given.undecided), missed[0] if missed else None)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from whet.engine.parts import Parts
+from whet.engine.parts import Parts, trial_folder
 from whet.engine.state import Resumable
 from whet.errors import AttemptError, ModelRejected
 from whet.model.changes import Changes
 from whet.model.grade import Failure, FailureClass, Grade, Location
+from whet.model.run import Trial
 from whet.model.session import SessionSummary, SkillDetection, Usage
 from whet.workspace.baseline import Baseline
 
@@ -71,3 +73,26 @@ class AttemptRecord:
         self.retry = error.retry
         if isinstance(error, ModelRejected):
             parts.rejected[self.runner] = error.message
+
+
+async def recording(
+    parts: Parts, trial: Trial, number: int, work: Callable[[AttemptRecord], Awaitable[None]]
+) -> AttemptRecord:
+    """Carry out one attempt; every failure of it is data in the record."""
+    folder = f"trials/{trial_folder(trial.key)}/{number}"
+    record = AttemptRecord(runner=trial.key.runner, number=number, artifact_dir=folder)
+    try:
+        await work(record)
+    except AttemptError as error:
+        record.fail(parts, error)
+    except Exception as error:  # noqa: BLE001 - the engine's one catch-all: no trial may end the run
+        record.fail(parts, _internal(error))
+    record.duration_s = time.monotonic() - record.began
+    return record
+
+
+def _internal(error: Exception) -> AttemptError:
+    """Something that nobody foresaw: a full disk, or a fault of ours."""
+    if isinstance(error, OSError):
+        return AttemptError(f"the record of this trial could not be kept: {error}")
+    return AttemptError(f"{type(error).__name__}: {error}", hint="this is a fault of whet; please report it")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
 
 from whet.engine.attempt import run_attempt
 from whet.engine.ground import SharedGround
@@ -13,14 +16,21 @@ from whet.model.grade import Failure, FailureClass, Status
 from whet.model.run import Attempt, Trial, TrialResult
 from whet.score import score_of
 
-_OUTPUT_KEPT = 2000
+OUTPUT_KEPT = 2000
+# Makes the attempt of that number.
+Attempting: TypeAlias = Callable[[int], Awaitable[AttemptRecord]]
 
 
 async def run_trial(parts: Parts, shared: SharedGround, trial: Trial) -> TrialResult:
     """Attempt it as often as it is allowed and worth it; the last attempt decides, and all of them are kept."""
+    return await attempted(parts, trial, partial(run_attempt, parts, shared, trial), retries=parts.plan.retries)
+
+
+async def attempted(parts: Parts, trial: Trial, attempt: Attempting, *, retries: int) -> TrialResult:
+    """What up to *retries* further attempts come to, whatever an attempt consists of."""
     records: list[AttemptRecord] = []
-    for number in range(1, parts.plan.retries + 2):
-        record = await run_attempt(parts, shared, trial, number)
+    for number in range(1, retries + 2):
+        record = await attempt(number)
         records.append(record)
         if not _worth_another(record, trial):
             break
@@ -70,10 +80,11 @@ def result_of(trial: Trial, records: list[AttemptRecord]) -> TrialResult:
         usage=last.usage,
         steps=last.steps,
         detected_skills=last.detected_skills,
-        final_output=output if len(output) <= _OUTPUT_KEPT else output[:_OUTPUT_KEPT] + " ...",
+        final_output=output if len(output) <= OUTPUT_KEPT else output[:OUTPUT_KEPT] + " ...",
         workspace_dir=last.workspace_dir,
         changed_files=len(last.changes),
         vacuous=last.vacuous,
+        session_s=last.session.duration_s if last.session else None,
         attempts=tuple(_attempt(record, expected_fail=expected_fail) for record in records),
         notes=tuple(note for record in records for note in record.notes),
     )

@@ -113,6 +113,7 @@ class TrialResult:
     """How one trial ended: the deciding attempt, and all of them in order.
 
     `usage` is the deciding attempt's, so that sessions are compared with sessions; `total_usage` is what was paid for.
+    `session_s` is how long its agent took, and `duration_s` how long all attempts did, with all that is around them.
     Paths are relative to the run folder, so that the folder can be moved.
     """
 
@@ -133,6 +134,7 @@ class TrialResult:
     changed_files: int = 0
     # Whether every check held before the agent began, so that it says nothing about the agent that they hold.
     vacuous: bool = False
+    session_s: float | None = None
     attempts: tuple[Attempt, ...] = ()
     notes: tuple[str, ...] = ()
 

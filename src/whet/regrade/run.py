@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from whet.config import Settings, load_settings
 from whet.formats.base import load_suite
-from whet.pipeline import Planned, carry_out
+from whet.pipeline import Approach, Planned, carry_out
 from whet.plan import RunRequest, Selection
 from whet.regrade.changed import describe_changes
 from whet.regrade.plan import notices, plan_regrading
@@ -43,7 +43,7 @@ def regrade(reference: str, *, suite: Path | None, flags: Mapping[str, Any], con
         ),
     )
     regrading = Regrading(record)
-    code = carry_out(planned, regrading)
+    code = carry_out(planned, Approach(trying=regrading))
     stream = _stream(settings)
     stream.write("".join(f"{line}\n" for line in describe_changes(record.run_dir.name, regrading.seen)))
     return code

@@ -156,7 +156,7 @@ def _closing(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> Iterat
     if digest.missing:
         noun = "trial is" if digest.missing == 1 else "trials are"
         yield f"  {digest.missing:,} {noun} missing. To go on: whet {info.command} --resume {shlex.quote(place)}"
-    elif not clean_run:
+    elif not clean_run and info.command != "eval":
         # Elsewhere than where it is looked for, it must be named.
         usual = info.run_dir.parent.parts[-2:] == (".whet", "runs")
         where = "" if usual else f" --output-dir {shlex.quote(path_for_people(info.run_dir.parent, cwd))}"

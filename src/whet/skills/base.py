@@ -15,7 +15,8 @@ from whet.schemas import schema_problems
 
 HEALTH_TIMEOUT_S = 5.0
 MOST_BYTES = 16 * 1024 * 1024
-_PASSED_ON = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
+# The last one tells whose process it is, should we be killed and somebody resume.
+_PASSED_ON = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "WHET_RUN")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,17 +9,22 @@ from tempfile import TemporaryDirectory
 
 import anyio
 
+from whet.model.ceilings import Ceilings
 from whet.model.skill import CallableSkill
 from whet.sandbox.base import Sandbox
 from whet.skills.base import SkillClient
 from whet.skills.program import OneShot, Program
 
+_NO_CEILINGS = Ceilings()
+
 
 @asynccontextmanager
-async def connect(skill: CallableSkill, sandbox: Sandbox, environ: Mapping[str, str]) -> AsyncIterator[SkillClient]:
+async def connect(
+    skill: CallableSkill, sandbox: Sandbox, environ: Mapping[str, str], ceilings: Ceilings = _NO_CEILINGS
+) -> AsyncIterator[SkillClient]:
     """A client for as long as the context lasts; nothing that it started is running afterwards."""
     with TemporaryDirectory(prefix="whet-skill-") as home:
-        program = Program(skill, sandbox, environ, Path(home))
+        program = Program(skill, sandbox, environ, Path(home), ceilings)
         match skill.adapter:
             case "subprocess" if skill.keep_alive:
                 from whet.skills.keep_alive import KeptAlive  # noqa: PLC0415 - each kind loads what it needs

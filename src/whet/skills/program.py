@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import AgentCrashed, AgentTimedOut, AttemptError, OutputTooLarge, SkillFailed
+from whet.model.ceilings import Ceilings
 from whet.model.skill import CallableSkill
 from whet.sandbox.base import Boundary, Command, Ended, Sandbox, Sink, Talk
 from whet.skills import rpc
 from whet.skills.base import HEALTH_TIMEOUT_S, MOST_BYTES, Reply, environment
 
 _TAIL = 2000
+_NO_CEILINGS = Ceilings()
 
 
 class Kept:
@@ -48,9 +50,16 @@ class Tail:
 class Program:
     """How to start a skill's program, and inside which boundary."""
 
-    def __init__(self, skill: CallableSkill, sandbox: Sandbox, environ: Mapping[str, str], home: Path) -> None:
+    def __init__(
+        self,
+        skill: CallableSkill,
+        sandbox: Sandbox,
+        environ: Mapping[str, str],
+        home: Path,
+        ceilings: Ceilings = _NO_CEILINGS,
+    ) -> None:
         self.sandbox = sandbox
-        self.boundary = Boundary(writable=(home,), readable=(skill.root,), network=skill.network)
+        self.boundary = Boundary(writable=(home,), readable=(skill.root,), network=skill.network, ceilings=ceilings)
         self._skill = skill
         self._env = environment(skill, environ, str(home))
 

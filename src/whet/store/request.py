@@ -78,22 +78,26 @@ def recorded(run_dir: Path, request: RunRequest) -> Recorded:
             f"{run_dir.name} has no agent to go on with: it regrades {facts['regraded_from']}",
             hint=f"whet regrade {facts['regraded_from']}",
         )
+    if facts.get("command") == "eval":
+        raise UsageError(f"{run_dir.name} is an evaluation of skills", hint=f"whet eval --resume {run_dir.name}")
     try:
-        flags = {name: Path(value) if name in _PATHS else value for name, value in facts["flags"].items()}
+        flags = _flags(facts)
         suite = Path(facts["suite_path"])
         selection = _selection(facts["selection"])
         config_file = Path(facts["config_file"]) if facts["config_file"] else None
         print_, digest = str(facts["fingerprint"]), str(facts["suite_digest"])
     except (KeyError, TypeError, AttributeError) as error:
         raise StoreError(f"{run_dir}: run.json is not the record of a run: {error!r}") from error
-    _refuse_other(request, flags, suite)
+    if request.suite is not None and request.suite.resolve() != suite:
+        raise UsageError(f"that run is of {suite}, not of {request.suite}", hint="leave the suite out")
+    _refuse_other(request, flags)
     again = replace(
         request,
         model=facts.get("model"),
         in_place=bool(facts.get("in_place")),
         fail_fast=bool(facts.get("fail_fast")),
         suite=suite,
-        flags={**flags, **{name: value for name, value in request.flags.items() if name in _FREE}},
+        flags=_freed(flags, request.flags),
         config_file=config_file,
         selection=selection,
         last_failed=False,
@@ -101,13 +105,29 @@ def recorded(run_dir: Path, request: RunRequest) -> Recorded:
     return Recorded(run_dir=run_dir, request=again, fingerprint=print_, suite_digest=digest)
 
 
-def _refuse_other(request: RunRequest, flags: Mapping[str, Any], suite: Path) -> None:
-    if request.suite is not None and request.suite.resolve() != suite:
-        raise UsageError(f"that run is of {suite}, not of {request.suite}", hint="leave the suite out")
+def recorded_flags(facts: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags of the run in *facts*, with what *given* may change of them."""
+    flags = _flags(facts)
+    _refuse_changes([name for name, value in given.items() if name not in _FREE and flags.get(name) != value])
+    return _freed(flags, given)
+
+
+def _flags(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: Path(value) if name in _PATHS else value for name, value in facts["flags"].items()}
+
+
+def _freed(flags: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    return {**flags, **{name: value for name, value in given.items() if name in _FREE}}
+
+
+def _refuse_other(request: RunRequest, flags: Mapping[str, Any]) -> None:
     changed = [name for name, value in request.flags.items() if name not in _FREE and flags.get(name) != value]
     if request.selection != Selection() or request.last_failed:
         changed.append("selection")
-    changed += [name for name in ("model", "in_place", "fail_fast") if getattr(request, name)]
+    _refuse_changes(changed + [name for name in ("model", "in_place", "fail_fast") if getattr(request, name)])
+
+
+def _refuse_changes(changed: list[str]) -> None:
     if changed:
         raise UsageError(
             f"a resumed run does what it was asked the first time; it cannot change {', '.join(changed)}",

@@ -66,6 +66,11 @@ class JournalResults:
         held = all(outcome.verdict is None for outcome in self._snapshots.values())
         return held and counts["total"] == sum(counts[status] for status in AS_EXPECTED)
 
+    @property
+    def exceeded(self) -> bool:
+        """Whether an execution used more than its snapshot allows."""
+        return any(outcome.verdict == "failed" for outcome in self._snapshots.values())
+
     def summaries(self) -> Iterator[ExecutionSummary]:
         """Every execution, in declared order."""
         for execution in self._plan.executions:
@@ -194,6 +199,7 @@ def _trial(result: TrialResult) -> dict[str, Any]:
         "detected_skills": result.detected_skills,
         "started_at": result.started_at,
         "duration_s": _seconds(result.duration_s),
+        "session_s": None if result.session_s is None else _seconds(result.session_s),
         "final_output": result.final_output,
         "changed_files": result.changed_files,
         "vacuous": result.vacuous,

@@ -56,6 +56,9 @@ def _suite(document: Document, path: Path, notes: Notes) -> Suite | None:
     top = Fields(notes, document.root)
     if not top.is_object():
         return None
+    if "cases" not in top.members and "tasks" in top.members:
+        top.note("tasks", "are those of a benchmark for callable skills", f"whet eval --benchmark {path.name}")
+        return None
     top.warn_unknown(TOP)
     name = top.text("name", required=True)
     if name is not None and (problem := id_problem(name)):

@@ -1,0 +1,85 @@
+"""`whet eval`: callable skills on a benchmark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from whet.cli.paths import FilePath
+from whet.config.settings import SANDBOXES
+from whet.errors import UsageError
+
+_FILE = FilePath()
+_EVALUATORS = ("exact", "contains", "regex", "json_schema", "llm_judge", "custom")
+_FORMATS = ("json", "markdown", "html", "csv")
+# Options that override a setting, by the setting's name.
+_OVERRIDES = ("max_parallel", "trials", "retries", "timeout_ms", "reporters", "sandbox")
+_USUAL_MIN_COMPLETION = 0.7
+
+
+@click.command("eval", short_help="Score callable skills on a benchmark.")
+@click.option("--skills", multiple=True, type=_FILE, metavar="PATH", help="A skill, or a folder of them; repeatable.")
+@click.argument("more_skills", metavar="[PATH]...", nargs=-1, type=_FILE)
+@click.option("--benchmark", metavar="ID|PATH", help="The benchmark, by its id or its path: coding-easy.")
+@click.option("--benchmarks-dir", type=_FILE, metavar="DIR", help="Where ids are looked for first: benchmarks.")
+@click.option("--tasks", type=_FILE, metavar="FILE", help="A bare list of tasks, instead of a benchmark.")
+@click.option("--evaluator", type=click.Choice(_EVALUATORS), help="For tasks that name none.")
+@click.option("--runs", "trials", type=click.IntRange(min=1), metavar="N", help="Run every task so often.")
+@click.option("--concurrency", "max_parallel", type=click.IntRange(min=1), metavar="N", help="Calls at a time: 4.")
+@click.option("--retries", type=click.IntRange(min=0), metavar="N", help="Further attempts at calls without an answer.")
+@click.option("--timeout", "timeout_ms", type=click.IntRange(min=1), metavar="MS", help="Time limit of a call: 30000.")
+@click.option("--check-schemas", is_flag=True, help="Hold inputs and answers to the skills' own schemas.")
+@click.option("--min-completion", type=click.FloatRange(0, 1), metavar="RATE", help="Exit with 1 if a skill has less.")
+@click.option("--exit-on-fail", is_flag=True, help="The same with 0.7, unless --min-completion says more.")
+@click.option("--format", "formats", multiple=True, metavar="NAME", help=f"Report files: {', '.join(_FORMATS)}.")
+@click.option("--output-dir", type=_FILE, metavar="DIR", default="reports", help="Where report files go: reports.")
+@click.option("--resume", metavar="RUN", help="Do what is missing of an earlier run.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and call nothing.")
+@click.option("--sandbox", type=click.Choice(SANDBOXES), help="The boundary that skills run inside.")
+@click.option(
+    "--reporter", "reporters", multiple=True, metavar="NAME[=FILE]", help="Who reports; replaces the configured list."
+)
+@click.option("--config", "config_file", type=_FILE, metavar="FILE", help="The settings file; none is searched for.")
+def command(skills: tuple[Path, ...], more_skills: tuple[Path, ...], **given: Any) -> int:
+    """Call skills with the tasks of a benchmark, evaluate their answers and report how they did.
+
+    Exit code: 0 done, 1 a skill completes less than was asked for, 2 nothing was run because something must be
+    corrected first, 3 some calls could not be made, 4 the run could not be recorded, 130 interrupted.
+    """
+    if given["benchmark"] and given["tasks"]:
+        raise UsageError("--benchmark and --tasks exclude one another")
+    least = given["min_completion"]
+    if least is None and given["exit_on_fail"]:
+        least = _USUAL_MIN_COMPLETION
+    # Only now: "whet eval --help" needs none of it.
+    from whet.evaluation.request import EvalRequest
+    from whet.evaluation.run import evaluate
+
+    return evaluate(
+        EvalRequest(
+            skills=(*skills, *more_skills),
+            benchmark=given["benchmark"],
+            benchmarks_dir=given["benchmarks_dir"],
+            tasks=given["tasks"],
+            evaluator=given["evaluator"],
+            flags={name: given[name] for name in _OVERRIDES if given[name] not in (None, ())},
+            config_file=given["config_file"],
+            check_schemas=given["check_schemas"],
+            resume=given["resume"],
+            dry_run=given["dry_run"],
+            formats=_formats(given["formats"]),
+            reports_dir=given["output_dir"],
+            min_completion=least,
+        )
+    )
+
+
+def _formats(given: tuple[str, ...]) -> tuple[str, ...]:
+    """The formats, each of which may be a comma list."""
+    names = tuple(name.strip() for value in given for name in value.split(","))
+    for name in names:
+        if name not in _FORMATS:
+            raise UsageError(f'no report format is called "{name}"', hint=f"known: {', '.join(_FORMATS)}")
+    return names or ("json", "markdown")

@@ -1,0 +1,100 @@
+"""One attempt at a call: ask the skill, keep its answer, have it evaluated. It needs no ground to stand on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from whet.engine.grading import conclude, masked
+from whet.engine.parts import Parts
+from whet.engine.record import AttemptRecord, recording
+from whet.engine.trial import attempted
+from whet.errors import SkillFailed
+from whet.grade.evaluate.evaluators import Answered, Evaluators
+from whet.model.benchmark import BenchmarkTask
+from whet.model.run import Trial, TrialResult
+from whet.model.session import SessionSummary, Usage
+from whet.model.skill import CallableSkill
+from whet.skills.base import Reply, SkillClient, output_problems
+
+ANSWER_FILE = "answer.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calling:
+    """What calls are made with: tasks by case, skills and their clients by runner."""
+
+    tasks: Mapping[str, BenchmarkTask]
+    skills: Mapping[str, CallableSkill]
+    clients: Mapping[str, SkillClient]
+    evaluators: Evaluators
+    # Further attempts, by runner.
+    retries: Mapping[str, int]
+    check_schemas: bool = False
+
+
+async def call_trial(parts: Parts, calling: Calling, trial: Trial) -> TrialResult:
+    """Bring one trial to its result by calling a skill."""
+    retries = calling.retries[trial.key.runner]
+    return await attempted(parts, trial, partial(_attempt, parts, calling, trial), retries=retries)
+
+
+async def _attempt(parts: Parts, calling: Calling, trial: Trial, number: int) -> AttemptRecord:
+    return await recording(parts, trial, number, partial(_call, parts, calling, trial))
+
+
+async def _call(parts: Parts, calling: Calling, trial: Trial, record: AttemptRecord) -> None:
+    task, skill = calling.tasks[trial.key.case], calling.skills[trial.key.runner]
+    reply = await _reply(calling, trial, task)
+    _keep(parts, trial, record, reply)
+    if calling.check_schemas and task.evaluator.subject == "output":
+        _refuse_other_output(skill, reply.output)
+    answered = Answered(
+        output=reply.output,
+        skill=skill.id,
+        skill_version=skill.version,
+        skill_dir=skill.root,
+        latency_ms=reply.latency_ms,
+    )
+    given = await calling.evaluators.evaluate(task, answered, parts.sandbox, timeout_s=parts.plan.check_timeout_s)
+    record.grades.append(masked(parts, given))
+    conclude(record)
+    # Another attempt is for calls without an answer: asking until an answer is right would measure something else.
+    record.retry = False
+
+
+async def _reply(calling: Calling, trial: Trial, task: BenchmarkTask) -> Reply:
+    if task.evaluator.subject == "files":
+        # The skill is looked at and not called, so nobody waits for it.
+        return Reply(output=None, latency_ms=0.0)
+    client = calling.clients[trial.key.runner]
+    return await client.call(task.input, timeout_s=trial.execution.limits.timeout_s or 0)
+
+
+def _keep(parts: Parts, trial: Trial, record: AttemptRecord, reply: Reply) -> None:
+    """Note the answer as the session that it is, and put it into the record, without secrets."""
+    output: Any = parts.masker.tree(reply.output)
+    text = json.dumps(output, ensure_ascii=False)
+    folder = parts.run_dir / record.artifact_dir
+    os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - half the time of Path.mkdir, and there are many
+    (folder / ANSWER_FILE).write_bytes(text.encode("utf-8", "backslashreplace") + b"\n")
+    record.usage = reply.usage or Usage()
+    record.session = SessionSummary(
+        runner=trial.key.runner,
+        agent=trial.execution.runner.agent,
+        prompt=trial.execution.case.prompt,
+        final_output=text,
+        usage=record.usage,
+        started_at=record.started_at,
+        duration_s=reply.latency_ms / 1000,
+    )
+
+
+def _refuse_other_output(skill: CallableSkill, output: Any) -> None:
+    problems = output_problems(skill, output)
+    if problems:
+        raise SkillFailed(f"its answer is not as its outputSchema says: {'; '.join(problems)}")
