@@ -1,0 +1,372 @@
+"""`whet eval` and `whet report`, as they are typed, against skills that are really called."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from whet.grade.judge.prompt import TOOL
+from whet.testing import ScriptedModel
+
+_WHET = str(Path(sys.executable).with_name("whet"))
+EXAMPLES = Path(__file__).parents[2] / "examples" / "skills"
+# Answers with what it is told to; notes each call in the file that its variable names.
+PROGRAM = """
+import json, os, sys, time
+for line in sys.stdin:
+    request = json.loads(line)
+    params = request["params"]
+    if "LOG" in os.environ:
+        with open(os.environ["LOG"], "a") as log:
+            log.write(json.dumps(params) + "\\n")
+    time.sleep(params.get("sleep", 0))
+    if params.get("crash"):
+        sys.exit(3)
+    told = os.environ.get("TOLD", "") if params.get("leak") else params.get("say")
+    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": {"result": told}}), flush=True)
+"""
+MCP = """
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("echo")
+@server.tool()
+def echo(say: str) -> str:
+    return say
+server.run()
+"""
+
+
+def whet(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [_WHET, *arguments],
+        cwd=folder,
+        env={**os.environ, "NO_COLOR": "1", "WHET_SANDBOX": "local", **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def skill(folder: Path, name: str = "echo", program: str = PROGRAM, manifest: Any = None, **config: Any) -> Path:
+    root = folder / "skills" / name
+    root.mkdir(parents=True)
+    (root / "skill.py").write_text(program)
+    about = {
+        "id": name,
+        "name": name,
+        "version": "1.0.0",
+        "adapterType": "subprocess",
+        "entrypoint": f"{sys.executable} skill.py",
+        **(manifest or {}),
+    }
+    (root / "skill.json").write_text(json.dumps(about))
+    (root / "adapter.config.json").write_text(json.dumps(config))
+    return root
+
+
+def task(name: str, given: dict[str, Any], value: Any = "yes", **more: Any) -> dict[str, Any]:
+    expected = {"type": "exact", "value": value}
+    return {"id": name, "inputData": given, "expectedOutput": expected, **more}
+
+
+def tasks(folder: Path, *written: dict[str, Any]) -> str:
+    (folder / "tasks.json").write_text(json.dumps(list(written)))
+    return "tasks.json"
+
+
+def reports(folder: Path) -> list[dict[str, Any]]:
+    file = max((folder / "reports").glob("*.json"))
+    found: list[dict[str, Any]] = json.loads(file.read_text())
+    return found
+
+
+def statuses(folder: Path) -> dict[str, str]:
+    return {each["taskId"]: each["status"] for each in reports(folder)[0]["taskResults"]}
+
+
+@contextmanager
+def endpoint() -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = json.dumps({"result": asked["input"]["say"]}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("x-usage-input-tokens", "7")
+            self.send_header("x-usage-output-tokens", "2")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_the_example_skill_passes_the_built_in_benchmark_from_any_folder(tmp_path: Path) -> None:
+    ended = whet(tmp_path, "eval", "--skills", str(EXAMPLES / "calculator"), "--benchmark", "coding-easy")
+
+    found = reports(tmp_path)[0]
+    assert ended.returncode == 0, ended.stderr
+    assert (found["skillId"], found["benchmarkId"]) == ("calculator", "coding-easy")
+    assert found["summary"]["completionRate"] == 1
+    assert len(found["taskResults"]) == 20
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_what_a_program_answers_decides_each_task(tmp_path: Path, keep: bool) -> None:
+    skill(tmp_path, keepAlive=keep)
+    file = tasks(
+        tmp_path,
+        task("good", {"say": "yes"}),
+        task("bad", {"say": "no"}),
+        task("gone", {"crash": True}),
+        task("slow", {"sleep": 30}, timeoutMs=300),
+    )
+
+    ended = whet(tmp_path, "eval", "--skills", "skills", "--tasks", file)
+
+    assert ended.returncode == 0, ended.stderr
+    assert statuses(tmp_path) == {"good": "pass", "bad": "fail", "gone": "error", "slow": "timeout"}
+
+
+def test_an_endpoint_is_called_and_its_usage_counted(tmp_path: Path) -> None:
+    with endpoint() as url:
+        skill(tmp_path, manifest={"adapterType": "http", "entrypoint": url})
+        ended = whet(tmp_path, "eval", "--skills", "skills", "--tasks", tasks(tmp_path, task("a", {"say": "yes"})))
+
+    assert ended.returncode == 0, ended.stderr
+    assert statuses(tmp_path) == {"a": "pass"}
+    assert reports(tmp_path)[0]["tokenCost"]["totalTokens"] == 9
+
+
+def test_an_endpoint_that_nobody_serves_is_errored_and_has_its_own_exit_code(tmp_path: Path) -> None:
+    skill(tmp_path, manifest={"adapterType": "http", "entrypoint": "http://127.0.0.1:9/"})
+
+    ended = whet(
+        tmp_path, "eval", "--skills", "skills", "--exit-on-fail", "--tasks", tasks(tmp_path, task("a", {"say": "yes"}))
+    )
+
+    assert ended.returncode == 3, ended.stderr
+    assert reports(tmp_path)[0]["summary"]["erroredCount"] == 1
+
+
+def test_a_tool_of_an_mcp_server_is_called(tmp_path: Path) -> None:
+    skill(tmp_path, program=MCP, manifest={"adapterType": "mcp"})
+
+    ended = whet(tmp_path, "eval", "--skills", "skills", "--tasks", tasks(tmp_path, task("a", {"say": "yes"})))
+
+    assert ended.returncode == 0, ended.stderr
+    assert statuses(tmp_path) == {"a": "pass"}, ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("gate", "code"),
+    [((), 0), (("--exit-on-fail",), 1), (("--min-completion", "0.5"), 0), (("--min-completion", "0.6"), 1)],
+)
+def test_the_gate_is_the_completion_that_was_asked_for(tmp_path: Path, gate: tuple[str, ...], code: int) -> None:
+    skill(tmp_path)
+    file = tasks(tmp_path, task("good", {"say": "yes"}), task("bad", {"say": "no"}))
+
+    ended = whet(tmp_path, "eval", "--skills", "skills", "--tasks", file, *gate)
+
+    assert ended.returncode == code, ended.stderr
+
+
+def test_a_wrong_answer_is_not_asked_for_again_and_a_missing_one_is(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    skill(tmp_path, env={"LOG": str(log)})
+    file = tasks(tmp_path, task("bad", {"say": "no"}), task("gone", {"crash": True}))
+
+    whet(tmp_path, "eval", "--skills", "skills", "--tasks", file, "--retries", "2")
+
+    calls = log.read_text().splitlines()
+    assert (calls.count('{"say": "no"}'), calls.count('{"crash": true}')) == (1, 3)
+
+
+def test_a_killed_evaluation_goes_on_where_it_was(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    skill(tmp_path, env={"LOG": str(log)})
+    file = tasks(tmp_path, task("a", {"say": "yes"}), task("b", {"say": "yes", "sleep": 2}))
+    arguments = ["eval", "--skills", "skills", "--tasks", file, "--concurrency", "1"]
+    process = subprocess.Popen(
+        [_WHET, *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "WHET_SANDBOX": "local"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    until = time.monotonic() + 30
+    while time.monotonic() < until and not (log.exists() and len(log.read_text().splitlines()) == 2):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+    ended = whet(tmp_path, "eval", "--resume", "latest")
+
+    calls = [json.loads(line) for line in log.read_text().splitlines()]
+    assert ended.returncode == 0, ended.stderr
+    assert statuses(tmp_path) == {"a": "pass", "b": "pass"}
+    assert [call.get("sleep", 0) for call in calls] == [0, 2, 2]
+
+
+def test_an_interrupted_evaluation_reports_what_there_is(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    skill(tmp_path, keepAlive=True, env={"LOG": str(log)})
+    file = tasks(tmp_path, task("a", {"say": "yes"}), task("b", {"sleep": 60}, timeoutMs=60000))
+    process = subprocess.Popen(
+        [_WHET, "eval", "--skills", "skills", "--tasks", file, "--concurrency", "1"],
+        cwd=tmp_path,
+        env={**os.environ, "WHET_SANDBOX": "local"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    until = time.monotonic() + 30
+    while time.monotonic() < until and not (log.exists() and len(log.read_text().splitlines()) == 2):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+
+    assert process.wait(timeout=30) == 130
+    assert statuses(tmp_path) == {"a": "pass"}
+
+
+def test_a_skill_that_changed_is_not_gone_on_with(tmp_path: Path) -> None:
+    root = skill(tmp_path)
+    whet(tmp_path, "eval", "--skills", "skills", "--tasks", tasks(tmp_path, task("a", {"say": "yes"})))
+    (root / "skill.py").write_text("# another program\n" + PROGRAM)
+
+    ended = whet(tmp_path, "eval", "--resume", "latest")
+
+    assert ended.returncode == 2
+    assert "changed" in ended.stderr
+
+
+def test_a_secret_that_a_skill_answers_with_is_nowhere_in_the_record(tmp_path: Path) -> None:
+    skill(tmp_path, passEnv=["TOLD"])
+    file = tasks(tmp_path, task("a", {"leak": True}))
+
+    ended = whet(tmp_path, "eval", "--skills", "skills", "--tasks", file, TOLD="tellnobodyaboutit")
+
+    kept = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert ended.returncode == 0, ended.stderr
+    assert "tellnobodyaboutit" not in ended.stdout
+    assert [path.name for path in kept if b"tellnobodyaboutit" in path.read_bytes()] == []
+    assert any(path.name == "answer.json" for path in kept)
+
+
+def test_a_variable_that_is_not_set_is_told_before_anything_runs(tmp_path: Path) -> None:
+    skill(tmp_path, passEnv=["NOBODY_SET_THIS"])
+
+    ended = whet(tmp_path, "eval", "--skills", "skills", "--tasks", tasks(tmp_path, task("a", {"say": "yes"})))
+
+    assert ended.returncode == 2
+    assert "NOBODY_SET_THIS" in ended.stderr
+    assert not (tmp_path / ".whet").exists()
+
+
+def test_an_answer_that_its_own_schema_does_not_allow_is_an_error_where_that_is_asked(tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {"result": {"type": "number"}}}
+    skill(tmp_path, manifest={"outputSchema": schema})
+    file = tasks(tmp_path, task("a", {"say": "yes"}))
+
+    whet(tmp_path, "eval", "--skills", "skills", "--tasks", file, "--check-schemas")
+
+    assert statuses(tmp_path) == {"a": "error"}
+
+
+def test_a_judge_gives_the_score_and_is_paid_for_apart(tmp_path: Path) -> None:
+    skill(tmp_path)
+    judged = {
+        "id": "a",
+        "inputData": {"say": "Jupiter"},
+        "expectedOutput": {"type": "llm_judge", "judgePrompt": "Is Jupiter named?"},
+    }
+    verdict = {"call": TOOL, "args": {"rating": 8, "rationale": "It is.", "manipulation": False}}
+    with ScriptedModel([verdict]) as model:
+        (tmp_path / "whet.toml").write_text(f'[judge]\nurl = "{model.url}/v1"\nmodel = "gpt-4o"\n')
+        ended = whet(
+            tmp_path, "eval", "--skills", "skills", "--tasks", tasks(tmp_path, judged), EVAL_SKILLS_LLM_KEY="test-key"
+        )
+
+    found = reports(tmp_path)[0]
+    assert ended.returncode == 0, ended.stderr
+    assert found["taskResults"][0]["score"] == 0.8
+    assert found["judgeCost"]["promptTokens"] > 0
+
+
+def test_html_holds_no_tag_of_a_skill(tmp_path: Path) -> None:
+    skill(tmp_path)
+    file = tasks(tmp_path, task("a", {"say": "<script>alert(1)</script>"}))
+
+    whet(tmp_path, "eval", "--skills", "skills", "--tasks", file, "--format", "html")
+
+    page = next((tmp_path / "reports").glob("*.html")).read_text()
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_a_dry_run_calls_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    skill(tmp_path, env={"LOG": str(log)})
+
+    ended = whet(
+        tmp_path, "eval", "--skills", "skills", "--dry-run", "--tasks", tasks(tmp_path, task("a", {"say": "yes"}))
+    )
+
+    assert ended.returncode == 0
+    assert "1 case on 1 runner" in ended.stdout
+    assert not log.exists()
+    assert not (tmp_path / "reports").exists()
+
+
+def test_a_regression_has_an_exit_code_and_a_form_for_programs(tmp_path: Path) -> None:
+    skill(tmp_path)
+    for name, said in (("old", "yes"), ("new", "no")):
+        file = tasks(tmp_path, *(task(f"t{number}", {"say": said}) for number in range(5)))
+        whet(tmp_path, "eval", "--skills", "skills", "--tasks", file, "--format", "json", "--output-dir", name)
+    old, new = (str(next((tmp_path / name).glob("*.json"))) for name in ("old", "new"))
+
+    worse = whet(tmp_path, "report", "diff", old, new, "--json")
+    better = whet(tmp_path, "report", "diff", new, old)
+
+    assert (worse.returncode, better.returncode) == (1, 0)
+    assert json.loads(worse.stdout)[0]["difference"]["value"] == -1
+    assert "regressed" not in better.stdout
+
+
+def test_a_benchmark_given_to_another_command_names_the_one_that_is_meant(tmp_path: Path) -> None:
+    (tmp_path / "b.json").write_text(json.dumps({"id": "b", "tasks": []}))
+
+    ended = whet(tmp_path, "validate", "b.json")
+
+    assert ended.returncode == 2
+    assert "whet eval --benchmark b.json" in ended.stderr
+
+
+def test_an_evaluation_is_not_gone_on_with_by_another_command(tmp_path: Path) -> None:
+    skill(tmp_path)
+    whet(tmp_path, "eval", "--skills", "skills", "--tasks", tasks(tmp_path, task("a", {"say": "yes"})))
+
+    ended = whet(tmp_path, "run", "--resume", "latest")
+
+    assert ended.returncode == 2
+    assert "whet eval --resume" in ended.stderr
