@@ -285,3 +285,15 @@ def test_the_end_of_a_trial_says_what_its_sample_is(
     assert (found.status, found.run, found.weight) == (status, 2, 3.0)
     assert found.score == float(passed or 0)
     assert found.latency_ms == (5.0 if status in {"pass", "fail"} else None)
+
+
+def test_many_tasks_have_the_interval_that_resampling_them_would_give() -> None:
+    clusters = [(float(number % 4 == 0), 1.0) for number in range(400)]
+
+    found = bootstrap(clusters)
+    few = bootstrap(clusters[:196])
+
+    assert found is not None
+    assert few is not None
+    assert found.value == 0.25
+    assert found.high - found.low == pytest.approx((few.high - few.low) * (196 / 400) ** 0.5, rel=0.15)
