@@ -18,7 +18,7 @@ import anyio
 from whet import plugins
 from whet.config import Settings, load_settings
 from whet.engine.ground import SharedGround
-from whet.engine.interrupt import undisturbed, watch_signals
+from whet.engine.interrupt import interruptible, undisturbed, watch_signals
 from whet.engine.open_files import fit_open_files
 from whet.engine.parts import Parts, trial_folder
 from whet.engine.record import UNHELD
@@ -52,6 +52,7 @@ from whet.workspace import Workspaces, private_mounts, remove_tree
 
 PASSED, FAILED, ERRORED, INTERRUPTED = 0, 1, 3, 130
 _SCRATCH_NOTE = ".scratch"
+_UNUSED = "no case or runner has that name; delete the entry from the snapshot file, or rename it to the new name"
 # How a trial comes to its result: by running an agent, by calling a skill, or from a record.
 Trying: TypeAlias = Callable[[Parts, SharedGround, Trial], Awaitable[TrialResult]]
 
@@ -163,6 +164,7 @@ def run(request: RunRequest) -> int:
     return carry_out(planned, Approach(trying=run_trial))
 
 
+@interruptible()
 def carry_out(planned: Planned, approach: Approach) -> int:
     """Begin the run, bring every trial to its result, record and report; the exit code."""
     request, settings, earlier = planned.request, planned.settings, planned.earlier
@@ -185,16 +187,17 @@ def carry_out(planned: Planned, approach: Approach) -> int:
         sandbox, note = choose_sandbox(settings.sandbox)
         masker = make_masker(settings, plan)
         run_dir = _open_record(planned, masker)
+        become_subreaper()
+        # What a check starts shall be told by it too, should we be killed and somebody resume.
+        os.environ["WHET_RUN"] = run_dir.name
+        # Before lock and journal are open: what checks run in must neither hold the one nor write into the other.
+        graders = _graders(planned.suite, stack)
         stack.callback(os.close, folders.lock(run_dir))
         journal = Journal(run_dir / folders.JOURNAL_FILE)
         stack.callback(journal.close)
         scratch = stack.enter_context(_scratch(run_dir, earlier))
         info = _info(planned, run_dir, sandbox.name)
         under_way = _Run(info, plan, journal, reporters, time.monotonic(), max_cost_usd=settings.max_cost_usd)
-        become_subreaper()
-        # What a check starts shall be told by it too, should we be killed and somebody resume.
-        os.environ["WHET_RUN"] = info.run_id
-        graders = _graders(planned.suite, stack)
         parts = _parts(under_way, settings, scratch, sandbox=sandbox, graders=graders, masker=masker)
         if request.verbose:
             parts = replace(parts, listen=lambda trial, event: under_way.emit(SessionSeen(trial=trial, event=event)))
@@ -228,7 +231,7 @@ def _compare(under_way: _Run, settings: Settings, file: SnapshotFile | None) -> 
             level: Literal["info", "warning"] = "info" if outcome.verdict is None else "warning"
             under_way.emit(Notice(level=level, message=f"snapshot {outcome.status}: {key}: {outcome.message}"))
     for key in file.unused(under_way.plan, frozenset(runner.id for runner in settings.runners)):
-        under_way.emit(Notice(level="warning", message=f"snapshot unused: {key}: no case or runner has that name"))
+        under_way.emit(Notice(level="warning", message=f"snapshot unused: {key}: {_UNUSED}"))
     try:
         file.save()
     except StoreError as error:
@@ -364,6 +367,7 @@ def _info(planned: Planned, run_dir: Path, sandbox: str) -> RunInfo:
         sandbox=sandbox,
         version=__version__,
         command=planned.request.command,
+        ceilings=planned.settings.ceilings,
     )
 
 

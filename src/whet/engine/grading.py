@@ -112,4 +112,5 @@ def _shell(parts: Parts) -> Shell:
         readable=tuple(str(path) for path in readable),
         hidden=tuple(str(path) for path in parts.hidden),
         ceilings=parts.ceilings,
+        scratch=str(parts.scratch),
     )

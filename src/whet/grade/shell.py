@@ -48,10 +48,14 @@ class Shell:
     hidden: tuple[str, ...] = ()
     ceilings: Ceilings = field(default_factory=Ceilings)
     env: Mapping[str, str] = field(default_factory=dict)
+    # Where homes of commands are made: a check that is killed leaves one behind, and the run clears it away.
+    scratch: str | None = None
 
     def run(self, workspace: Path, argv: Sequence[str], timeout_s: float) -> Ran:
         """Run *argv* to its end, also where an async check has an event loop of its own."""
-        with tempfile.TemporaryDirectory(prefix="whet-check-") as home:
+        if not argv:
+            raise ValueError("there is no command to run: the list is empty")
+        with tempfile.TemporaryDirectory(prefix="whet-check-", dir=self.scratch) as home:
             call = partial(anyio.run, self._run, workspace, tuple(argv), timeout_s, Path(home))
             try:
                 asyncio.get_running_loop()

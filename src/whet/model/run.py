@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from whet.model.ceilings import Ceilings
 from whet.model.grade import AS_EXPECTED, Failure, FailureClass, Grade, Status
 from whet.model.session import SkillDetection, Usage
 from whet.model.suite import Case, Limits, Suite, WorkspaceSpec
@@ -175,3 +176,4 @@ class RunInfo:
     version: str
     # Which command was asked for the run, for whoever is told how to go on.
     command: str = "run"
+    ceilings: Ceilings = field(default_factory=Ceilings)

@@ -26,6 +26,7 @@ def header_lines(started: RunStarted, screen: Screen, cwd: Path) -> Iterator[str
         "schedule": _schedule(plan),
         "workspace": " and ".join(sorted({execution.workspace.mode for execution in plan.executions})),
         "sandbox": one_line(info.sandbox),
+        "ceilings": " and ".join(info.ceilings.words()),
         "record": path_for_people(info.run_dir, cwd),
     }
     for label, fact in facts.items():

@@ -27,6 +27,8 @@ _HEADER = struct.Struct("!I")
 _OUTPUT_KEPT = 65536
 _UNCHANGED, _CHANGED = b"=", b"!"
 _PATIENCE_S = 10.0
+# No answer is so long; one that says so was garbled by the call, and must not cost us the memory.
+_LONGEST_ANSWER = 256 * 2**20
 
 # Answers one request; what it prints meanwhile is collected for it.
 Serve = Callable[[bytes, "Printed"], bytes]
@@ -108,6 +110,8 @@ class _Worker:
         body = _HEADER.pack(len(named)) + named + request
         await self._loop.sock_sendall(self._sock, _HEADER.pack(len(body)) + body)
         size = _HEADER.unpack(await self._receive(_HEADER.size))[0]
+        if size > _LONGEST_ANSWER:
+            raise WorkerDied("the process that ran it answered nonsense")
         answer = await self._receive(size)
         return answer[1:], answer[:1] == _UNCHANGED
 
@@ -218,11 +222,16 @@ async def _dead(pid: int) -> None:
 
 
 def _exists(pid: int) -> bool:
+    if pid == 0:
+        return False
+    # It has become our child where the call killed the one between us, and then waits for us to look at it.
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    return pid != 0
+    return True
 
 
 def _be_parent(control: socket.socket, serve: Serve, watch: Watch) -> NoReturn:
@@ -230,6 +239,8 @@ def _be_parent(control: socket.socket, serve: Serve, watch: Watch) -> NoReturn:
     die_with_parent()
     # Out of the terminal's foreground group: Ctrl-C is for the run to handle.
     os.setsid()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
     # Nobody waits for workers; the kernel shall forget them.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
@@ -239,11 +250,24 @@ def _be_parent(control: socket.socket, serve: Serve, watch: Watch) -> NoReturn:
         if os.fork() == 0:
             control.close()
             try:
+                _shield(fds[0])
                 _be_worker(socket.socket(fileno=fds[0]), serve, watch)
             finally:
                 # Whatever is raised must not go on in a copy of whoever forked us.
                 os._exit(1)
         os.close(fds[0])
+
+
+def _shield(sock: int) -> None:
+    """Put a process between a worker and the parent of all: a call that kills its own parent ends only itself."""
+    die_with_parent()
+    if os.fork() == 0:
+        return
+    os.close(sock)
+    with contextlib.suppress(ChildProcessError):
+        # Dead children are not kept for us, so this waits until there is none.
+        os.waitpid(-1, 0)
+    os._exit(0)
 
 
 def _be_worker(sock: socket.socket, serve: Serve, watch: Watch) -> NoReturn:
