@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping
@@ -55,8 +56,25 @@ class Screen:
 
     def line(self, text: str = "") -> None:
         """Write one line, at once: whoever follows a log sees it when it happens."""
-        self._stream.write(self.fit(text).rstrip() + "\n")
-        self._stream.flush()
+        try:
+            self._stream.write(self.fit(text).rstrip() + "\n")
+            self._stream.flush()
+        except BrokenPipeError:
+            raise
+        except OSError:
+            _forget(self._stream)
+            raise
+
+
+def _forget(stream: TextIO) -> None:
+    """Let what could not be written be gone: tried again at the end, it would stand in for the code of the run."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(nowhere, stream.fileno())
+            stream.flush()
+    finally:
+        os.close(nowhere)
 
 
 def _broken(match: re.Match[str]) -> str:
