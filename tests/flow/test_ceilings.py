@@ -19,6 +19,15 @@ def test_an_agent_beyond_its_memory_fails_its_trial_alone(boxed: Project) -> Non
     assert outcome.codes["hog"] in {"ceiling", "agent-crashed"}
 
 
+def test_the_header_names_the_ceilings_in_force(boxed: Project) -> None:
+    boxed.settings(PYTHON + "[defaults]\nmax_memory_mb = 2048\nmax_processes = 500\n")
+    boxed.suite('suite = [Case(id="a", prompt="print(1)", check=ok)]')
+
+    outcome = boxed.run()
+
+    assert "ceilings   2,048 MB of memory and 500 processes" in outcome.stdout
+
+
 def test_a_command_of_a_check_has_the_same_ceilings(boxed: Project) -> None:
     boxed.settings(PYTHON + "[defaults]\nmax_memory_mb = 120\n")
     boxed.suite(f"""

@@ -192,6 +192,18 @@ def test_time_can_be_held_to_whatever_the_agent_tells(project: Project) -> None:
     assert codes == [0, 0]
 
 
+def test_time_is_that_of_the_deciding_attempt(project: Project) -> None:
+    project.settings(SHELL + '[snapshots]\nmetric = "duration_s"\ntolerance = { absolute = 60 }\n')
+    again = "test -e {outside}/been && exit 0; touch {outside}/been; sleep 0.3; exit 1"
+    project.suite(f'suite = [Case(id="a", prompt="{again}", check=ok)]')
+
+    done = project.run("--retries", "1")
+
+    trial = done.trial("a")
+    value = done.results["cases"][0]["executions"][0]["snapshot"]["value"]
+    assert round(value, 6) == trial["attempts"][-1]["duration_s"] < trial["duration_s"]
+
+
 def test_entries_that_nothing_answers_to_are_told_and_kept(tokens: Tokens) -> None:
     tokens.run()
     tokens.project.suite('suite = [Case(id="a", prompt="Go.", check=ok)]')
@@ -200,6 +212,7 @@ def test_entries_that_nothing_answers_to_are_told_and_kept(tokens: Tokens) -> No
 
     assert done.code == 0, done.stderr
     assert "snapshot unused: suite::b@demo/default" in done.stdout + done.stderr
+    assert "delete the entry" in done.stdout + done.stderr
     assert "suite::b@demo/default" in tokens.stored
 
 
