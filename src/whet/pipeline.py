@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, nullcontext
@@ -23,6 +22,7 @@ from whet.engine.open_files import fit_open_files
 from whet.engine.parts import Parts, trial_folder
 from whet.engine.record import UNHELD
 from whet.engine.schedule import run_all
+from whet.engine.scratch import clear_scratch, new_scratch
 from whet.engine.trial import run_trial
 from whet.engine.unpack import Unpacked
 from whet.errors import ConfigError, StoreError, WhetError
@@ -40,7 +40,7 @@ from whet.report.choose import make_reporters
 from whet.sandbox.base import Sandbox
 from whet.sandbox.ceilings import weaknesses
 from whet.sandbox.choose import choose_sandbox
-from whet.sandbox.reaper import become_subreaper, kill_marked
+from whet.sandbox.reaper import become_subreaper
 from whet.store import folder as folders
 from whet.store.history import last_failed, newest_run, settings_of
 from whet.store.journal import Journal
@@ -51,7 +51,6 @@ from whet.version import __version__
 from whet.workspace import Workspaces, private_mounts, remove_tree
 
 PASSED, FAILED, ERRORED, INTERRUPTED = 0, 1, 3, 130
-_SCRATCH_NOTE = ".scratch"
 _UNUSED = "no case or runner has that name; delete the entry from the snapshot file, or rename it to the new name"
 # How a trial comes to its result: by running an agent, by calling a skill, or from a record.
 Trying: TypeAlias = Callable[[Parts, SharedGround, Trial], Awaitable[TrialResult]]
@@ -195,7 +194,9 @@ def carry_out(planned: Planned, approach: Approach) -> int:
         stack.callback(os.close, folders.lock(run_dir))
         journal = Journal(run_dir / folders.JOURNAL_FILE)
         stack.callback(journal.close)
-        scratch = stack.enter_context(_scratch(run_dir, earlier))
+        if earlier is not None:
+            clear_scratch(run_dir)
+        scratch = stack.enter_context(new_scratch(run_dir))
         info = _info(planned, run_dir, sandbox.name)
         under_way = _Run(info, plan, journal, reporters, time.monotonic(), max_cost_usd=settings.max_cost_usd)
         parts = _parts(under_way, settings, scratch, sandbox=sandbox, graders=graders, masker=masker)
@@ -323,37 +324,6 @@ def _open_record(planned: Planned, masker: Masker) -> Path:
     folders.write_run_file(run_dir, masker.tree({**facts, **planned.facts}))
     folders.point_latest(run_dir)
     return run_dir
-
-
-@contextmanager
-def _scratch(run_dir: Path, earlier: Recorded | None) -> Iterator[Path]:
-    """A folder for live workspaces, outside of the user's project, so that no tool finds its way up into it."""
-    if earlier is not None:
-        clear_scratch(run_dir)
-    scratch = Path(tempfile.mkdtemp(prefix="whet-")).resolve()
-    with noted_scratch(run_dir, scratch):
-        yield scratch
-
-
-def clear_scratch(run_dir: Path) -> None:
-    """End and remove whatever an earlier whet could not, because it was itself killed."""
-    kill_marked("WHET_RUN", run_dir.name)
-    note = run_dir / _SCRATCH_NOTE
-    if note.is_symlink():
-        remove_tree(note.readlink())
-        note.unlink()
-
-
-@contextmanager
-def noted_scratch(run_dir: Path, scratch: Path) -> Iterator[None]:
-    """Remove *scratch* in the end; until then the run folder tells whoever comes after us where it is."""
-    note = run_dir / _SCRATCH_NOTE
-    note.symlink_to(scratch)
-    try:
-        yield
-    finally:
-        remove_tree(scratch)
-        note.unlink(missing_ok=True)
 
 
 def _info(planned: Planned, run_dir: Path, sandbox: str) -> RunInfo:

@@ -424,6 +424,44 @@ def test_a_file_of_the_record_that_was_spoiled_is_named(asking: Project, name: s
     assert str(ran.artifact("a", "")) in refused(explain(asking))
 
 
+@pytest.mark.parametrize("part", ["home", "temporary", "workspace"])
+@pytest.mark.parametrize("place", ["{outside}/made", "{scratch}/../made", "{scratch}/..", "made"])
+def test_a_record_that_names_a_folder_of_its_own_choice_is_refused(asking: Project, part: str, place: str) -> None:
+    file = asking.run().artifact("a", "state.json")
+    state = json.loads(file.read_bytes())
+    scratch = Path(state["home"]).parent
+    named = place.format(outside=asking.outside, scratch=scratch)
+    file.write_text(json.dumps({**state, part: named}))
+    begun = starts(asking)
+
+    said = refused(explain(asking))
+
+    assert f"a run lays no folder at {named}" in said
+    assert starts(asking) == begun
+    assert not scratch.exists()
+    assert not (asking.outside / "made").exists()
+
+
+def test_a_session_id_that_would_be_an_option_of_the_program_is_refused(asking: Project) -> None:
+    file = asking.run().artifact("a", "state.json")
+    file.write_text(json.dumps({**json.loads(file.read_bytes()), "session_id": "--settings=x"}))
+
+    assert "--settings=x is not the id of a session" in refused(explain(asking))
+
+
+def test_what_a_link_in_a_foreign_record_leads_to_is_not_removed(asking: Project) -> None:
+    ran = asking.run()
+    precious = asking.outside / "precious"
+    precious.mkdir()
+    (precious / "letter.txt").write_text("of the user")
+    (ran.folder / ".scratch").symlink_to(precious)
+
+    outcome = explain(asking, "--ask", "Why?")
+
+    assert outcome.code == 0, outcome.stdout + outcome.stderr
+    assert (precious / "letter.txt").read_text() == "of the user"
+
+
 def test_a_state_that_was_lost_is_the_agents_failure_to_resume_and_not_an_answer(asking: Project) -> None:
     ran = asking.run()
     shutil.rmtree(ran.artifact("a", "state"))

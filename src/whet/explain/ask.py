@@ -13,6 +13,7 @@ from whet.engine.attempt import run_agent
 from whet.engine.ground import Ground
 from whet.engine.parts import Parts
 from whet.engine.record import AttemptRecord
+from whet.engine.scratch import noted_scratch
 from whet.engine.state import SessionState, lay_state
 from whet.engine.trial import verdict
 from whet.errors import AttemptError, WorkspaceError
@@ -21,7 +22,6 @@ from whet.explain.questions import EXPLANATIONS_DIR, Explanation, ExplanationSta
 from whet.explain.subject import Subject
 from whet.model.run import Execution, Trial
 from whet.model.session import SessionSummary
-from whet.pipeline import noted_scratch
 from whet.regrade.ground import lay_ground
 from whet.workspace import Workspace, remove_tree
 from whet.workspace.folder import SharedWorkspace

@@ -15,6 +15,7 @@ import anyio
 from whet.config import Settings, load_settings
 from whet.engine.interrupt import watch_signals
 from whet.engine.parts import Parts
+from whet.engine.scratch import clear_scratch
 from whet.engine.unpack import Unpacked
 from whet.expectations.failure import Asked
 from whet.explain.ask import Interview, make_scratch
@@ -25,7 +26,7 @@ from whet.explain.subject import Subject, find_subject, session_of, state_of
 from whet.model.run import Execution, Plan
 from whet.model.session import SessionSummary
 from whet.model.suite import Suite
-from whet.pipeline import ERRORED, FAILED, INTERRUPTED, PASSED, clear_scratch, make_masker, single_errors
+from whet.pipeline import ERRORED, FAILED, INTERRUPTED, PASSED, make_masker, single_errors
 from whet.sandbox.base import Sandbox
 from whet.sandbox.choose import choose_sandbox
 from whet.sandbox.reaper import become_subreaper

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from whet import plugins, wire
-from whet.engine.state import SessionState, read_state
+from whet.engine.scratch import names_scratch
+from whet.engine.state import STATE_FILE, SessionState, read_state
 from whet.errors import StoreError, UsageError
 from whet.grade.base import QUESTIONS_FILE
 from whet.grade.report import load_report
@@ -91,6 +92,7 @@ def state_of(subject: Subject, session: SessionSummary) -> SessionState:
     except (OSError, wire.WireError) as error:
         raise StoreError(f"{subject.folder}: the state of its session cannot be read: {error}") from error
     if state is not None:
+        _refuse_strange(subject, state)
         return state
     if not plugins.find("agents", session.agent)().state:
         raise UsageError(
@@ -106,3 +108,26 @@ def state_of(subject: Subject, session: SessionSummary) -> SessionState:
         raise UsageError(f"{subject.name} cannot be resumed: it ended before its agent told the id of its session")
     notes = "; ".join(note for note in subject.result.notes if "session" in note)
     raise UsageError(f"{subject.name} cannot be resumed: its session was not kept" + (f": {notes}" if notes else ""))
+
+
+def _refuse_strange(subject: Subject, state: SessionState) -> None:
+    """A record may come from anywhere: it names no folder but those that a run makes, and no option of a program."""
+    file = subject.folder / STATE_FILE
+    strange = _strange_folder(subject.record, state)
+    if strange is not None:
+        raise StoreError(
+            f"{file}: a run lays no folder at {strange}",
+            hint="the file was changed or comes from elsewhere, so nothing is asked",
+        )
+    if state.session_id.startswith("-"):
+        raise StoreError(f"{file}: {state.session_id} is not the id of a session")
+
+
+def _strange_folder(record: Record, state: SessionState) -> str | None:
+    """The first folder that is not directly in the scratch folder, but the one that the run says it worked in."""
+    scratch = Path(state.home).parent
+    if not names_scratch(scratch):
+        return state.home
+    given = (record.workspace or {}).get("cwd")
+    laid = [state.home, state.temporary, *([state.workspace] if state.workspace != given else [])]
+    return next((path for path in laid if Path(path).parent != scratch or Path(path).name == ".."), None)

@@ -164,7 +164,8 @@ def _workspace_facts(plan: Plan) -> dict[str, Any]:
     spec = plan.executions[0].workspace
     template = str(spec.template_dir) if spec.template_dir else None
     bootstrapped = spec.bootstrap is not None or any(item.case.bootstrap for item in plan.executions)
-    return {"mode": spec.mode, "template_dir": template, "bootstrap": bootstrapped}
+    cwd = str(spec.cwd) if spec.cwd else None
+    return {"mode": spec.mode, "cwd": cwd, "template_dir": template, "bootstrap": bootstrapped}
 
 
 def _selection_facts(request: RunRequest, plan: Plan) -> dict[str, Any]:
