@@ -74,6 +74,7 @@ def test_an_answer_is_charged_with_its_own_tokens_and_not_with_those_of_the_whol
 
     usage = explained(asked)[0]["usage"]
     assert (usage["input_tokens"], usage["cached_tokens"], usage["output_tokens"]) == (1700, 500, 22)
+    assert not stage.program.has_price or usage["cost_usd"] > 0
 
 
 def test_asking_changes_nothing_of_the_record_and_the_agent_finds_its_files(boxed: Stage) -> None:

@@ -70,6 +70,22 @@ def test_the_cost_of_a_resumed_session_is_its_own(tmp_path: Path) -> None:
     assert second.cost_usd == pytest.approx(0.00408)
 
 
+def test_the_cost_of_a_resumed_session_is_its_own_where_the_program_does_not_tell_that_of_the_whole(
+    tmp_path: Path,
+) -> None:
+    recorded = RECORDINGS / "claude/resume/turn1"
+    # As 2.1.197 tells it, which begins to count anew.
+    output = (recorded / "stdout.jsonl").read_bytes().replace(b"model_usage_since_last_result", b"unknown")
+    (tmp_path / "stdout.jsonl").write_bytes(output)
+    (tmp_path / "meta.json").write_bytes((recorded / "meta.json").read_bytes())
+    earlier = Usage(input_tokens=3000, output_tokens=60, cost_usd=0.01, cost_source="agent")
+
+    resume = Resume(session_id="earlier", usage=earlier)
+    usage = read_recording(plugins.find("agents", "claude-code")(), str(tmp_path), resume=resume).session.usage
+
+    assert usage.cost_usd == pytest.approx(0.003615)
+
+
 def test_what_is_written_to_a_cache_is_part_of_the_input() -> None:
     usage = _read("cursor", "tools").session.usage
 

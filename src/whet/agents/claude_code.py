@@ -36,15 +36,13 @@ class ClaudeCodeAgent(base.AgentDefaults):
         self._reading, self._spending = Reading(), Spending(derived=("input_tokens",))
         self._refused, self._reply = set[str | None](), ""
         self._error: tuple[str | None, int | None] = (None, None)
-        self._paid = 0.0
+        self._before, self._paid = Usage(), 0.0
 
     def command(self, task: Task) -> AgentCommand:
         """Its settings and its login lie in the home of the attempt, unless the runner wants the user's own."""
         options, env = Options(task.runner.options), base.environment(task)
         self._reading.workspace = str(task.workspace)
-        # Tokens are those of one run, and the cost is that of all the session.
-        before = task.resume.usage if task.resume else Usage()
-        self._paid = (before.cost_usd or 0) if before.cost_source == "agent" else 0.0
+        self._before = task.resume.usage if task.resume else Usage()
         own = env["HOME"] == str(task.home)
         state = {"CLAUDE_CONFIG_DIR": str(task.home / ".claude")} if own else {}
         login = base.credential_files(task, (".claude/.credentials.json",)) if own else {}
@@ -118,7 +116,7 @@ class ClaudeCodeAgent(base.AgentDefaults):
         yield from self._reading.ended(call_id, output=output, ok=not failed, exit_code=code, ran=ran, at=at)
 
     def _result(self, seen: dict[str, Any]) -> Iterator[Event]:
-        """An error is a "success" with `is_error`; its tokens are those of this run, its total cost of the session."""
+        """An error is a "success" with `is_error`; its tokens are those of this run, its cost of all that it counts."""
         ok = seen.get("is_error") is not True and seen.get("subtype") == "success"
         answer, status, total = text(seen, "result"), number(seen, "api_error_status"), amount(seen, "total_cost_usd")
         if ok:
@@ -126,15 +124,23 @@ class ClaudeCodeAgent(base.AgentDefaults):
         elif status is not None and status != self._error[1]:
             yield from self._reading.trouble(answer, _kind(self._error[0], status), status)
         yield from self._reading.settle()
-        recent = [amount(model, "costUSD") or 0 for model in table(seen, "model_usage_since_last_result").values()]
-        cost = sum(recent) if recent else None if total is None else total - self._paid
         written = number(seen, "usage", "output_tokens")
+        recent = [amount(model, "costUSD") or 0 for model in table(seen, "model_usage_since_last_result").values()]
+        paid = self._paid + self._paid_before(seen, written)
+        cost = sum(recent) if recent else None if total is None else total - paid
         thoughts = number(seen, "usage", "output_tokens_details", "thinking_tokens")
         told = {"output_tokens": written, "reasoning_tokens": thoughts, "cost_usd": cost}
         yield from self._spending.total(**_input(table(seen, "usage")), **told)
         self._spending.anew()
         self._paid = total or self._paid
         yield SessionEnded(ok=ok, reason=None if ok else answer or text(seen, "subtype"))
+
+    def _paid_before(self, seen: dict[str, Any], written: int | None) -> float:
+        """What of the total was paid before the session was resumed: only some versions count that in."""
+        before, self._before = self._before, Usage()
+        counted = sum(number(model, "outputTokens") or 0 for model in table(seen, "modelUsage").values())
+        whole = counted >= (written or 0) + (before.output_tokens or 0)
+        return before.cost_usd or 0 if whole and before.cost_source == "agent" else 0
 
 
 def _input(usage: dict[str, Any]) -> dict[str, int | None]:
