@@ -257,3 +257,58 @@ def test_secrets_are_not_in_the_recording(project: Project) -> None:
     artifacts = outcome.artifact("c", "changes.tar").read_bytes() + outcome.artifact("c", "changes.json").read_bytes()
     assert b"sk-very-secret-value" not in artifacts
     assert json.loads(outcome.artifact("c", "changes.json").read_bytes())["masked"] == ["key.txt"]
+
+
+TOLD = """
+[runners.writer]
+{skills}
+[runners.writer.agent]
+type = "claude-code"
+model = "claude-sonnet-4-5"
+command = "{program}"
+"""
+SPEAKS = """#!/bin/sh
+cat > /dev/null
+echo '{"type":"system","subtype":"init","session_id":"s-1"}'
+call='{"type":"tool_use","id":"1","name":"Bash","input":{"command":"cat skills/tone/style.md"}}'
+echo '{"type":"assistant","message":{"id":"m","content":['"$call"']}}'
+echo '{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"1","content":"Be kind."}]}}'
+usage='{"input_tokens":1000,"output_tokens":10}'
+echo '{"type":"result","subtype":"success","is_error":false,"result":"done","usage":'"$usage"'}'
+"""
+
+
+def test_a_replay_knows_the_skills_and_the_model_of_its_recording(project: Project) -> None:
+    project.write("skills/tone/SKILL.md", "---\nname: tone\ndescription: How we talk.\n---\nBe kind.\n")
+    project.suite("""
+        def looked(report, ctx):
+            assert report.placed_skills == ("tone",)
+            expect.skills.has(report, "tone", min_confidence="medium")
+        suite = [Case(id="c", prompt="Go.", check=looked)]
+    """)
+    program = project.write("bin/speaks", SPEAKS, mode=0o755)
+    recording = record(project, TOLD.format(skills='skills = ["skills/tone"]', program=program))
+    before = json.loads(transcript(recording, "session.json"))
+
+    outcome = project.run()
+
+    assert outcome.code == 0, outcome.stdout + outcome.stderr
+    after = outcome.session("c")
+    assert before["usage"]["cost_usd"] > 0
+    assert (after["model"], after["usage"]) == (before["model"], before["usage"])
+    assert outcome.trial("c")["detected_skills"] != []
+
+
+def test_a_recording_whose_events_were_spoiled_is_errored_and_names_the_line(project: Project) -> None:
+    project.suite("suite = [Case(id='c', prompt='Go.', check=ok)]")
+    program = project.write("bin/speaks", SPEAKS, mode=0o755)
+    recording = record(project, TOLD.format(skills="", program=program))
+    events = next(iter(recording.glob("trials/*/*/*/1/1/events.jsonl")))
+    events.write_bytes(events.read_bytes().splitlines(keepends=True)[0] + b'{"type": "zzz"}\n')
+
+    outcome = project.run()
+
+    failure = outcome.trial("c")["failure"]
+    assert outcome.code == 3, outcome.stdout + outcome.stderr
+    assert f"{events}: line 2 is not an event" in failure["message"]
+    assert "fault of whet" not in outcome.stdout

@@ -74,6 +74,9 @@ class AgentCommand:
     unpacking: Unpacking | None = None
     readable: tuple[Path, ...] = ()
     network: bool = True
+    # Whose session it is where that is not the runner's own, as in a recording.
+    model: str | None = None
+    placed_skills: tuple[str, ...] = ()
 
 
 class Agent(Protocol):

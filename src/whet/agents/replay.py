@@ -78,6 +78,8 @@ class ReplayAgent(AgentDefaults):
             announces_end=not found.session.complete,
             readable=(_PLAYER.parent, found.folder),
             network=False,
+            model=found.session.model,
+            placed_skills=found.session.placed_skills,
         )
 
     def events(self, record: bytes) -> Iterable[Event]:
@@ -211,4 +213,12 @@ def _holds_events(transcript: Path) -> bool:
 
 def _read_events(path: Path) -> Iterator[Event]:
     with path.open("rb") as file:
-        yield from (wire.decode_event(line) for line in file if line.strip())
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                event = wire.decode_event(line)
+            except wire.WireError as error:
+                hint = "record it anew, or bring that file back"
+                raise AgentNotStarted(f"{path}: line {number} is not an event: {error}", hint=hint) from error
+            yield event

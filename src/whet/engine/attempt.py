@@ -125,6 +125,7 @@ class _Conversation:
     agent: Agent
     asked: AgentCommand
     observer: Observer
+    watch: Watch
     transcript: Path
 
 
@@ -179,21 +180,17 @@ def _converse(
 ) -> _Conversation:
     agent: Agent = plugins.find("agents", task.runner.agent)()
     asked = agent.command(task)
-    observer = Observer(
-        asked.output,
-        agent.events,
-        events_path=artifact_dir / "events.jsonl",
-        watch=Watch(
-            max_steps=limits.max_steps,
-            budget_usd=limits.budget_usd,
-            model=task.runner.model,
-            prompt=task.prompt,
-            placed_skills=tuple(skill.name for skill in task.runner.skills),
-        ),
-        then=then,
+    watch = Watch(
+        max_steps=limits.max_steps,
+        budget_usd=limits.budget_usd,
+        model=task.runner.model or asked.model,
+        prompt=task.prompt,
+        placed_skills=tuple(skill.name for skill in task.runner.skills) or asked.placed_skills,
     )
+    events_path = artifact_dir / "events.jsonl"
+    observer = Observer(asked.output, agent.events, events_path=events_path, watch=watch, then=then)
     transcript = artifact_dir / ("transcript.txt" if asked.output == "text" else "transcript.jsonl")
-    return _Conversation(agent, asked, observer, transcript)
+    return _Conversation(agent, asked, observer, watch, transcript)
 
 
 def _resumable(talk: _Conversation) -> Resumable | None:
@@ -207,7 +204,7 @@ def _session(trial: Trial, record: AttemptRecord, talk: _Conversation, ended: En
     return SessionSummary(
         runner=runner.id,
         agent=runner.agent,
-        model=observer.started.model or runner.model,
+        model=observer.started.model or talk.watch.model,
         session_id=observer.started.session_id,
         version=observer.started.version,
         prompt=trial.execution.case.prompt,
@@ -216,7 +213,7 @@ def _session(trial: Trial, record: AttemptRecord, talk: _Conversation, ended: En
         complete=ended is not None,
         steps=observer.steps,
         usage=observer.usage_or_guess(talk.transcript),
-        placed_skills=tuple(skill.name for skill in runner.skills),
+        placed_skills=talk.watch.placed_skills,
         started_at=record.started_at,
         duration_s=ended.duration_s if ended else None,
     )
