@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
-from programs import KEY
+import pytest
+from programs import CLAUDE_CODE, CODEX, KEY
 from stage import Stage
 
 READY = {"say": "All is ready."}
@@ -77,3 +80,29 @@ def test_the_key_reaches_the_provider_and_no_file_of_the_run(boxed: Stage) -> No
     assert any(KEY in value for value in played.turns[0].headers.values())
     kept = everything(played.outcome.folder)
     assert [name for name, data in kept.items() if KEY.encode() in data] == []
+
+
+SECRET = "sk-login-in-a-file-000000"
+LOGINS = {
+    ".claude/.credentials.json": {
+        "claudeAiOauth": {"accessToken": SECRET, "expiresAt": 9_999_999_999_999, "scopes": ["user:inference"]}
+    },
+    ".codex/auth.json": {"OPENAI_API_KEY": SECRET},
+}
+
+
+@pytest.mark.parametrize("program", [CLAUDE_CODE, CODEX], ids=lambda program: program.agent, indirect=True)
+def test_a_login_in_a_file_is_enough_and_never_in_the_record(stage: Stage) -> None:
+    for name, login in LOGINS.items():
+        stage.project.write(f"../home/{name}", json.dumps(login))
+    environ = {name: value for name, value in stage.program.environ.items() if not name.endswith("KEY")}
+    stage.program = replace(stage.program, environ=environ)
+
+    played = stage.play([READY], check="assert False")
+
+    assert played.verdict == ("failed", "assertion"), played.story
+    sent = {name.lower(): value for name, value in played.turns[0].headers.items()}
+    assert sent["authorization"] == f"Bearer {SECRET}"
+    kept = everything(played.outcome.folder)
+    assert any("/state/" in name for name in kept)
+    assert [name for name, data in kept.items() if SECRET.encode() in data] == []

@@ -296,3 +296,23 @@ def test_an_agent_gets_little_of_our_environment(project: Project) -> None:
     done = project.run(env={"ASKED_FOR": "1", "NOT_ASKED_FOR": "1", "XDG_RUNTIME_DIR": "/run/user/0"})
 
     assert done.code == 0, done.message("a")
+
+
+def test_an_agent_that_crashed_is_told_with_the_reason_that_it_gave_in_its_stream(project: Project) -> None:
+    program = project.write(
+        "bin/codex",
+        """#!/bin/sh
+        echo '{"type":"turn.failed","error":{"message":"Missing environment variable: `X`."}}'
+        echo 'Reading prompt from stdin...' >&2
+        exit 1
+        """.replace("        ", ""),
+        mode=0o755,
+    )
+    project.settings(f'[runners.c.agent]\ntype = "codex"\ncommand = "{program}"\n')
+    project.suite("suite = [Case(id='a', prompt='Go.', check=ok)]")
+
+    done = project.run()
+
+    assert (
+        done.message("a") == "ended with exit code 1:\nMissing environment variable: `X`.\nReading prompt from stdin..."
+    )

@@ -293,6 +293,14 @@ def test_an_address_in_the_environment_becomes_a_provider() -> None:
     assert asked.env[provider["env_key"]] == "sk-1"
 
 
+def test_without_a_key_the_provider_takes_the_login_of_the_home() -> None:
+    settings = _settings(_command({"env": {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}}))
+
+    provider = settings["model_providers"][settings["model_provider"]]
+    assert provider["requires_openai_auth"] is True
+    assert "env_key" not in provider
+
+
 def test_a_runner_may_use_the_home_of_the_user() -> None:
     env = _command({"inherit_home": True}).env
 

@@ -18,7 +18,9 @@ _CREDENTIALS = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY")
 _MODE = ("exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
 # With either of the last two missing, every session without a network ends with a stall of 5 s.
 _SETTINGS = ("check_for_update_on_startup=false", "features.plugins=false", "analytics.enabled=false")
-_PROVIDER = 'model_providers.whet={name="whet", base_url=%s, wire_api="responses", env_key="CODEX_API_KEY"}'
+_PROVIDER = 'model_providers.whet={name="whet", base_url=%s, wire_api="responses", %s}'
+# Without a key in a variable it takes the one of its login.
+_KEY, _LOGIN = 'env_key="CODEX_API_KEY"', "requires_openai_auth=true"
 _RETRY = re.compile(r"Reconnecting\.\.\. \d+/\d+ \((.*)\)\Z", re.DOTALL)
 _STATUS = re.compile(r"(?:unexpected status|exceeded retry limit, last status:) (\d{3})\b")
 # All are matched from the start of a typed error's message, which no prompt and no answer reaches.
@@ -138,7 +140,8 @@ def _settings(env: Mapping[str, str]) -> Iterator[str]:
     for setting in _SETTINGS:
         yield from ("-c", setting)
     if "OPENAI_BASE_URL" in env:
-        yield from ("-c", _PROVIDER % json.dumps(env["OPENAI_BASE_URL"]), "-c", 'model_provider="whet"')
+        access = _KEY if "CODEX_API_KEY" in env else _LOGIN
+        yield from ("-c", _PROVIDER % (json.dumps(env["OPENAI_BASE_URL"]), access), "-c", 'model_provider="whet"')
 
 
 def _trouble(message: str) -> tuple[str, TroubleKind, int | None]:

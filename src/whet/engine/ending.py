@@ -21,12 +21,12 @@ def judge_ending(ended: Ended, observer: Observer, *, announces_end: bool, timeo
     trouble = observer.trouble
     if trouble is not None and trouble.kind in PROVIDER_TROUBLE:
         raise _provider_failed(trouble)
+    reason = (said.reason if said else None) or (trouble.message if trouble else None) or ""
     if ended.reached is not None:
-        raise CeilingReached(f"ran into its ceiling of {ended.reached}, and {_crash(ended, tail)}")
+        raise CeilingReached(f"ran into its ceiling of {ended.reached}, and {_crash(ended, reason, tail)}")
     if ended.exit_code != 0:
-        raise AgentCrashed(_crash(ended, tail))
-    reason = (said.reason if said else None) or (trouble.message if trouble else None) or "its session has no end"
-    raise SessionUnfinished(f"ended with exit code 0 and did not finish: {reason}")
+        raise AgentCrashed(_crash(ended, reason, tail))
+    raise SessionUnfinished(f"ended with exit code 0 and did not finish: {reason or 'its session has no end'}")
 
 
 def _provider_failed(trouble: Trouble) -> ProviderFailed:
@@ -35,13 +35,14 @@ def _provider_failed(trouble: Trouble) -> ProviderFailed:
     return ModelRejected(text) if trouble.kind == "model-rejected" else ProviderFailed(text)
 
 
-def _crash(ended: Ended, tail: bytes) -> str:
-    """How it ended, and its last words."""
+def _crash(ended: Ended, reason: str, tail: bytes) -> str:
+    """How it ended, why it says it did, and its last words."""
     if ended.signal is not None:
         how = f"was ended by signal {ended.signal}"
     elif (ended.exit_code or 0) > _SIGNALLED:
         how = f"ended with exit code {ended.exit_code} (as after signal {(ended.exit_code or 0) - _SIGNALLED})"
     else:
         how = f"ended with exit code {ended.exit_code}"
-    said = tail.decode("utf-8", "replace").strip()
+    words = tail.decode("utf-8", "replace").strip()
+    said = "\n".join(part for part in (reason.strip(), words) if part)
     return f"{how}:\n{said}" if said else how
