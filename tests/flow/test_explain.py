@@ -7,6 +7,7 @@ tests/agents.
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import signal
 import subprocess
@@ -101,6 +102,21 @@ def test_each_question_is_asked_of_a_session_that_knows_the_task_and_no_other_qu
     assert [each["artifact_dir"] for each in kept(outcome)] == ["explanations/1", "explanations/2"]
     assert "1. Why not?" in outcome.stdout
     assert "I heard 1 before" in outcome.stdout
+
+
+def test_a_run_that_left_questions_says_what_to_type_to_ask_them(asking: Project) -> None:
+    ran = asking.run()
+
+    line = next(line for line in ran.stdout.splitlines() if "to ask" in line)
+    typed = shlex.split(line.split("to ask")[1])
+    assert typed[:2] == ["whet", "explain"]
+    assert asking.whet(*typed[1:]).code == 0
+
+
+def test_a_run_whose_agent_cannot_be_asked_or_left_no_question_does_not_speak_of_it(asking: Project) -> None:
+    asking.suite("suite = [Case(id='a', prompt='exec 1', check=no)]")
+
+    assert "whet explain" not in asking.run().stdout
 
 
 def test_what_was_answered_is_shown_again_and_asked_again_only_on_request(asking: Project) -> None:

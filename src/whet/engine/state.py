@@ -16,11 +16,11 @@ from whet.agents.base import AgentCommand
 from whet.engine.ground import Ground
 from whet.errors import WhetError
 from whet.mask import Masker
+from whet.model.naming import STATE_FILE
 from whet.workspace import mask_files, remove_tree
 from whet.workspace.copying import copy_tree
 from whet.workspace.databases import is_database, mask_database
 
-STATE_FILE = "state.json"
 STATE_DIR = "state"
 # What is larger is not looked through, and so not kept.
 _LARGEST = 64 * 1024 * 1024

@@ -9,10 +9,11 @@ from typing import Any
 
 from whet import plugins, wire
 from whet.engine.scratch import names_scratch
-from whet.engine.state import STATE_FILE, SessionState, read_state
+from whet.engine.state import SessionState, read_state
 from whet.errors import StoreError, UsageError
 from whet.grade.base import QUESTIONS_FILE
 from whet.grade.report import load_report
+from whet.model.naming import STATE_FILE
 from whet.model.run import Attempt, TrialResult
 from whet.model.session import SessionSummary
 from whet.regrade.record import Record, read_record

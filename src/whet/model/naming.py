@@ -1,9 +1,11 @@
-"""How ids become folder names."""
+"""How ids become folder names, and what files of a record are called that several parts know."""
 
 from __future__ import annotations
 
 import unicodedata
 
+# What resuming the session of an attempt takes.
+STATE_FILE = "state.json"
 LONGEST_ID = 120
 _LONGEST_FOLDER = 200
 

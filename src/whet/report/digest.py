@@ -113,7 +113,8 @@ class Block:
     def own_facts(self, finding: Finding) -> dict[str, str]:
         """What one of the others tells that the first does not."""
         where = {"at": finding.where} if finding.where and finding.where != self.first.where else {}
-        return {**where, "artifacts": finding.artifacts}
+        ask = {"to ask": finding.ask} if finding.ask else {}
+        return {**where, "artifacts": finding.artifacts, **ask}
 
 
 @dataclass(slots=True)

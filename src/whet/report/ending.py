@@ -128,6 +128,7 @@ def _finding(finding: Finding, style: Style, screen: Screen) -> Iterator[str]:
         ("attempts", str(finding.attempts) if finding.attempts > 1 else None),
         ("artifacts", finding.artifacts),
         ("workspace", finding.workspace),
+        ("to ask", finding.ask),
     )
     for label, fact in facts:
         if fact is not None:

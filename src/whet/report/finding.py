@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from whet.grade.base import QUESTIONS_FILE
 from whet.model.grade import Status
+from whet.model.naming import STATE_FILE
 from whet.model.run import RunInfo, TrialKey, TrialResult
 from whet.report.text import excerpt, one_line, path_for_people
 
@@ -30,6 +33,8 @@ class Finding:
     workspace: str | None
     cause: str | None
     attempts: int
+    # What to type to put its questions to its agent, where both are there.
+    ask: str | None
 
 
 def execution_name(case: str, variant: str) -> str:
@@ -68,7 +73,13 @@ def finding_of(result: TrialResult, info: RunInfo, cwd: Path) -> Finding:
         workspace=path_for_people(info.run_dir / workspace, cwd) if workspace else None,
         cause=one_line(f"{failure.cause}, while in phase {failure.phase}", 120) if failure else None,
         attempts=len(result.attempts),
+        ask=_ask(info.run_dir / result.artifact_dir, cwd),
     )
+
+
+def _ask(folder: Path, cwd: Path) -> str | None:
+    askable = all((folder / name).is_file() for name in (QUESTIONS_FILE, STATE_FILE))
+    return f"whet explain {shlex.quote(path_for_people(folder, cwd))}" if askable else None
 
 
 def likeness(result: TrialResult, finding: Finding) -> str:
