@@ -315,7 +315,7 @@ def test_sending_does_not_wait_for_one_that_died_while_its_child_holds_the_pipe(
             stderr=place.err.extend,
         ) as talk:
             with anyio.fail_after(20):
-                await talk.send(b"x" * 1_000_000)
+                await talk.send(b"x" * 4_000_000)
 
     with pytest.raises(BrokenPipeError):
         anyio.run(work)
