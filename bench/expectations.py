@@ -26,7 +26,7 @@ def session() -> Session:
         events += (
             Message(role="assistant", text=f"Now for part {number}."),
             CommandRun(command=f"cd app{number} && FOO=1 pnpm test --filter unit{number} | tee log", exit_code=0),
-            FileRead(path=f"/work/src/part{number}/main.py"),
+            FileRead(path=f"/project/src/part{number}/main.py"),
             ToolCall(tool=f"edit{number % 50}", args={"path": f"part{number}.py"}),
         )
     return Session(runner="demo", agent="scripted", prompt="Go.", session_id=str(time.perf_counter()), events=events)
