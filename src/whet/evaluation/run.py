@@ -177,7 +177,7 @@ class _Evaluation:
                 if self.judge is not None:
                     stack.push_async_callback(self.judge.close)
                 for skill in self.skills:
-                    client = connect(skill, parts.sandbox, parts.environ, parts.ceilings)
+                    client = connect(skill, parts.sandbox, parts.environ, parts.ceilings, parts.scratch)
                     clients[skill.id] = await stack.enter_async_context(client)
                 yield
 

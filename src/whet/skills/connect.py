@@ -20,10 +20,17 @@ _NO_CEILINGS = Ceilings()
 
 @asynccontextmanager
 async def connect(
-    skill: CallableSkill, sandbox: Sandbox, environ: Mapping[str, str], ceilings: Ceilings = _NO_CEILINGS
+    skill: CallableSkill,
+    sandbox: Sandbox,
+    environ: Mapping[str, str],
+    ceilings: Ceilings = _NO_CEILINGS,
+    scratch: Path | None = None,
 ) -> AsyncIterator[SkillClient]:
-    """A client for as long as the context lasts; nothing that it started is running afterwards."""
-    with TemporaryDirectory(prefix="whet-skill-") as home:
+    """A client for as long as the context lasts; nothing that it started is running afterwards.
+
+    Its home is made in *scratch*, where whoever comes after a whet that was killed finds and removes it.
+    """
+    with TemporaryDirectory(prefix="whet-skill-", dir=scratch) as home:
         program = Program(skill, sandbox, environ, Path(home), ceilings)
         match skill.adapter:
             case "subprocess" if skill.keep_alive:

@@ -1,0 +1,212 @@
+"""Execute, observe, grade, record, report: a settled run is carried out. The only place that wires parts together."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeAlias
+
+import anyio
+
+from whet.engine.ground import SharedGround
+from whet.engine.interrupt import interruptible, undisturbed, watch_signals
+from whet.engine.open_files import fit_open_files
+from whet.engine.parts import Parts, trial_folder
+from whet.engine.schedule import run_all
+from whet.engine.scratch import clear_scratch, new_scratch
+from whet.errors import WhetError
+from whet.mask import Masker
+from whet.model.event import Notice, RunEnded, RunStarted, SessionSeen, TrialEnded, TrialStarted
+from whet.model.run import RunInfo, Trial, TrialResult
+from whet.model.snapshot import SnapshotOutcome
+from whet.pipeline.parts import make_graders, make_masker, make_parts
+from whet.pipeline.settle import Planned
+from whet.pipeline.snapshots import find_snapshots, hold_to_snapshots
+from whet.pipeline.under_way import UnderWay
+from whet.report.choose import make_reporters
+from whet.sandbox.ceilings import weaknesses
+from whet.sandbox.choose import choose_sandbox
+from whet.sandbox.reaper import become_subreaper
+from whet.store import folder as folders
+from whet.store.journal import Journal
+from whet.store.request import Recorded
+from whet.store.results import JournalResults, write_results
+from whet.version import __version__
+from whet.workspace import private_mounts, remove_tree
+
+PASSED, FAILED, ERRORED, INTERRUPTED = 0, 1, 3, 130
+# How a trial comes to its result: by running an agent, by calling a skill, or from a record.
+Trying: TypeAlias = Callable[[Parts, SharedGround, Trial], Awaitable[TrialResult]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concluded:
+    """What a run comes to beyond its verdicts: an exit code, and what people should know."""
+
+    code: int
+    notices: tuple[str, ...] = ()
+
+
+def _nothing(parts: Parts) -> AbstractAsyncContextManager[object]:
+    del parts
+    return nullcontext()
+
+
+def _by_verdicts(results: JournalResults) -> Concluded:
+    """Some failed, some errored, or neither."""
+    counts = results.counts
+    if counts["failed"] or counts["unexpected-passed"] or results.exceeded:
+        return Concluded(code=FAILED)
+    return Concluded(code=PASSED if results.passed else ERRORED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approach:
+    """How a run is gone about: how a trial is tried, what is there `around` all of them, what they come to."""
+
+    trying: Trying
+    around: Callable[[Parts], AbstractAsyncContextManager[object]] = _nothing
+    conclude: Callable[[RunInfo, JournalResults], Concluded] = lambda _, results: _by_verdicts(results)
+
+
+@interruptible()
+def carry_out(planned: Planned, approach: Approach) -> int:
+    """Begin the run, bring every trial to its result, record and report; the exit code."""
+    request, settings, earlier = planned.request, planned.settings, planned.earlier
+    plan, fewer = fit_open_files(planned.plan)
+    snapshots = find_snapshots(settings, request)
+    if any(execution.workspace.template_dir for execution in plan.executions):
+        # Before there are reporters: one that is not ours has a thread.
+        private_mounts()
+    with ExitStack() as stack:
+        reporters = stack.enter_context(
+            make_reporters(
+                (*settings.reporters, *request.more_reporters),
+                base=Path.cwd(),
+                stdout=sys.stdout,
+                stderr=sys.stderr,
+                environ=os.environ,
+                protected=[path for path in (plan.suite.source, settings.file) if path],
+            )
+        )
+        sandbox, note = choose_sandbox(settings.sandbox)
+        masker = make_masker(settings, plan)
+        run_dir = _open_record(planned, masker)
+        become_subreaper()
+        # What a check starts shall be told by it too, should we be killed and somebody resume.
+        os.environ["WHET_RUN"] = run_dir.name
+        # Before lock and journal are open: what checks run in must neither hold the one nor write into the other.
+        graders = make_graders(planned.suite, stack)
+        stack.callback(os.close, folders.lock(run_dir))
+        journal = Journal(run_dir / folders.JOURNAL_FILE)
+        stack.callback(journal.close)
+        if earlier is not None:
+            clear_scratch(run_dir)
+        scratch = stack.enter_context(new_scratch(run_dir))
+        info = _info(planned, run_dir, sandbox.name)
+        under_way = UnderWay(info, plan, journal, reporters, time.monotonic(), max_cost_usd=settings.max_cost_usd)
+        parts = make_parts(under_way, settings, scratch, sandbox=sandbox, graders=graders, masker=masker)
+        if request.verbose:
+            parts = replace(parts, listen=lambda trial, event: under_way.emit(SessionSeen(trial=trial, event=event)))
+        under_way.emit(RunStarted(info=info, plan=plan, done=len(journal)))
+        for message in (note, fewer, weaknesses(settings.ceilings), *planned.notices):
+            if message:
+                under_way.emit(Notice(level="warning", message=message))
+        with single_errors():
+            anyio.run(_execute, under_way, parts, approach, earlier is not None)
+        with undisturbed():
+            outcomes = hold_to_snapshots(under_way, settings, snapshots)
+            return _finish(under_way, approach, outcomes)
+
+
+@contextmanager
+def single_errors() -> Iterator[None]:
+    """An error of ours that comes out of a task group alone again, as whoever prints it expects it."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        found: BaseException = group.subgroup(WhetError) or group
+        while isinstance(found, BaseExceptionGroup) and len(found.exceptions) > 0:
+            found = found.exceptions[0]
+        raise found from None
+
+
+def _open_record(planned: Planned, masker: Masker) -> Path:
+    """The run folder: a fresh one, or the one to go on with."""
+    settings, plan, earlier = planned.settings, planned.plan, planned.earlier
+    if earlier is not None:
+        earlier.check(plan, settings)
+        return earlier.run_dir
+    run_dir = folders.create_run_folder(settings.output_dir)
+    facts = Recorded.facts(planned.request, settings, plan, version=__version__)
+    folders.write_run_file(run_dir, masker.tree({**facts, **planned.facts}))
+    folders.point_latest(run_dir)
+    return run_dir
+
+
+def _info(planned: Planned, run_dir: Path, sandbox: str) -> RunInfo:
+    suite = planned.suite
+    return RunInfo(
+        run_id=run_dir.name,
+        run_dir=run_dir,
+        suite=suite.name,
+        suite_path=suite.source,
+        started_at=_now(),
+        sandbox=sandbox,
+        version=__version__,
+        command=planned.request.command,
+        ceilings=planned.settings.ceilings,
+    )
+
+
+async def _execute(under_way: UnderWay, parts: Parts, approach: Approach, resumed: bool) -> None:
+    """Try every trial that is missing; a signal ends all of them and loses none that ended."""
+    shared = SharedGround()
+
+    async def work(trial: Trial) -> None:
+        if not under_way.afford():
+            return
+        if resumed:
+            _clear_remains(parts, trial)
+        under_way.emit(TrialStarted(trial=trial))
+        under_way.emit(TrialEnded(trial=trial, result=await approach.trying(parts, shared, trial)))
+
+    try:
+        # Outside of what a signal cancels, so that it can be let go of in peace.
+        async with approach.around(parts), anyio.create_task_group() as group:
+            with anyio.CancelScope() as trials:
+                group.start_soon(watch_signals, trials, under_way.interrupt)
+                await run_all(under_way.plan, under_way.pending(), work)
+            group.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await parts.sandbox.close()
+        parts.workspaces.close()
+
+
+def _clear_remains(parts: Parts, trial: Trial) -> None:
+    """What a trial that never ended left in the record; it starts anew."""
+    for part in ("trials", "workspaces"):
+        remove_tree(parts.run_dir / part / trial_folder(trial.key))
+
+
+def _finish(under_way: UnderWay, approach: Approach, outcomes: dict[str, SnapshotOutcome]) -> int:
+    """Write the results, tell everybody, and say it in an exit code."""
+    under_way.journal.check()
+    results = JournalResults(under_way.plan, under_way.journal, time.monotonic() - under_way.began, outcomes)
+    write_results(under_way.info, results, interrupted=under_way.interrupted, ended_at=_now())
+    concluded = approach.conclude(under_way.info, results)
+    for message in concluded.notices:
+        under_way.emit(Notice(level="info", message=message))
+    under_way.emit(RunEnded(info=under_way.info, results=results, interrupted=under_way.interrupted))
+    return INTERRUPTED if under_way.interrupted else concluded.code
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

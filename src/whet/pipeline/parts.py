@@ -1,0 +1,70 @@
+"""What attempts are carried out with, made once for a run."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+
+from whet import plugins
+from whet.config import Settings
+from whet.engine.parts import Parts
+from whet.engine.unpack import Unpacked
+from whet.grade.base import Grader
+from whet.grade.python import PythonGrader
+from whet.mask import Masker, secret_values
+from whet.model.run import Plan
+from whet.model.suite import Suite
+from whet.pipeline.under_way import UnderWay
+from whet.sandbox.base import Sandbox
+from whet.workspace import Workspaces
+
+
+def make_masker(settings: Settings, plan: Plan) -> Masker:
+    """Knows the values of secrets: ours, and those of runners, cases and bootstrap commands."""
+    runners = (dict(runner.options.get("env") or {}) for runner in settings.runners)
+    bootstraps = (execution.workspace.bootstrap for execution in plan.executions[:1])
+    # A suite gives most of its cases the same variables.
+    cases = {tuple(sorted(execution.case.env.items())) for execution in plan.executions if execution.case.env}
+    given = (*runners, *map(dict, cases), *(item.env for item in bootstraps if item))
+    return Masker(secret_values(dict(os.environ), *given))
+
+
+def make_graders(suite: Suite, stack: ExitStack) -> dict[str, Grader]:
+    """Whoever decides the checks of *suite*, let go of with *stack*."""
+    graders: dict[str, Grader] = {}
+    for name in sorted({check.grader for case in suite.cases for check in case.checks}):
+        graders[name] = plugins.find("graders", name)(suite)
+        stack.callback(graders[name].close)
+    return graders
+
+
+def make_parts(
+    under_way: UnderWay,
+    settings: Settings,
+    scratch: Path,
+    *,
+    sandbox: Sandbox,
+    graders: dict[str, Grader],
+    masker: Masker,
+) -> Parts:
+    """The sandbox, the folders, the graders and the facts that every attempt shares."""
+    python = graders.get("python")
+    return Parts(
+        plan=under_way.plan,
+        run_id=under_way.info.run_id,
+        run_dir=under_way.info.run_dir,
+        scratch=scratch,
+        unpacked=Unpacked(scratch, sandbox),
+        sandbox=sandbox,
+        workspaces=Workspaces(scratch, own=(settings.output_dir, under_way.info.run_dir, scratch)),
+        graders=graders,
+        classifier=python if isinstance(python, PythonGrader) else None,
+        masker=masker,
+        environ=dict(os.environ),
+        settings_dir=settings.file.parent if settings.file else None,
+        mounts=settings.mounts,
+        hidden=(settings.output_dir, scratch),
+        max_output_bytes=settings.max_output_bytes,
+        ceilings=settings.ceilings,
+    )

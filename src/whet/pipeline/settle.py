@@ -1,0 +1,89 @@
+"""Load and plan: what was asked becomes a run that is settled, or every reason why it cannot be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from whet import plugins
+from whet.config import Settings, load_settings
+from whet.errors import ConfigError
+from whet.formats.base import load_suite
+from whet.model.run import Plan
+from whet.model.suite import Suite
+from whet.plan import RunRequest, make_plan, mount_problems, template_problems
+from whet.store import folder as folders
+from whet.store.history import last_failed, newest_run, settings_of
+from whet.store.request import Recorded, recorded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A run that is settled and not yet begun; `facts` are kept in run.json besides the usual."""
+
+    request: RunRequest
+    suite: Suite
+    settings: Settings
+    plan: Plan
+    earlier: Recorded | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+
+
+def settle(request: RunRequest) -> Planned:
+    """The run that was asked for, or the one to go on with."""
+    earlier = _earlier(request)
+    return _planned(earlier.request if earlier else request, earlier)
+
+
+def _earlier(request: RunRequest) -> Recorded | None:
+    """What an earlier run was asked, where this one goes on with it."""
+    if request.resume is None:
+        return None
+    start = request.suite or Path.cwd()
+    settings = load_settings(start, flags=request.flags, environ=os.environ, config_file=request.config_file)
+    return recorded(folders.find_run_folder(request.resume, settings.output_dir), request)
+
+
+def _planned(request: RunRequest, earlier: Recorded | None) -> Planned:
+    """Load and plan: everything that can be wrong is found here, before anything starts."""
+    assert request.suite is not None
+    path = request.suite
+    settings = load_settings(path, flags=request.flags, environ=os.environ, config_file=request.config_file)
+    selection = request.selection
+    if request.last_failed:
+        last = newest_run(settings.output_dir, path.resolve())
+        selection = replace(selection, only=last_failed(last))
+        if request.config_file is None and (named := settings_of(last)):
+            # Under the same settings as then: other runners would be another question.
+            request = replace(request, config_file=named)
+            settings = load_settings(path, flags=request.flags, environ=os.environ, config_file=named)
+    suite = load_suite(path)
+    plan = make_plan(
+        suite, settings, selection, model=request.model, in_place=request.in_place, fail_fast=request.fail_fast
+    )
+    _check_agents(plan, settings)
+    notices = tuple(map(str, suite.warnings))
+    return Planned(request=request, suite=suite, settings=settings, plan=plan, earlier=earlier, notices=notices)
+
+
+def _check_agents(plan: Plan, settings: Settings) -> None:
+    problems = [*mount_problems("run.mounts", settings.mounts), *template_problems(plan, settings)]
+    cases = tuple({execution.case.id: execution.case for execution in plan.executions}.values())
+    for runner in {execution.runner.id: execution.runner for execution in plan.executions}.values():
+        agent = plugins.find("agents", runner.agent)()
+        problems += (f"runners.{runner.id}.{problem}" for problem in agent.problems(runner, cases))
+        problems += (
+            f"runners.{runner.id}.skills: {skill} is not a skill: it has no SKILL.md"
+            for skill in runner.skills
+            if not (skill / "SKILL.md").is_file()
+        )
+        problems += mount_problems(f"runners.{runner.id}.agent.mounts", runner.options.get("mounts") or ())
+        if runner.skills and runner.options.get("inherit_home"):
+            problems.append(f"runners.{runner.id}.skills: cannot be placed in an inherited home; leave one of them out")
+    if problems:
+        where = settings.file.name if settings.file else "settings"
+        raise ConfigError("\n".join(f"{where}: {problem}" for problem in problems))

@@ -1,0 +1,64 @@
+"""A run under way: where its record lies, who listens, and what it may still begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from whet.engine.record import UNHELD
+from whet.model.event import Notice, RunEvent, TrialEnded
+from whet.model.run import Plan, RunInfo, Trial
+from whet.report.base import Reporters
+from whet.store.journal import Journal
+
+
+@dataclass(slots=True)
+class UnderWay:
+    """A run under way: where its record lies, and who listens."""
+
+    info: RunInfo
+    plan: Plan
+    journal: Journal
+    reporters: Reporters
+    began: float
+    interrupted: bool = False
+    # The most that the run may cost, and whether somebody was told that it did.
+    max_cost_usd: float | None = None
+    stopped: bool = False
+    # The runners that tell no cost although there is a budget, once somebody was told.
+    unheld: set[str] = field(default_factory=set)
+
+    def emit(self, event: RunEvent) -> None:
+        """Tell everybody; the journal first, so that nothing is shown that could be lost."""
+        if isinstance(event, TrialEnded):
+            self.journal.append(event.result)
+        self.reporters(event)
+        if isinstance(event, TrialEnded):
+            self._tell_unheld(event)
+
+    def _tell_unheld(self, event: TrialEnded) -> None:
+        """Say once for each runner that a budget was not held."""
+        runner = event.trial.key.runner
+        if runner not in self.unheld and any(note.startswith(UNHELD) for note in event.result.notes):
+            self.unheld.add(runner)
+            told = f"{runner} tells no cost: no budget of its cases is held"
+            self.emit(Notice(level="warning", message=told))
+
+    def interrupt(self) -> None:
+        """Somebody wants it to end."""
+        self.interrupted = True
+
+    def afford(self) -> bool:
+        """Whether another trial may be started; the first time that it may not, everybody is told."""
+        spent = self.journal.usage.cost_usd
+        if self.max_cost_usd is None or spent is None or spent < self.max_cost_usd:
+            return True
+        if not self.stopped:
+            self.stopped = True
+            told = f"${spent:.4f} of at most ${self.max_cost_usd:g} are spent: no further trial is started"
+            self.emit(Notice(level="warning", message=told))
+        return False
+
+    def pending(self) -> Iterator[Trial]:
+        """The trials that have not ended yet."""
+        return (trial for trial in self.plan.trials() if self.journal.entry(trial.key) is None)
