@@ -204,14 +204,15 @@ def test_a_wrong_answer_is_not_asked_for_again_and_a_missing_one_is(tmp_path: Pa
 
 
 def test_a_killed_evaluation_goes_on_where_it_was(tmp_path: Path) -> None:
-    log = tmp_path / "log"
+    log, temporary = tmp_path / "log", tmp_path / "temporary"
+    temporary.mkdir()
     skill(tmp_path, env={"LOG": str(log)})
     file = tasks(tmp_path, task("a", {"say": "yes"}), task("b", {"say": "yes", "sleep": 2}))
     arguments = ["eval", "--skills", "skills", "--tasks", file, "--concurrency", "1"]
     process = subprocess.Popen(
         [_WHET, *arguments],
         cwd=tmp_path,
-        env={**os.environ, "WHET_SANDBOX": "local"},
+        env={**os.environ, "WHET_SANDBOX": "local", "TMPDIR": str(temporary)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -221,12 +222,13 @@ def test_a_killed_evaluation_goes_on_where_it_was(tmp_path: Path) -> None:
     process.send_signal(signal.SIGKILL)
     process.wait()
 
-    ended = whet(tmp_path, "eval", "--resume", "latest")
+    ended = whet(tmp_path, "eval", "--resume", "latest", TMPDIR=str(temporary))
 
     calls = [json.loads(line) for line in log.read_text().splitlines()]
     assert ended.returncode == 0, ended.stderr
     assert statuses(tmp_path) == {"a": "pass", "b": "pass"}
     assert [call.get("sleep", 0) for call in calls] == [0, 2, 2]
+    assert list(temporary.iterdir()) == []
 
 
 def test_an_interrupted_evaluation_reports_what_there_is(tmp_path: Path) -> None:
