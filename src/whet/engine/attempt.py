@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -283,11 +284,10 @@ def _boundary(parts: Parts, ground: Ground, asked: AgentCommand) -> Boundary:
 async def _look(parts: Parts, ground: Ground, record: AttemptRecord) -> None:
     """Take note of what changed in the workspace."""
     record.changes = await grounds.changes_of(ground)
-    if record.changes or (ground.workspace.path / ".git").exists():
-        artifacts = parts.run_dir / record.artifact_dir
-        record.notes += await anyio.to_thread.run_sync(
-            record_changes, ground.workspace.path, record.changes, artifacts, parts.masker
-        )
+    keep = partial(
+        record_changes, ground.workspace.path, record.changes, parts.run_dir / record.artifact_dir, parts.masker
+    )
+    record.notes += await anyio.to_thread.run_sync(keep) if record.changes else keep()
     if record.changes.diff:
         parts.keep_text(parts.run_dir / record.artifact_dir / "diff.patch", record.changes.diff)
 

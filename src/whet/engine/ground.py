@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
@@ -72,7 +71,7 @@ async def lay(parts: Parts, shared: SharedGround, trial: Trial, artifact_dir: Pa
         except BaseException:
             await leave(ground)
             raise
-    await _heavy(workspace.method, workspace.mark)
+    await _marked(workspace)
     return ground
 
 
@@ -163,7 +162,7 @@ def bootstrap_facts(parts: Parts, workspace: Workspace, logs: Path, trial: Trial
 
 async def changes_of(ground: Ground) -> Changes:
     """What the agent did to its workspace."""
-    if ground.workspace.method == "empty" and not ground.shared and _is_empty(ground.workspace.path):
+    if ground.workspace.untouched:
         return Changes()
     return await anyio.to_thread.run_sync(ground.workspace.changes)
 
@@ -207,12 +206,10 @@ def _gone(folder: Path) -> bool:
     return True
 
 
-def _is_empty(folder: Path) -> bool:
-    try:
-        with os.scandir(folder) as entries:
-            return next(entries, None) is None
-    except OSError:
-        return False
+async def _marked(workspace: Workspace) -> None:
+    """What is there from now on is the agent's doing."""
+    method = "empty" if workspace.untouched else workspace.method
+    await _heavy(method, workspace.mark)
 
 
 async def _heavy(method: str, work: Callable[[], T]) -> T:

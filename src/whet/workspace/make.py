@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from whet.workspace.folder import FolderWorkspace, SharedWorkspace
 from whet.workspace.mounts import are_private
 from whet.workspace.overlay import OverlayWorkspace
 from whet.workspace.removing import remove_tree
-from whet.workspace.tree import Folders, identities
+from whet.workspace.template import MaskedTemplate, Template
+from whet.workspace.tree import Folders, identities, is_empty
 
 
 class Workspaces:
@@ -34,6 +36,7 @@ class Workspaces:
         self._lock = threading.Lock()
         self._shared: dict[tuple[Path | None, Path | None], Workspace] = {}
         self._overlays: list[OverlayWorkspace] = []
+        self._templates: dict[tuple[Path, tuple[Path, ...]], Template] = {}
         self._try_overlay = are_private()
 
     def shared(self, spec: WorkspaceSpec) -> Workspace:
@@ -60,8 +63,13 @@ class Workspaces:
         """Unmount what is still mounted."""
         with self._lock:
             overlays, self._overlays = self._overlays, []
+            templates, self._templates = self._templates, {}
         for workspace in overlays:
             workspace.unmount()
+        for template in templates.values():
+            with suppress(OSError):
+                # It ends with us at the latest.
+                template.close()
 
     def _own_in(self, template: Path) -> tuple[Path, ...]:
         """Our own folders in *template*, relative to it; one in another is left out with it."""
@@ -74,7 +82,7 @@ class Workspaces:
         if not self._try_overlay:
             return None
         try:
-            workspace = OverlayWorkspace(path, template, self._own_in(template))
+            workspace = OverlayWorkspace(path, self._template(template))
         except OSError:
             # A file system that cannot carry one, or a kernel without: it will be no different next time.
             self._try_overlay = False
@@ -83,6 +91,16 @@ class Workspaces:
             self._overlays = [known for known in self._overlays if known.mounted]
             self._overlays.append(workspace)
         return workspace
+
+    def _template(self, folder: Path) -> Template:
+        """What to lie over; the same for all workspaces, so that hiding our own folders is done once."""
+        leave_out = self._own_in(folder)
+        with self._lock:
+            key = (folder, leave_out)
+            if key not in self._templates:
+                side = self._scratch / f"m{len(self._templates) + 1}"
+                self._templates[key] = MaskedTemplate(folder, leave_out, side) if leave_out else Template(folder)
+            return self._templates[key]
 
     def _made_shared(self, spec: WorkspaceSpec) -> Workspace:
         if spec.cwd is not None:
@@ -126,10 +144,9 @@ def _fill(path: Path, template: Path | None, own: Folders) -> None:
         if template is None:
             return
         _check_apart(path, template)
-        with os.scandir(path) as entries:
-            if next(entries, None) is not None:
-                raise WorkspaceError(
-                    f"the workspace {path} is not empty, so the template {template} is not copied into it",
-                    hint="empty the folder, or leave out the template",
-                )
+        if not is_empty(path):
+            raise WorkspaceError(
+                f"the workspace {path} is not empty, so the template {template} is not copied into it",
+                hint="empty the folder, or leave out the template",
+            )
         copy_tree(template, path, own=own)

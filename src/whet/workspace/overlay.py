@@ -14,7 +14,8 @@ from whet.workspace.differences import told
 from whet.workspace.inventory import Entry, Inventory, Version, alike, compare, take_inventory
 from whet.workspace.mounts import mount_overlay, unmount
 from whet.workspace.removing import remove_tree
-from whet.workspace.tree import GIT, Descent, Step, Tree, walk
+from whet.workspace.template import Template
+from whet.workspace.tree import GIT, Descent, Step, Tree, is_empty, walk
 
 _OPAQUE = ("trusted.overlay.opaque", "user.overlay.opaque")
 
@@ -24,22 +25,18 @@ class OverlayWorkspace(Workspace):
 
     method: Method = "overlay"
 
-    def __init__(self, path: Path, template: Path, leave_out: tuple[Path, ...] = ()) -> None:
+    def __init__(self, path: Path, template: Template) -> None:
         """Mount it; an OSError means that it cannot be done here."""
         self.path = path
         self._side = path.with_name(path.name + ".d")
-        self._lower = [template]
-        self._base = Tree(template, follow=True)
+        self._lower = list(template.layers)
+        self._base = template.view
         self._mounted: list[Path] = []
-        self._mode = stat.S_IMODE(template.stat().st_mode) | stat.S_IRWXU
+        self._mode = template.mode
         try:
             path.mkdir()
             self._side.mkdir()
-            if leave_out:
-                self._lower.insert(0, self._mask(leave_out))
             self._upper = self._lay()
-            for folder in leave_out:
-                (path / folder).unlink()
         except OSError:
             self.remove()
             raise
@@ -47,9 +44,8 @@ class OverlayWorkspace(Workspace):
     def mark(self) -> None:
         """Put what a bootstrap command wrote under the agent's own layer."""
         with explained("cannot mark workspace", self.path):
-            with os.scandir(self._upper) as entries:
-                if next(entries, None) is None:
-                    return
+            if self.untouched:
+                return
             self.unmount()
             self._lower.insert(0, self._upper)
             self._upper = self._lay()
@@ -58,6 +54,13 @@ class OverlayWorkspace(Workspace):
             mount_overlay(base, lower=self._lower, upper=None, work=None)
             self._mounted.append(base)
             self._base = Tree(base)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether the upper folder is empty."""
+        with suppress(OSError):
+            return is_empty(self._upper)
+        return False
 
     def changes(self) -> Changes:
         """What the upper folder tells."""
@@ -102,14 +105,6 @@ class OverlayWorkspace(Workspace):
             else:
                 self._mounted.remove(target)
         return problems
-
-    def _mask(self, leave_out: tuple[Path, ...]) -> Path:
-        """A layer with a file in the place of a folder hides it, however large it is; removing the file hides both."""
-        mask = self._side / "m"
-        for folder in leave_out:
-            (mask / folder.parent).mkdir(parents=True, exist_ok=True)
-            (mask / folder).touch()
-        return mask
 
     def _lay(self) -> Path:
         number = len(self._lower)
