@@ -85,6 +85,8 @@ async def _grades(parts: Parts, checks: Iterable[Check], evidence: Evidence) -> 
 
 def masked(parts: Parts, given: Grade) -> Grade:
     """The grade without secrets, as it is kept."""
+    if not parts.masker:
+        return given
     shown = None if given.evidence is None else parts.masker.text(given.evidence)
     return replace(given, reason=parts.masker.text(given.reason), evidence=shown)
 

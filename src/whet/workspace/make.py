@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -36,6 +37,7 @@ class Workspaces:
         self._lock = threading.Lock()
         self._shared: dict[tuple[Path | None, Path | None], Workspace] = {}
         self._overlays: list[OverlayWorkspace] = []
+        self._apart: set[Path] = set()
         self._templates: dict[tuple[Path, tuple[Path, ...]], Template] = {}
         self._try_overlay = are_private()
 
@@ -55,9 +57,12 @@ class Workspaces:
         if template is None:
             return FolderWorkspace(path, None)
         _check_template(template)
-        with explained("cannot make workspace", path):
-            _check_apart(path, template)
+        self._check_apart(path, template)
         return self._overlaid(path, template) or _copied(path, template, self._own)
+
+    def are_quick(self, spec: WorkspaceSpec) -> bool:
+        """Whether making another isolated one is a few calls to the system and nothing is copied."""
+        return spec.template_dir is None or (self._try_overlay and bool(self._templates))
 
     def close(self) -> None:
         """Unmount what is still mounted."""
@@ -71,12 +76,18 @@ class Workspaces:
                 # It ends with us at the latest.
                 template.close()
 
+    def _check_apart(self, path: Path, template: Path) -> None:
+        """All workspaces lie side by side, so one of a template shows it for all."""
+        if template in self._apart:
+            return
+        with explained("cannot make workspace", path):
+            _check_apart(path, template)
+        self._apart.add(template)
+
     def _own_in(self, template: Path) -> tuple[Path, ...]:
         """Our own folders in *template*, relative to it; one in another is left out with it."""
-        root = template.resolve()
-        inside = [path for path in self._own_paths if path != root and path.is_relative_to(root) and path.is_dir()]
-        outermost = [path for path in inside if not any(other in path.parents for other in inside)]
-        return tuple(path.relative_to(root) for path in dict.fromkeys(outermost))
+        there = [path for path in self._own_paths if path.is_dir()]
+        return _outermost(template, tuple(there))
 
     def _overlaid(self, path: Path, template: Path) -> Workspace | None:
         if not self._try_overlay:
@@ -110,6 +121,14 @@ class Workspaces:
         _fill(path, spec.template_dir, self._own)
         method: Method = "empty" if spec.template_dir is None else "copy"
         return SharedWorkspace(path, method=method)
+
+
+@cache
+def _outermost(template: Path, folders: tuple[Path, ...]) -> tuple[Path, ...]:
+    root = template.resolve()
+    inside = [path for path in folders if path != root and path.is_relative_to(root)]
+    outermost = [path for path in inside if not any(other in path.parents for other in inside)]
+    return tuple(path.relative_to(root) for path in dict.fromkeys(outermost))
 
 
 def _check_template(template: Path | None) -> None:

@@ -17,6 +17,9 @@ from whet.workspace.removing import remove_tree
 from whet.workspace.template import Template
 from whet.workspace.tree import GIT, Descent, Step, Tree, is_empty, walk
 
+# What the kernel makes in the work folder of a mount that need not survive a crash, the innermost first.
+_DIRTY = "work/incompat/volatile/dirty"
+_WORK = ("/work/incompat/volatile", "/work/incompat", "/work", "")
 _OPAQUE = ("trusted.overlay.opaque", "user.overlay.opaque")
 
 
@@ -87,7 +90,22 @@ class OverlayWorkspace(Workspace):
         if problems:
             # What is still mounted must not be deleted through: the template lies below.
             return problems
+        if self._vanishes():
+            return []
         return remove_tree(self.path) + remove_tree(self._side)
+
+    def _vanishes(self) -> bool:
+        """Whether all there is to delete are the folders that an overlay needs for itself: then they are gone now."""
+        side, number = str(self._side), len(self._lower)
+        try:
+            os.unlink(f"{side}/k{number}/{_DIRTY}")  # noqa: PTH108 - a hot path, as the next ones
+            for below in _WORK:
+                os.rmdir(f"{side}/k{number}{below}")  # noqa: PTH106
+            for folder in (f"{side}/u{number}", side, self.path):
+                os.rmdir(folder)  # noqa: PTH106
+        except OSError:
+            return False
+        return True
 
     @property
     def mounted(self) -> bool:

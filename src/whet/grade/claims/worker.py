@@ -119,7 +119,7 @@ class ClaimDecider:
                 outcome = commands.decide(claim, workspace, asked.shell, asked.env, asked.timeout_s)
         else:
             outcome = files.decide(claim, workspace, asked.before[claim.path])
-        return ClaimAnswer(outcome=outcome, restored=restored, duration_s=time.monotonic() - began)
+        return ClaimAnswer(outcome=outcome, restored=restored, duration_s=round(time.monotonic() - began, 6))
 
     def _restore(self, asked: ClaimRequest, workspace: Path) -> tuple[str, ...]:
         globs = Globs(self._cases[asked.case].protect)
