@@ -48,10 +48,12 @@ class RunRequest:
     dry_run: bool
     resume: str | None
     update_snapshots: bool = False
-    # For this run alone: the model of every case, the real folder instead of copies, and not more checks than needed.
+    # For this run alone: the model of every case, the real folder instead of copies, not more checks than needed, and
+    # no patience with what looks unlike what its author meant.
     model: str | None = None
     in_place: bool = False
     fail_fast: bool = False
+    strict: bool = False
     verbose: bool = False
     # What was typed after `whet`.
     command: str = "run"
@@ -67,6 +69,7 @@ def make_plan(
     model: str | None = None,
     in_place: bool = False,
     fail_fast: bool = False,
+    strict: bool = False,
 ) -> Plan:
     """All that a run of *suite* will do, in declared order; `UsageError` where that is nothing."""
     if not settings.runners:
@@ -92,7 +95,9 @@ def make_plan(
         max_parallel=1 if schedule == "serial" else settings.max_parallel,
         retries=settings.retries,
         check_timeout_s=settings.check_timeout_s,
+        command_timeout_s=settings.command_timeout_s,
         fail_fast=fail_fast,
+        strict=strict,
     )
 
 

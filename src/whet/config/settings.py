@@ -36,6 +36,7 @@ class Settings:
     mounts: tuple[Path, ...]
     timeout_s: float
     check_timeout_s: float
+    command_timeout_s: float
     max_output_bytes: int
     budget_usd: float | None
     ceilings: Ceilings

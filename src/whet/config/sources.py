@@ -14,7 +14,7 @@ from whet.config.places import Base
 from whet.config.schema import Value, rule_at
 
 # The settings that can be given for one run, by the section they stand in.
-_SECTIONS = {"timeout_ms": "defaults", "check_timeout_ms": "defaults", "budget_usd": "defaults"}
+_SECTIONS = dict.fromkeys(("timeout_ms", "check_timeout_ms", "command_timeout_ms", "budget_usd"), "defaults")
 VARIABLES = (
     "output_dir",
     "schedule",
@@ -27,6 +27,7 @@ VARIABLES = (
     "sandbox",
     "timeout_ms",
     "check_timeout_ms",
+    "command_timeout_ms",
 )
 # Flags that may be repeated are named in the singular, and people think of money in one unit.
 _FLAGS = {"reporters": "reporter", "tags": "tag", "max_cost_usd": "max-cost", "budget_usd": "budget"}

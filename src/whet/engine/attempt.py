@@ -32,13 +32,14 @@ from whet.errors import (
     ModelRejected,
     ProviderFailed,
     SessionUnfinished,
+    Vacuous,
 )
 from whet.grade.base import QUESTIONS_FILE
 from whet.model.run import Trial
 from whet.model.session import Event, SessionSummary
 from whet.model.suite import Limits
 from whet.sandbox.base import Boundary, Command, Ended
-from whet.workspace.recording import record_changes
+from whet.workspace.recording import note_folders, record_changes
 
 
 async def run_attempt(parts: Parts, shared: SharedGround, trial: Trial, number: int) -> AttemptRecord:
@@ -81,8 +82,13 @@ async def _survey(parts: Parts, ground: Ground, trial: Trial, record: AttemptRec
     """Let graders look at the workspace as the agent will find it."""
     mark = f"{parts.run_id}-{trial.key}-{record.number}-survey"
     record.baseline = await survey(parts, trial, ground.workspace.path, ground.aside, mark)
-    if record.vacuous:
-        record.notes.append("every expectation held before the agent began: the case is vacuous")
+    if record.baseline is not None and record.baseline.folders:
+        note_folders(parts.run_dir / record.artifact_dir, record.baseline.folders)
+    if not record.vacuous:
+        return
+    if parts.plan.strict:
+        raise Vacuous("every expectation held before the agent began", hint="expect something that the agent must do")
+    record.notes.append("every expectation held before the agent began: the case is vacuous")
 
 
 async def _inform(parts: Parts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:

@@ -53,6 +53,7 @@ def evidence_of(parts: Parts, trial: Trial, record: AttemptRecord, workspace: Pa
         mark=f"{parts.run_id}-{trial.key}-{record.number}",
         timeout_s=parts.plan.check_timeout_s,
         baseline=record.baseline,
+        command_timeout_s=parts.plan.command_timeout_s,
     )
 
 

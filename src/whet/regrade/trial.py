@@ -23,6 +23,7 @@ from whet.regrade.ground import lay_ground
 from whet.regrade.record import Record
 from whet.workspace import mask_files, remove_tree
 from whet.workspace.copying import copy_tree
+from whet.workspace.recording import read_folders
 
 # What the earlier checks left; what the checks leave now takes its place.
 _OF_CHECKS = ("grades.json", "check.log", "explain.json")
@@ -89,7 +90,9 @@ async def _check(parts: Parts, trial: Trial, earlier: _Earlier, record: AttemptR
     """Ask the graders, check by check."""
     gaps, record.changes = await anyio.to_thread.run_sync(lay_ground, earlier.record, earlier.result, ground)
     whole = evidence_of(parts, trial, record, ground)
-    evidence = RecordedEvidence(**{item.name: getattr(whole, item.name) for item in fields(whole)}, gaps=gaps)
+    folders = read_folders(whole.artifact_dir)
+    known = {item.name: getattr(whole, item.name) for item in fields(whole)}
+    evidence = RecordedEvidence(**known, gaps=gaps, folders=folders)
     try:
         await grade(parts, trial, record, evidence)
     except AttemptError as error:

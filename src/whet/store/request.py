@@ -47,6 +47,7 @@ class Recorded:
             "model": request.model,
             "in_place": request.in_place,
             "fail_fast": request.fail_fast,
+            "strict": request.strict,
             "workspace": _workspace_facts(plan),
             "trials": plan.trial_count,
             "plan": [
@@ -96,6 +97,7 @@ def recorded(run_dir: Path, request: RunRequest) -> Recorded:
         model=facts.get("model"),
         in_place=bool(facts.get("in_place")),
         fail_fast=bool(facts.get("fail_fast")),
+        strict=bool(facts.get("strict")),
         suite=suite,
         flags=_freed(flags, request.flags),
         config_file=config_file,
@@ -124,7 +126,7 @@ def _refuse_other(request: RunRequest, flags: Mapping[str, Any]) -> None:
     changed = [name for name, value in request.flags.items() if name not in _FREE and flags.get(name) != value]
     if request.selection != Selection() or request.last_failed:
         changed.append("selection")
-    _refuse_changes(changed + [name for name in ("model", "in_place", "fail_fast") if getattr(request, name)])
+    _refuse_changes(changed + [name for name in ("model", "in_place", "fail_fast", "strict") if getattr(request, name)])
 
 
 def _refuse_changes(changed: list[str]) -> None:
@@ -138,7 +140,8 @@ def _refuse_changes(changed: list[str]) -> None:
 def fingerprint(plan: Plan) -> str:
     """A digest of everything in a plan that results depend on."""
     facts = [_execution_facts(execution) for execution in plan.executions]
-    return hashlib.sha256(wire.encode([facts, plan.retries, plan.check_timeout_s, plan.fail_fast])).hexdigest()
+    shared = [plan.retries, plan.check_timeout_s, plan.command_timeout_s, plan.fail_fast, plan.strict]
+    return hashlib.sha256(wire.encode([facts, *shared])).hexdigest()
 
 
 def _execution_facts(execution: Execution) -> list[Any]:

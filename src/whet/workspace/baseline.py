@@ -39,6 +39,11 @@ class Baseline:
     held: tuple[bool | None, ...] = ()
 
     @property
+    def folders(self) -> tuple[str, ...]:
+        """What was a folder: a list of changes tells of files only."""
+        return tuple(path.rstrip("/") for path, before in self.before.items() if before.kind == "folder")
+
+    @property
     def vacuous(self) -> bool:
         """Whether the agent had nothing to do."""
         return bool(self.held) and all(self.held)

@@ -170,7 +170,10 @@ def _before(path: str, evidence: Evidence) -> Before:
     """What was at the path of a claim: as surveyed, or as far as the list of changes tells."""
     if evidence.baseline is not None and path in evidence.baseline.before:
         return evidence.baseline.before[path]
-    return _before_changes(path.rstrip("/"), evidence.workspace, evidence.changes)
+    path = path.rstrip("/")
+    before = _before_changes(path, evidence.workspace, evidence.changes)
+    was_there = isinstance(evidence, RecordedEvidence) and path in evidence.folders
+    return Before(kind="folder", changed=True) if before.kind == "absent" and was_there else before
 
 
 def _before_changes(path: str, workspace: Path, changes: Changes) -> Before:
