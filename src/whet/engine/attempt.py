@@ -149,7 +149,10 @@ async def run_agent(
         await anyio.to_thread.run_sync(furnish, ground.home, talk.asked)
     ended: Ended | None = None
     try:
-        ended, tail = await _stream(parts, ground, trial, talk)
+        try:
+            ended, tail = await _stream(parts, ground, trial, talk)
+        finally:
+            _note_figures(trial, record, talk)
         judge_ending(
             ended,
             talk.observer,
@@ -165,15 +168,18 @@ async def run_agent(
             # No check sees it, but whoever looks for the reason does.
             _write_session(parts, artifact_dir, record.unfinished)
         raise
-    finally:
-        record.usage, record.steps = talk.observer.usage_or_guess(talk.transcript), talk.observer.steps
-        record.detected_skills = talk.observer.detected_skills()
-        record.resumable = _resumable(talk)
-        _note_unheld(trial, record)
     record.session = _session(trial, record, talk, ended)
     _write_session(parts, artifact_dir, record.session)
     if talk.observer.unreadable is not None:
         raise talk.observer.unreadable
+
+
+def _note_figures(trial: Trial, record: AttemptRecord, talk: _Conversation) -> None:
+    """What the session took and used, however it ended."""
+    record.usage, record.steps = talk.observer.usage_or_guess(talk.transcript), talk.observer.steps
+    record.detected_skills = talk.observer.detected_skills()
+    record.resumable = _resumable(talk)
+    _note_unheld(trial, record)
 
 
 def _note_unheld(trial: Trial, record: AttemptRecord) -> None:
@@ -219,8 +225,8 @@ def _session(trial: Trial, record: AttemptRecord, talk: _Conversation, ended: En
         final_output=observer.final_output(talk.transcript),
         exit_code=ended.exit_code if ended else None,
         complete=ended is not None,
-        steps=observer.steps,
-        usage=observer.usage_or_guess(talk.transcript),
+        steps=record.steps,
+        usage=record.usage,
         placed_skills=talk.watch.placed_skills,
         started_at=record.started_at,
         duration_s=ended.duration_s if ended else None,
@@ -229,7 +235,7 @@ def _session(trial: Trial, record: AttemptRecord, talk: _Conversation, ended: En
 
 def _write_session(parts: Parts, artifact_dir: Path, session: SessionSummary) -> None:
     # The answer was masked with the transcript that it was read from; the prompt is as the author wrote it.
-    kept = replace(session, prompt=parts.masker.text(session.prompt))
+    kept = replace(session, prompt=parts.masker.text(session.prompt)) if parts.masker else session
     (artifact_dir / "session.json").write_bytes(wire.encode_pretty(kept))
 
 
