@@ -50,6 +50,14 @@ class SkillUnderTest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MadeSkill:
+    """A skill that is only described, to be there beside the one under test."""
+
+    name: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
     """A folder that is put at a path of every fresh workspace; without a source, whatever is there is taken away."""
 
@@ -108,6 +116,7 @@ class Case:
     # Whether its checks can say anything without an agent having done something.
     needs_agent: bool = True
     skills: tuple[Path, ...] = ()
+    made_skills: tuple[MadeSkill, ...] = ()
     skill_place: str | None = None
 
 
