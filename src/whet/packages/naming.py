@@ -39,5 +39,13 @@ def shown(name: str) -> str:
     return text if len(name) <= _SHOWN else f"{text}..."
 
 
+def shown_ref(ref: str) -> str:
+    """A reference for a message: without the query, where signatures stand, and without a password."""
+    address = ref.partition("?")[0]
+    scheme, found, rest = address.partition("://")
+    host, slash, path = rest.partition("/")
+    return shown(f"{scheme}://{host.rpartition('@')[2]}{slash}{path}" if found else address)
+
+
 def _refused(name: str, why: str) -> PackageError:
     return PackageError(f"{shown(name)}: {why}")
