@@ -8,7 +8,7 @@ WhetError
 │   └── PluginError           an extension that cannot be loaded
 ├── AttemptError              ends one attempt, never the run; becomes `Failure` data in the engine
 │   ├── WorkspaceError        the folder could not be made ready
-│   │   └── BootstrapFailed
+│   │   └── BootstrapFailed · PackageError: PackageUnreachable
 │   ├── SandboxError          the boundary could not be set up
 │   ├── Contaminated          a session without the skill came upon it
 │   ├── AgentError            the agent did not come to a good end
@@ -149,6 +149,26 @@ class Contaminated(AttemptError):
     retry = False
     class_id = "contaminated"
     class_label = "Contaminated baseline"
+
+
+class PackageError(WorkspaceError):
+    """A package cannot be used: it is not an archive, is unsafe to unpack, or lacks what its case names."""
+
+    code = "package"
+    cause: ClassVar[Cause] = "suite"
+    retry = False
+    class_id = "package"
+    class_label = "Package"
+
+
+class PackageUnreachable(PackageError):
+    """A package could not be fetched."""
+
+    code = "package-unreachable"
+    cause: ClassVar[Cause] = "infrastructure"
+    retry = True
+    class_id = "package-unreachable"
+    class_label = "Package unreachable"
 
 
 class SandboxError(AttemptError):

@@ -76,8 +76,9 @@ def _runners(plan: Plan) -> list[Runner]:
     found: dict[str, Runner] = {}
     for execution in plan.executions:
         earlier = found.setdefault(execution.runner.id, execution.runner)
-        skills = tuple(dict.fromkeys((*earlier.skills, *execution.runner.skills)))
-        found[execution.runner.id] = replace(earlier, skills=skills)
+        if execution.runner.skills != earlier.skills:
+            skills = tuple(dict.fromkeys((*earlier.skills, *execution.runner.skills)))
+            found[execution.runner.id] = replace(earlier, skills=skills)
     return list(found.values())
 
 

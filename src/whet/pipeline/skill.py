@@ -13,6 +13,7 @@ from typing import Any
 from whet.config import Settings
 from whet.errors import UsageError
 from whet.model.suite import NO_SKILL, SKILL, Case, MadeSkill, SkillUnderTest, Suite
+from whet.pipeline.skill_archive import unpacked_skill
 
 _MANIFEST = "SKILL.md"
 _FRONT = re.compile(r"\A---\r?\n(.*?)\r?\n---\s*(?:\r?\n|\Z)", re.DOTALL)
@@ -33,14 +34,14 @@ def bind_skill(suite: Suite, place: Path | None, settings: Settings) -> Suite:
     suite = replace(suite, cases=made, judge={"cache_dir": settings.output_dir.parent / "judge", **settings.judge})
     if place is None:
         return replace(suite, variants=(NO_SKILL,))
-    return replace(suite, skill=find_skill(place, store))
+    return replace(suite, skill=find_skill(place, store, settings))
 
 
-def find_skill(place: Path, store: Path) -> SkillUnderTest:
+def find_skill(place: Path, store: Path, settings: Settings) -> SkillUnderTest:
     """The skill in a folder, or in an archive, which is unpacked into *store* under its digest."""
     folder = place.resolve()
     if folder.is_file() and folder.name != _MANIFEST:
-        folder = unpacked(folder, store)
+        folder = unpacked_skill(folder, store, settings)
     elif folder.is_file():
         folder = folder.parent
     if not (folder / _MANIFEST).is_file():
