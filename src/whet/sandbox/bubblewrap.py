@@ -252,3 +252,5 @@ def _declared(boundary: Boundary, toolchains: Iterable[Path]) -> Iterator[str]:
     ]
     for path, _, option in sorted(layers, key=lambda layer: (len(layer[0].parts), layer[1])):
         yield from (option, str(path)) if option == "--tmpfs" else (option, str(path), str(path))
+    for path, folder in sorted(boundary.shown_at, key=lambda pair: len(pair[0].parts)):
+        yield from ("--bind", str(folder), str(path))
