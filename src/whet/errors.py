@@ -10,6 +10,7 @@ WhetError
 │   ├── WorkspaceError        the folder could not be made ready
 │   │   └── BootstrapFailed · PackageError: PackageUnreachable
 │   ├── SandboxError          the boundary could not be set up
+│   ├── Contaminated          a session without the skill came upon it
 │   ├── AgentError            the agent did not come to a good end
 │   │   ├── AgentNotFound · AgentNotStarted · AgentCrashed · AgentTimedOut
 │   │   ├── StepLimitReached · BudgetSpent · OutputTooLarge · CeilingReached
@@ -137,6 +138,17 @@ class BootstrapFailed(WorkspaceError):
     cause: ClassVar[Cause] = "suite"
     class_id = "workspace-bootstrap"
     class_label = "Workspace bootstrap"
+
+
+class Contaminated(AttemptError):
+    """A session that should have been without the skill came upon it, and so says nothing about being without."""
+
+    code = "contaminated"
+    phase: ClassVar[Phase] = "observe"
+    cause: ClassVar[Cause] = "suite"
+    retry = False
+    class_id = "contaminated"
+    class_label = "Contaminated baseline"
 
 
 class PackageError(WorkspaceError):

@@ -13,6 +13,7 @@ from whet import plugins, wire
 from whet.agents.base import Agent, AgentCommand, Resume, Task
 from whet.engine import ground as grounds
 from whet.engine.capture import Capture
+from whet.engine.contamination import refuse_contaminated
 from whet.engine.ending import judge_ending
 from whet.engine.furnish import collected, furnish, login_secrets
 from whet.engine.grading import evidence_of, grade, inform, survey
@@ -35,7 +36,7 @@ from whet.grade.base import QUESTIONS_FILE
 from whet.model.run import Trial
 from whet.model.session import Event, SessionSummary
 from whet.model.suite import Limits
-from whet.packages.showing import in_package
+from whet.packages.showing import in_package, sources_of
 from whet.sandbox.base import Boundary, Command, Ended
 from whet.workspace.recording import record_changes
 
@@ -64,6 +65,7 @@ async def _on_ground(parts: Parts, shared: SharedGround, trial: Trial, record: A
         try:
             await _survey(parts, ground, trial, record)
             await run_agent(parts, ground, trial, record)
+            refuse_contaminated(parts, trial, record)
             await _look(parts, ground, record)
             await grade(parts, trial, record, await evidence_of(parts, trial, record, ground.workspace.path))
         except AttemptError as error:
@@ -253,7 +255,7 @@ async def _stream(parts: Parts, ground: Ground, trial: Trial, talk: _Conversatio
     stderr = Capture(talk.transcript.with_name("stderr.log"), masker=parts.masker, most_bytes=most)
     env = {**asked.env, **trial.execution.case.env, "WHET_RUN": parts.run_id}
     command = Command(argv=asked.argv, env=env, cwd=cwd, stdin=asked.stdin)
-    boundary = replace(_boundary(parts, ground, asked), shown_at=shown_at)
+    boundary = replace(_boundary(parts, ground, trial, asked), shown_at=shown_at)
     try:
         try:
             ended = await parts.sandbox.run(command, boundary, timeout_s=timeout_s, stdout=stdout, stderr=stderr)
@@ -269,13 +271,13 @@ async def _stream(parts: Parts, ground: Ground, trial: Trial, talk: _Conversatio
     return ended, stderr.tail or stdout.tail
 
 
-def _boundary(parts: Parts, ground: Ground, asked: AgentCommand) -> Boundary:
+def _boundary(parts: Parts, ground: Ground, trial: Trial, asked: AgentCommand) -> Boundary:
     # The user's own home, where a runner asks for it by `inherit_home`.
     homes = {ground.home, Path(asked.env.get("HOME", ground.home))}
     return Boundary(
         writable=(ground.workspace.path, ground.temporary, *homes),
         readable=(*asked.readable, *parts.mounts),
-        hidden=parts.hidden,
+        hidden=(*parts.hidden_from(trial), *sources_of(trial.execution.workspace.package)),
         network=asked.network,
         ceilings=parts.ceilings,
     )

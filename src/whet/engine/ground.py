@@ -20,6 +20,7 @@ from whet.model.run import Trial
 from whet.model.suite import BootstrapSpec, WorkspaceSpec
 from whet.sandbox.base import Boundary, Command
 from whet.workspace import Workspace, mask_files, remove_tree
+from whet.workspace.placing import place
 
 T = TypeVar("T")
 _BOOTSTRAP_OUTPUT = 16 * 1024 * 1024
@@ -80,10 +81,14 @@ async def _isolated(parts: Parts, trial: Trial, artifact_dir: Path, home: Path, 
     spec = await _with_template(parts, trial.execution.workspace)
     method = "empty" if spec.template_dir is None else "copy"
     workspace = await _heavy(method, lambda: parts.workspaces.isolated(spec))
-    if spec.bootstrap is None:
+    if spec.bootstrap is None and not spec.placed:
         return workspace
+    folders = (home, temporary)
     try:
-        await _bootstrap(parts, spec.bootstrap, workspace, trial=trial, logs=artifact_dir, folders=(home, temporary))
+        if spec.placed:
+            await anyio.to_thread.run_sync(place, workspace.path, spec.placed)
+        if spec.bootstrap is not None:
+            await _bootstrap(parts, spec.bootstrap, workspace, trial=trial, logs=artifact_dir, folders=folders)
     except BaseException:
         await clear(workspace)
         raise

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from whet.errors import PackageError
 from whet.model.suite import PackageSpec
+from whet.packages.fetch import kind_of, local_path
 
 ShownAt = tuple[tuple[Path, Path], ...]
 
@@ -20,6 +21,11 @@ def in_package(spec: PackageSpec | None, workspace: Path) -> tuple[Path, ShownAt
         return workspace, ()
     shown = ((Path(path), inside(workspace, folder)) for path, folder in spec.shown_at)
     return inside(workspace, spec.working_dir), tuple(pair for pair in shown if pair[1].is_dir())
+
+
+def sources_of(spec: PackageSpec | None) -> tuple[Path, ...]:
+    """Where a local package lies whole, verifier and all: nothing for an agent to see."""
+    return (local_path(spec.ref, spec.base_dir),) if spec is not None and kind_of(spec.ref) == "local" else ()
 
 
 def inside(workspace: Path, path: str) -> Path:
