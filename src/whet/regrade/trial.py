@@ -88,7 +88,7 @@ async def _regraded(parts: Parts, trial: Trial, earlier: _Earlier, ground: Path)
 async def _check(parts: Parts, trial: Trial, earlier: _Earlier, record: AttemptRecord, ground: Path) -> None:
     """Ask the graders, check by check."""
     gaps, record.changes = await anyio.to_thread.run_sync(lay_ground, earlier.record, earlier.result, ground)
-    whole = evidence_of(parts, trial, record, ground)
+    whole = await evidence_of(parts, trial, record, ground)
     evidence = RecordedEvidence(**{item.name: getattr(whole, item.name) for item in fields(whole)}, gaps=gaps)
     try:
         await grade(parts, trial, record, evidence)
