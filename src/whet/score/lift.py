@@ -48,7 +48,8 @@ def _lift(runner: str, cases: Mapping[str, Mapping[str, float | None]], weights:
     compared = {case.case for case in paired}
     return Lift(
         runner=runner,
-        value=difference.value,
+        # Not -0.0, which would be told with its sign.
+        value=difference.value + 0.0,
         low=difference.low,
         high=difference.high,
         skill=sum(case.skill * case.weight for case in paired) / whole,
