@@ -36,24 +36,28 @@ async def survey(parts: Parts, trial: Trial, workspace: Path, store: Path, mark:
     return None
 
 
-def evidence_of(parts: Parts, trial: Trial, record: AttemptRecord, workspace: Path) -> Evidence:
+async def evidence_of(parts: Parts, trial: Trial, record: AttemptRecord, workspace: Path) -> Evidence:
     """All that a grader may look at."""
     session = record.session or record.unfinished
     assert session is not None
+    package = trial.execution.workspace.package
     artifact_dir = parts.run_dir / record.artifact_dir
     return Evidence(
         case=trial.execution.case,
         session=session,
         events_path=events_path(artifact_dir),
         workspace=workspace,
+        prepared=await parts.packages.prepare(package) if package else None,
         changes=record.changes,
         artifact_dir=artifact_dir,
-        shell=_shell(parts),
+        shell=_shell(parts, trial),
         keep=lambda name, text: parts.keep_text(artifact_dir / name, text),
         mark=f"{parts.run_id}-{trial.key}-{record.number}",
         timeout_s=parts.plan.check_timeout_s,
         baseline=record.baseline,
         command_timeout_s=parts.plan.command_timeout_s,
+        variant=trial.key.variant,
+        skill=trial.execution.skill,
     )
 
 
@@ -107,13 +111,13 @@ def conclude(record: AttemptRecord) -> None:
     record.failure_class = first.failure_class or named
 
 
-def _shell(parts: Parts) -> Shell:
+def _shell(parts: Parts, trial: Trial) -> Shell:
     """The commands of a check see what the agent of a `command` runner may see."""
     readable = (parts.plan.suite.source.parent, *parts.mounts)
     return Shell(
         sandbox=parts.sandbox.name,
         readable=tuple(str(path) for path in readable),
-        hidden=tuple(str(path) for path in parts.hidden),
+        hidden=tuple(str(path) for path in parts.hidden_from(trial)),
         ceilings=parts.ceilings,
         scratch=str(parts.scratch),
     )

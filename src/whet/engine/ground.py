@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
@@ -16,9 +16,10 @@ from whet.engine.parts import Parts, trial_folder
 from whet.errors import AgentError, BootstrapFailed, WorkspaceError
 from whet.model.changes import Changes
 from whet.model.run import Trial
-from whet.model.suite import BootstrapSpec
+from whet.model.suite import BootstrapSpec, WorkspaceSpec
 from whet.sandbox.base import Boundary, Command
 from whet.workspace import Workspace, mask_files, remove_tree
+from whet.workspace.placing import place
 
 T = TypeVar("T")
 _BOOTSTRAP_OUTPUT = 16 * 1024 * 1024
@@ -76,16 +77,27 @@ async def lay(parts: Parts, shared: SharedGround, trial: Trial, artifact_dir: Pa
 
 
 async def _isolated(parts: Parts, trial: Trial, artifact_dir: Path, home: Path, temporary: Path) -> Workspace:
-    spec = trial.execution.workspace
+    spec = await _with_template(parts, trial.execution.workspace)
     workspace = await _done(lambda: parts.workspaces.isolated(spec), at_once=parts.workspaces.are_quick(spec))
-    if spec.bootstrap is None:
+    if spec.bootstrap is None and not spec.placed:
         return workspace
+    folders = (home, temporary)
     try:
-        await _bootstrap(parts, spec.bootstrap, workspace, trial=trial, logs=artifact_dir, folders=(home, temporary))
+        if spec.placed:
+            await anyio.to_thread.run_sync(place, workspace.path, spec.placed)
+        if spec.bootstrap is not None:
+            await _bootstrap(parts, spec.bootstrap, workspace, trial=trial, logs=artifact_dir, folders=folders)
     except BaseException:
         await clear(workspace)
         raise
     return workspace
+
+
+async def _with_template(parts: Parts, spec: WorkspaceSpec) -> WorkspaceSpec:
+    """*spec* with the template that its package comes to, where it has one."""
+    if spec.package is None:
+        return spec
+    return replace(spec, template_dir=(await parts.packages.prepare(spec.package)).template)
 
 
 async def _shared(parts: Parts, shared: SharedGround, trial: Trial, home: Path, temporary: Path) -> Workspace:

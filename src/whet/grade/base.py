@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from whet.grade.shell import Shell
 from whet.model.changes import Changes
 from whet.model.grade import Grade
 from whet.model.session import SessionSummary
 from whet.model.suite import Case, Check, Suite
+from whet.packages.prepare import Prepared
 from whet.workspace.baseline import Baseline
 
 # Where questions for the agent are kept, beside the other evidence.
@@ -22,7 +23,8 @@ QUESTIONS_FILE = "explain.json"
 class Evidence:
     """All that a grader may look at; `keep` puts a text beside it, under a file name, without secrets.
 
-    `baseline` is what was surveyed before the agent started, `command_timeout_s` the limit of each command of a claim.
+    `baseline` is what was surveyed before the agent started, `command_timeout_s` the limit of each command of a claim;
+    `skill` is the folder of the one under test, in the variant that has it.
     """
 
     case: Case
@@ -36,7 +38,11 @@ class Evidence:
     mark: str
     timeout_s: float
     baseline: Baseline | None = None
+    # The package that the workspace began as, where it did.
+    prepared: Prepared | None = None
     command_timeout_s: float = 300.0
+    variant: str = "default"
+    skill: Path | None = None
 
 
 class Grader(Protocol):
@@ -58,3 +64,11 @@ class Grader(Protocol):
 
     def close(self) -> None:
         """Let go of what it holds."""
+
+
+@runtime_checkable
+class Releasing(Protocol):
+    """A grader that holds what must be let go of in the event loop, such as connections."""
+
+    async def release(self) -> None:
+        """Let go of it; called once, when no check is asked any more."""

@@ -21,6 +21,7 @@ from whet.engine.parts import Parts, trial_folder
 from whet.engine.schedule import run_all
 from whet.engine.scratch import clear_scratch, new_scratch
 from whet.errors import WhetError
+from whet.grade.base import Releasing
 from whet.mask import Masker
 from whet.model.event import Notice, RunEnded, RunStarted, SessionSeen, TrialEnded, TrialStarted
 from whet.model.run import RunInfo, Trial, TrialResult
@@ -81,7 +82,7 @@ def carry_out(planned: Planned, approach: Approach) -> int:
     request, settings, earlier = planned.request, planned.settings, planned.earlier
     plan, fewer = fit_open_files(planned.plan)
     snapshots = find_snapshots(settings, request)
-    if any(execution.workspace.template_dir for execution in plan.executions):
+    if any(execution.workspace.template_dir or execution.workspace.package for execution in plan.executions):
         # Before there are reporters: one that is not ours has a thread.
         private_mounts()
     with ExitStack() as stack:
@@ -186,6 +187,9 @@ async def _execute(under_way: UnderWay, parts: Parts, approach: Approach, resume
             group.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
+            for grader in parts.graders.values():
+                if isinstance(grader, Releasing):
+                    await grader.release()
             await parts.sandbox.close()
         parts.workspaces.close()
 

@@ -15,6 +15,9 @@ from whet.grade.python import PythonGrader
 from whet.mask import Masker, secret_values
 from whet.model.run import Plan
 from whet.model.suite import Suite
+from whet.packages.prepare import Packages
+from whet.packages.settings import package_settings
+from whet.pipeline.judge import judge_key
 from whet.pipeline.under_way import UnderWay
 from whet.sandbox.base import Sandbox
 from whet.workspace import Workspaces
@@ -27,7 +30,11 @@ def make_masker(settings: Settings, plan: Plan) -> Masker:
     # A suite gives most of its cases the same variables.
     cases = {tuple(sorted(execution.case.env.items())) for execution in plan.executions if execution.case.env}
     given = (*runners, *map(dict, cases), *(item.env for item in bootstraps if item))
-    return Masker(secret_values(dict(os.environ), *given))
+    masker = Masker(secret_values(dict(os.environ), *given))
+    key = judge_key(plan)
+    if key is not None:
+        masker.learn((key,))
+    return masker
 
 
 def make_graders(suite: Suite, stack: ExitStack) -> dict[str, Grader]:
@@ -50,6 +57,7 @@ def make_parts(
 ) -> Parts:
     """The sandbox, the folders, the graders and the facts that every attempt shares."""
     python = graders.get("python")
+    own = (settings.output_dir, under_way.info.run_dir, scratch)
     return Parts(
         plan=under_way.plan,
         run_id=under_way.info.run_id,
@@ -57,7 +65,8 @@ def make_parts(
         scratch=scratch,
         unpacked=Unpacked(scratch, sandbox),
         sandbox=sandbox,
-        workspaces=Workspaces(scratch, own=(settings.output_dir, under_way.info.run_dir, scratch)),
+        workspaces=Workspaces(scratch, own=own),
+        packages=Packages(scratch, package_settings(settings.packages), dict(os.environ), own),
         graders=graders,
         classifier=python if isinstance(python, PythonGrader) else None,
         masker=masker,

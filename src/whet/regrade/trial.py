@@ -89,7 +89,7 @@ async def _regraded(parts: Parts, trial: Trial, earlier: _Earlier, ground: Path)
 async def _check(parts: Parts, trial: Trial, earlier: _Earlier, record: AttemptRecord, ground: Path) -> None:
     """Ask the graders, check by check."""
     gaps, record.changes = await anyio.to_thread.run_sync(lay_ground, earlier.record, earlier.result, ground)
-    whole = evidence_of(parts, trial, record, ground)
+    whole = await evidence_of(parts, trial, record, ground)
     folders = read_folders(whole.artifact_dir)
     known = {item.name: getattr(whole, item.name) for item in fields(whole)}
     evidence = RecordedEvidence(**known, gaps=gaps, folders=folders)
