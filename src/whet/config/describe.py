@@ -34,7 +34,13 @@ def describe(settings: Settings) -> list[tuple[str, str, str]]:
 
 def entries(settings: Settings) -> list[tuple[str, Any, str]]:
     """Every effective value as dotted key, plain JSON data and origin."""
-    found = (*_plain_settings(settings), *_snapshots(settings), *_judge(settings), *_all_runners(settings))
+    found = (
+        *_plain_settings(settings),
+        *_snapshots(settings),
+        *_judge(settings),
+        *_composite(settings),
+        *_all_runners(settings),
+    )
     return [(key, _json(value), settings.origins.get(key, "built-in")) for key, value in found]
 
 
@@ -92,6 +98,10 @@ def _snapshots(settings: Settings) -> Iterator[tuple[str, Any]]:
 
 def _judge(settings: Settings) -> Iterator[tuple[str, Any]]:
     yield from ((f"judge.{name}", value) for name, value in settings.judge.items())
+
+
+def _composite(settings: Settings) -> Iterator[tuple[str, Any]]:
+    yield from ((f"composite.{name}", value) for name, value in settings.composite.items())
 
 
 def _all_runners(settings: Settings) -> Iterator[tuple[str, Any]]:

@@ -124,6 +124,7 @@ def _build(merged: Merged, file: Path | None, folder: Path) -> Settings:
         runners=tuple(_runner(runner, reader) for runner in merged.names("runners")),
         snapshots=_snapshots(reader),
         judge=reader.below("judge"),
+        composite=reader.below("composite"),
         origins=reader.origins,
     )
 

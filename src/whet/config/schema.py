@@ -151,12 +151,15 @@ _JUDGE: Table = {
     "cache_dir": _text("path"),
 }
 
+_COMPOSITE: Table = dict.fromkeys(("completion", "speed", "reliability", "consistency"), _AMOUNT)
+
 SCHEMA: Table = {
     "run": _RUN,
     "defaults": _DEFAULTS,
     "runners": {"*": {"agent": _AGENT, "skills": _text("path", many=True)}},
     "snapshots": _SNAPSHOTS,
     "judge": _JUDGE,
+    "composite": _COMPOSITE,
 }
 
 

@@ -43,4 +43,6 @@ class Settings:
     snapshots: Mapping[str, Any] | None
     # What was said of the language model that judges; the judge has the defaults.
     judge: Mapping[str, Any] = field(default_factory=dict)
+    # How much each part of the composite counts, as far as it was said.
+    composite: Mapping[str, float] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
