@@ -301,7 +301,7 @@ def test_a_regression_has_an_exit_code_and_a_form_for_programs(tmp_path: Path) -
 def test_a_benchmark_given_to_another_command_names_the_one_that_is_meant(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text(json.dumps({"id": "b", "tasks": []}))
 
-    ended = whet(tmp_path, "validate", "b.json")
+    ended = whet(tmp_path, "run", "b.json")
 
     assert ended.returncode == 2
     assert "whet eval --benchmark b.json" in ended.stderr
