@@ -74,10 +74,14 @@ def make_plan(
     in_place: bool = False,
     fail_fast: bool = False,
     strict: bool = False,
+    words: Mapping[str, str] | None = None,
 ) -> Plan:
-    """All that a run of *suite* will do, in declared order; `UsageError` where that is nothing."""
+    """All that a run of *suite* will do, in declared order; `UsageError` where that is nothing.
+
+    *words* are what a case and a runner are called by whoever asked.
+    """
     workspace = _in_place(suite) if in_place else _workspace(suite, settings)
-    selected = _selected(suite, settings, selection)
+    selected = _selected(suite, settings, selection, words or {})
     together = {(case.id, runner.id, variant) for case, runner, variant in selected}
     executions = [
         in_variant(
@@ -155,9 +159,9 @@ def describe_plan(plan: Plan) -> list[str]:
     runners = len({execution.runner.id for execution in executions})
     rows = [_row(execution) for execution in executions]
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
-    matrix = f"{_count(cases, 'case')} on {_count(runners, 'runner')}"
-    totals = f"{_count(len(executions), 'execution')}, {_count(plan.trial_count, 'trial')}"
-    retries = _count(plan.retries, "retry", "retries")
+    matrix = f"{count_of(cases, 'case')} on {count_of(runners, 'runner')}"
+    totals = f"{count_of(len(executions), 'execution')}, {count_of(plan.trial_count, 'trial')}"
+    retries = count_of(plan.retries, "retry", "retries")
     return [
         f"{plan.suite.name}: {matrix}, {totals}",
         f"schedule {plan.schedule}, at most {plan.max_parallel} at a time, {retries} for each trial",
@@ -166,13 +170,15 @@ def describe_plan(plan: Plan) -> list[str]:
     ]
 
 
-def _selected(suite: Suite, settings: Settings, selection: Selection) -> list[tuple[Case, Runner, str]]:
+def _selected(
+    suite: Suite, settings: Settings, selection: Selection, words: Mapping[str, str]
+) -> list[tuple[Case, Runner, str]]:
     """Cases before runners before variants, as declared."""
-    _must_know("case", selection.cases, [case.id for case in suite.cases])
+    _must_know(words.get("case", "case"), selection.cases, [case.id for case in suite.cases])
     _must_know("tag", selection.tags, suite.tags)
     _must_know("variant", selection.variants, suite.variants)
     runners = _runners(suite, settings, selection)
-    _must_know("runner", selection.runners, [runner.id for runner in runners])
+    _must_know(words.get("runner", "runner"), selection.runners, [runner.id for runner in runners])
     # Tags from a file may be meant for another suite of the project: only those that were typed must be known here.
     tags = selection.tags or settings.tags
     found = [
@@ -252,7 +258,7 @@ def _shard(executions: list[Execution], shard: tuple[int, int] | None) -> tuple[
     number, count = shard
     part = tuple(executions[number - 1 :: count])
     if not part:
-        selected = _count(len(executions), "execution")
+        selected = count_of(len(executions), "execution")
         raise UsageError(f"shard {number}/{count} is empty", hint=f"only {selected} selected: use fewer shards")
     return part
 
@@ -313,9 +319,9 @@ def _schedule(settings: Settings, workspace: WorkspaceSpec) -> ScheduleName:
 
 def _row(execution: Execution) -> tuple[str, str, str, str]:
     limits = execution.limits
-    parts = [_count(execution.trials, "trial"), f"{limits.timeout_s:g} s"]
+    parts = [count_of(execution.trials, "trial"), f"{limits.timeout_s:g} s"]
     if limits.max_steps is not None:
-        parts.append(f"at most {_count(limits.max_steps, 'step')}")
+        parts.append(f"at most {count_of(limits.max_steps, 'step')}")
     runner = execution.runner
     target = f"{runner.agent} {runner.model}" if runner.model else runner.agent
     variant = "" if execution.variant == "default" else f"/{execution.variant}"
@@ -323,7 +329,8 @@ def _row(execution: Execution) -> tuple[str, str, str, str]:
     return execution.case.id, f"{runner.id}{variant}", f"({target})", ", ".join((*parts, where))
 
 
-def _count(number: int, one: str, many: str | None = None) -> str:
+def count_of(number: int, one: str, many: str | None = None) -> str:
+    """Such as 1 case, 3 retries."""
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "run": "Run a suite and report verdicts.",
     "bench": "Run a suite of expectations and report what holds.",
-    "validate": "Say what is wrong with suites, and start nothing.",
+    "validate": "Say what is wrong with suites, benchmarks and skills.",
     "init": "Write a first suite for the project at hand.",
     "regrade": "Apply a suite's checks as they are now to a recorded run.",
     "explain": "Ask the agent of a trial why it did what it did.",

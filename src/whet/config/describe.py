@@ -39,6 +39,7 @@ def entries(settings: Settings) -> list[tuple[str, Any, str]]:
         *_snapshots(settings),
         *_judge(settings),
         *_packages(settings),
+        *_composite(settings),
         *_all_runners(settings),
     )
     return [(key, _json(value), settings.origins.get(key, "built-in")) for key, value in found]
@@ -107,6 +108,10 @@ def _nested(table: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _judge(settings: Settings) -> Iterator[tuple[str, Any]]:
     yield from ((f"judge.{name}", value) for name, value in settings.judge.items())
+
+
+def _composite(settings: Settings) -> Iterator[tuple[str, Any]]:
+    yield from ((f"composite.{name}", value) for name, value in settings.composite.items())
 
 
 def _all_runners(settings: Settings) -> Iterator[tuple[str, Any]]:

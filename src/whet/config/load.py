@@ -127,6 +127,7 @@ def _build(merged: Merged, file: Path | None, folder: Path) -> Settings:
         snapshots=_snapshots(reader),
         judge=reader.below("judge"),
         packages=_packages(reader),
+        composite=reader.below("composite"),
         origins=reader.origins,
     )
 

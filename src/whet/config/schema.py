@@ -171,6 +171,8 @@ _PACKAGES: Table = {
     "s3": _BUCKETS,
 }
 
+_COMPOSITE: Table = dict.fromkeys(("completion", "speed", "reliability", "consistency"), _AMOUNT)
+
 SCHEMA: Table = {
     "run": _RUN,
     "defaults": _DEFAULTS,
@@ -178,6 +180,7 @@ SCHEMA: Table = {
     "snapshots": _SNAPSHOTS,
     "judge": _JUDGE,
     "packages": _PACKAGES,
+    "composite": _COMPOSITE,
 }
 
 

@@ -46,4 +46,6 @@ class Settings:
     judge: Mapping[str, Any] = field(default_factory=dict)
     # What was said of packages that are fetched; whoever fetches them has the defaults.
     packages: Mapping[str, Any] = field(default_factory=dict)
+    # How much each part of the composite counts, as far as it was said.
+    composite: Mapping[str, float] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from whet.model.benchmark import DEFAULT_MAX_LATENCY_MS, Difference, Sample, ScoringMethod, Summary
@@ -38,6 +39,16 @@ class CompletionReport:
     ks: tuple[int, ...] = (1,)
     max_latency_ms: float = DEFAULT_MAX_LATENCY_MS
     weights: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """What an evaluation comes to: its reports, the files that hold them, and the skills that complete too little."""
+
+    reports: tuple[CompletionReport, ...]
+    files: tuple[Path, ...] = ()
+    least: float | None = None
+    below: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

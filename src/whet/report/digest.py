@@ -12,7 +12,8 @@ from whet.model.grade import AS_EXPECTED, Rate
 from whet.model.lift import Lift
 from whet.model.run import RunInfo, Runner, TrialResult
 from whet.report.finding import Finding, ShownStatus, class_of, execution_name, finding_of, likeness, trial_name
-from whet.report.text import one_line
+from whet.report.text import count, one_line
+from whet.report.words import Words
 from whet.score.lift import lifts_of
 
 FAILURES_SHOWN = 50
@@ -256,10 +257,10 @@ class _Reader:
         return self._groups.setdefault((errored, ident), Group(title))
 
 
-def outcome(digest: Digest) -> str:
+def outcome(digest: Digest, words: Words | None = None) -> str:
     """Such as "11 of 12 trials went as expected; 1 failed"."""
-    noun = "trial" if digest.total == 1 else "trials"
-    told = f"{digest.as_expected:,} of {digest.total:,} {noun} went as expected"
+    words = words or Words()
+    told = f"{digest.as_expected:,} of {count(digest.total, words.trial)} {words.passed}"
     rest = ", ".join((*_rest(digest.counts), *_broken(digest.snapshots)))
     return f"{told}; {rest}" if rest else told
 

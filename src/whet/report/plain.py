@@ -24,6 +24,8 @@ _NARROWEST_CASE = 16
 # Such as "failed: Runner crash".
 _USUAL_NOTE = 22
 _TIME_WIDTH = 11
+# Lines of an evaluation while it goes on, for calls that do not pass.
+CALLS_TOLD = 10
 
 
 def symbol(status: ShownStatus) -> str:
@@ -112,6 +114,26 @@ class PlainProgress:
 
     def stop(self) -> None:
         """Nothing is held."""
+
+
+class CallProgress(PlainProgress):
+    """Prints the first calls that do not pass, and how far it is at each tenth: calls are quick, and there are many."""
+
+    def __init__(self, started: RunStarted, screen: Screen) -> None:
+        super().__init__(started, screen)
+        self._total = started.plan.trial_count
+        self._told = 0
+
+    def ended(self, trial: Trial, result: TrialResult) -> None:
+        """Count the call, and print what is worth a line."""
+        self._done += 1
+        if not result.passed and self._told < CALLS_TOLD:
+            self._told += 1
+            self._screen.line(self._lines.ended(trial, result, self._done))
+            if self._told == CALLS_TOLD:
+                self._screen.line("  further calls that do not pass are in the reports, and told with --verbose")
+        if self._done * 10 // self._total > (self._done - 1) * 10 // self._total:
+            self._screen.line(f"  {self._done:,} of {self._total:,} calls made")
 
 
 def _note(result: TrialResult, limit: int) -> str:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import httpx2
 
 _SHOWN = 500
+# Not found, method not allowed, not implemented.
+_NO_GET = frozenset({404, 405, 501})
 _INPUT, _OUTPUT = "x-usage-input-tokens", "x-usage-output-tokens"
 
 
@@ -42,12 +44,12 @@ class HttpSkill:
         return Reply(output=output, latency_ms=latency_ms, usage=_usage(response.headers))
 
     async def health(self) -> str | None:
-        """Whether a GET of the same address succeeds."""
+        """Whether a GET of the same address succeeds; many endpoints know POST only, and that is no illness."""
         try:
             response, _ = await self._send("GET", HEALTH_TIMEOUT_S, None)
-        except (SkillUnreachable, AgentTimedOut, OutputTooLarge) as error:
+        except (AgentTimedOut, OutputTooLarge) as error:
             return error.message
-        return None if response.is_success else f"HTTP {response.status_code}"
+        return None if response.is_success or response.status_code in _NO_GET else f"HTTP {response.status_code}"
 
     async def _send(self, method: str, timeout_s: float, body: Any) -> tuple[httpx2.Response, bytes]:
         import anyio  # noqa: PLC0415 - only those who call skills over HTTP wait for these

@@ -54,9 +54,13 @@ class McpSkill:
         try:
             listed = await self._with_client(lambda client: client.list_tools(), _HEALTH_TIMEOUT_S)
         except AttemptError as error:
+            if error.cause != "agent":
+                raise
             return error.message
         names = [tool.name for tool in listed.tools]
-        return None if self._tool in names else f"the server has no tool {self._tool}; it has {', '.join(names)}"
+        if self._tool not in names:
+            raise SkillUnreachable(f"the server has no tool {self._tool}; it has {', '.join(names) or 'none'}")
+        return None
 
     async def _with_client(self, ask: Callable[[Client], Any], timeout_s: float) -> Any:
         try:

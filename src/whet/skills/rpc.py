@@ -9,6 +9,11 @@ from whet.errors import SkillFailed
 from whet.skills.base import compact
 
 _SHOWN = 500
+_METHOD_UNKNOWN = -32601
+
+
+class MethodUnknown(SkillFailed):
+    """The skill knows no such method."""
 
 
 def request(method: str, params: Any, number: int) -> bytes:
@@ -45,7 +50,8 @@ def result_of(answer: dict[str, Any]) -> Any:
         return answer.get("result")
     if not isinstance(error, dict):
         raise SkillFailed(f"JSON-RPC error: {_short(error)}")
-    raise SkillFailed(f"JSON-RPC error {error.get('code')}: {_short(error.get('message'))}")
+    kind = MethodUnknown if error.get("code") == _METHOD_UNKNOWN else SkillFailed
+    raise kind(f"JSON-RPC error {error.get('code')}: {_short(error.get('message'))}")
 
 
 def _short(value: Any) -> str:

@@ -129,6 +129,11 @@ def recorded_flags(facts: Mapping[str, Any], given: Mapping[str, Any]) -> dict[s
     return _freed(flags, given)
 
 
+def recorded_selection(facts: Mapping[str, Any]) -> Selection:
+    """What the run in *facts* was to choose."""
+    return _selection(facts["selection"])
+
+
 def _flags(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: Path(value) if name in _PATHS else value for name, value in facts["flags"].items()}
 

@@ -1,4 +1,4 @@
-"""From a JSON file to a benchmark, or to every problem that it has."""
+"""From a JSON or YAML file to a benchmark, or to every problem that it has."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import Problem, SuiteError
-from whet.fields import BadDocument, Fields, Findings, read_document, shown
+from whet.fields import BadDocument, Fields, Findings, shown
 from whet.formats.benchmark.task import read_task
+from whet.formats.document.plain import read_plain
 from whet.model.benchmark import (
     DEFAULT_MAX_LATENCY_MS,
     SCORING_METHODS,
@@ -57,7 +58,7 @@ def read_tasks(path: Path, *, default: EvaluatorKind | None = None) -> LoadedBen
 
 def _document(path: Path) -> tuple[Any, Findings]:
     try:
-        return read_document(path), Findings(str(path))
+        return read_plain(path), Findings(str(path))
     except BadDocument as error:
         raise SuiteError([Problem(file=str(path), message=str(error))]) from error
 
