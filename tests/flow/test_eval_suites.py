@@ -93,9 +93,8 @@ def verdict(rating: float, rationale: str = "Because.") -> dict[str, Any]:
 
 
 def judged_by(project: Project, model: ScriptedModel, settings: str = "", votes: int = 1) -> dict[str, str]:
-    project.settings(
-        f'{settings}\n[judge]\nurl = "{model.url}/v1"\nmodel = "gpt-4o"\nvotes = {votes}\nretries = 0\nmax_parallel = 1\n'
-    )
+    judge = f'url = "{model.url}/v1"\nmodel = "gpt-4o"\nvotes = {votes}\nretries = 0\nmax_parallel = 1\n'
+    project.settings(f"{settings}\n[judge]\n{judge}")
     return {"EVAL_SKILLS_LLM_KEY": "key-of-the-judge"}
 
 
