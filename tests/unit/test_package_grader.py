@@ -23,17 +23,7 @@ from whet.model.suite import Case, Check, Suite
 from whet.packages.prepare import Packages, Prepared
 from whet.packages.settings import PackageSettings
 from whet.packages.spec import package_problems, package_workspace
-from whet.sandbox.bubblewrap import BubblewrapSandbox
 from whet.workspace.copying import copy_tree
-
-BUBBLEWRAP = pytest.param(
-    "bubblewrap",
-    marks=[
-        pytest.mark.bubblewrap,
-        pytest.mark.skipif(not BubblewrapSandbox.availability().usable, reason="bubblewrap cannot run here"),
-    ],
-)
-SANDBOXES = ["local", BUBBLEWRAP]
 
 
 def script(*lines: str) -> str:
@@ -112,9 +102,9 @@ class Bench:
         return (self.artifacts / name).read_text()
 
 
-@pytest.fixture(params=SANDBOXES)
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
-    return Bench(tmp_path, request.param)
+@pytest.fixture
+def bench(sandbox_name: str, tmp_path: Path) -> Bench:
+    return Bench(tmp_path, sandbox_name)
 
 
 @pytest.fixture
@@ -370,7 +360,6 @@ def test_held_out_files_that_were_altered_meanwhile_decide_nothing(local: Bench)
 
 
 @pytest.mark.bubblewrap
-@pytest.mark.skipif(not BubblewrapSandbox.availability().usable, reason="bubblewrap cannot run here")
 def test_in_bubblewrap_the_paths_of_containers_are_there(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "bubblewrap")
     hints = ResourceHints(working_dir="environment", more={"paths": {"/app": "environment"}})
@@ -388,7 +377,6 @@ def test_in_bubblewrap_the_paths_of_containers_are_there(tmp_path: Path) -> None
 
 
 @pytest.mark.bubblewrap
-@pytest.mark.skipif(not BubblewrapSandbox.availability().usable, reason="bubblewrap cannot run here")
 @pytest.mark.parametrize("network", [False, True])
 def test_in_bubblewrap_there_is_network_only_if_asked_for(tmp_path: Path, network: bool) -> None:
     bench = Bench(tmp_path, "bubblewrap")
