@@ -280,3 +280,13 @@ def test_a_failed_package_can_be_regraded_with_another_verifier(project: Project
     outcome = project.whet("regrade", "latest")
 
     assert (outcome.code, outcome.statuses) == (0, {"a": "passed"})
+
+
+def test_a_package_that_passed_keeps_nothing_to_regrade(project: Project) -> None:
+    suite(project, {"id": "a", "environment_ref": archive(project, {"tests/test.sh": "exit 0"})})
+    run(project)
+
+    outcome = project.whet("regrade", "latest")
+
+    assert outcome.codes == {"a": "not-recorded"}
+    assert "it began as a package" in outcome.message("a")

@@ -68,7 +68,7 @@ class Bench:
         files: dict[str, str],
         agent: Callable[[Path], None] = lambda _: None,
         *,
-        skill: Path | None = None,
+        variant: str = "no_skill",
         **fields: Any,
     ) -> Grade:
         archive = archive_of(folder_of(self.folder / "package", files))
@@ -80,9 +80,9 @@ class Bench:
         check = Check(grader="task-package", params={"package": package}, label="verifier", weight=2.0)
         case = Case(id="case-1", prompt="", checks=(check,))
         suite = Suite(name="s", cases=(case,), source=self.folder / "suite.json", digest="")
-        return anyio.run(TaskPackageGrader(suite).grade, check, self._evidence(case, prepared, skill))
+        return anyio.run(TaskPackageGrader(suite).grade, check, self._evidence(case, prepared, variant))
 
-    def _evidence(self, case: Case, prepared: Prepared, skill: Path | None) -> Evidence:
+    def _evidence(self, case: Case, prepared: Prepared, variant: str) -> Evidence:
         return Evidence(
             case=case,
             session=SessionSummary(runner="none", agent="none", prompt=""),
@@ -95,7 +95,7 @@ class Bench:
             mark="m",
             timeout_s=5,
             prepared=prepared,
-            skill=skill,
+            variant=variant,
         )
 
     def log(self, name: str = "verifier.log") -> str:
@@ -155,8 +155,8 @@ def test_the_verifier_is_told_about_its_task_and_nothing_secret(bench: Bench, mo
     assert (bench.artifacts / "verifier/seen.txt").exists()
 
 
-def test_the_arm_tells_whether_the_skill_is_there(local: Bench, tmp_path: Path) -> None:
-    grade = local.grade({"tests/test.sh": script('test "$EVAL_ARM" = skill')}, skill=tmp_path)
+def test_the_arm_tells_whether_the_skill_is_there(local: Bench) -> None:
+    grade = local.grade({"tests/test.sh": script('test "$EVAL_ARM" = skill')}, variant="skill")
 
     assert grade.passed
 
