@@ -86,8 +86,9 @@ def make_plan(
                 variant=variant,
                 limits=_limits(suite, case, settings),
                 workspace=case.workspace or workspace,
-                trials=case.trials or settings.trials,
-                baseline=variant == NO_SKILL and (case.id, runner.id, SKILL) in together,
+                # Where no agent is run, asking it again changes nothing.
+                trials=(case.trials if runner.agent != NO_AGENT else None) or settings.trials,
+                control=variant == NO_SKILL and (case.id, runner.id, SKILL) in together,
             ),
         )
         for case, runner, variant in selected

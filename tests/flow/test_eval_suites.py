@@ -214,6 +214,7 @@ def test_without_a_runner_a_judge_says_whether_the_skill_would_be_loaded_and_the
         asked = json.dumps([request.body for request in model.requests])
 
     assert done.statuses == {"c1": "passed", "c2": "failed"}, done.stderr
+    assert len(done.trials) == 2
     grade = done.trial("c1")["grades"][0]
     assert grade["reason"] == "by a judge: 2 of 3 votes say that deploy would be loaded: Because."
     assert json.loads(grade["evidence"])["mode"] == "judge"
