@@ -93,9 +93,8 @@ def verdict(rating: float, rationale: str = "Because.") -> dict[str, Any]:
 
 
 def judged_by(project: Project, model: ScriptedModel, settings: str = "", votes: int = 1) -> dict[str, str]:
-    project.settings(
-        f'{settings}\n[judge]\nurl = "{model.url}/v1"\nmodel = "gpt-4o"\nvotes = {votes}\nretries = 0\nmax_parallel = 1\n'
-    )
+    judge = f'url = "{model.url}/v1"\nmodel = "gpt-4o"\nvotes = {votes}\nretries = 0\nmax_parallel = 1\n'
+    project.settings(f"{settings}\n[judge]\n{judge}")
     return {"EVAL_SKILLS_LLM_KEY": "key-of-the-judge"}
 
 
@@ -215,6 +214,7 @@ def test_without_a_runner_a_judge_says_whether_the_skill_would_be_loaded_and_the
         asked = json.dumps([request.body for request in model.requests])
 
     assert done.statuses == {"c1": "passed", "c2": "failed"}, done.stderr
+    assert len(done.trials) == 2
     grade = done.trial("c1")["grades"][0]
     assert grade["reason"] == "by a judge: 2 of 3 votes say that deploy would be loaded: Because."
     assert json.loads(grade["evidence"])["mode"] == "judge"

@@ -36,5 +36,5 @@ def _clear(target: Path) -> None:
     if target.is_symlink() or target.is_file():
         target.unlink()
     elif os.path.lexists(target):
-        # Not by moving folders: those of a template cannot be moved in an overlay.
+        # Not moved aside first, as what an agent leaves is: an overlay moves no folder of its template.
         shutil.rmtree(target)
