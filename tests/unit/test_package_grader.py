@@ -23,17 +23,7 @@ from whet.model.suite import Case, Check, Suite
 from whet.packages.prepare import Packages, Prepared
 from whet.packages.settings import PackageSettings
 from whet.packages.spec import package_problems, package_workspace
-from whet.sandbox.bubblewrap import BubblewrapSandbox
 from whet.workspace.copying import copy_tree
-
-BUBBLEWRAP = pytest.param(
-    "bubblewrap",
-    marks=[
-        pytest.mark.bubblewrap,
-        pytest.mark.skipif(not BubblewrapSandbox.availability().usable, reason="bubblewrap cannot run here"),
-    ],
-)
-SANDBOXES = ["local", BUBBLEWRAP]
 
 
 def script(*lines: str) -> str:
@@ -78,7 +68,7 @@ class Bench:
         files: dict[str, str],
         agent: Callable[[Path], None] = lambda _: None,
         *,
-        skill: Path | None = None,
+        variant: str = "no_skill",
         **fields: Any,
     ) -> Grade:
         archive = archive_of(folder_of(self.folder / "package", files))
@@ -90,9 +80,9 @@ class Bench:
         check = Check(grader="task-package", params={"package": package}, label="verifier", weight=2.0)
         case = Case(id="case-1", prompt="", checks=(check,))
         suite = Suite(name="s", cases=(case,), source=self.folder / "suite.json", digest="")
-        return anyio.run(TaskPackageGrader(suite).grade, check, self._evidence(case, prepared, skill))
+        return anyio.run(TaskPackageGrader(suite).grade, check, self._evidence(case, prepared, variant))
 
-    def _evidence(self, case: Case, prepared: Prepared, skill: Path | None) -> Evidence:
+    def _evidence(self, case: Case, prepared: Prepared, variant: str) -> Evidence:
         return Evidence(
             case=case,
             session=SessionSummary(runner="none", agent="none", prompt=""),
@@ -105,16 +95,16 @@ class Bench:
             mark="m",
             timeout_s=5,
             prepared=prepared,
-            skill=skill,
+            variant=variant,
         )
 
     def log(self, name: str = "verifier.log") -> str:
         return (self.artifacts / name).read_text()
 
 
-@pytest.fixture(params=SANDBOXES)
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
-    return Bench(tmp_path, request.param)
+@pytest.fixture
+def bench(sandbox_name: str, tmp_path: Path) -> Bench:
+    return Bench(tmp_path, sandbox_name)
 
 
 @pytest.fixture
@@ -165,8 +155,8 @@ def test_the_verifier_is_told_about_its_task_and_nothing_secret(bench: Bench, mo
     assert (bench.artifacts / "verifier/seen.txt").exists()
 
 
-def test_the_arm_tells_whether_the_skill_is_there(local: Bench, tmp_path: Path) -> None:
-    grade = local.grade({"tests/test.sh": script('test "$EVAL_ARM" = skill')}, skill=tmp_path)
+def test_the_arm_tells_whether_the_skill_is_there(local: Bench) -> None:
+    grade = local.grade({"tests/test.sh": script('test "$EVAL_ARM" = skill')}, variant="skill")
 
     assert grade.passed
 
@@ -370,7 +360,6 @@ def test_held_out_files_that_were_altered_meanwhile_decide_nothing(local: Bench)
 
 
 @pytest.mark.bubblewrap
-@pytest.mark.skipif(not BubblewrapSandbox.availability().usable, reason="bubblewrap cannot run here")
 def test_in_bubblewrap_the_paths_of_containers_are_there(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "bubblewrap")
     hints = ResourceHints(working_dir="environment", more={"paths": {"/app": "environment"}})
@@ -388,7 +377,6 @@ def test_in_bubblewrap_the_paths_of_containers_are_there(tmp_path: Path) -> None
 
 
 @pytest.mark.bubblewrap
-@pytest.mark.skipif(not BubblewrapSandbox.availability().usable, reason="bubblewrap cannot run here")
 @pytest.mark.parametrize("network", [False, True])
 def test_in_bubblewrap_there_is_network_only_if_asked_for(tmp_path: Path, network: bool) -> None:
     bench = Bench(tmp_path, "bubblewrap")

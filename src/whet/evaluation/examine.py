@@ -15,7 +15,7 @@ from whet.formats.benchmark.read import LoadedBenchmark, read_benchmark, read_ta
 from whet.formats.document import SUFFIXES
 from whet.formats.document.plain import read_plain
 from whet.grade.evaluate.custom import find_grader
-from whet.plan import count_of
+from whet.plan.words import counted
 from whet.skills.read import MANIFEST, find_skills, manifests, read_skill
 
 
@@ -79,7 +79,7 @@ def _benchmark(path: Path, loaded: LoadedBenchmark) -> Examined:
         raise SuiteError(problems, loaded.notes)
     kinds = Counter(task.evaluator.kind for task in benchmark.tasks)
     by = ", ".join(f"{amount} {kind}" for kind, amount in kinds.items())
-    summary = f"benchmark {benchmark.id} {benchmark.version}: {count_of(len(benchmark.tasks), 'task')} ({by})"
+    summary = f"benchmark {benchmark.id} {benchmark.version}: {counted(len(benchmark.tasks), 'task')} ({by})"
     return Examined(path, summary, loaded.notes)
 
 

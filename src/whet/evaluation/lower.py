@@ -15,7 +15,8 @@ from whet.model.benchmark import Benchmark, BenchmarkTask
 from whet.model.run import Execution, Plan, Runner
 from whet.model.skill import CallableSkill
 from whet.model.suite import Case, Limits, Suite
-from whet.plan import Selection, count_of, make_plan
+from whet.plan import Selection, make_plan
+from whet.plan.words import counted
 
 AGENT = "skill"
 USUAL_TIMEOUT_S = 30.0
@@ -73,9 +74,9 @@ def describe_calls(plan: Plan, benchmark: Benchmark, skills: Sequence[CallableSk
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     tasks, skilled = len(kinds), len({each.runner.id for each in plan.executions})
-    totals = f"{count_of(tasks, 'task')} on {count_of(skilled, 'skill')}, {count_of(runs, 'run')} of each"
+    totals = f"{counted(tasks, 'task')} on {counted(skilled, 'skill')}, {counted(runs, 'run')} of each"
     return [
-        f"{benchmark.id} {benchmark.version}: {totals}: {count_of(plan.trial_count, 'call')}",
+        f"{benchmark.id} {benchmark.version}: {totals}: {counted(plan.trial_count, 'call')}",
         f"scored by {benchmark.scoring}, at most {plan.max_parallel} at a time",
         "",
         *("  ".join(cell.ljust(width) for cell, width in zip(row, (*widths, 0), strict=True)) for row in rows),

@@ -17,6 +17,7 @@ from whet.model.run import Attempt, Execution, Plan, RunInfo, TrialResult
 from whet.model.session import Usage
 from whet.model.snapshot import SnapshotOutcome
 from whet.score import combined_status, mean, wilson
+from whet.score.arms import arm_scores
 from whet.score.lift import lifts_of
 from whet.store.folder import RESULTS_FILE
 from whet.store.journal import GO_ON, Entry, Journal
@@ -146,6 +147,7 @@ def _head(info: RunInfo, results: JournalResults, *, interrupted: bool, ended_at
         "total_usage": _usage(results.total_usage),
         "schedule": results.plan.schedule,
         "max_parallel": results.plan.max_parallel,
+        "scores": arm_scores(results),
         "lift": [_lift(lift) for lift in lifts_of(results)],
     }
 
@@ -181,11 +183,13 @@ def _write_document(file: BinaryIO, head: dict[str, Any], results: JournalResult
     cases = groupby(results.summaries(), key=lambda summary: summary.execution.case.id)
     for number, (identifier, group) in enumerate(cases):
         summaries = list(group)
-        tags = wire.encode(summaries[0].execution.case.tags)
+        case = summaries[0].execution.case
+        tags, weight = wire.encode(case.tags), wire.encode(case.weight)
         passed = wire.encode(all(summary.passed for summary in summaries))
         file.write(b"," if number else b"")
         file.write(
-            b'\n    {"id": %s, "tags": %s, "passed": %s, "executions": [' % (wire.encode(identifier), tags, passed)
+            b'\n    {"id": %s, "tags": %s, "weight": %s, "passed": %s, "executions": ['
+            % (wire.encode(identifier), tags, weight, passed)
         )
         for index, summary in enumerate(summaries):
             file.write(b"," if index else b"")

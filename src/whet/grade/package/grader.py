@@ -19,7 +19,7 @@ from whet.grade.package.rewards import BadReward, Reward, near_misses, read_rewa
 from whet.grade.package.scripts import NotRun, Output, Script, run_script
 from whet.grade.recorded import NotRecorded, RecordedEvidence
 from whet.model.grade import FailureClass, Grade
-from whet.model.suite import Case, Check, PackageSpec, Suite
+from whet.model.suite import NO_SKILL, SKILL, Case, Check, PackageSpec, Suite
 from whet.packages.showing import in_package, inside
 from whet.packages.spec import package_workspace
 from whet.workspace import remove_tree
@@ -180,7 +180,6 @@ class _Verification:
 
     def _facts(self, cwd: Path, logs: Path) -> dict[str, str]:
         skill = str(self.evidence.workspace / self.package.skill_bundle_ref)
-        with_skill = self.evidence.skill is not None
         instruction = self.package.instruction or ""
         facts = {
             "TASK_ID": self.evidence.case.id,
@@ -188,7 +187,7 @@ class _Verification:
             "LOGS_DIR": str(logs),
             "SKILL_DIR": skill,
             "SKILL_BUNDLE": skill,
-            "EVAL_ARM": "skill" if with_skill else "no_skill",
+            "EVAL_ARM": SKILL if self.evidence.variant == SKILL else NO_SKILL,
             "WHET_WORKSPACE": str(self.evidence.workspace),
         }
         if len(instruction.encode()) <= _LONGEST_VARIABLE:
