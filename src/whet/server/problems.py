@@ -1,0 +1,72 @@
+"""How the service says no: a status, one sentence, and a list of what is wrong where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+JSON = "application/json"
+
+
+class Refused(Exception):
+    """A request that is not carried out; `details` are pairs of a path and a message."""
+
+    def __init__(
+        self,
+        status: int,
+        error: str,
+        *,
+        details: Sequence[tuple[str, str]] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(error)
+        self.status = status
+        self.error = error
+        self.details = tuple(details)
+        self.headers = dict(headers or {})
+
+
+def not_found(what: str) -> Refused:
+    """There is no such thing, or it is another organisation's, which is the same."""
+    return Refused(404, f"there is no such {what}")
+
+
+def problem_response(refused: Refused) -> Response:
+    """The answer to a request that is refused."""
+    body = {"error": refused.error, "details": [{"path": path, "message": said} for path, said in refused.details]}
+    return Response(msgspec.json.encode(body), refused.status, refused.headers, media_type=JSON)
+
+
+def answer_problems(app: FastAPI) -> None:
+    """Let every error leave *app* in the same form."""
+
+    @app.exception_handler(Refused)
+    async def refused(_: Request, error: Refused) -> Response:
+        return problem_response(error)
+
+    @app.exception_handler(HTTPException)
+    async def plain(_: Request, error: HTTPException) -> Response:
+        return problem_response(Refused(error.status_code, str(error.detail), headers=error.headers))
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        return problem_response(invalid_values(error.errors()))
+
+
+def invalid_values(errors: Sequence[Any]) -> Refused:
+    """What pydantic found, in our form."""
+    return Refused(422, "the request is not valid", details=[(_path(found["loc"]), found["msg"]) for found in errors])
+
+
+def _path(places: Sequence[str | int]) -> str:
+    path = ""
+    for place in places:
+        path += f"[{place}]" if isinstance(place, int) else f".{place}" if path else place
+    return path.encode(errors="replace").decode()

@@ -1,0 +1,28 @@
+"""Work that waits for the disk or the database, away from the event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, TypeVarTuple
+
+import anyio
+from anyio import CapacityLimiter, to_thread
+from anyio.lowlevel import RunVar
+
+from whet.server.storage.database import CONNECTIONS
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+_limiter: RunVar[CapacityLimiter] = RunVar("whet-server-threads")
+
+
+async def in_thread(work: Callable[[*Ts], T], *args: *Ts) -> T:
+    """What *work* gives; not more at a time than the database has connections."""
+    try:
+        limiter = _limiter.get()
+    except LookupError:
+        limiter = CapacityLimiter(CONNECTIONS)
+        _limiter.set(limiter)
+    # Seen through to its end: a transaction that nobody waits for would go on behind our back.
+    with anyio.CancelScope(shield=True):
+        return await to_thread.run_sync(work, *args, limiter=limiter)
