@@ -225,7 +225,7 @@ def test_a_schema_that_does_not_exist_is_refused_with_the_ones_that_do() -> None
     done = whet("schema", "reslts")
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error[usage]: invalid value for 'bench|results': 'reslts' is not ")
+    assert done.stderr.startswith("error[usage]: invalid value for 'bench|results|suite': 'reslts' is not ")
 
 
 def raising(error: BaseException) -> Any:

@@ -1,0 +1,175 @@
+"""Reading an eval suite, or a change to one: the suite, or every problem with its path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from whet.evals.cases import read_case
+from whet.evals.fields import Fields, shown
+from whet.evals.kinds import (
+    MOST_CASES,
+    SOURCE_KINDS,
+    VERIFIER_KINDS,
+    EvalCase,
+    EvalSuite,
+    TaskPackage,
+    VerifierKind,
+)
+from whet.evals.problems import EvalSuiteError, FieldProblem
+from whet.evals.soundness import unsound
+from whet.model.naming import folder_name, id_problem
+
+CHANGEABLE = ("name", "verifier_kind", "supports_no_skill", "resource_limits_json", "cases_json")
+PROVENANCE = ("source_id", "source_kind")
+# What a service adds to a suite: a document that was got from one can be given back as it is.
+ADDED = ("id", "version", "suite_kind", "runnable", "not_runnable_reasons", "created_at", "updated_at")
+MANIFEST = ("name", "supports_no_skill", "resource_limits_json", "cases")
+_ALWAYS_ALLOWED = ("$schema",)
+_UUID = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalSuitePatch:
+    """A change to a suite; `None` leaves a field as it is."""
+
+    name: str | None = None
+    verifier_kind: VerifierKind | None = None
+    supports_no_skill: bool | None = None
+    resource_limits: Mapping[str, Any] | None = None
+    cases: tuple[EvalCase, ...] | None = None
+
+    def apply(self, suite: EvalSuite) -> EvalSuite:
+        """*suite* with the change made to it."""
+        given = {name: getattr(self, name) for name in self.__slots__ if getattr(self, name) is not None}
+        return replace(suite, **given)
+
+
+def read_suite(value: object, *, remote_only: bool = False, most_cases: int = MOST_CASES) -> EvalSuite:
+    """The suite that a JSON value says; an `EvalSuiteError` with all that is wrong with it.
+
+    With *remote_only* packages must lie at an address, as a service wants it that must not read its own files.
+    """
+    given = _top(value)
+    given.refuse_unknown((*CHANGEABLE, *PROVENANCE, *ADDED, *_ALWAYS_ALLOWED))
+    suite = EvalSuite(
+        source_id=_source_id(given),
+        name=_name(given) or "",
+        source_kind=given.choice("source_kind", SOURCE_KINDS, required=True) or "manual",
+        verifier_kind=given.choice("verifier_kind", VERIFIER_KINDS, required=True) or "deterministic",
+        supports_no_skill=given.flag("supports_no_skill", default=False),
+        resource_limits=_resource_limits(given),
+        cases=_cases(given, "cases_json", remote_only=remote_only, most=most_cases),
+    )
+    _raise_if_any(given.problems)
+    return suite
+
+
+def read_manifest(value: object, *, most_cases: int = MOST_CASES) -> EvalSuite:
+    """The suite that an import manifest says: task packages under `cases`, imported and deterministic."""
+    given = _top(value)
+    given.refuse_unknown((*MANIFEST, *_ALWAYS_ALLOWED))
+    cases = _cases(_packages(given), "cases", remote_only=False, most=most_cases)
+    suite = EvalSuite(
+        name=_name(given) or "",
+        source_kind="imported",
+        verifier_kind="deterministic",
+        supports_no_skill=given.flag("supports_no_skill", default=False),
+        resource_limits=_resource_limits(given),
+        cases=cases,
+    )
+    _raise_if_any(given.problems)
+    return suite
+
+
+def read_patch(value: object, *, remote_only: bool = False, most_cases: int = MOST_CASES) -> EvalSuitePatch:
+    """The change that a JSON value says; provenance cannot be changed."""
+    given = _top(value)
+    for name in PROVENANCE:
+        if name in given.values:
+            given.problem(name, "cannot be changed: make a new suite")
+    given.refuse_unknown((*CHANGEABLE, *PROVENANCE))
+    for name in CHANGEABLE:
+        if name in given.values and given.values[name] is None:
+            given.problem(name, "must not be null: leave it out to keep it as it is")
+    told = {name for name in CHANGEABLE if given.given(name) is not None}
+    patch = EvalSuitePatch(
+        name=_name(given) if "name" in told else None,
+        verifier_kind=given.choice("verifier_kind", VERIFIER_KINDS),
+        supports_no_skill=given.flag("supports_no_skill", default=False) if "supports_no_skill" in told else None,
+        resource_limits=_resource_limits(given) if "resource_limits_json" in told else None,
+        cases=_cases(given, "cases_json", remote_only=remote_only, most=most_cases) if "cases_json" in told else None,
+    )
+    _raise_if_any(given.problems)
+    return patch
+
+
+def _top(value: object) -> Fields:
+    """The fields of the document, once nothing in it is unheard of."""
+    _raise_if_any(list(unsound(value)))
+    if not isinstance(value, Mapping):
+        raise EvalSuiteError([FieldProblem("", f"must be an object, not {shown(value)}")])
+    return Fields(value, [])
+
+
+def _raise_if_any(problems: list[FieldProblem]) -> None:
+    if problems:
+        raise EvalSuiteError(problems)
+
+
+def _name(given: Fields) -> str | None:
+    return given.checked("name", given.text("name", required=True), id_problem)
+
+
+def _source_id(given: Fields) -> str | None:
+    text = given.text("source_id")
+    if text is None:
+        return None
+    if not _UUID.fullmatch(text):
+        given.problem("source_id", f"must be a UUID, not {shown(text)}")
+        return None
+    return str(UUID(text))
+
+
+def _resource_limits(given: Fields) -> Mapping[str, Any]:
+    limits = given.table("resource_limits_json")
+    limits.number("timeout_ms", above=0)
+    return {name: value for name, value in limits.values.items() if value is not None}
+
+
+def _packages(given: Fields) -> Fields:
+    """The manifest with its cases as a suite has them: what kind they are goes without saying."""
+    cases = given.values.get("cases")
+    if not isinstance(cases, list | tuple):
+        return given
+    told = [{"case_kind": TaskPackage.kind, **case} if isinstance(case, Mapping) else case for case in cases]
+    for index, case in enumerate(told):
+        if isinstance(case, Mapping) and case["case_kind"] != TaskPackage.kind:
+            given.problem(f"cases[{index}].case_kind", f"must be {TaskPackage.kind} in an import manifest")
+    return Fields({**given.values, "cases": told}, given.problems)
+
+
+def _cases(given: Fields, name: str, *, remote_only: bool, most: int) -> tuple[EvalCase, ...]:
+    value = given.given(name)
+    if value is None:
+        given.problem(name, "is missing")
+    elif isinstance(value, list | tuple) and not 1 <= len(value) <= most:
+        given.problem(name, f"must have from 1 to {most} cases, not {len(value)}")
+        return ()
+    found: list[EvalCase] = []
+    named: dict[str, str] = {}
+    for place, item in given.items(name):
+        fields = given.object(place, item)
+        case = read_case(fields, remote_only=remote_only) if isinstance(item, Mapping) else None
+        if case is None:
+            continue
+        found.append(case)
+        if case.task_id is not None:
+            earlier = named.setdefault(folder_name(case.task_id).casefold(), place)
+            if earlier != place:
+                used = "task_id" if fields.given("task_id") is not None else "id"
+                fields.problem(used, f"{shown(case.task_id)} is the id of {earlier} too, or shares its folder")
+    return tuple(found)
