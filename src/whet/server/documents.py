@@ -83,7 +83,7 @@ def shown_suite(stored: StoredSuite) -> dict[str, Any]:
     return {**shown, "cases_json": msgspec.Raw(stored.cases)}
 
 
-_EMPTY: dict[str, Any] = {"source_id": None, "supports_no_skill": False, "resource_limits_json": {}}
+_EMPTY: dict[str, Any] = {"name": "", "source_id": None, "supports_no_skill": False, "resource_limits_json": {}}
 
 
 def shown_time(moment_us: int) -> str:

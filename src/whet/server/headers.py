@@ -30,9 +30,7 @@ def require_match(header: str | None, version: int) -> None:
     if header is None or header.strip() == "*":
         return
     if str(version) not in _strong(header):
-        raise Refused(
-            412, f"the suite is at version {version} by now: get it again", headers={"etag": etag(version)}
-        )
+        raise Refused(412, f"the suite is at version {version} by now: get it again", headers={"etag": etag(version)})
 
 
 def unchanged(header: str | None, version: int) -> bool:

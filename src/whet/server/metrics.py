@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 
 from whet.server.storage.runs import STATUSES
 
@@ -13,6 +21,8 @@ class Metrics:
     """The figures of one server."""
 
     def __init__(self) -> None:
+        # Half of the page would say when each figure was made.
+        disable_created_metrics()
         self._registry = CollectorRegistry()
         self.requests = Counter(
             "whet_http_requests", "Requests answered.", ["method", "route", "status"], registry=self._registry

@@ -22,7 +22,11 @@ def describe_with_suites(app: FastAPI) -> None:
         if app.openapi_schema is None:
             app.openapi_schema = _with_suites(
                 get_openapi(
-                    title=app.title, version=app.version, description=app.description, routes=app.routes, tags=app.openapi_tags
+                    title=app.title,
+                    version=app.version,
+                    description=app.description,
+                    routes=app.routes,
+                    tags=app.openapi_tags,
                 )
             )
         return app.openapi_schema

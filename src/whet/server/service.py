@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,7 +30,19 @@ class Service:
     notices: Notices = field(default_factory=Notices)
     rates: Rates = field(init=False)
     failures: Rates = field(init=False)
+    open_streams: int = 0
 
     def __post_init__(self) -> None:
         self.rates = Rates(self.limits.requests_per_minute)
         self.failures = Rates(self.limits.failures_per_minute)
+
+    @contextmanager
+    def counted_stream(self) -> Iterator[None]:
+        """An event stream is open."""
+        self.open_streams += 1
+        self.metrics.streams.set(self.open_streams)
+        try:
+            yield
+        finally:
+            self.open_streams -= 1
+            self.metrics.streams.set(self.open_streams)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, TypeVarTuple
 
-import anyio
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 
@@ -23,6 +22,5 @@ async def in_thread(work: Callable[[*Ts], T], *args: *Ts) -> T:
     except LookupError:
         limiter = CapacityLimiter(CONNECTIONS)
         _limiter.set(limiter)
-    # Seen through to its end: a transaction that nobody waits for would go on behind our back.
-    with anyio.CancelScope(shield=True):
-        return await to_thread.run_sync(work, *args, limiter=limiter)
+    # anyio waits for it also when we are cancelled: a transaction that nobody waits for would go on behind our back.
+    return await to_thread.run_sync(work, *args, limiter=limiter)

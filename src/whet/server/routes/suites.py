@@ -8,7 +8,6 @@ from fastapi import APIRouter, Path, Query, Request
 from sqlalchemy.exc import IntegrityError
 from starlette.responses import Response
 
-from whet.evals import EvalSuite
 from whet.server import shapes
 from whet.server.answers import answer, id_in, page_of
 from whet.server.auth import At, Reader, Writer
@@ -19,7 +18,7 @@ from whet.server.problems import Refused, not_found
 from whet.server.service import Service
 from whet.server.storage import suites as stored
 from whet.server.storage.idempotency import Once, OtherRequest, made_before, remember
-from whet.server.storage.paging import DEFAULT_LIMIT, MOST, Page
+from whet.server.storage.paging import DEFAULT_LIMIT, MOST
 from whet.server.storage.suites import StoredSuite
 from whet.server.threads import in_thread
 

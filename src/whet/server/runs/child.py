@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import runpy
 import signal
 import sys
 
@@ -22,9 +23,7 @@ def main() -> None:
         # It ended before we could ask to be told.
         sys.exit(1)
     sys.argv = ["whet", *arguments]
-    from whet.cli.main import main as whet  # noqa: PLC0415 - only now: nothing must come before the tie
-
-    whet()
+    runpy.run_module("whet", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

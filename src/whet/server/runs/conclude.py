@@ -31,7 +31,9 @@ def conclude(code: int, place: RunPlace, *, cancelled: bool) -> Ending | None:
 def given_up(code: int, place: RunPlace) -> Ending:
     """The end of a run whose process was cut short too often."""
     said = place.last_words()
-    return Ending(status="failed", error=f"whet ended early, with exit code {code}, each time it was tried\n{said}".strip())
+    return Ending(
+        status="failed", error=f"whet ended early, with exit code {code}, each time it was tried\n{said}".strip()
+    )
 
 
 def _summary(place: RunPlace) -> dict[str, Any] | None:

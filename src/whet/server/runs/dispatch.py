@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import anyio
+import anyio.lowlevel
 
 from whet.server.notices import QUEUE
 from whet.server.runs.queue import Queue
@@ -41,7 +42,7 @@ async def _next(service: Service, queue: Queue) -> StoredRun:
             return run
         await told.wait()
         # Told also when the server stops: let that come to pass.
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
 
 
 def _left_under_way(service: Service) -> list[StoredRun]:

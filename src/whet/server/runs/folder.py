@@ -76,7 +76,7 @@ class RunPlace:
             said = self.log.read_bytes()[-_MOST_SAID:].decode(errors="replace")
         except OSError:
             return ""
-        lines = [line for line in said.splitlines() if line.startswith("error[") or line.startswith("  ")]
+        lines = [line for line in said.splitlines() if line.startswith(("error[", "  "))]
         return "\n".join(lines or said.splitlines()[-5:])
 
 

@@ -9,8 +9,9 @@ import secrets
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from whet.errors import UsageError
 from whet.server.storage.database import Database, now_us
@@ -114,7 +115,7 @@ def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def _key(row: Row[tuple[object, ...]]) -> Key:
+def _key(row: Any) -> Key:
     return Key(
         id=row.id,
         organisation_id=row.organisation_id,

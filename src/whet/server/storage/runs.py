@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from whet.server.storage.database import now_us
 from whet.server.storage.events import NewEvent, add_events
@@ -184,7 +184,7 @@ def _get(connection: Connection, id_: str) -> StoredRun:
     return _stored(connection.execute(select(runs).where(runs.c.id == id_)).one())
 
 
-def _stored(row: Row[Any]) -> StoredRun:
+def _stored(row: Any) -> StoredRun:
     return StoredRun(
         id=row.id,
         organisation_id=row.organisation_id,

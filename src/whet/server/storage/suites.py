@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, insert, select, update
+from sqlalchemy import Connection, and_, insert, select, update
 
 from whet.server.storage.database import now_us
 from whet.server.storage.paging import Page, next_cursor
@@ -47,6 +47,9 @@ def get_suite(
 
     One that was deleted is found only with *deleted*.
     """
+    if lock:
+        # In a statement of its own: PostgreSQL would pair the suite as it is after waiting with versions of before.
+        connection.execute(select(suites.c.id).where(suites.c.id == id_).with_for_update())
     at = suites.c.version if version is None else version
     query = (
         select(
@@ -60,7 +63,7 @@ def get_suite(
         .join(suite_versions, and_(suite_versions.c.suite_id == suites.c.id, suite_versions.c.version == at))
         .where(*_visible(organisation_id, deleted=deleted), suites.c.id == id_)
     )
-    row = connection.execute(query.with_for_update(of=suites) if lock else query).first()
+    row = connection.execute(query).first()
     return _stored(row, row.cases) if row is not None else None
 
 
@@ -131,7 +134,7 @@ def _add(connection: Connection, suite: StoredSuite) -> StoredSuite:
     return suite
 
 
-def _stored(row: Row[Any], cases: bytes) -> StoredSuite:
+def _stored(row: Any, cases: bytes) -> StoredSuite:
     return StoredSuite(
         id=row.id,
         version=row.version,
