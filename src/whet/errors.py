@@ -8,8 +8,9 @@ WhetError
 │   └── PluginError           an extension that cannot be loaded
 ├── AttemptError              ends one attempt, never the run; becomes `Failure` data in the engine
 │   ├── WorkspaceError        the folder could not be made ready
-│   │   └── BootstrapFailed
+│   │   └── BootstrapFailed · PackageError: PackageUnreachable
 │   ├── SandboxError          the boundary could not be set up
+│   ├── Contaminated          a session without the skill came upon it
 │   ├── AgentError            the agent did not come to a good end
 │   │   ├── AgentNotFound · AgentNotStarted · AgentCrashed · AgentTimedOut
 │   │   ├── StepLimitReached · BudgetSpent · OutputTooLarge · CeilingReached
@@ -137,6 +138,37 @@ class BootstrapFailed(WorkspaceError):
     cause: ClassVar[Cause] = "suite"
     class_id = "workspace-bootstrap"
     class_label = "Workspace bootstrap"
+
+
+class Contaminated(AttemptError):
+    """A session that should have been without the skill came upon it, and so says nothing about being without."""
+
+    code = "contaminated"
+    phase: ClassVar[Phase] = "observe"
+    cause: ClassVar[Cause] = "suite"
+    retry = False
+    class_id = "contaminated"
+    class_label = "Contaminated baseline"
+
+
+class PackageError(WorkspaceError):
+    """A package cannot be used: it is not an archive, is unsafe to unpack, or lacks what its case names."""
+
+    code = "package"
+    cause: ClassVar[Cause] = "suite"
+    retry = False
+    class_id = "package"
+    class_label = "Package"
+
+
+class PackageUnreachable(PackageError):
+    """A package could not be fetched."""
+
+    code = "package-unreachable"
+    cause: ClassVar[Cause] = "infrastructure"
+    retry = True
+    class_id = "package-unreachable"
+    class_label = "Package unreachable"
 
 
 class SandboxError(AttemptError):

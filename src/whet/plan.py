@@ -11,8 +11,9 @@ from typing import Any
 
 from whet.config import BUILT_IN, Settings
 from whet.errors import UnknownName, UsageError
-from whet.model.run import Execution, Plan, Runner, ScheduleName
-from whet.model.suite import Case, Limits, Suite, WorkspaceSpec
+from whet.model.run import NO_AGENT, Execution, Plan, Runner, ScheduleName
+from whet.model.suite import NO_SKILL, SKILL, Case, Limits, Suite, WorkspaceSpec
+from whet.model.variants import in_variant
 
 _EXAMPLE = """write one into whet.toml, such as:
 [runners.demo.agent]
@@ -32,6 +33,7 @@ class Selection:
     cases: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     runners: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
     shard: tuple[int, int] | None = None
     only: frozenset[tuple[str, str, str]] | None = None
 
@@ -57,6 +59,8 @@ class RunRequest:
     command: str = "run"
     # Besides those of the settings.
     more_reporters: tuple[str, ...] = ()
+    # The skill under test, of a suite for one.
+    skill: Path | None = None
 
 
 def make_plan(
@@ -69,20 +73,24 @@ def make_plan(
     fail_fast: bool = False,
 ) -> Plan:
     """All that a run of *suite* will do, in declared order; `UsageError` where that is nothing."""
-    if not settings.runners:
-        raise UsageError("no runners are configured", hint=_EXAMPLE)
     workspace = _in_place(suite) if in_place else _workspace(suite, settings)
+    selected = _selected(suite, settings, selection)
+    together = {(case.id, runner.id, variant) for case, runner, variant in selected}
     executions = [
-        Execution(
-            case=case,
-            # The model that was typed, then the case's (or its suite's), then the runner's.
-            runner=replace(runner, model=model or case.model or runner.model),
-            variant=variant,
-            limits=_limits(suite, case, settings),
-            workspace=workspace,
-            trials=settings.trials,
+        in_variant(
+            suite,
+            Execution(
+                case=case,
+                # The model that was typed, then the case's (or its suite's), then the runner's.
+                runner=replace(runner, model=model or case.model or runner.model),
+                variant=variant,
+                limits=_limits(suite, case, settings),
+                workspace=case.workspace or workspace,
+                trials=case.trials or settings.trials,
+                baseline=variant == NO_SKILL and (case.id, runner.id, SKILL) in together,
+            ),
         )
-        for case, runner, variant in _selected(suite, settings, selection)
+        for case, runner, variant in selected
     ]
     schedule = "serial" if in_place else _schedule(settings, workspace)
     return Plan(
@@ -157,21 +165,51 @@ def _selected(suite: Suite, settings: Settings, selection: Selection) -> list[tu
     """Cases before runners before variants, as declared."""
     _must_know("case", selection.cases, [case.id for case in suite.cases])
     _must_know("tag", selection.tags, suite.tags)
-    _must_know("runner", selection.runners, [runner.id for runner in settings.runners])
+    _must_know("variant", selection.variants, suite.variants)
+    runners = _runners(suite, settings, selection)
+    _must_know("runner", selection.runners, [runner.id for runner in runners])
     # Tags from a file may be meant for another suite of the project: only those that were typed must be known here.
     tags = selection.tags or settings.tags
     found = [
         (case, runner, variant)
         for case in suite.cases
         if case.id in (selection.cases or (case.id,)) and (not tags or set(tags) & set(case.tags))
-        for runner in settings.runners
+        for runner in runners
         if runner.id in (selection.runners or (runner.id,))
-        for variant in suite.variants
-        if selection.only is None or (case.id, runner.id, variant) in selection.only
+        for variant in case.variants or suite.variants
+        if variant in (selection.variants or (variant,))
+        and (selection.only is None or (case.id, runner.id, variant) in selection.only)
     ]
+    _refuse_without_skill(suite, found)
+    _refuse_without_agent(found)
     if not found:
         raise UsageError(f"nothing is selected from {suite.name}", hint="; ".join(_reasons(suite, tags, selection)))
     return found
+
+
+def _runners(suite: Suite, settings: Settings, selection: Selection) -> tuple[Runner, ...]:
+    """The configured ones; where cases can do without an agent, one that does nothing stands in for none."""
+    bare = any(not case.needs_agent for case in suite.cases)
+    if not settings.runners and not bare:
+        raise UsageError("no runners are configured", hint=_EXAMPLE)
+    asked = selection.runners == (NO_AGENT,) and all(runner.id != NO_AGENT for runner in settings.runners)
+    return (Runner(id=NO_AGENT, agent=NO_AGENT),) if bare and (asked or not settings.runners) else settings.runners
+
+
+def _refuse_without_skill(suite: Suite, found: Sequence[tuple[Case, Runner, str]]) -> None:
+    """A case that is about the skill cannot do without it."""
+    missing = dict.fromkeys(case.id for case, _, variant in found if variant not in suite.variants)
+    if missing:
+        raise UsageError(
+            f"there is no skill to load, which is what {_listed(list(missing))} is about",
+            hint="name the folder of the skill with --skill, or leave the case out",
+        )
+
+
+def _refuse_without_agent(found: Sequence[tuple[Case, Runner, str]]) -> None:
+    bare = dict.fromkeys(case.id for case, runner, _ in found if case.needs_agent and runner.agent == NO_AGENT)
+    if bare:
+        raise UsageError(f"no agent answers {_listed(list(bare))}: it needs a runner", hint=_EXAMPLE)
 
 
 def _reasons(suite: Suite, tags: Sequence[str], selection: Selection) -> Iterator[str]:
@@ -182,6 +220,8 @@ def _reasons(suite: Suite, tags: Sequence[str], selection: Selection) -> Iterato
         yield f"asked for case {_listed(selection.cases)}"
     if tags:
         yield f"asked for tag {_listed(tags)}, the suite has {_listed(suite.tags) or 'none'}"
+    if selection.variants:
+        yield f"asked for variant {_listed(selection.variants)}"
     if selection.only is not None:
         yield "asked for what failed last time"
 

@@ -93,6 +93,7 @@ def request_of(name: str, given: dict[str, Any]) -> RunRequest:
             cases=split_list(given["cases"]),
             tags=split_list(given["tags"]),
             runners=split_list(given["runners"]),
+            variants=split_list(given.get("variants", ())),
             shard=parse_shard(given["shard"]) if given["shard"] is not None else None,
         ),
         last_failed=given["last_failed"],
@@ -104,4 +105,5 @@ def request_of(name: str, given: dict[str, Any]) -> RunRequest:
         fail_fast=given.get("fail_fast", False),
         verbose=given["verbose"],
         command=name,
+        skill=given.get("skill"),
     )

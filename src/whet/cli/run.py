@@ -12,6 +12,8 @@ from whet.model.run import SCHEDULES
 
 @click.command("run", short_help="Run a suite and report verdicts.")
 @selecting
+@click.option("--skill", type=FILE, metavar="PATH", help="The skill under test: its folder, or an archive of it.")
+@click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only these variants, such as no_skill.")
 @click.option("--update-snapshots", is_flag=True, help="Take new usage snapshots of what is run.")
 @click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Samples of every case on every runner.")
 @click.option("--timeout-ms", type=click.IntRange(min=1), metavar="MS", help="Time limit of an attempt.")

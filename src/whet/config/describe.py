@@ -34,7 +34,13 @@ def describe(settings: Settings) -> list[tuple[str, str, str]]:
 
 def entries(settings: Settings) -> list[tuple[str, Any, str]]:
     """Every effective value as dotted key, plain JSON data and origin."""
-    found = (*_plain_settings(settings), *_snapshots(settings), *_judge(settings), *_all_runners(settings))
+    found = (
+        *_plain_settings(settings),
+        *_snapshots(settings),
+        *_judge(settings),
+        *_packages(settings),
+        *_all_runners(settings),
+    )
     return [(key, _json(value), settings.origins.get(key, "built-in")) for key, value in found]
 
 
@@ -83,11 +89,19 @@ def _workspace(workspace: WorkspaceSpec) -> Iterator[tuple[str, Any]]:
 
 
 def _snapshots(settings: Settings) -> Iterator[tuple[str, Any]]:
-    for name, value in (settings.snapshots or {}).items():
+    yield from _nested("snapshots", settings.snapshots or {})
+
+
+def _packages(settings: Settings) -> Iterator[tuple[str, Any]]:
+    yield from _nested("packages", settings.packages)
+
+
+def _nested(table: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
         if isinstance(value, Mapping):
-            yield from ((f"snapshots.{name}.{part}", inner) for part, inner in value.items())
+            yield from ((f"{table}.{name}.{part}", inner) for part, inner in value.items())
         else:
-            yield f"snapshots.{name}", value
+            yield f"{table}.{name}", value
 
 
 def _judge(settings: Settings) -> Iterator[tuple[str, Any]]:

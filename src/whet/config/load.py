@@ -124,6 +124,7 @@ def _build(merged: Merged, file: Path | None, folder: Path) -> Settings:
         runners=tuple(_runner(runner, reader) for runner in merged.names("runners")),
         snapshots=_snapshots(reader),
         judge=reader.below("judge"),
+        packages=_packages(reader),
         origins=reader.origins,
     )
 
@@ -164,6 +165,11 @@ def _snapshots(reader: _Reader) -> dict[str, Any] | None:
         return None
     tolerance = reader.below("snapshots", "tolerance")
     return reader.below("snapshots") | ({"tolerance": tolerance} if tolerance else {})
+
+
+def _packages(reader: _Reader) -> dict[str, Any]:
+    buckets = {scheme: reader.below("packages", scheme) for scheme in ("r2", "s3")}
+    return reader.below("packages") | {scheme: given for scheme, given in buckets.items() if given}
 
 
 def _plain(value: Value) -> Value:

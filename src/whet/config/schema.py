@@ -73,6 +73,7 @@ def is_variable_name(value: object) -> bool:
 _STRING = Rule(expected="a string", accepts=lambda value: isinstance(value, str))
 _WORDS = Rule(expected="a string", accepts=lambda value: isinstance(value, str), place="word", many=True)
 _AMOUNT = Rule(expected="a finite number of at least 0", accepts=_is_amount)
+_YES_OR_NO = Rule(expected="true or false", accepts=lambda value: isinstance(value, bool))
 _ENV: Table = {"*": _STRING}
 
 _WORKSPACE: Table = {
@@ -124,8 +125,8 @@ _AGENT: Table = {
     "output": _one_of("text", "events"),
     "script": _text("path"),
     "mounts": _text("path", many=True),
-    "inherit_home": Rule(expected="true or false", accepts=lambda value: isinstance(value, bool)),
-    "network": Rule(expected="true or false", accepts=lambda value: isinstance(value, bool)),
+    "inherit_home": _YES_OR_NO,
+    "network": _YES_OR_NO,
     # Whatever a third-party agent wants: only its adapter can tell.
     "options": Rule(expected="a table", accepts=lambda value: isinstance(value, dict)),
 }
@@ -151,12 +152,31 @@ _JUDGE: Table = {
     "cache_dir": _text("path"),
 }
 
+_BUCKETS: Table = {
+    "endpoint": _text(),
+    "region": _text(),
+    "key_variable": Rule(expected="the name of an environment variable", accepts=is_variable_name),
+    "secret_variable": Rule(expected="the name of an environment variable", accepts=is_variable_name),
+    "allowed": _text(many=True),
+}
+_PACKAGES: Table = {
+    "allow_private_addresses": _YES_OR_NO,
+    "allow_local_files": _YES_OR_NO,
+    "max_download_mb": _integer(1, 2**20),
+    "max_unpacked_mb": _integer(1, 2**20),
+    "max_entries": _integer(1, 10_000_000),
+    "timeout_ms": _integer(1),
+    "r2": _BUCKETS,
+    "s3": _BUCKETS,
+}
+
 SCHEMA: Table = {
     "run": _RUN,
     "defaults": _DEFAULTS,
     "runners": {"*": {"agent": _AGENT, "skills": _text("path", many=True)}},
     "snapshots": _SNAPSHOTS,
     "judge": _JUDGE,
+    "packages": _PACKAGES,
 }
 
 

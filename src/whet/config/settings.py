@@ -43,4 +43,6 @@ class Settings:
     snapshots: Mapping[str, Any] | None
     # What was said of the language model that judges; the judge has the defaults.
     judge: Mapping[str, Any] = field(default_factory=dict)
+    # What was said of packages that are fetched; whoever fetches them has the defaults.
+    packages: Mapping[str, Any] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)

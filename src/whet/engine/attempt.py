@@ -13,6 +13,7 @@ from whet import plugins, wire
 from whet.agents.base import Agent, AgentCommand, Resume, Task
 from whet.engine import ground as grounds
 from whet.engine.capture import Capture
+from whet.engine.contamination import refuse_contaminated
 from whet.engine.ending import judge_ending
 from whet.engine.furnish import collected, furnish, login_secrets
 from whet.engine.grading import evidence_of, grade, inform, survey
@@ -63,6 +64,7 @@ async def _on_ground(parts: Parts, shared: SharedGround, trial: Trial, record: A
         try:
             await _survey(parts, ground, trial, record)
             await run_agent(parts, ground, trial, record)
+            refuse_contaminated(parts, trial, record)
             await _look(parts, ground, record)
             await grade(parts, trial, record, evidence_of(parts, trial, record, ground.workspace.path))
         except AttemptError as error:
@@ -254,7 +256,7 @@ async def _stream(parts: Parts, ground: Ground, trial: Trial, talk: _Conversatio
     try:
         try:
             ended = await parts.sandbox.run(
-                command, _boundary(parts, ground, asked), timeout_s=timeout_s, stdout=stdout, stderr=stderr
+                command, _boundary(parts, ground, trial, asked), timeout_s=timeout_s, stdout=stdout, stderr=stderr
             )
         finally:
             stdout.close()
@@ -268,13 +270,13 @@ async def _stream(parts: Parts, ground: Ground, trial: Trial, talk: _Conversatio
     return ended, stderr.tail or stdout.tail
 
 
-def _boundary(parts: Parts, ground: Ground, asked: AgentCommand) -> Boundary:
+def _boundary(parts: Parts, ground: Ground, trial: Trial, asked: AgentCommand) -> Boundary:
     # The user's own home, where a runner asks for it by `inherit_home`.
     homes = {ground.home, Path(asked.env.get("HOME", ground.home))}
     return Boundary(
         writable=(ground.workspace.path, ground.temporary, *homes),
         readable=(*asked.readable, *parts.mounts),
-        hidden=parts.hidden,
+        hidden=parts.hidden_from(trial),
         network=asked.network,
         ceilings=parts.ceilings,
     )

@@ -48,11 +48,13 @@ def evidence_of(parts: Parts, trial: Trial, record: AttemptRecord, workspace: Pa
         workspace=workspace,
         changes=record.changes,
         artifact_dir=artifact_dir,
-        shell=_shell(parts),
+        shell=_shell(parts, trial),
         keep=lambda name, text: parts.keep_text(artifact_dir / name, text),
         mark=f"{parts.run_id}-{trial.key}-{record.number}",
         timeout_s=parts.plan.check_timeout_s,
         baseline=record.baseline,
+        variant=trial.key.variant,
+        skill=trial.execution.skill,
     )
 
 
@@ -104,13 +106,13 @@ def conclude(record: AttemptRecord) -> None:
     record.failure_class = first.failure_class or named
 
 
-def _shell(parts: Parts) -> Shell:
+def _shell(parts: Parts, trial: Trial) -> Shell:
     """The commands of a check see what the agent of a `command` runner may see."""
     readable = (parts.plan.suite.source.parent, *parts.mounts)
     return Shell(
         sandbox=parts.sandbox.name,
         readable=tuple(str(path) for path in readable),
-        hidden=tuple(str(path) for path in parts.hidden),
+        hidden=tuple(str(path) for path in parts.hidden_from(trial)),
         ceilings=parts.ceilings,
         scratch=str(parts.scratch),
     )

@@ -20,6 +20,7 @@ from whet.model.run import Trial
 from whet.model.suite import BootstrapSpec
 from whet.sandbox.base import Boundary, Command
 from whet.workspace import Workspace, mask_files, remove_tree
+from whet.workspace.placing import place
 
 T = TypeVar("T")
 _BOOTSTRAP_OUTPUT = 16 * 1024 * 1024
@@ -53,6 +54,8 @@ class SharedGround:
 async def lay(parts: Parts, shared: SharedGround, trial: Trial, artifact_dir: Path) -> Ground:
     """Make the ground for one attempt."""
     spec = trial.execution.workspace
+    if spec.trouble is not None:
+        raise WorkspaceError(spec.trouble)
     number = next(_numbers)
     home, temporary = parts.scratch / f"h{number}", parts.scratch / f"t{number}"
     try:
@@ -80,10 +83,14 @@ async def _isolated(parts: Parts, trial: Trial, artifact_dir: Path, home: Path, 
     spec = trial.execution.workspace
     method = "empty" if spec.template_dir is None else "copy"
     workspace = await _heavy(method, lambda: parts.workspaces.isolated(spec))
-    if spec.bootstrap is None:
+    if spec.bootstrap is None and not spec.placed:
         return workspace
+    folders = (home, temporary)
     try:
-        await _bootstrap(parts, spec.bootstrap, workspace, trial=trial, logs=artifact_dir, folders=(home, temporary))
+        if spec.placed:
+            await anyio.to_thread.run_sync(place, workspace.path, spec.placed)
+        if spec.bootstrap is not None:
+            await _bootstrap(parts, spec.bootstrap, workspace, trial=trial, logs=artifact_dir, folders=folders)
     except BaseException:
         await clear(workspace)
         raise

@@ -16,7 +16,7 @@ from whet.model.grade import FailureClass
 from whet.model.naming import folder_name
 from whet.model.run import Plan, Trial, TrialKey, TrialResult
 from whet.model.session import Event
-from whet.model.suite import Case
+from whet.model.suite import NO_SKILL, Case
 from whet.sandbox.base import Sandbox
 from whet.workspace import Workspaces
 
@@ -56,6 +56,11 @@ class Parts:
     def listener(self, trial: Trial) -> Callable[[Event], None] | None:
         """Who is to be told what happens in the session of *trial*."""
         return None if self.listen is None else partial(self.listen, trial)
+
+    def hidden_from(self, trial: Trial) -> tuple[Path, ...]:
+        """What nobody may see in *trial*; without the skill, that is also the skill itself."""
+        skill = self.plan.suite.skill
+        return (*self.hidden, skill.path) if skill and trial.key.variant == NO_SKILL else self.hidden
 
     def keep_text(self, path: Path, text: str) -> None:
         """Put a text into the record, without secrets."""

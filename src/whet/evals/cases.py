@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from whet.evals.assertions import read_assertions
+from whet.evals.competing import competitor_of
 from whet.evals.fields import Fields, shown
 from whet.evals.kinds import (
     CASE_KINDS,
@@ -48,7 +49,10 @@ def read_case(given: Fields, *, remote_only: bool) -> EvalCase | None:
         return None
     if kind == "task_package":
         return _task_package(given, remote_only=remote_only)
-    return _READERS[kind](given)
+    case = _READERS[kind](given)
+    if remote_only and isinstance(case, TriggerQuery):
+        _refuse_folders(given, case)
+    return case
 
 
 def _trigger_query(given: Fields) -> TriggerQuery:
@@ -63,6 +67,12 @@ def _trigger_query(given: Fields) -> TriggerQuery:
         runs=given.count("runs", most=_MOST_RUNS),
         threshold=_or(given.number("threshold", above=0, most=1), DEFAULT_SHARE),
     )
+
+
+def _refuse_folders(given: Fields, case: TriggerQuery) -> None:
+    for index, text in enumerate(case.competing_skills):
+        if competitor_of(text) is None:
+            given.problem(f"competing_skills[{index}]", 'must be a name and a description, such as "deploy: Ships it."')
 
 
 def _expectation(given: Fields) -> Any:

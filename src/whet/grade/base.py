@@ -22,7 +22,8 @@ QUESTIONS_FILE = "explain.json"
 class Evidence:
     """All that a grader may look at; `keep` puts a text beside it, under a file name, without secrets.
 
-    `baseline` is what was surveyed before the agent started, `command_timeout_s` the limit of each command of a claim.
+    `baseline` is what was surveyed before the agent started, `command_timeout_s` the limit of each command of a claim;
+    `skill` is the folder of the one under test, in the variant that has it.
     """
 
     case: Case
@@ -37,6 +38,8 @@ class Evidence:
     timeout_s: float
     baseline: Baseline | None = None
     command_timeout_s: float = 300.0
+    variant: str = "default"
+    skill: Path | None = None
 
 
 class Grader(Protocol):

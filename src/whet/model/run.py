@@ -27,6 +27,10 @@ class Runner:
     skills: tuple[Path, ...] = ()
 
 
+# The agent that does nothing, and the runner that stands in where nobody configured one.
+NO_AGENT = "none"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialKey:
     """The stable name of one planned sample: `suite::case@runner/variant#trial`."""
@@ -43,7 +47,10 @@ class TrialKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """One case on one runner in one variant, with everything settled."""
+    """One case on one runner in one variant, with everything settled.
+
+    `skill` is the one under test, where it is there. A `baseline` is run to be compared with: it may fail.
+    """
 
     case: Case
     runner: Runner
@@ -51,6 +58,8 @@ class Execution:
     limits: Limits
     workspace: WorkspaceSpec
     trials: int
+    skill: Path | None = None
+    baseline: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

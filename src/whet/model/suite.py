@@ -30,6 +30,39 @@ class BootstrapSpec:
 
 
 WorkspaceMode = Literal["shared", "isolated"]
+# The variants of suites for a skill: with it, and without.
+SKILL, NO_SKILL = "skill", "no_skill"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillUnderTest:
+    """The skill that a run is about: its folder, what it calls itself, and a digest of all that is in it."""
+
+    path: Path
+    name: str
+    digest: str
+    description: str = ""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What agents may call it: some go by its folder, others by what it calls itself."""
+        return frozenset((self.name, self.path.name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeSkill:
+    """A skill that is only described, to be there beside the one under test."""
+
+    name: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A folder that is put at a path of every fresh workspace; without a source, whatever is there is taken away."""
+
+    path: str
+    source: Path | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +73,9 @@ class WorkspaceSpec:
     cwd: Path | None = None
     template_dir: Path | None = None
     bootstrap: BootstrapSpec | None = None
+    placed: tuple[Placed, ...] = ()
+    # Why there can be none, which is known before it is asked for.
+    trouble: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +93,8 @@ class Case:
     """One task and the checks that decide how it went.
 
     `model` stands above the runner's; `env` is for the agent and for commands of checks; `protect` names the files that
-    are put back before a check runs a command; `bootstrap` stands in the place of the workspace's.
+    are put back before a check runs a command; `bootstrap` stands in the place of the workspace's, and `workspace` in
+    the place of the suite's. `skills` are there besides the one under test, which is put at `skill_place`.
     """
 
     id: str
@@ -71,11 +108,24 @@ class Case:
     env: Mapping[str, str] = field(default_factory=dict)
     protect: tuple[str, ...] = ()
     bootstrap: BootstrapSpec | None = None
+    workspace: WorkspaceSpec | None = None
+    weight: float = 1.0
+    # How many trials it has, whatever the settings say, and in which variants only it means anything.
+    trials: int | None = None
+    variants: tuple[str, ...] = ()
+    # Whether its checks can say anything without an agent having done something.
+    needs_agent: bool = True
+    skills: tuple[Path, ...] = ()
+    made_skills: tuple[MadeSkill, ...] = ()
+    skill_place: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """An ordered set of cases and what they share; `warnings` is what looks unlike what its author meant."""
+    """An ordered set of cases and what they share; `warnings` is what looks unlike what its author meant.
+
+    `skill` is what the variants `skill` and `no_skill` are about; `judge` says how a model that judges is asked.
+    """
 
     name: str
     cases: tuple[Case, ...]
@@ -87,6 +137,8 @@ class Suite:
     # The time limit of cases where nobody says any.
     usual_timeout_s: float | None = None
     warnings: tuple[Problem, ...] = ()
+    skill: SkillUnderTest | None = None
+    judge: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def tags(self) -> tuple[str, ...]:

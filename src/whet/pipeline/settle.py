@@ -12,8 +12,9 @@ from whet import plugins
 from whet.config import Settings, load_settings
 from whet.errors import ConfigError
 from whet.formats.base import load_suite
-from whet.model.run import Plan
+from whet.model.run import Plan, Runner
 from whet.model.suite import Suite
+from whet.pipeline.skill import bind_skill
 from whet.plan import RunRequest, make_plan, mount_problems, template_problems
 from whet.store import folder as folders
 from whet.store.history import last_failed, newest_run, settings_of
@@ -61,7 +62,7 @@ def _planned(request: RunRequest, earlier: Recorded | None) -> Planned:
             # Under the same settings as then: other runners would be another question.
             request = replace(request, config_file=named)
             settings = load_settings(path, flags=request.flags, environ=os.environ, config_file=named)
-    suite = load_suite(path)
+    suite = bind_skill(load_suite(path), request.skill, settings)
     plan = make_plan(
         suite, settings, selection, model=request.model, in_place=request.in_place, fail_fast=request.fail_fast
     )
@@ -70,10 +71,21 @@ def _planned(request: RunRequest, earlier: Recorded | None) -> Planned:
     return Planned(request=request, suite=suite, settings=settings, plan=plan, earlier=earlier, notices=notices)
 
 
+def _runners(plan: Plan) -> list[Runner]:
+    """Each runner once, with the skills that it has in any execution."""
+    found: dict[str, Runner] = {}
+    for execution in plan.executions:
+        earlier = found.setdefault(execution.runner.id, execution.runner)
+        if execution.runner.skills != earlier.skills:
+            skills = tuple(dict.fromkeys((*earlier.skills, *execution.runner.skills)))
+            found[execution.runner.id] = replace(earlier, skills=skills)
+    return list(found.values())
+
+
 def _check_agents(plan: Plan, settings: Settings) -> None:
     problems = [*mount_problems("run.mounts", settings.mounts), *template_problems(plan, settings)]
     cases = tuple({execution.case.id: execution.case for execution in plan.executions}.values())
-    for runner in {execution.runner.id: execution.runner for execution in plan.executions}.values():
+    for runner in _runners(plan):
         agent = plugins.find("agents", runner.agent)()
         problems += (f"runners.{runner.id}.{problem}" for problem in agent.problems(runner, cases))
         problems += (

@@ -28,6 +28,7 @@ class Recorded:
     request: RunRequest
     fingerprint: str
     suite_digest: str
+    skill_digest: str | None = None
 
     @staticmethod
     def facts(request: RunRequest, settings: Settings, plan: Plan, *, version: str) -> dict[str, Any]:
@@ -47,6 +48,8 @@ class Recorded:
             "model": request.model,
             "in_place": request.in_place,
             "fail_fast": request.fail_fast,
+            "skill": str(request.skill.resolve()) if request.skill else None,
+            "skill_digest": plan.suite.skill.digest if plan.suite.skill else None,
             "workspace": _workspace_facts(plan),
             "trials": plan.trial_count,
             "plan": [
@@ -61,6 +64,11 @@ class Recorded:
         if plan.suite.digest != self.suite_digest:
             raise UsageError(
                 f"{plan.suite.source} has changed since {self.run_dir.name} began; its results would mix two suites",
+                hint="start a new run",
+            )
+        if (plan.suite.skill.digest if plan.suite.skill else None) != self.skill_digest:
+            raise UsageError(
+                f"the skill has changed since {self.run_dir.name} began; its results would mix two skills",
                 hint="start a new run",
             )
         if fingerprint(plan) != self.fingerprint:
@@ -101,8 +109,15 @@ def recorded(run_dir: Path, request: RunRequest) -> Recorded:
         config_file=config_file,
         selection=selection,
         last_failed=False,
+        skill=Path(facts["skill"]) if facts.get("skill") else None,
     )
-    return Recorded(run_dir=run_dir, request=again, fingerprint=print_, suite_digest=digest)
+    return Recorded(
+        run_dir=run_dir,
+        request=again,
+        fingerprint=print_,
+        suite_digest=digest,
+        skill_digest=facts.get("skill_digest"),
+    )
 
 
 def recorded_flags(facts: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,7 +139,7 @@ def _refuse_other(request: RunRequest, flags: Mapping[str, Any]) -> None:
     changed = [name for name, value in request.flags.items() if name not in _FREE and flags.get(name) != value]
     if request.selection != Selection() or request.last_failed:
         changed.append("selection")
-    _refuse_changes(changed + [name for name in ("model", "in_place", "fail_fast") if getattr(request, name)])
+    _refuse_changes(changed + [name for name in ("model", "in_place", "fail_fast", "skill") if getattr(request, name)])
 
 
 def _refuse_changes(changed: list[str]) -> None:
@@ -176,6 +191,7 @@ def _selection_facts(request: RunRequest, plan: Plan) -> dict[str, Any]:
         "cases": selection.cases,
         "tags": selection.tags,
         "runners": selection.runners,
+        "variants": selection.variants,
         "shard": None if request.last_failed else selection.shard,
         "only": only if request.last_failed else None,
     }
@@ -186,6 +202,7 @@ def _selection(facts: Mapping[str, Any]) -> Selection:
         cases=tuple(facts["cases"]),
         tags=tuple(facts["tags"]),
         runners=tuple(facts["runners"]),
+        variants=tuple(facts.get("variants", ())),
         shard=tuple(facts["shard"]) if facts["shard"] else None,
         only=frozenset((case, runner, variant) for case, runner, variant in facts["only"]) if facts["only"] else None,
     )

@@ -9,6 +9,7 @@ from whet.errors import Problem, SuiteError
 from whet.formats.bench.cases import Defaults, lower_cases
 from whet.formats.bench.fields import Fields, Notes
 from whet.formats.document import SUFFIXES, Document, DocumentError, read_document
+from whet.formats.document.peeking import is_eval_suite
 from whet.model.naming import id_problem
 from whet.model.suite import Suite, WorkspaceSpec
 
@@ -21,8 +22,8 @@ class BenchFormat:
     """Any `.json`, `.yaml` or `.yml` file."""
 
     def recognizes(self, path: Path) -> bool:
-        """By its ending."""
-        return path.suffix.lower() in SUFFIXES
+        """By its ending, unless it is an eval suite."""
+        return path.suffix.lower() in SUFFIXES and not is_eval_suite(path)
 
     def lower(self, path: Path) -> Suite:
         """Read the file and check all that can be checked without running an agent."""

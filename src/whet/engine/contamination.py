@@ -1,0 +1,45 @@
+"""Whether a session without the skill came upon it all the same: then it says nothing about being without."""
+
+from __future__ import annotations
+
+from whet.engine.parts import Parts
+from whet.engine.record import AttemptRecord
+from whet.errors import Contaminated
+from whet.grade.events import EventLog
+from whet.grade.report import events_path
+from whet.model.run import Trial
+from whet.model.session import CommandRun, FileRead
+from whet.model.suite import NO_SKILL, SkillUnderTest
+
+# An agent may speak of a skill that it knows from elsewhere; reading or loading it is another matter.
+_USED = frozenset(("explicit", "strong", "medium"))
+
+
+def refuse_contaminated(parts: Parts, trial: Trial, record: AttemptRecord) -> None:
+    """Raise where the session of a trial without the skill touched the skill."""
+    skill = parts.plan.suite.skill
+    if trial.key.variant != NO_SKILL or skill is None:
+        return
+    found = _detected(skill, record) or _named(skill, parts, record)
+    if found is not None:
+        raise Contaminated(
+            f"the skill {skill.name} should have been absent, and the agent came upon it: {found}",
+            hint="see that no workspace, mount or home of the agent holds it",
+        )
+
+
+def _detected(skill: SkillUnderTest, record: AttemptRecord) -> str | None:
+    for detection in record.detected_skills:
+        if detection.skill in skill.names and detection.confidence in _USED:
+            return f"{detection.evidence[0].why} ({detection.confidence})"
+    return None
+
+
+def _named(skill: SkillUnderTest, parts: Parts, record: AttemptRecord) -> str | None:
+    """The event that names the very folder of the skill, if any does."""
+    place = str(skill.path)
+    for event in EventLog(events_path(parts.run_dir / record.artifact_dir)):
+        told = event.command if isinstance(event, CommandRun) else event.path if isinstance(event, FileRead) else ""
+        if place in told:
+            return f"it named {place}"
+    return None

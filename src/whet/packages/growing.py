@@ -1,0 +1,138 @@
+"""A folder that grows out of an archive: whatever a member is called or leads to, nothing comes to lie outside."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Protocol
+
+from whet.errors import PackageError
+from whet.packages.limits import MIB, PackageLimits
+from whet.packages.links import check_links
+from whet.packages.naming import path_of, shown
+
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER_MODE = 0o755
+_CHUNK = MIB
+
+
+class Readable(Protocol):
+    """What gives the content of a member, piece by piece."""
+
+    def read(self, size: int, /) -> bytes:
+        """The next bytes, at most *size*; none at the end."""
+
+
+class GrowingFolder:
+    """Takes members one by one, and refuses the first that is unsafe; links are made last, when all else is there."""
+
+    def __init__(self, root: Path, archive_bytes: int, limits: PackageLimits) -> None:
+        self._root = root
+        self._limits = limits
+        self._most_bytes = min(limits.unpacked_bytes, max(limits.ratio_floor_bytes, archive_bytes * limits.ratio))
+        self._bytes = 0
+        self._entries = 0
+        # What lies where: a folder, a file or a link, by its path below the root.
+        self._kinds: dict[str, str] = {}
+        self._links: dict[str, str] = {}
+
+    def add_folder(self, name: str) -> None:
+        """A folder; one that is there already is no second one."""
+        self._count()
+        path = path_of(name)
+        if path and self._kinds.get(path) != "folder":
+            self._claim(path, "folder")
+            self._make(path)
+
+    def add_file(self, name: str, content: Readable, *, size: int, executable: bool) -> None:
+        """A file of *size* bytes; of its mode only whether it can be executed is kept."""
+        path = self._new(name, "file")
+        file = os.open(self._root / path, _CREATE, _file_mode(executable=executable))
+        with os.fdopen(file, "wb") as copy:
+            written = self._copy(content, copy, path)
+        if written != size:
+            raise PackageError(f"{shown(path)} should have {size} bytes and has {written}: the archive is damaged")
+
+    def add_copy(self, name: str, of: str) -> None:
+        """What a hard link stands for: a file of its own, so that nobody writes through it."""
+        source = path_of(of)
+        if self._kinds.get(source) != "file":
+            raise PackageError(f"{shown(name)} is a hard link to {shown(of)}, which is no file before it")
+        path = self._new(name, "file")
+        original = self._root / source
+        executable = bool(original.stat().st_mode & stat.S_IXUSR)
+        file = os.open(self._root / path, _CREATE, _file_mode(executable=executable))
+        with os.fdopen(file, "wb") as copy, original.open("rb") as content:
+            self._copy(content, copy, path)
+
+    def add_link(self, name: str, target: str) -> None:
+        """A symbolic link; whether it stays inside is seen in the end."""
+        path = self._new(name, "link")
+        self._links[path] = target
+
+    def finish(self) -> None:
+        """Make the links, each of which must stay inside, also by way of others."""
+        if not self._kinds:
+            raise PackageError("the archive is empty")
+        check_links(self._links)
+        for path, target in self._links.items():
+            (self._root / path).symlink_to(target)
+
+    def _new(self, name: str, kind: str) -> str:
+        self._count()
+        path = path_of(name)
+        if not path:
+            raise PackageError(f'the archive holds a {kind} called "{shown(name)}"')
+        self._claim(path, kind)
+        return path
+
+    def _claim(self, path: str, kind: str) -> None:
+        """Note what lies at *path*, with the folders above it."""
+        if path in self._kinds:
+            raise PackageError(f"{shown(path)} is in the archive twice")
+        above = path.rpartition("/")[0]
+        if above and self._kinds.get(above) != "folder":
+            if above in self._kinds:
+                raise PackageError(f"{shown(path)} lies below {shown(above)}, which is a {self._kinds[above]}")
+            self._claim(above, "folder")
+            self._make(above)
+        self._kinds[path] = kind
+
+    def _make(self, path: str) -> None:
+        (self._root / path).mkdir(mode=_FOLDER_MODE)
+
+    def _count(self) -> None:
+        self._entries += 1
+        if self._entries > self._limits.entries:
+            raise PackageError(f"the archive holds more than {self._limits.entries:,} entries")
+
+    def _copy(self, content: Readable, copy: Writable, path: str) -> int:
+        written = 0
+        while chunk := content.read(_CHUNK):
+            written += len(chunk)
+            self._bytes += len(chunk)
+            if self._bytes > self._most_bytes:
+                raise too_large(self._most_bytes, path)
+            copy.write(chunk)
+        return written
+
+
+class Writable(Protocol):
+    """What takes bytes."""
+
+    def write(self, data: bytes, /) -> object:
+        """Take all of *data*."""
+
+
+def too_large(most_bytes: int, path: str = "") -> PackageError:
+    """The error for an archive that unpacks to more than it may."""
+    at = f" at {shown(path)}" if path else ""
+    return PackageError(
+        f"the archive unpacks to more than {most_bytes // MIB:,} MiB{at}",
+        hint="raise packages.max_unpacked_mb if it is meant to be so large",
+    )
+
+
+def _file_mode(*, executable: bool) -> int:
+    return 0o755 if executable else 0o644

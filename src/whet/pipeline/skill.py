@@ -1,0 +1,114 @@
+"""The skill under test: found, read and digested, so that a suite for one knows what it is about."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from whet.config import Settings
+from whet.errors import UsageError
+from whet.model.suite import NO_SKILL, SKILL, Case, MadeSkill, SkillUnderTest, Suite
+from whet.pipeline.skill_archive import unpacked_skill
+
+_MANIFEST = "SKILL.md"
+_FRONT = re.compile(r"\A---\r?\n(.*?)\r?\n---\s*(?:\r?\n|\Z)", re.DOTALL)
+_LARGEST_MANIFEST = 1024 * 1024
+
+
+def bind_skill(suite: Suite, place: Path | None, settings: Settings) -> Suite:
+    """*suite* with the skill at *place*; without one, only the variant that has none is left."""
+    if SKILL not in suite.variants:
+        if place is not None:
+            raise UsageError(
+                f"{suite.source} has no variants with and without a skill",
+                hint="--skill is for eval suites; elsewhere runners have skills in the settings",
+            )
+        return suite
+    store = settings.output_dir.parent / "skills"
+    made = tuple(_with_made(case, store) for case in suite.cases)
+    suite = replace(suite, cases=made, judge={"cache_dir": settings.output_dir.parent / "judge", **settings.judge})
+    if place is None:
+        return replace(suite, variants=(NO_SKILL,))
+    return replace(suite, skill=find_skill(place, store, settings))
+
+
+def find_skill(place: Path, store: Path, settings: Settings) -> SkillUnderTest:
+    """The skill in a folder, or in an archive, which is unpacked into *store* under its digest."""
+    folder = place.resolve()
+    if folder.is_file() and folder.name != _MANIFEST:
+        folder = unpacked_skill(folder, store, settings)
+    elif folder.is_file():
+        folder = folder.parent
+    if not (folder / _MANIFEST).is_file():
+        found = "there is no such file or folder" if not place.exists() else f"it has no {_MANIFEST}"
+        raise UsageError(f"--skill: {place} is not a skill: {found}")
+    front = front_matter(folder / _MANIFEST)
+    return SkillUnderTest(
+        path=folder,
+        name=str(front.get("name") or folder.name),
+        description=str(front.get("description") or ""),
+        digest=tree_digest(folder),
+    )
+
+
+def _with_made(case: Case, store: Path) -> Case:
+    """*case* with folders for the skills that it only describes; they lie under the digest of what they say."""
+    made = tuple(_made(skill, store) for skill in case.made_skills)
+    return replace(case, skills=(*case.skills, *made), made_skills=()) if made else case
+
+
+def _made(skill: MadeSkill, store: Path) -> Path:
+    text = f"---\nname: {skill.name}\ndescription: {json.dumps(skill.description)}\n---\n\n{skill.description}\n"
+    folder = store / hashlib.sha256(text.encode()).hexdigest()[:16] / skill.name
+    manifest = folder / _MANIFEST
+    if not manifest.is_file():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            manifest.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{manifest} cannot be written: {error.strerror}") from error
+    return folder
+
+
+def front_matter(manifest: Path) -> dict[str, Any]:
+    """What a SKILL.md says of itself before its text begins; nothing where it says nothing readable."""
+    import yaml  # noqa: PLC0415 - only suites for a skill need it
+
+    with manifest.open("rb") as file:
+        text = file.read(_LARGEST_MANIFEST).decode("utf-8-sig", "replace")
+    found = _FRONT.match(text)
+    try:
+        told = yaml.safe_load(found[1]) if found else None
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def tree_digest(folder: Path) -> str:
+    """A digest of the names and contents of all that lies below *folder*; links count as what they say."""
+    whole = hashlib.sha256()
+    for root, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted((*files, *(each for each in folders if Path(root, each).is_symlink()))):
+            path = Path(root, name)
+            told = path.relative_to(folder).as_posix().encode("utf-8", "surrogateescape")
+            whole.update(b"%d:%s" % (len(told), told))
+            whole.update(_content_digest(path))
+    return whole.hexdigest()
+
+
+def _content_digest(path: Path) -> bytes:
+    if path.is_symlink():
+        return hashlib.sha256(b"link " + os.fsencode(path.readlink())).digest()
+    if not path.is_file():
+        return b""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except OSError as error:
+        raise UsageError(f"--skill: {path} cannot be read: {error.strerror}") from error

@@ -1,0 +1,39 @@
+"""Putting folders into a fresh workspace, and taking others out of it, without ever leaving it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from whet.errors import WorkspaceError
+from whet.model.suite import Placed
+from whet.workspace.base import explained
+from whet.workspace.copying import copy_tree
+from whet.workspace.removing import remove_tree
+
+
+def place(workspace: Path, placed: Iterable[Placed]) -> None:
+    """Make each path of *placed* a copy of its source, or nothing."""
+    for item in placed:
+        target = workspace / item.path
+        with explained("cannot ready", target):
+            _check_inside(workspace, target)
+            _clear(target)
+            if item.source is not None:
+                target.mkdir(parents=True)
+                copy_tree(item.source, target)
+
+
+def _check_inside(workspace: Path, target: Path) -> None:
+    """A link on the way would have us write somewhere else."""
+    root, parent = os.path.realpath(workspace), os.path.realpath(target.parent)
+    if os.path.commonpath((root, parent)) != root or os.path.realpath(target) == root:
+        raise WorkspaceError(f"{target} does not lie inside of the workspace {workspace}")
+
+
+def _clear(target: Path) -> None:
+    if target.is_symlink() or target.is_file():
+        target.unlink()
+    elif os.path.lexists(target):
+        remove_tree(target)
