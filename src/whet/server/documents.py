@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,12 +11,15 @@ import msgspec
 from whet.evals import (
     EvalSuite,
     EvalSuiteError,
+    FieldProblem,
+    TriggerQuery,
     not_runnable_reasons,
     read_patch,
     read_suite,
     suite_kind,
     to_json,
 )
+from whet.evals.competing import competitor_of
 from whet.server.problems import Refused
 from whet.server.storage.suites import StoredSuite
 
@@ -24,19 +28,21 @@ _MOST_DETAILS = 200
 
 
 def read_document(value: Any) -> EvalSuite:
-    """The suite that a caller sent; packages must lie at an address, because a path would be one of the server."""
+    """The suite that a caller sent; nothing in it may be a path, because that would be one of the server."""
     try:
-        return read_suite(value, remote_only=True)
+        suite = read_suite(value, remote_only=True)
     except EvalSuiteError as error:
-        raise _refused(error) from None
+        raise _refused(error.problems) from None
+    return _without_paths(suite)
 
 
 def patched(stored: StoredSuite, value: Any) -> EvalSuite:
     """The stored suite with the change that a caller sent."""
     try:
-        return read_patch(value, remote_only=True).apply(suite_of(stored))
+        suite = read_patch(value, remote_only=True).apply(suite_of(stored))
     except EvalSuiteError as error:
-        raise _refused(error) from None
+        raise _refused(error.problems) from None
+    return _without_paths(suite)
 
 
 def suite_of(stored: StoredSuite) -> EvalSuite:
@@ -91,8 +97,23 @@ def shown_time(moment_us: int) -> str:
     return datetime.fromtimestamp(moment_us / 1_000_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _refused(error: EvalSuiteError) -> Refused:
-    found = [(problem.path, problem.message) for problem in error.problems]
+def _without_paths(suite: EvalSuite) -> EvalSuite:
+    problems = [
+        FieldProblem(
+            f"cases_json[{index}].competing_skills[{place}]", 'must be a name with a description: "deploy: Ships it."'
+        )
+        for index, case in enumerate(suite.cases)
+        if isinstance(case, TriggerQuery)
+        for place, text in enumerate(case.competing_skills)
+        if competitor_of(text) is None
+    ]
+    if problems:
+        raise _refused(problems)
+    return suite
+
+
+def _refused(problems: Sequence[FieldProblem]) -> Refused:
+    found = [(problem.path, problem.message) for problem in problems]
     more = len(found) - _MOST_DETAILS
     details = found[:_MOST_DETAILS] + ([("", f"and {more} problems more")] if more > 0 else [])
     return Refused(422, "the suite is not valid", details=details)

@@ -22,7 +22,7 @@ class Metrics:
 
     def __init__(self) -> None:
         # Half of the page would say when each figure was made.
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         self.requests = Counter(
             "whet_http_requests", "Requests answered.", ["method", "route", "status"], registry=self._registry

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from whet.packages.settings import PackageSettings
 from whet.server.limits import Limits
 from whet.server.metrics import Metrics
 from whet.server.notices import Notices
@@ -24,7 +25,7 @@ class Service:
     runners: tuple[str, ...] = ()
     sandbox: str = "bubblewrap"
     workers: int = 2
-    allow_private_addresses: bool = False
+    packages: PackageSettings = field(default_factory=lambda: PackageSettings(allow_private_addresses=False))
     limits: Limits = field(default_factory=Limits)
     metrics: Metrics = field(default_factory=Metrics)
     notices: Notices = field(default_factory=Notices)

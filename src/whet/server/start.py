@@ -7,8 +7,9 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import uvicorn
 
 from whet.config import load_settings
 from whet.errors import UsageError
+from whet.packages.settings import package_settings
 from whet.server.alone import alone
 from whet.server.app import make_app
 from whet.server.limits import Limits
@@ -54,6 +56,7 @@ def serve(
     data_dir: Path,
     config_file: Path | None,
     limits: Limits,
+    allow_private_addresses: bool,
     **options: Any,
 ) -> int:
     """Answer requests and work on runs until we are asked to end; the exit code."""
@@ -61,10 +64,21 @@ def serve(
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     data_dir = data_dir.resolve()
     config = config_file.resolve() if config_file is not None else _own_config(data_dir)
-    runners = _runners(config, os.environ)
+    settings = load_settings(config, flags={}, environ=os.environ, config_file=config)
+    packages = replace(
+        package_settings(settings.packages),
+        allow_private_addresses=allow_private_addresses,
+        allow_local_files=False,
+    )
     with closing(open_database(database_url)) as database, alone(database, data_dir), _listening(address) as listener:
         service = Service(
-            database=database, data_dir=data_dir, config_file=config, runners=runners, limits=limits, **options
+            database=database,
+            data_dir=data_dir,
+            config_file=config,
+            runners=tuple(runner.id for runner in settings.runners),
+            packages=packages,
+            limits=limits,
+            **options,
         )
         server = _Server(_uvicorn_config(service), service, lambda: _announce(listener, database))
         # uvicorn ends in good order and then raises the signal once more, for whoever listened before it.
@@ -133,11 +147,6 @@ def _own_config(data_dir: Path) -> Path:
     if not path.exists():
         path.write_text("# The settings of runs; name another file with --config.\n")
     return path
-
-
-def _runners(config_file: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
-    settings = load_settings(config_file, flags={}, environ=environ, config_file=config_file)
-    return tuple(runner.id for runner in settings.runners)
 
 
 def _log_to_stderr() -> None:

@@ -17,9 +17,10 @@ from whet.server.notices import QUEUE
 from whet.server.problems import JSON, Refused, not_found
 from whet.server.routes.suites import Cursor, Limit, SuiteId, once_only
 from whet.server.runs.asking import FORM, fingerprint_of, read_run_request
+from whet.server.runs.bundles import BundleRefused, bundles_dir, keep_bundle
 from whet.server.runs.checking import refuse_what_cannot_run, refuse_wrong_request
 from whet.server.runs.folder import place_of
-from whet.server.runs.skills import UPLOADED, keep_bundle
+from whet.server.runs.skills import UPLOADED
 from whet.server.service import Service
 from whet.server.shapes import RunBody
 from whet.server.shown import shown_run
@@ -91,10 +92,11 @@ def _with_upload(service: Service, caller: Caller, asked: RunBody, upload: Uploa
     """Keep the archive, and let the request name it."""
     if asked.skill is not None:
         raise Refused(422, "the request is not valid", details=[("skill", "is given twice: as a file and by name")])
-    kept = keep_bundle(service.data_dir, caller.organisation_id, upload.file)
-    if kept is None:
-        raise Refused(422, "the request is not valid", details=[("skill", "is no archive: send a tar or a zip file")])
-    digest, size = kept
+    folder = bundles_dir(service.data_dir, caller.organisation_id)
+    try:
+        digest, size = keep_bundle(folder, upload.file, service.packages.limits)
+    except BundleRefused as error:
+        raise Refused(422, "the request is not valid", details=[("skill", str(error))]) from None
     with service.database.writing() as connection:
         add_bundle(connection, caller.organisation_id, digest, size)
     return asked.model_copy(update={"skill": f"{UPLOADED}{digest}"})

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from whet.evals import EvalSuite, not_runnable_reasons
 from whet.server.problems import Refused
-from whet.server.runs.skills import uploaded_digest
+from whet.server.runs.skills import skill_problem, uploaded_digest
 from whet.server.service import Service
 from whet.server.shapes import RunBody
 from whet.server.storage.bundles import has_bundle
@@ -42,10 +42,10 @@ def _skill_problems(
         if asked.variant == "skill" or not suite.supports_no_skill:
             yield "skill", "is missing: upload an archive, or name one"
         return
+    if (problem := skill_problem(asked.skill)) is not None:
+        yield "skill", problem
     digest = uploaded_digest(asked.skill)
-    if digest is None:
-        yield "skill", "must be sha256: and the digest of an archive that was uploaded"
-    elif not has_bundle(connection, organisation_id, digest):
+    if digest is not None and not has_bundle(connection, organisation_id, digest):
         yield "skill", "no such archive was uploaded"
 
 

@@ -34,10 +34,14 @@ def command_of(service: Service, place: RunPlace, asked: RunAsked, skill: Path |
     ]
 
 
-def environment_of(environ: Mapping[str, str], run_id: str) -> dict[str, str]:
-    """The operator's environment, which runners may need, with the run's mark."""
+def environment_of(service: Service, environ: Mapping[str, str], run_id: str) -> dict[str, str]:
+    """The operator's environment, which runners may need, with the run's mark and what its suite may reach."""
     kept = {name: value for name, value in environ.items() if name != DATABASE_VARIABLE}
-    return {**kept, MARK: run_id, "NO_COLOR": "1", "TERM": "dumb"}
+    reach = {
+        "WHET_ALLOW_PRIVATE_ADDRESSES": "true" if service.packages.allow_private_addresses else "false",
+        "WHET_ALLOW_LOCAL_FILES": "false",
+    }
+    return {**kept, **reach, MARK: run_id, "NO_COLOR": "1", "TERM": "dumb"}
 
 
 def _again(record: Path) -> list[str]:

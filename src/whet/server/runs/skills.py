@@ -1,24 +1,25 @@
-"""The skill bundle of a run: an archive that was uploaded, kept once for each organisation."""
+"""The skill bundle that a run is about, laid beside its suite: copied from what was uploaded, or fetched."""
 
 from __future__ import annotations
 
-import hashlib
+import os
 import re
 import shutil
-import tempfile
+from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
 
+from whet.errors import PackageError
+from whet.evals.paths import REMOTE, reference_problem
+from whet.packages.fetch import fetch
+from whet.server.runs.bundles import BundleRefused, archive_suffix, bundles_dir, check_bundle
 from whet.server.runs.folder import RunPlace
 from whet.server.service import Service
 from whet.server.storage.runs import StoredRun
+from whet.server.threads import in_thread
+from whet.workspace import remove_tree
 
 UPLOADED = "sha256:"
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
-# How archives begin, and the suffix that says so.
-_BEGINNINGS = ((b"PK\x03\x04", ".zip"), (b"\x1f\x8b", ".tar.gz"), (b"\xfd7zXZ\x00", ".tar.xz"), (b"BZh", ".tar.bz2"))
-_TAR_MARK = slice(257, 262)
-_HEAD = 512
 
 
 class SkillUnusable(Exception):
@@ -31,46 +32,60 @@ def uploaded_digest(reference: str) -> str | None:
     return matched[1] if matched else None
 
 
-def archive_suffix(head: bytes) -> str | None:
-    """The suffix of the archive that begins like this; none where it is no archive."""
-    if head[_TAR_MARK] == b"ustar":
-        return ".tar"
-    return next((suffix for mark, suffix in _BEGINNINGS if head.startswith(mark)), None)
-
-
-def keep_bundle(data_dir: Path, organisation_id: str, upload: BinaryIO) -> tuple[str, int] | None:
-    """Keep an uploaded archive under its digest; gives digest and size, or nothing where it is no archive."""
-    suffix = archive_suffix(upload.read(_HEAD))
-    if suffix is None:
+def skill_problem(reference: str) -> str | None:
+    """Why *reference* names no skill bundle, if it names none."""
+    if uploaded_digest(reference) is not None:
         return None
-    upload.seek(0)
-    folder = data_dir / "bundles" / organisation_id
-    folder.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256()
-    with tempfile.NamedTemporaryFile(dir=folder, prefix=".upload-", delete=False) as file:
-        fresh = Path(file.name)
-        try:
-            while piece := upload.read(1024 * 1024):
-                digest.update(piece)
-                file.write(piece)
-            size = file.tell()
-        except BaseException:
-            fresh.unlink()
-            raise
-    fresh.replace(folder / f"{digest.hexdigest()}{suffix}")
-    return digest.hexdigest(), size
+    if not reference.lower().startswith(REMOTE):
+        return f"must begin with one of {', '.join(REMOTE)}, or be sha256: and the digest of an uploaded archive"
+    return reference_problem(reference, remote_only=True)
 
 
 async def fetch_skill(service: Service, run: StoredRun, place: RunPlace) -> Path | None:
-    """The archive of the skill that *run* is about, beside what else it needs; none for a run without one."""
+    """The archive of the skill that *run* is about; the same one each time, and none for a run without one."""
     if run.asked.skill is None:
         return None
+    there = await in_thread(_there, place)
+    if there is not None:
+        return there
     digest = uploaded_digest(run.asked.skill)
-    assert digest is not None, "checked when the run was asked for"
-    kept = next((service.data_dir / "bundles" / run.organisation_id).glob(f"{digest}.*"), None)
+    draft = place.path / ".skill"
+    await in_thread(remove_tree, draft)
+    draft.mkdir()
+    if digest is not None:
+        kept = bundles_dir(service.data_dir, run.organisation_id)
+        await in_thread(_copy, kept, digest, draft / "archive")
+    else:
+        await _download(service, run.asked.skill, draft)
+    return await in_thread(_take, draft, place)
+
+
+async def _download(service: Service, reference: str, draft: Path) -> None:
+    limits = service.packages.limits
+    most = min(limits.download_bytes, service.limits.max_bundle_bytes)
+    settings = replace(service.packages, limits=replace(limits, download_bytes=most))
+    try:
+        await fetch(reference, draft / "archive", settings, os.environ)
+        await in_thread(check_bundle, draft / "archive", draft / "unpacked", limits)
+    except (PackageError, BundleRefused) as error:
+        raise SkillUnusable(f"the skill cannot be had: {error}") from None
+
+
+def _copy(folder: Path, digest: str, target: Path) -> None:
+    kept = next(folder.glob(f"{digest}.*"), None)
     if kept is None:
-        raise SkillUnusable(f"the skill bundle {run.asked.skill} is gone; upload it again")
-    own = place.path / f"skill{''.join(kept.suffixes)}"
-    if not own.exists():
-        shutil.copyfile(kept, own)
+        raise SkillUnusable(f"the skill bundle {UPLOADED}{digest} is gone; upload it again")
+    shutil.copyfile(kept, target)
+
+
+def _there(place: RunPlace) -> Path | None:
+    return next(place.path.glob("skill.*"), None)
+
+
+def _take(draft: Path, place: RunPlace) -> Path:
+    """Let the archive be the run's, in one step."""
+    archive = draft / "archive"
+    own = place.path / f"skill{archive_suffix(archive)}"
+    archive.replace(own)
+    remove_tree(draft)
     return own

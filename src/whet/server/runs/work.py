@@ -69,7 +69,7 @@ async def _bring_to_end(service: Service, run: StoredRun, place: RunPlace) -> En
 
 async def _process(service: Service, run: StoredRun, place: RunPlace, skill: Path | None, end: anyio.Event) -> int:
     command = await in_thread(command_of, service, place, run.asked, skill)
-    env = environment_of(os.environ, run.id)
+    env = environment_of(service, os.environ, run.id)
     return await run_process(command, env=env, cwd=place.path, log=place.log, ask_to_end=end)
 
 
