@@ -54,8 +54,6 @@ class SharedGround:
 async def lay(parts: Parts, shared: SharedGround, trial: Trial, artifact_dir: Path) -> Ground:
     """Make the ground for one attempt."""
     spec = trial.execution.workspace
-    if spec.trouble is not None:
-        raise WorkspaceError(spec.trouble)
     number = next(_numbers)
     home, temporary = parts.scratch / f"h{number}", parts.scratch / f"t{number}"
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from whet.grade.shell import Shell
 from whet.model.changes import Changes
@@ -61,3 +61,11 @@ class Grader(Protocol):
 
     def close(self) -> None:
         """Let go of what it holds."""
+
+
+@runtime_checkable
+class Releasing(Protocol):
+    """A grader that holds what must be let go of in the event loop, such as connections."""
+
+    async def release(self) -> None:
+        """Let go of it; called once, when no check is asked any more."""

@@ -74,8 +74,6 @@ class WorkspaceSpec:
     template_dir: Path | None = None
     bootstrap: BootstrapSpec | None = None
     placed: tuple[Placed, ...] = ()
-    # Why there can be none, which is known before it is asked for.
-    trouble: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from whet.engine.parts import Parts, trial_folder
 from whet.engine.schedule import run_all
 from whet.engine.scratch import clear_scratch, new_scratch
 from whet.errors import WhetError
+from whet.grade.base import Releasing
 from whet.mask import Masker
 from whet.model.event import Notice, RunEnded, RunStarted, SessionSeen, TrialEnded, TrialStarted
 from whet.model.run import RunInfo, Trial, TrialResult
@@ -186,6 +187,9 @@ async def _execute(under_way: UnderWay, parts: Parts, approach: Approach, resume
             group.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
+            for grader in parts.graders.values():
+                if isinstance(grader, Releasing):
+                    await grader.release()
             await parts.sandbox.close()
         parts.workspaces.close()
 

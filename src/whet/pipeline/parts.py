@@ -15,6 +15,7 @@ from whet.grade.python import PythonGrader
 from whet.mask import Masker, secret_values
 from whet.model.run import Plan
 from whet.model.suite import Suite
+from whet.pipeline.judge import judge_key
 from whet.pipeline.under_way import UnderWay
 from whet.sandbox.base import Sandbox
 from whet.workspace import Workspaces
@@ -27,7 +28,11 @@ def make_masker(settings: Settings, plan: Plan) -> Masker:
     # A suite gives most of its cases the same variables.
     cases = {tuple(sorted(execution.case.env.items())) for execution in plan.executions if execution.case.env}
     given = (*runners, *map(dict, cases), *(item.env for item in bootstraps if item))
-    return Masker(secret_values(dict(os.environ), *given))
+    masker = Masker(secret_values(dict(os.environ), *given))
+    key = judge_key(plan)
+    if key is not None:
+        masker.learn((key,))
+    return masker
 
 
 def make_graders(suite: Suite, stack: ExitStack) -> dict[str, Grader]:

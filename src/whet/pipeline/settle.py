@@ -14,6 +14,7 @@ from whet.errors import ConfigError
 from whet.formats.base import load_suite
 from whet.model.run import Plan, Runner
 from whet.model.suite import Suite
+from whet.pipeline.judge import check_judge
 from whet.pipeline.skill import bind_skill
 from whet.plan import RunRequest, make_plan, mount_problems, template_problems
 from whet.store import folder as folders
@@ -67,6 +68,7 @@ def _planned(request: RunRequest, earlier: Recorded | None) -> Planned:
         suite, settings, selection, model=request.model, in_place=request.in_place, fail_fast=request.fail_fast
     )
     _check_agents(plan, settings)
+    check_judge(plan)
     notices = tuple(map(str, suite.warnings))
     return Planned(request=request, suite=suite, settings=settings, plan=plan, earlier=earlier, notices=notices)
 

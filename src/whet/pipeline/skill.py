@@ -5,19 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from whet.config import Settings
 from whet.errors import UsageError
 from whet.model.suite import NO_SKILL, SKILL, Case, MadeSkill, SkillUnderTest, Suite
 from whet.pipeline.skill_archive import unpacked_skill
-
-_MANIFEST = "SKILL.md"
-_FRONT = re.compile(r"\A---\r?\n(.*?)\r?\n---\s*(?:\r?\n|\Z)", re.DOTALL)
-_LARGEST_MANIFEST = 1024 * 1024
+from whet.workspace.skill_text import MANIFEST, described
 
 
 def bind_skill(suite: Suite, place: Path | None, settings: Settings) -> Suite:
@@ -40,20 +35,15 @@ def bind_skill(suite: Suite, place: Path | None, settings: Settings) -> Suite:
 def find_skill(place: Path, store: Path, settings: Settings) -> SkillUnderTest:
     """The skill in a folder, or in an archive, which is unpacked into *store* under its digest."""
     folder = place.resolve()
-    if folder.is_file() and folder.name != _MANIFEST:
+    if folder.is_file() and folder.name != MANIFEST:
         folder = unpacked_skill(folder, store, settings)
     elif folder.is_file():
         folder = folder.parent
-    if not (folder / _MANIFEST).is_file():
-        found = "there is no such file or folder" if not place.exists() else f"it has no {_MANIFEST}"
+    if not (folder / MANIFEST).is_file():
+        found = "there is no such file or folder" if not place.exists() else f"it has no {MANIFEST}"
         raise UsageError(f"--skill: {place} is not a skill: {found}")
-    front = front_matter(folder / _MANIFEST)
-    return SkillUnderTest(
-        path=folder,
-        name=str(front.get("name") or folder.name),
-        description=str(front.get("description") or ""),
-        digest=tree_digest(folder),
-    )
+    told = described(folder)
+    return SkillUnderTest(path=folder, name=told.name, description=told.description, digest=tree_digest(folder))
 
 
 def _with_made(case: Case, store: Path) -> Case:
@@ -65,7 +55,7 @@ def _with_made(case: Case, store: Path) -> Case:
 def _made(skill: MadeSkill, store: Path) -> Path:
     text = f"---\nname: {skill.name}\ndescription: {json.dumps(skill.description)}\n---\n\n{skill.description}\n"
     folder = store / hashlib.sha256(text.encode()).hexdigest()[:16] / skill.name
-    manifest = folder / _MANIFEST
+    manifest = folder / MANIFEST
     if not manifest.is_file():
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -73,20 +63,6 @@ def _made(skill: MadeSkill, store: Path) -> Path:
         except OSError as error:
             raise UsageError(f"{manifest} cannot be written: {error.strerror}") from error
     return folder
-
-
-def front_matter(manifest: Path) -> dict[str, Any]:
-    """What a SKILL.md says of itself before its text begins; nothing where it says nothing readable."""
-    import yaml  # noqa: PLC0415 - only suites for a skill need it
-
-    with manifest.open("rb") as file:
-        text = file.read(_LARGEST_MANIFEST).decode("utf-8-sig", "replace")
-    found = _FRONT.match(text)
-    try:
-        told = yaml.safe_load(found[1]) if found else None
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return {}
-    return told if isinstance(told, dict) else {}
 
 
 def tree_digest(folder: Path) -> str:

@@ -44,11 +44,9 @@ class LlmJudge:
 
     async def grade(self, task: BenchmarkTask, output: Any) -> Grade:
         """The mean of the votes, as a share of 10; signs of manipulation are told, and change nothing by themselves."""
-        asked = question(task, output)
-        votes = [await self._vote(asked, number) for number in range(1, self._settings.votes + 1)]
+        votes, flags = await self.votes(task, output)
         value = mean(vote.verdict.rating for vote in votes) / _HIGHEST
         nearest = min(votes, key=lambda vote: abs(vote.verdict.rating / _HIGHEST - value))
-        flags = _flags(asked, votes)
         warning = f" [flagged: the answer {'; '.join(flags)}]" if flags else ""
         return Grade(
             check="llm_judge",
@@ -57,6 +55,12 @@ class LlmJudge:
             reason=f"{value * _HIGHEST:g} of {_HIGHEST}: {nearest.verdict.rationale or '(no rationale)'}{warning}",
             evidence=wire.encode({"model": self._model, "votes": votes, "flags": flags}).decode(),
         )
+
+    async def votes(self, task: BenchmarkTask, output: Any) -> tuple[list[Vote], list[str]]:
+        """Every vote, and the signs of manipulation."""
+        asked = question(task, output)
+        votes = [await self._vote(asked, number) for number in range(1, self._settings.votes + 1)]
+        return votes, _flags(asked, votes)
 
     async def _vote(self, asked: Question, number: int) -> Vote:
         settings = self._settings

@@ -70,6 +70,4 @@ def find_key(settings: JudgeSettings, environ: Mapping[str, str]) -> str:
     for name in names:
         if environ.get(name):
             return environ[name]
-    raise UsageError(
-        f"tasks are graded by a language model (llm_judge), and there is no key for it: set {' or '.join(names)}"
-    )
+    raise UsageError(f"a language model should judge (llm_judge), and there is no key for it: set {' or '.join(names)}")
