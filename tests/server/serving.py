@@ -55,7 +55,9 @@ class Server:
             )
         assert self.process.stdout is not None
         said = self.process.stdout.readline().decode()
-        assert said.startswith("whet answers on "), self.log.read_text()
+        if not said.startswith("whet answers on "):
+            self._ended()
+            raise AssertionError(self.log.read_text())
         self.url = said.split()[3]
         return self
 

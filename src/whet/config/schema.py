@@ -24,7 +24,10 @@ Place = Literal["path", "program", "word"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What one value must be; with `many`, what each of a list must be; `whole` for a number, `flag` for true or false."""
+    """What one value must be; with `many`, what each of a list must be.
+
+    `whole` stands for a whole number, `flag` for true or false.
+    """
 
     expected: str
     accepts: Callable[[Any], bool]

@@ -85,7 +85,9 @@ class VersionPage(Strict):
 class RunBody(Strict):
     """What to run a suite with."""
 
-    runner: str | None = Field(default=None, max_length=200, description="One of the server's runners.")
+    runner: str | None = Field(
+        default=None, max_length=200, description="One of the server's runners; none for no agent."
+    )
     skill: str | None = Field(
         default=None,
         max_length=2000,

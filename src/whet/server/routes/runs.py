@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.datastructures import UploadFile
 from starlette.responses import FileResponse, Response
 
+from whet.model.run import NO_AGENT
 from whet.server import shapes
 from whet.server.answers import answer, id_in, page_of
 from whet.server.auth import At, Caller, Reader, Starter
@@ -58,8 +59,8 @@ _ANSWER = {
 
 @router.get("/runners", response_model=shapes.RunnerList, responses=shapes.problems())
 async def list_runners(_: Reader, service: At) -> Response:
-    """The runners that a run can be asked for."""
-    return answer({"runners": list(service.runners)})
+    """The runners that a run can be asked for; `none` runs no agent."""
+    return answer({"runners": list(dict.fromkeys([*service.runners, NO_AGENT]))})
 
 
 @router.post(

@@ -7,12 +7,16 @@ from collections.abc import Iterator
 from sqlalchemy import Connection
 
 from whet.evals import EvalSuite, not_runnable_reasons
+from whet.model.run import NO_AGENT
 from whet.server.problems import Refused
 from whet.server.runs.skills import skill_problem, uploaded_digest
 from whet.server.service import Service
 from whet.server.shapes import RunBody
 from whet.server.storage.bundles import has_bundle
 from whet.server.storage.runs import count_waiting
+
+# A judge decides the one where no agent can, and the verifier alone the other.
+_WITHOUT_AGENT = ("trigger_query", "task_package")
 
 
 def refuse_what_cannot_run(suite: EvalSuite) -> None:
@@ -26,7 +30,7 @@ def refuse_wrong_request(
     service: Service, connection: Connection, organisation_id: str, suite: EvalSuite, asked: RunBody
 ) -> None:
     """Refuse a request that asks for what is not there, or for too much."""
-    problems = [*_skill_problems(connection, organisation_id, suite, asked), *_runner_problems(service, asked)]
+    problems = [*_skill_problems(connection, organisation_id, suite, asked), *_runner_problems(service, suite, asked)]
     if problems:
         raise Refused(422, "the request is not valid", details=problems)
     if count_waiting(connection, organisation_id) >= service.limits.max_waiting_runs:
@@ -49,7 +53,11 @@ def _skill_problems(
         yield "skill", "no such archive was uploaded"
 
 
-def _runner_problems(service: Service, asked: RunBody) -> Iterator[tuple[str, str]]:
-    if asked.runner is not None and asked.runner not in service.runners:
-        known = ", ".join(service.runners) or "none"
+def _runner_problems(service: Service, suite: EvalSuite, asked: RunBody) -> Iterator[tuple[str, str]]:
+    known = ", ".join(service.runners) or "none is configured"
+    if asked.runner in (None, NO_AGENT):
+        needing = next((index for index, case in enumerate(suite.cases) if case.kind not in _WITHOUT_AGENT), None)
+        if needing is not None:
+            yield "runner", f"is missing, and cases_json[{needing}] needs an agent; known: {known}"
+    elif asked.runner not in service.runners:
         yield "runner", f"is no runner of this service; known: {known}"

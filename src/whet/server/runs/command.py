@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from whet.model.run import NO_AGENT
 from whet.server.runs.folder import RunPlace
 from whet.server.service import Service
 from whet.server.storage.runs import RunAsked
@@ -54,7 +55,7 @@ def _anew(service: Service, place: RunPlace, asked: RunAsked, skill: Path | None
         "--output-dir": place.records,
         "--sandbox": service.sandbox,
         "--skill": skill,
-        "--runner": asked.runner,
+        "--runner": asked.runner or NO_AGENT,
         "--variant": asked.variant,
         "--trials": asked.trials,
     }

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from whet.server.runs.folder import RunPlace
 
+# The settings of whoever operates the service, and what is of no use to anybody.
+_PRIVATE = ("run.json", ".lock")
+
 
 def files_of(place: RunPlace, below: str, after: str | None, most: int) -> list[tuple[str, int]]:
     """Paths and sizes of files in order, at most so many, those after *after*; links are no files of ours."""
@@ -22,7 +25,7 @@ def files_of(place: RunPlace, below: str, after: str | None, most: int) -> list[
 
 def file_in(place: RunPlace, path: str) -> Path | None:
     """The file that callers call *path*; none where it is no file, or leads anywhere else."""
-    if not _is_plain(path):
+    if not _is_plain(path) or path in _PRIVATE:
         return None
     extra = {file.name: file for file in _extras(place)}
     record = place.record
@@ -53,6 +56,6 @@ def _all_files(place: RunPlace) -> Iterator[tuple[str, int]]:
         for name in names:
             file = Path(folder, name)
             shown = str(file.relative_to(record))
-            # A name that is no text cannot be asked for; the lock is of no use to anybody.
-            if name != ".lock" and shown.isprintable() and not file.is_symlink() and file.is_file():
+            # A name that is no text cannot be asked for.
+            if shown not in _PRIVATE and shown.isprintable() and not file.is_symlink() and file.is_file():
                 yield shown, file.stat().st_size
