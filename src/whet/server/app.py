@@ -38,7 +38,7 @@ def make_app(service: Service) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        separate_input_output_schemas=False,
+        generate_unique_id_function=lambda route: route.name,
     )
     app.state.service = service
     for part in (suites, runs, events, artifacts, operation):
