@@ -210,6 +210,12 @@ def _refuse_without_agent(found: Sequence[tuple[Case, Runner, str]]) -> None:
     bare = dict.fromkeys(case.id for case, runner, _ in found if case.needs_agent and runner.agent == NO_AGENT)
     if bare:
         raise UsageError(f"no agent answers {_listed(list(bare))}: it needs a runner", hint=_EXAMPLE)
+    mute = dict.fromkeys(case.id for case, runner, _ in found if not case.prompt and runner.agent != NO_AGENT)
+    if mute:
+        raise UsageError(
+            f"{_listed(list(mute))} has no instruction that an agent could be given",
+            hint=f"write one, or let only the verifier run with --runner {NO_AGENT}",
+        )
 
 
 def _reasons(suite: Suite, tags: Sequence[str], selection: Selection) -> Iterator[str]:

@@ -18,6 +18,7 @@ COMMANDS = {
     "bench": "Run a suite of expectations and report what holds.",
     "validate": "Say what is wrong with suites, and start nothing.",
     "init": "Write a first suite for the project at hand.",
+    "import": "Make an eval suite of a benchmark manifest or of Harbor tasks.",
     "regrade": "Apply a suite's checks as they are now to a recorded run.",
     "explain": "Ask the agent of a trial why it did what it did.",
     "eval": "Score callable skills on a benchmark.",
@@ -32,6 +33,9 @@ COMMANDS = {
     "config": "Show the settings in force and where each came from.",
     "schema": "Print the JSON Schema of a file that whet reads or writes.",
 }
+
+# A word of Python cannot be the name of a module.
+_MODULES = {"import": "importing"}
 
 
 def main() -> NoReturn:
@@ -106,7 +110,7 @@ def application() -> click.Group:
         def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
             if cmd_name not in COMMANDS:
                 return None
-            found = importlib.import_module(f"whet.cli.{cmd_name}").command
+            found = importlib.import_module(f"whet.cli.{_MODULES.get(cmd_name, cmd_name)}").command
             assert isinstance(found, click.Command)
             return found
 

@@ -36,6 +36,7 @@ from whet.grade.base import QUESTIONS_FILE
 from whet.model.run import Trial
 from whet.model.session import Event, SessionSummary
 from whet.model.suite import Limits
+from whet.packages.showing import in_package, sources_of
 from whet.sandbox.base import Boundary, Command, Ended
 from whet.workspace.recording import record_changes
 
@@ -66,7 +67,7 @@ async def _on_ground(parts: Parts, shared: SharedGround, trial: Trial, record: A
             await run_agent(parts, ground, trial, record)
             refuse_contaminated(parts, trial, record)
             await _look(parts, ground, record)
-            await grade(parts, trial, record, evidence_of(parts, trial, record, ground.workspace.path))
+            await grade(parts, trial, record, await evidence_of(parts, trial, record, ground.workspace.path))
         except AttemptError as error:
             record.fail(parts, error)
             await _look_back(parts, ground, record)
@@ -91,7 +92,7 @@ async def _inform(parts: Parts, ground: Ground, trial: Trial, record: AttemptRec
     if record.unfinished is None or record.grades or not checks:
         return
     try:
-        await inform(parts, checks, record, evidence_of(parts, trial, record, ground.workspace.path))
+        await inform(parts, checks, record, await evidence_of(parts, trial, record, ground.workspace.path))
     except AttemptError as error:
         record.notes.append(f"what holds nevertheless could not be seen: {error.message}")
 
@@ -247,17 +248,17 @@ def _task(parts: Parts, ground: Ground, trial: Trial, resume: Resume | None) -> 
 async def _stream(parts: Parts, ground: Ground, trial: Trial, talk: _Conversation) -> tuple[Ended, bytes]:
     """Run the agent's process, its output on the way to disk and to the observer; how it ended, and its last words."""
     asked, observer = talk.asked, talk.observer
+    cwd, shown_at = in_package(trial.execution.workspace.package, ground.workspace.path)
     timeout_s = trial.execution.limits.timeout_s or 0
     most = parts.max_output_bytes
     stdout = Capture(talk.transcript, masker=parts.masker, most_bytes=most, then=observer.feed)
     stderr = Capture(talk.transcript.with_name("stderr.log"), masker=parts.masker, most_bytes=most)
     env = {**asked.env, **trial.execution.case.env, "WHET_RUN": parts.run_id}
-    command = Command(argv=asked.argv, env=env, cwd=ground.workspace.path, stdin=asked.stdin)
+    command = Command(argv=asked.argv, env=env, cwd=cwd, stdin=asked.stdin)
+    boundary = replace(_boundary(parts, ground, trial, asked), shown_at=shown_at)
     try:
         try:
-            ended = await parts.sandbox.run(
-                command, _boundary(parts, ground, trial, asked), timeout_s=timeout_s, stdout=stdout, stderr=stderr
-            )
+            ended = await parts.sandbox.run(command, boundary, timeout_s=timeout_s, stdout=stdout, stderr=stderr)
         finally:
             stdout.close()
             observer.finish()
@@ -276,7 +277,7 @@ def _boundary(parts: Parts, ground: Ground, trial: Trial, asked: AgentCommand) -
     return Boundary(
         writable=(ground.workspace.path, ground.temporary, *homes),
         readable=(*asked.readable, *parts.mounts),
-        hidden=parts.hidden_from(trial),
+        hidden=(*parts.hidden_from(trial), *sources_of(trial.execution.workspace.package)),
         network=asked.network,
         ceilings=parts.ceilings,
     )

@@ -36,16 +36,18 @@ async def survey(parts: Parts, trial: Trial, workspace: Path, store: Path, mark:
     return None
 
 
-def evidence_of(parts: Parts, trial: Trial, record: AttemptRecord, workspace: Path) -> Evidence:
+async def evidence_of(parts: Parts, trial: Trial, record: AttemptRecord, workspace: Path) -> Evidence:
     """All that a grader may look at."""
     session = record.session or record.unfinished
     assert session is not None
+    package = trial.execution.workspace.package
     artifact_dir = parts.run_dir / record.artifact_dir
     return Evidence(
         case=trial.execution.case,
         session=session,
         events_path=events_path(artifact_dir),
         workspace=workspace,
+        prepared=await parts.packages.prepare(package) if package else None,
         changes=record.changes,
         artifact_dir=artifact_dir,
         shell=_shell(parts, trial),

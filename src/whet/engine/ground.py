@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
@@ -17,7 +17,7 @@ from whet.engine.parts import Parts, trial_folder
 from whet.errors import AgentError, BootstrapFailed, WorkspaceError
 from whet.model.changes import Changes
 from whet.model.run import Trial
-from whet.model.suite import BootstrapSpec
+from whet.model.suite import BootstrapSpec, WorkspaceSpec
 from whet.sandbox.base import Boundary, Command
 from whet.workspace import Workspace, mask_files, remove_tree
 from whet.workspace.placing import place
@@ -78,7 +78,7 @@ async def lay(parts: Parts, shared: SharedGround, trial: Trial, artifact_dir: Pa
 
 
 async def _isolated(parts: Parts, trial: Trial, artifact_dir: Path, home: Path, temporary: Path) -> Workspace:
-    spec = trial.execution.workspace
+    spec = await _with_template(parts, trial.execution.workspace)
     method = "empty" if spec.template_dir is None else "copy"
     workspace = await _heavy(method, lambda: parts.workspaces.isolated(spec))
     if spec.bootstrap is None and not spec.placed:
@@ -93,6 +93,13 @@ async def _isolated(parts: Parts, trial: Trial, artifact_dir: Path, home: Path, 
         await clear(workspace)
         raise
     return workspace
+
+
+async def _with_template(parts: Parts, spec: WorkspaceSpec) -> WorkspaceSpec:
+    """*spec* with the template that its package comes to, where it has one."""
+    if spec.package is None:
+        return spec
+    return replace(spec, template_dir=(await parts.packages.prepare(spec.package)).template)
 
 
 async def _shared(parts: Parts, shared: SharedGround, trial: Trial, home: Path, temporary: Path) -> Workspace:

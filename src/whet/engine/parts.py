@@ -17,6 +17,7 @@ from whet.model.naming import folder_name
 from whet.model.run import Plan, Trial, TrialKey, TrialResult
 from whet.model.session import Event
 from whet.model.suite import NO_SKILL, Case
+from whet.packages.prepare import Packages
 from whet.sandbox.base import Sandbox
 from whet.workspace import Workspaces
 
@@ -38,6 +39,7 @@ class Parts:
     scratch: Path
     sandbox: Sandbox
     workspaces: Workspaces
+    packages: Packages
     graders: Mapping[str, Grader]
     classifier: Classifier | None
     masker: Masker

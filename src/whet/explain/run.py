@@ -26,6 +26,8 @@ from whet.explain.subject import Subject, find_subject, session_of, state_of
 from whet.model.run import Execution, Plan
 from whet.model.session import SessionSummary
 from whet.model.suite import Suite
+from whet.packages.prepare import Packages
+from whet.packages.settings import package_settings
 from whet.pipeline import ERRORED, FAILED, INTERRUPTED, PASSED, make_masker, single_errors
 from whet.sandbox.base import Sandbox
 from whet.sandbox.choose import choose_sandbox
@@ -200,6 +202,7 @@ def _parts(subject: Subject, execution: Execution, settings: Settings, sandbox: 
         scratch=scratch,
         unpacked=Unpacked(scratch, sandbox),
         sandbox=sandbox,
+        packages=Packages(scratch, package_settings(settings.packages), dict(os.environ)),
         workspaces=Workspaces(scratch),
         graders={},
         classifier=None,

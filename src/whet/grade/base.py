@@ -12,6 +12,7 @@ from whet.model.changes import Changes
 from whet.model.grade import Grade
 from whet.model.session import SessionSummary
 from whet.model.suite import Case, Check, Suite
+from whet.packages.prepare import Prepared
 from whet.workspace.baseline import Baseline
 
 # Where questions for the agent are kept, beside the other evidence.
@@ -37,6 +38,8 @@ class Evidence:
     mark: str
     timeout_s: float
     baseline: Baseline | None = None
+    # The package that the workspace began as, where it did.
+    prepared: Prepared | None = None
     command_timeout_s: float = 300.0
     variant: str = "default"
     skill: Path | None = None

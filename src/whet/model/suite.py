@@ -66,6 +66,23 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PackageSpec:
+    """An archive or folder that workspaces begin as, without what is `held_out` until the agent is done.
+
+    Paths are relative to its root. `required` must be there; `shown_at` says at which absolute paths a process sees
+    folders of it besides, where the sandbox can do that. A local `ref` is seen from `base_dir`.
+    """
+
+    ref: str
+    base_dir: Path
+    sha256: str | None = None
+    required: tuple[str, ...] = ()
+    held_out: tuple[str, ...] = ()
+    working_dir: str = "."
+    shown_at: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkspaceSpec:
     """Where attempts work: one folder for all, or a fresh one each; all paths absolute."""
 
@@ -74,6 +91,8 @@ class WorkspaceSpec:
     template_dir: Path | None = None
     bootstrap: BootstrapSpec | None = None
     placed: tuple[Placed, ...] = ()
+    # In the place of a template: it is fetched and unpacked when the first attempt needs it.
+    package: PackageSpec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

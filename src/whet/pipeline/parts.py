@@ -15,6 +15,8 @@ from whet.grade.python import PythonGrader
 from whet.mask import Masker, secret_values
 from whet.model.run import Plan
 from whet.model.suite import Suite
+from whet.packages.prepare import Packages
+from whet.packages.settings import package_settings
 from whet.pipeline.judge import judge_key
 from whet.pipeline.under_way import UnderWay
 from whet.sandbox.base import Sandbox
@@ -55,6 +57,7 @@ def make_parts(
 ) -> Parts:
     """The sandbox, the folders, the graders and the facts that every attempt shares."""
     python = graders.get("python")
+    own = (settings.output_dir, under_way.info.run_dir, scratch)
     return Parts(
         plan=under_way.plan,
         run_id=under_way.info.run_id,
@@ -62,7 +65,8 @@ def make_parts(
         scratch=scratch,
         unpacked=Unpacked(scratch, sandbox),
         sandbox=sandbox,
-        workspaces=Workspaces(scratch, own=(settings.output_dir, under_way.info.run_dir, scratch)),
+        workspaces=Workspaces(scratch, own=own),
+        packages=Packages(scratch, package_settings(settings.packages), dict(os.environ), own),
         graders=graders,
         classifier=python if isinstance(python, PythonGrader) else None,
         masker=masker,

@@ -18,7 +18,7 @@ from whet.pipeline.judge import check_judge
 from whet.pipeline.skill import bind_skill
 from whet.plan import RunRequest, make_plan, mount_problems, template_problems
 from whet.store import folder as folders
-from whet.store.history import last_failed, newest_run, settings_of
+from whet.store.history import last_failed, newest_run, settings_of, skill_of
 from whet.store.request import Recorded, recorded
 
 
@@ -59,6 +59,7 @@ def _planned(request: RunRequest, earlier: Recorded | None) -> Planned:
     if request.last_failed:
         last = newest_run(settings.output_dir, path.resolve())
         selection = replace(selection, only=last_failed(last))
+        request = replace(request, skill=request.skill or skill_of(last))
         if request.config_file is None and (named := settings_of(last)):
             # Under the same settings as then: other runners would be another question.
             request = replace(request, config_file=named)

@@ -12,8 +12,8 @@ from whet.errors import PackageError, UsageError
 from whet.packages.settings import package_settings
 from whet.packages.unpack import unpack
 from whet.workspace import remove_tree
+from whet.workspace.skill_text import MANIFEST, described
 
-_MANIFEST = "SKILL.md"
 _WHOLE = ".whole"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ENDINGS = re.compile(r"(\.tar)?\.(gz|bz2|xz|tgz|tar|zip)$", re.IGNORECASE)
@@ -40,23 +40,22 @@ def unpacked_skill(archive: Path, store: Path, settings: Settings) -> Path:
         remove_tree(draft)
     found = _skill_in(kept)
     if found is None:
-        raise UsageError(
-            f"--skill: {archive} holds no skill", hint=f"{_MANIFEST} must lie at its top, or in one folder"
-        )
+        raise UsageError(f"--skill: {archive} holds no skill", hint=f"{MANIFEST} must lie at its top, or in one folder")
     return found
 
 
 def _name_folder(draft: Path, archive: Path) -> None:
-    """Agents know a skill by its folder: an archive of its contents alone has none, and is called after its file."""
+    """Agents know a skill by its folder: an archive of its contents alone has none, and goes by what it says."""
     whole = draft / _WHOLE
-    inner = [path for path in whole.iterdir() if (path / _MANIFEST).is_file()]
-    if (whole / _MANIFEST).is_file():
-        name = _ENDINGS.sub("", archive.name)
-        whole.rename(draft / (name if _NAME.fullmatch(name) else "skill"))
+    inner = [path for path in whole.iterdir() if (path / MANIFEST).is_file()]
+    if (whole / MANIFEST).is_file():
+        names = (described(whole).name, _ENDINGS.sub("", archive.name), "skill")
+        whole.rename(draft / next(name for name in names if _NAME.fullmatch(name)))
     elif len(inner) == 1:
         inner[0].rename(draft / inner[0].name)
+        remove_tree(whole)
 
 
 def _skill_in(folder: Path) -> Path | None:
     places = sorted(folder.iterdir()) if folder.is_dir() else []
-    return next((place for place in places if (place / _MANIFEST).is_file()), None)
+    return next((place for place in places if (place / MANIFEST).is_file()), None)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from whet.config import Settings
 from whet.errors import UsageError
 from whet.model.run import Execution, Plan, Runner
-from whet.model.suite import Case, Suite, WorkspaceSpec
+from whet.model.suite import NO_SKILL, SKILL, Case, Suite, WorkspaceSpec
+from whet.model.variants import in_variant
 from whet.regrade.record import Record
 
 
@@ -18,7 +19,10 @@ def plan_regrading(suite: Suite, settings: Settings, record: Record) -> Plan:
         trials[case, runner, variant] = max(number, trials.get((case, runner, variant), 0))
     runners = {runner: _runner(runner, settings, record) for _, runner, _ in trials}
     executions = tuple(
-        _execution(case, runners[runner], variant, count)
+        in_variant(
+            suite,
+            _execution(case, runners[runner], variant, count, baseline=_is_baseline(trials, case, runner, variant)),
+        )
         for case in suite.cases
         for (identifier, runner, variant), count in trials.items()
         if identifier == case.id
@@ -50,10 +54,21 @@ def notices(suite: Suite, record: Record) -> Iterator[str]:
         yield f"not in the recorded run, so not regraded: {', '.join(fresh)}"
 
 
-def _execution(case: Case, runner: Runner, variant: str, trials: int) -> Execution:
-    # No agent runs and no workspace is made by the plan's word: what was recorded decides.
-    spec = WorkspaceSpec()
-    return Execution(case=case, runner=runner, variant=variant, limits=case.limits, workspace=spec, trials=trials)
+def _execution(case: Case, runner: Runner, variant: str, trials: int, *, baseline: bool) -> Execution:
+    # No agent runs and no workspace is made by the plan's word: what was recorded decides. A package has its verifier.
+    return Execution(
+        case=case,
+        runner=runner,
+        variant=variant,
+        limits=case.limits,
+        workspace=case.workspace or WorkspaceSpec(),
+        trials=trials,
+        baseline=baseline,
+    )
+
+
+def _is_baseline(trials: Mapping[tuple[str, str, str], int], case: Case, runner: str, variant: str) -> bool:
+    return variant == NO_SKILL and (case.id, runner, SKILL) in trials
 
 
 def _runner(name: str, settings: Settings, record: Record) -> Runner:

@@ -12,7 +12,7 @@ from whet.errors import StoreError, UsageError
 from whet.model.run import TrialKey, TrialResult
 from whet.model.session import SessionSummary
 from whet.store.folder import JOURNAL_FILE, read_run_file
-from whet.store.history import finished
+from whet.store.history import finished, skill_of
 
 _SESSION = "session.json"
 
@@ -25,6 +25,7 @@ class Record:
     suite_path: Path
     config_file: Path | None
     workspace: Mapping[str, Any] | None
+    skill: Path | None
     results: Mapping[tuple[str, str, str, int], TrialResult]
 
     def result(self, key: TrialKey) -> TrialResult | None:
@@ -58,6 +59,7 @@ def read_record(run_dir: Path) -> Record:
         suite_path=Path(str(facts["suite_path"])),
         config_file=Path(config_file) if isinstance(config_file, str) else None,
         workspace=workspace if isinstance(workspace, dict) else None,
+        skill=skill_of(run_dir),
         results=_by_trial(results),
     )
 

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 from whet.config import Settings, load_settings
 from whet.formats.base import load_suite
 from whet.pipeline import Approach, Planned, carry_out
+from whet.pipeline.skill import bind_skill
 from whet.plan import RunRequest, Selection
 from whet.regrade.changed import describe_changes
 from whet.regrade.plan import notices, plan_regrading
@@ -50,7 +51,7 @@ def regrade(reference: str, *, suite: Path | None, flags: Mapping[str, Any], con
 
 
 def _planned(record: Record, path: Path, settings: Settings, request: RunRequest) -> Planned:
-    suite = load_suite(path)
+    suite = bind_skill(load_suite(path), record.skill, settings)
     return Planned(
         request=request,
         suite=suite,

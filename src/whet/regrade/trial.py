@@ -24,6 +24,7 @@ from whet.regrade.record import Record
 from whet.workspace import mask_files, remove_tree
 from whet.workspace.copying import copy_tree
 
+_BEGAN_AS_PACKAGE = "it began as a package, and is kept only where a trial does not go as expected"
 # What the earlier checks left; what the checks leave now takes its place.
 _OF_CHECKS = ("grades.json", "check.log", "explain.json")
 
@@ -88,7 +89,9 @@ async def _regraded(parts: Parts, trial: Trial, earlier: _Earlier, ground: Path)
 async def _check(parts: Parts, trial: Trial, earlier: _Earlier, record: AttemptRecord, ground: Path) -> None:
     """Ask the graders, check by check."""
     gaps, record.changes = await anyio.to_thread.run_sync(lay_ground, earlier.record, earlier.result, ground)
-    whole = evidence_of(parts, trial, record, ground)
+    if trial.execution.workspace.package is not None and earlier.result.workspace_dir is None:
+        gaps = replace(gaps, workspace=_BEGAN_AS_PACKAGE)
+    whole = await evidence_of(parts, trial, record, ground)
     evidence = RecordedEvidence(**{item.name: getattr(whole, item.name) for item in fields(whole)}, gaps=gaps)
     try:
         await grade(parts, trial, record, evidence)

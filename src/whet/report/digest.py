@@ -9,9 +9,11 @@ from pathlib import Path
 
 from whet.model.event import ExecutionSummary, Results
 from whet.model.grade import AS_EXPECTED, Rate
+from whet.model.lift import Lift
 from whet.model.run import RunInfo, Runner, TrialResult
 from whet.report.finding import Finding, ShownStatus, class_of, execution_name, finding_of, likeness, trial_name
 from whet.report.text import one_line
+from whet.score.lift import lifts_of
 
 FAILURES_SHOWN = 50
 NAMES_SHOWN = 50
@@ -159,6 +161,7 @@ class Digest:
     vacuous: list[str] = field(default_factory=list)
     vacuous_count: int = 0
     snapshots: int = 0
+    lifts: tuple[Lift, ...] = ()
 
     @property
     def total(self) -> int:
@@ -199,6 +202,7 @@ class _Reader:
             self._execution(summary)
         digest = self._digest
         digest.tables = list(self._tables.values())
+        digest.lifts = lifts_of(self._results)
         # The most frequent first: it is where looking pays most. Sorting keeps the order of equals.
         ordered = sorted(self._groups.items(), key=lambda item: -item[1].count)
         digest.failed = [group for (errored, _), group in ordered if not errored]

@@ -13,7 +13,8 @@ from whet.report.finding import Finding
 from whet.report.plain import STATUS_STYLES, symbol
 from whet.report.screen import Screen, Style
 from whet.report.table import DETAILS, Detail, columns_of, totals_of
-from whet.report.text import count, duration, left, middle, path_for_people, right, width
+from whet.report.text import count, duration, left, middle, one_line, path_for_people, right, width
+from whet.score.lift import told_lift
 
 _WIDEST_CASE = 48
 _NARROWEST_CASE = 16
@@ -28,6 +29,7 @@ def ending_lines(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> It
         yield from _table(table, screen)
     yield from _groups("Failures", "bad", digest.failed, screen)
     yield from _groups("Errored, and not counted as failed", "warn", digest.errored, screen)
+    yield from _lifts(digest, screen)
     yield from _names(_FLAKY, digest.flaky, digest.flaky_count, screen)
     yield from _names(_VACUOUS, digest.vacuous, digest.vacuous_count, screen)
     yield ""
@@ -145,6 +147,15 @@ def _names(title: str, names: Sequence[str], amount: int, screen: Screen) -> Ite
         yield f"  {screen.paint('~', 'warn')} {screen.fit(name)}"
     if amount > len(names):
         yield screen.paint(f"    and {amount - len(names):,} more", "dim")
+
+
+def _lifts(digest: Digest, screen: Screen) -> Iterator[str]:
+    if digest.lifts:
+        yield ""
+        yield screen.paint("Lift: what the skill adds to the score", "bold")
+    for lift in digest.lifts:
+        style: Style = "good" if lift.value > 0 else "bad" if lift.value < 0 else "dim"
+        yield f"  {screen.fit(one_line(lift.runner, 80))}  {screen.paint(screen.fit(told_lift(lift)), style)}"
 
 
 def _closing(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> Iterator[str]:

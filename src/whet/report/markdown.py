@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from whet.model.event import Results, RunEnded, RunEvent
+from whet.model.lift import Lift
 from whet.model.run import RunInfo
 from whet.report.base import ReporterContext
 from whet.report.digest import Block, Digest, Group, RunnerTable, outcome, read_digest
@@ -15,6 +16,7 @@ from whet.report.finding import Finding
 from whet.report.plain import symbol
 from whet.report.table import columns_of, totals_of
 from whet.report.text import count, duration, one_line, path_for_people
+from whet.score.lift import told_lift
 
 ROWS = 500
 _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -46,6 +48,8 @@ def sections(results: Results, info: RunInfo, cwd: Path) -> Iterator[str]:
         yield f"To go on: {code(f'whet {info.command} --resume {one_line(info.run_id)}')}\n\n"
     for table in digest.tables:
         yield _table(table)
+    for lift in digest.lifts:
+        yield _lift(lift)
     yield from _groups("Failures", digest.failed)
     yield from _groups("Errored, and not counted as failed", digest.errored)
     yield _flaky(digest)
@@ -97,6 +101,17 @@ def _table(table: RunnerTable) -> str:
         lines.append(f"| {symbol(row.status)} | {cell(row.case)} | {cells} |")
     if table.left_off:
         lines += ["", f"and {count(table.left_off, 'more row')} in the record"]
+    return "\n".join(lines) + "\n\n"
+
+
+def _lift(lift: Lift) -> str:
+    lines = [f"## Lift on {cell(lift.runner)}", "", f"{told_lift(lift)}.", ""]
+    lines += ["| case | with the skill | without | lift | weight |", "|---|---:|---:|---:|---:|"]
+    for case in lift.cases[:ROWS]:
+        figures = f"{case.skill:.2f} | {case.no_skill:.2f} | {case.value:+.2f} | {case.weight:g}"
+        lines.append(f"| {cell(case.case)} | {figures} |")
+    if len(lift.cases) > ROWS:
+        lines += ["", f"and {count(len(lift.cases) - ROWS, 'more row')} in the record"]
     return "\n".join(lines) + "\n\n"
 
 

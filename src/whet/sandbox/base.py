@@ -25,7 +25,8 @@ class Command:
 class Boundary:
     """What a process may see beyond the system, which it sees read-only, and how much of the machine it may take.
 
-    A boundary is a promise only where the sandbox can keep it; the local one cannot hide files.
+    A boundary is a promise only where the sandbox can keep it; the local one cannot hide files, nor show writable
+    folders at other paths (`shown_at`: the path, and the folder that is seen there).
     """
 
     writable: tuple[Path, ...]
@@ -33,6 +34,7 @@ class Boundary:
     hidden: tuple[Path, ...] = ()
     network: bool = True
     ceilings: Ceilings = field(default_factory=Ceilings)
+    shown_at: tuple[tuple[Path, Path], ...] = ()
 
 
 # Receives output as it comes. Raising ends the process and everything it started; the exception reaches the caller.

@@ -242,13 +242,22 @@ def _uncovered(paths: Iterable[Path]) -> Iterator[Path]:
 
 def _declared(boundary: Boundary, toolchains: Iterable[Path]) -> Iterator[str]:
     """Outer folders first, so that an inner one is laid over them; a hidden one matters only where it would be seen."""
-    layers = [(path, 0, "--ro-bind-try") for path in (*toolchains, *boundary.readable)]
-    layers += [(path, 2, "--bind") for path in boundary.writable]
+    layers: list[tuple[Path, int, tuple[str, ...]]] = [
+        (path, 0, ("--ro-bind-try", str(path), str(path))) for path in (*toolchains, *boundary.readable)
+    ]
+    layers += [(path, 2, ("--bind", str(path), str(path))) for path in boundary.writable]
     seen = [path for path, _, _ in layers]
     layers += [
-        (path, 1, "--tmpfs")
+        (path, 1, _covered(path))
         for path in boundary.hidden
-        if path.is_dir() and any(path != other and path.is_relative_to(other) for other in seen)
+        if path.exists() and any(path != other and path.is_relative_to(other) for other in seen)
     ]
-    for path, _, option in sorted(layers, key=lambda layer: (len(layer[0].parts), layer[1])):
-        yield from (option, str(path)) if option == "--tmpfs" else (option, str(path), str(path))
+    for _, _, arguments in sorted(layers, key=lambda layer: (len(layer[0].parts), layer[1])):
+        yield from arguments
+    for path, folder in sorted(boundary.shown_at, key=lambda pair: len(pair[0].parts)):
+        yield from ("--bind", str(folder), str(path))
+
+
+def _covered(path: Path) -> tuple[str, ...]:
+    """A folder is seen empty, and so is a file."""
+    return ("--tmpfs", str(path)) if path.is_dir() else ("--ro-bind", os.devnull, str(path))

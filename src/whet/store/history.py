@@ -24,6 +24,12 @@ def settings_of(folder: Path) -> Path | None:
     return Path(named) if isinstance(named, str) else None
 
 
+def skill_of(folder: Path) -> Path | None:
+    """The skill under test of a run, if there was one."""
+    named = read_run_file(folder).get("skill")
+    return Path(named) if isinstance(named, str) else None
+
+
 def last_failed(folder: Path) -> frozenset[tuple[str, str, str]]:
     """The executions with a trial that did not go as expected in a run."""
     failed = frozenset(

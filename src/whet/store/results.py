@@ -12,10 +12,12 @@ from whet import wire
 from whet.errors import RecordLost
 from whet.model.event import ExecutionSummary
 from whet.model.grade import AS_EXPECTED, STATUSES, Grade
+from whet.model.lift import Lift
 from whet.model.run import Attempt, Execution, Plan, RunInfo, TrialResult
 from whet.model.session import Usage
 from whet.model.snapshot import SnapshotOutcome
 from whet.score import combined_status, mean, wilson
+from whet.score.lift import lifts_of
 from whet.store.folder import RESULTS_FILE
 from whet.store.journal import GO_ON, Entry, Journal
 from whet.store.snapshots import snapshot_key
@@ -140,6 +142,32 @@ def _head(info: RunInfo, results: JournalResults, *, interrupted: bool, ended_at
         "total_usage": _usage(results.total_usage),
         "schedule": results.plan.schedule,
         "max_parallel": results.plan.max_parallel,
+        "lift": [_lift(lift) for lift in lifts_of(results)],
+    }
+
+
+def _lift(lift: Lift) -> dict[str, Any]:
+    return {
+        "runner": lift.runner,
+        "value": lift.value,
+        "low": lift.low,
+        "high": lift.high,
+        "skill": lift.skill,
+        "no_skill": lift.no_skill,
+        "better": lift.better,
+        "worse": lift.worse,
+        "same": lift.same,
+        "unpaired": lift.unpaired,
+        "cases": [
+            {
+                "case": case.case,
+                "skill": case.skill,
+                "no_skill": case.no_skill,
+                "value": case.value,
+                "weight": case.weight,
+            }
+            for case in lift.cases
+        ],
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,7 +11,6 @@ from whet.errors import WorkspaceError
 from whet.model.suite import Placed
 from whet.workspace.base import explained
 from whet.workspace.copying import copy_tree
-from whet.workspace.removing import remove_tree
 
 
 def place(workspace: Path, placed: Iterable[Placed]) -> None:
@@ -36,4 +36,5 @@ def _clear(target: Path) -> None:
     if target.is_symlink() or target.is_file():
         target.unlink()
     elif os.path.lexists(target):
-        remove_tree(target)
+        # Not moved aside first, as what an agent leaves is: an overlay moves no folder of its template.
+        shutil.rmtree(target)

@@ -17,7 +17,8 @@ from whet.evals import (
     TriggerQuery,
 )
 from whet.evals.competing import competitor_of
-from whet.model.suite import SKILL, Case, Check, Limits, MadeSkill, WorkspaceSpec
+from whet.model.suite import SKILL, Case, Check, Limits, MadeSkill
+from whet.packages.spec import package_problems, package_workspace
 
 # Notes what is wrong with a field of a case.
 Trouble = Callable[[str, str, str], None]
@@ -34,7 +35,7 @@ def lower_case(name: str, case: EvalCase, suite: EvalSuite, folder: Path, troubl
         case ExactMatch() | JsonSchema() | BooleanAssertion():
             return _asked(name, case, suite, "answer", prompt=case.instruction)
         case TaskPackage():
-            return _package(name, case, suite)
+            return _package(name, case, suite, folder, trouble)
 
 
 def _asked(
@@ -95,7 +96,9 @@ def _trigger(name: str, case: TriggerQuery, suite: EvalSuite, folder: Path, trou
     )
 
 
-def _package(name: str, case: TaskPackage, suite: EvalSuite) -> Case:
+def _package(name: str, case: TaskPackage, suite: EvalSuite, folder: Path, trouble: Trouble) -> Case:
+    for field, message in package_problems(case, folder):
+        trouble(name, field, message)
     timeout_ms = case.resource_hints.timeout_ms or suite.timeout_ms or _VERIFIER_TIMEOUT_MS
     return Case(
         id=name,
@@ -109,7 +112,7 @@ def _package(name: str, case: TaskPackage, suite: EvalSuite) -> Case:
         ),
         tags=case.tags,
         weight=case.weight,
-        workspace=WorkspaceSpec(),
+        workspace=package_workspace(case, folder),
         needs_agent=False,
         skill_place=case.skill_bundle_ref,
     )

@@ -1,0 +1,67 @@
+"""The lift of a run: what the skill adds, paired by case, with an interval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from whet.model.event import ExecutionSummary, Results
+from whet.model.lift import CaseLift, Lift
+from whet.model.suite import NO_SKILL, SKILL
+from whet.score.resample import paired_difference
+
+_Scores = dict[str, dict[str, float | None]]
+
+
+def lifts_of(results: Results) -> tuple[Lift, ...]:
+    """A lift for each runner that some case was run by in both variants; none where there is nothing to compare."""
+    if not any(execution.baseline for execution in results.plan.executions):
+        return ()
+    scores: dict[str, _Scores] = {}
+    weights: dict[str, float] = {}
+    for summary in results.summaries():
+        _take(summary, scores, weights)
+    found = (_lift(runner, cases, weights) for runner, cases in scores.items())
+    return tuple(lift for lift in found if lift is not None)
+
+
+def _take(summary: ExecutionSummary, scores: dict[str, _Scores], weights: dict[str, float]) -> None:
+    execution = summary.execution
+    weights[execution.case.id] = execution.case.weight
+    scores.setdefault(execution.runner.id, {}).setdefault(execution.case.id, {})[execution.variant] = summary.score
+
+
+def _lift(runner: str, cases: Mapping[str, Mapping[str, float | None]], weights: Mapping[str, float]) -> Lift | None:
+    both = {case: found for case, found in cases.items() if SKILL in found and NO_SKILL in found}
+    paired = tuple(
+        CaseLift(case=case, skill=with_it, no_skill=without, weight=weights[case])
+        for case, found in both.items()
+        if (with_it := found[SKILL]) is not None and (without := found[NO_SKILL]) is not None
+    )
+    difference = paired_difference(
+        {case.case: [case.no_skill] for case in paired},
+        {case.case: [case.skill] for case in paired},
+        weights={case.case: case.weight for case in paired},
+    )
+    if difference is None:
+        return None
+    whole = sum(case.weight for case in paired)
+    compared = {case.case for case in paired}
+    return Lift(
+        runner=runner,
+        # Not -0.0, which would be told with its sign.
+        value=difference.value + 0.0,
+        low=difference.low,
+        high=difference.high,
+        skill=sum(case.skill * case.weight for case in paired) / whole,
+        no_skill=sum(case.no_skill * case.weight for case in paired) / whole,
+        cases=paired,
+        unpaired=tuple(case for case in both if case not in compared),
+    )
+
+
+def told_lift(lift: Lift) -> str:
+    """The lift in one line."""
+    interval = f" ({lift.low:+.2f} to {lift.high:+.2f})" if lift.low is not None and lift.high is not None else ""
+    counts = f"{lift.better} better, {lift.worse} worse, {lift.same} the same"
+    rest = f"; {len(lift.unpaired)} without a score in both" if lift.unpaired else ""
+    return f"{lift.value:+.2f}{interval}: {lift.skill:.2f} with the skill, {lift.no_skill:.2f} without; {counts}{rest}"

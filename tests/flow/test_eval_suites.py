@@ -1,0 +1,567 @@
+"""Eval suites by the real command: every kind of case, with the skill and without, and what the skill adds."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from importlib.resources import files
+from typing import Any
+
+import jsonschema
+import pytest
+from project import EVENTS, SHELL, Outcome, Project
+
+from whet.grade.judge.prompt import TOOL
+from whet.testing import ScriptedModel
+
+SKILL = "---\nname: deploy\ndescription: Ships the site.\n---\n\nRun ship.sh.\n"
+# A program that is started as Claude Code is, and uses what lies in its home: it says which skills it finds there.
+FAKE_CLAUDE = r"""#!/usr/bin/env python3
+import json, os, sys
+prompt = sys.stdin.read()
+folder = os.path.join(os.environ["CLAUDE_CONFIG_DIR"], "skills")
+found = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+def say(record): print(json.dumps(record), flush=True)
+say({"type": "system", "subtype": "init", "session_id": "s", "skills": found})
+for name in found:
+    if name in prompt:
+        say({"type": "assistant", "message": {"id": "m", "role": "assistant", "content": [
+            {"type": "tool_use", "id": "t", "name": "Skill", "input": {"skill": name}}]}})
+        say({"type": "user", "message": {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "t", "content": "Launching skill: " + name}]}})
+answer = " ".join(found) or "none"
+say({"type": "assistant", "message": {"id": "n", "role": "assistant", "content": [{"type": "text", "text": answer}]}})
+say({"type": "result", "subtype": "success", "is_error": False, "result": answer, "session_id": "s"})
+"""
+
+
+@pytest.fixture
+def skilled(project: Project) -> Project:
+    """A project with a skill, and agents that take their prompts for programs."""
+    project.write("deploy/SKILL.md", SKILL)
+    project.settings(SHELL)
+    return project
+
+
+def claude(project: Project) -> None:
+    project.write("claude.py", FAKE_CLAUDE, mode=0o755)
+    project.settings('[runners.claude.agent]\ntype = "claude-code"\ncommand = "./claude.py"\n')
+
+
+def suite(project: Project, *cases: dict[str, Any], name: str = "suite.json", **fields: Any) -> None:
+    document = {
+        "name": "s",
+        "source_kind": "manual",
+        "verifier_kind": "deterministic",
+        "cases_json": [{"task_id": f"c{number}", **case} for number, case in enumerate(cases, 1)],
+        **fields,
+    }
+    project.write(name, json.dumps(document))
+
+
+def run(project: Project, *args: str, env: dict[str, str] | None = None) -> Outcome:
+    return project.whet("run", "suite.json", *args, env=env)
+
+
+def exact(instruction: str, expected: Any, **fields: Any) -> dict[str, Any]:
+    return {"case_kind": "exact_match", "instruction": instruction, "expected": expected, **fields}
+
+
+def asserted(instruction: str, *assertions: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"case_kind": "boolean_assertion", "instruction": instruction, "assertions": list(assertions), **fields}
+
+
+def trigger(query: str, expectation: str = "should_trigger", **fields: Any) -> dict[str, Any]:
+    return {"case_kind": "trigger_query", "query": query, "expectation": expectation, **fields}
+
+
+def rubric(instruction: str, *items: Any, **fields: Any) -> dict[str, Any]:
+    return {"case_kind": "llm_rubric", "instruction": instruction, "rubric": list(items), **fields}
+
+
+def by_variant(done: Outcome) -> dict[tuple[str, str], dict[str, Any]]:
+    return {
+        (case["id"], execution["variant"]): execution
+        for case in done.results["cases"]
+        for execution in case["executions"]
+    }
+
+
+def verdict(rating: float, rationale: str = "Because.") -> dict[str, Any]:
+    return {"call": TOOL, "args": {"rating": rating, "rationale": rationale, "manipulation": False}}
+
+
+def judged_by(project: Project, model: ScriptedModel, settings: str = "", votes: int = 1) -> dict[str, str]:
+    judge = f'url = "{model.url}/v1"\nmodel = "gpt-4o"\nvotes = {votes}\nretries = 0\nmax_parallel = 1\n'
+    project.settings(f"{settings}\n[judge]\n{judge}")
+    return {"EVAL_SKILLS_LLM_KEY": "key-of-the-judge"}
+
+
+@pytest.mark.parametrize(
+    ("case", "status"),
+    [
+        (exact("echo ' 42 '", "42"), "passed"),
+        (exact("echo ' 42 '", "42", trim=False), "failed"),
+        (exact("echo YES", "yes", case_sensitive=False), "passed"),
+        (exact("echo 41.9999", 42, numeric_tolerance=0.001), "passed"),
+        (exact("""echo '```json\n{"a": {"b~/": [1, 2]}}\n```'""", 2, path="/a/b~0~1/1"), "passed"),
+        (exact("""echo '{"a": 1}'""", 2, path="/b"), "failed"),
+        (exact("echo true", 1), "failed"),
+        ({"case_kind": "json_schema", "instruction": "echo '[1]'", "schema": {"type": "array"}}, "passed"),
+        ({"case_kind": "json_schema", "instruction": "echo 'so: [1]'", "schema": {"type": "array"}}, "failed"),
+        (
+            {
+                "case_kind": "json_schema",
+                "instruction": "echo 'so: [1]'",
+                "schema": {"items": {"type": "string"}},
+                "extract": "first_json_block",
+            },
+            "failed",
+        ),
+        (asserted("echo done > a.txt", {"op": "file_contains", "target": "a.txt", "value": "done"}), "passed"),
+        (asserted("echo a > a.txt", {"op": "file_exists", "value": "a.txt", "negate": True}), "failed"),
+        (
+            asserted("echo one", {"op": "contains", "value": "two"}, {"op": "regex", "value": "^on"}, match="any"),
+            "passed",
+        ),
+        (asserted("echo one", {"op": "contains", "value": "two"}, {"op": "regex", "value": "^on"}), "failed"),
+        (asserted("ln -s / out", {"op": "file_exists", "value": "out/etc"}), "failed"),
+    ],
+)
+def test_an_answer_that_code_can_decide_about_is_decided(skilled: Project, case: dict[str, Any], status: str) -> None:
+    suite(skilled, case)
+
+    done = run(skilled)
+
+    assert done.statuses == {"c1": status}, done.stdout
+    assert done.code == (0 if status == "passed" else 1)
+
+
+def test_assertions_look_at_tools_commands_and_skills_as_events_and_not_as_text(project: Project) -> None:
+    project.settings(EVENTS)
+    events = [
+        {"type": "tool_call", "tool": "Read"},
+        {"type": "command", "command": "npm ci", "exit_code": 0},
+        {"type": "skill_signal", "skill": "deploy", "signal": "tool:skill"},
+        {"type": "message", "role": "assistant", "text": "I called Bash and ran make"},
+        {"type": "final_output", "text": "I called Bash"},
+    ]
+    said = f"cat <<'EOF'\n{chr(10).join(map(json.dumps, events))}\nEOF\n"
+    suite(
+        project,
+        asserted(said, {"op": "tool_called", "value": "Read"}, {"op": "command_run", "value": "npm"}),
+        asserted(said, {"op": "tool_called", "value": "Bash"}),
+        asserted(
+            said, {"op": "tool_not_called", "value": "Bash"}, {"op": "command_run", "value": "make", "negate": True}
+        ),
+        asserted(said, {"op": "skill_triggered", "value": "deploy"}),
+    )
+
+    done = run(project)
+
+    assert done.statuses == {"c1": "passed", "c2": "failed", "c3": "passed", "c4": "passed"}, done.stdout
+    assert "Bash was not called" in done.message("c2")
+
+
+def test_a_pattern_that_never_ends_is_errored_and_ends(skilled: Project) -> None:
+    skilled.settings(f"{SHELL}\n[defaults]\ncheck_timeout_ms = 500\n")
+    suite(skilled, asserted(f"echo {'a' * 40}b", {"op": "regex", "value": "^(a+)+$"}))
+
+    done = run(skilled)
+
+    assert (done.code, done.codes) == (3, {"c1": "check-timeout"})
+
+
+def test_the_skill_is_there_among_its_competitors_and_is_seen_to_be_loaded(skilled: Project) -> None:
+    claude(skilled)
+    skilled.write("other/lint/SKILL.md", "---\nname: lint\ndescription: Looks at style.\n---\n")
+    suite(
+        skilled,
+        trigger("please deploy", competing_skills=["other/lint", "notes: Writes release notes."]),
+        trigger("please lint", competing_skills=["other/lint"]),
+        trigger("please lint", "should_not_trigger", competing_skills=["other/lint"]),
+        verifier_kind="llm_judge",
+    )
+
+    done = run(skilled, "--skill", "deploy")
+
+    assert done.statuses == {"c1": "passed", "c2": "failed", "c3": "passed"}, done.stdout
+    assert done.trial("c1")["final_output"] == "deploy lint notes"
+    grade = done.trial("c1")["grades"][0]
+    assert grade["reason"].startswith("by running the agent: deploy was loaded")
+    assert json.loads(grade["evidence"])["mode"] == "agent"
+    assert "loaded instead: lint" in done.message("c2")
+
+
+def test_a_trigger_query_has_as_many_trials_as_it_asks_for(skilled: Project) -> None:
+    claude(skilled)
+    suite(skilled, trigger("deploy", runs=3))
+
+    done = run(skilled, "--skill", "deploy")
+
+    assert len(done.trials) == 3
+
+
+def test_without_a_runner_a_judge_says_whether_the_skill_would_be_loaded_and_the_grade_says_so(
+    skilled: Project,
+) -> None:
+    suite(skilled, trigger("ship it", runs=3, competing_skills=["lint: Looks at style."]), trigger("ship it", runs=1))
+    with ScriptedModel([verdict(9), verdict(8, "It ships."), verdict(1), verdict(2)]) as model:
+        env = judged_by(skilled, model)
+
+        done = run(skilled, "--skill", "deploy", "--max-parallel", "1", env=env)
+        asked = json.dumps([request.body for request in model.requests])
+
+    assert done.statuses == {"c1": "passed", "c2": "failed"}, done.stderr
+    grade = done.trial("c1")["grades"][0]
+    assert grade["reason"] == "by a judge: 2 of 3 votes say that deploy would be loaded: Because."
+    assert json.loads(grade["evidence"])["mode"] == "judge"
+    assert "Ships the site." in asked
+    assert "Looks at style." in asked
+    assert "key-of-the-judge" not in "".join(path.read_text() for path in done.folder.rglob("*.json*"))
+
+
+def test_the_items_of_a_rubric_count_by_their_weight_and_a_required_one_alone_can_fail_it(skilled: Project) -> None:
+    heavy = {"id": "a", "description": "It is true.", "weight": 3}
+    needed = {"id": "b", "description": "It is short.", "required": True}
+    suite(
+        skilled,
+        rubric("echo a", heavy, "It rhymes."),
+        rubric("echo b", heavy, needed),
+        rubric("echo c", heavy, needed, pass_threshold=0.2),
+        verifier_kind="llm_judge",
+    )
+    with ScriptedModel([*[verdict(10), verdict(0)] * 2, verdict(10), verdict(3)]) as model:
+        env = judged_by(skilled, model, SHELL)
+
+        done = run(skilled, "--max-parallel", "1", env=env)
+
+    values = {case: done.trial(case)["grades"][0]["value"] for case in ("c1", "c2", "c3")}
+    assert values == {"c1": 0.75, "c2": 0.75, "c3": pytest.approx(0.825)}
+    assert done.statuses == {"c1": "passed", "c2": "failed", "c3": "passed"}, done.stdout
+    assert "required and missing: It is short." in done.message("c2")
+
+
+def test_a_judge_that_cannot_be_reached_makes_a_case_errored(skilled: Project) -> None:
+    suite(skilled, rubric("echo a", "It is true."), verifier_kind="llm_judge")
+    with ScriptedModel([{"fail": "auth"}]) as model:
+        env = judged_by(skilled, model, SHELL)
+
+        done = run(skilled, env=env)
+
+    assert (done.code, done.codes) == (3, {"c1": "judge"}), done.stdout
+
+
+@pytest.mark.parametrize(
+    ("case", "settings", "message"),
+    [
+        (exact("echo a", "a"), "", "no runners are configured"),
+        (rubric("echo a", "It is true."), SHELL, "there is no key for it"),
+        (trigger("deploy"), "", "there is no key for it"),
+    ],
+)
+def test_what_nobody_could_decide_is_told_before_anything_starts(
+    skilled: Project, case: dict[str, Any], settings: str, message: str
+) -> None:
+    skilled.settings(settings)
+    suite(skilled, case)
+
+    done = run(skilled, "--skill", "deploy")
+
+    assert done.code == 2
+    assert message in done.stderr
+    assert not skilled.output_dir.exists()
+
+
+def test_cases_that_need_an_agent_and_have_none_are_all_named_at_once(skilled: Project) -> None:
+    skilled.settings("")
+    package(skilled, "exit 0")
+    suite(skilled, exact("echo a", "a"), packaged(), exact("echo b", "b"))
+
+    done = run(skilled, "--skill", "deploy")
+
+    assert done.code == 2
+    assert 'no agent answers "c1", "c3": it needs a runner' in done.stderr
+
+
+def package(project: Project, verifier: str, name: str = "package") -> None:
+    project.write(f"{name}/tests/test.sh", f"#!/bin/sh\n{verifier}\n", mode=0o755)
+
+
+def packaged(**fields: Any) -> dict[str, Any]:
+    return {"case_kind": "task_package", "environment_ref": "package", "instruction": "true", **fields}
+
+
+def test_without_the_skill_it_is_neither_in_the_home_nor_in_the_workspace(skilled: Project) -> None:
+    claude(skilled)
+    settings = (skilled.root / "whet.toml").read_text()
+    skilled.settings(
+        settings.replace("[runners.claude.agent]", '[runners.claude]\nskills = ["deploy"]\n[runners.claude.agent]')
+    )
+    package(skilled, 'test "$EVAL_ARM" = skill && test -f skill-under-test/SKILL.md')
+    skilled.write("package/skill-under-test/SKILL.md", "baked in")
+    suite(skilled, exact("which?", "none"), packaged(instruction="which?"), supports_no_skill=True)
+
+    done = run(skilled, "--skill", "deploy")
+
+    found = by_variant(done)
+    assert {key: execution["trials"][0]["final_output"] for key, execution in found.items()} == {
+        ("c1", "skill"): "deploy",
+        ("c1", "no_skill"): "none",
+        ("c2", "skill"): "deploy",
+        ("c2", "no_skill"): "none",
+    }, done.stdout
+    assert found["c2", "skill"]["status"] == "passed"
+    assert found["c2", "no_skill"]["status"] == "expected-failed"
+    kept = done.folder / found["c2", "no_skill"]["trials"][0]["workspace_dir"]
+    assert not (kept / "skill-under-test").exists()
+
+
+def test_a_session_that_came_upon_the_skill_all_the_same_says_nothing_about_being_without(skilled: Project) -> None:
+    skilled.settings(EVENTS)
+    read = json.dumps({"type": "file_read", "path": f"{skilled.root}/deploy/SKILL.md"})
+    said = json.dumps({"type": "final_output", "text": "ok"})
+    suite(skilled, exact(f"echo '{read}'; echo '{said}'", "ok"), supports_no_skill=True)
+
+    done = run(skilled, "--skill", "deploy")
+
+    found = by_variant(done)
+    assert found["c1", "skill"]["status"] == "passed", done.stdout
+    assert found["c1", "no_skill"]["status"] == "errored"
+    assert found["c1", "no_skill"]["trials"][0]["failure"]["code"] == "contaminated"
+    assert (done.code, done.results["lift"]) == (3, [])
+
+
+@pytest.mark.bubblewrap
+def test_in_a_sandbox_the_skill_cannot_be_read_by_who_should_be_without_it(skilled: Project) -> None:
+    skilled.sandbox = "bubblewrap"
+    skilled.settings(f'{SHELL}\n[run]\nmounts = ["deploy"]\n')
+    second_line = f"cat {skilled.root}/deploy/SKILL.md | head -n 2 | tail -n 1"
+    suite(skilled, exact(second_line, "name: deploy"), supports_no_skill=True)
+
+    done = run(skilled, "--skill", "deploy")
+
+    assert {key: found["trials"][0]["final_output"].strip() for key, found in by_variant(done).items()} == {
+        ("c1", "skill"): "name: deploy",
+        ("c1", "no_skill"): "",
+    }
+
+
+def test_the_lift_is_paired_by_case_counts_weights_and_stands_in_every_report(skilled: Project) -> None:
+    claude(skilled)
+    cases = [exact("which?", "deploy", weight=3), exact("which?", "none"), exact("which?", "deploy")]
+    suite(skilled, *cases, supports_no_skill=True)
+
+    done = run(skilled, "--skill", "deploy", "--reporter", "terminal", "--reporter", "markdown=report.md")
+
+    (lift,) = done.results["lift"]
+    assert (lift["runner"], lift["skill"], lift["no_skill"], lift["value"]) == ("claude", 0.8, 0.2, pytest.approx(0.6))
+    assert lift["low"] <= lift["value"] <= lift["high"]
+    assert (lift["better"], lift["worse"], lift["same"]) == (2, 1, 0)
+    assert [case["value"] for case in lift["cases"]] == [1, -1, 1]
+    assert "claude  +0.60 (" in done.stdout
+    assert "| c2 | 0.00 | 1.00 | -1.00 | 1 |" in (skilled.root / "report.md").read_text()
+    schema = json.loads(files("whet.store").joinpath("results.schema.json").read_text())
+    jsonschema.validate(done.results, schema)
+
+
+def test_what_fails_only_without_the_skill_is_no_failure_of_the_run(skilled: Project) -> None:
+    claude(skilled)
+    suite(skilled, exact("which?", "deploy"), supports_no_skill=True)
+
+    done = run(skilled, "--skill", "deploy")
+
+    assert done.code == 0, done.stdout
+    assert done.results["passed"] is True
+
+
+def test_without_the_skill_there_are_as_many_attempts_as_with_it(skilled: Project) -> None:
+    suite(skilled, exact("echo no", "yes"), supports_no_skill=True)
+
+    done = run(skilled, "--skill", "deploy", "--retries", "1")
+
+    assert [len(trial["attempts"]) for trial in done.trials] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("fields", "args", "variants"),
+    [
+        ({}, ["--skill", "deploy"], ["skill"]),
+        ({"supports_no_skill": True}, ["--skill", "deploy"], ["skill", "no_skill"]),
+        ({"supports_no_skill": True}, ["--skill", "deploy", "--variant", "no_skill"], ["no_skill"]),
+        ({}, [], ["no_skill"]),
+        ({"supports_no_skill": True}, [], ["no_skill"]),
+    ],
+)
+def test_the_variants_are_those_that_suite_and_skill_allow(
+    skilled: Project, fields: dict[str, Any], args: list[str], variants: list[str]
+) -> None:
+    suite(skilled, exact("echo a", "a"), **fields)
+
+    done = run(skilled, *args)
+
+    assert [variant for _, variant in by_variant(done)] == variants
+
+
+def test_one_variant_alone_is_held_to_its_cases(skilled: Project) -> None:
+    suite(skilled, exact("echo a", "b"), supports_no_skill=True)
+
+    done = run(skilled, "--skill", "deploy", "--variant", "no_skill")
+
+    assert (done.code, done.statuses) == (1, {"c1": "failed"})
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--skill", "nowhere"], "nowhere is not a skill: there is no such file or folder"),
+        (["--skill", "package"], "package is not a skill: it has no SKILL.md"),
+        (["--skill", "deploy", "--variant", "with"], 'no variant is called "with"'),
+        ([], 'there is no skill to load, which is what "c2" is about'),
+    ],
+)
+def test_a_skill_that_is_none_or_is_missing_is_told_before_anything_starts(
+    skilled: Project, args: list[str], message: str
+) -> None:
+    package(skilled, "true")
+    suite(skilled, exact("echo a", "a"), trigger("deploy"))
+
+    done = run(skilled, *args)
+
+    assert done.code == 2
+    assert message in done.stderr
+
+
+def test_a_skill_is_refused_where_no_variant_could_be_without_it(skilled: Project) -> None:
+    skilled.write(
+        "suite.json", json.dumps({"name": "s", "cases": [{"id": "a", "prompt": "p", "expect": ["test:true"]}]})
+    )
+
+    done = run(skilled, "--skill", "deploy")
+
+    assert done.code == 2
+    assert "--skill is for eval suites" in done.stderr
+
+
+def archive(project: Project, name: str, *members: tuple[str, str]) -> None:
+    with tarfile.open(project.root / name, "w:gz") as packed:
+        for path, text in members:
+            entry = tarfile.TarInfo(path)
+            entry.size = len(text)
+            packed.addfile(entry, io.BytesIO(text.encode()))
+
+
+@pytest.mark.parametrize("member", ["SKILL.md", "deploy/SKILL.md"])
+def test_a_skill_may_come_as_an_archive_of_itself_or_of_its_folder(skilled: Project, member: str) -> None:
+    claude(skilled)
+    archive(skilled, "bundle.tar.gz", (member, SKILL))
+    suite(skilled, trigger("deploy now"))
+
+    first, again = (run(skilled, "--skill", "bundle.tar.gz") for _ in range(2))
+
+    assert first.statuses == again.statuses == {"c1": "passed"}, first.stderr
+    assert first.trial("c1")["final_output"] == "deploy"
+
+
+def test_an_archive_that_would_write_elsewhere_is_refused(skilled: Project) -> None:
+    archive(skilled, "bundle.tar.gz", ("SKILL.md", SKILL), ("../../out.txt", "x"))
+    suite(skilled, exact("echo a", "a"))
+
+    done = run(skilled, "--skill", "bundle.tar.gz")
+
+    assert done.code == 2
+    assert "bundle.tar.gz" in done.stderr
+    assert not list(skilled.root.parent.rglob("out.txt"))
+
+
+def test_a_run_goes_on_with_the_same_skill_and_with_no_other(skilled: Project) -> None:
+    suite(skilled, exact("echo a", "a"), exact("echo b", "b"), supports_no_skill=True)
+    done = run(skilled, "--skill", "deploy")
+    journal = done.folder / "journal.jsonl"
+    journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:1]))
+
+    again = skilled.whet("run", "--resume", done.folder.name)
+    skilled.write("deploy/SKILL.md", SKILL + "More.\n")
+    changed = skilled.whet("run", "--resume", done.folder.name)
+
+    assert again.code == 0, again.stderr
+    assert len(again.trials) == 4
+    assert changed.code == 2
+    assert "the skill has changed" in changed.stderr
+
+
+def test_what_failed_is_run_again_with_the_skill_of_that_run(skilled: Project) -> None:
+    suite(skilled, exact("echo a", "a"), exact("echo b", "c"))
+    run(skilled, "--skill", "deploy")
+
+    again = run(skilled, "--last-failed")
+
+    assert list(by_variant(again)) == [("c2", "skill")]
+
+
+def test_a_run_can_be_regraded_by_the_suite_as_it_is_now(skilled: Project) -> None:
+    claude(skilled)
+    suite(skilled, trigger("deploy"), exact("which?", "lint"), supports_no_skill=True)
+    run(skilled, "--skill", "deploy")
+    suite(skilled, trigger("deploy", "should_not_trigger"), exact("which?", "deploy"), supports_no_skill=True)
+
+    done = skilled.whet("regrade", "latest")
+
+    found = {key: execution["status"] for key, execution in by_variant(done).items()}
+    assert found == {("c1", "skill"): "failed", ("c2", "skill"): "passed", ("c2", "no_skill"): "expected-failed"}
+
+
+def test_an_import_manifest_runs_as_it_is(skilled: Project) -> None:
+    skilled.settings("")
+    package(skilled, 'test "$TASK_INSTRUCTION" = "Do it." && test -f "$SKILL_DIR/SKILL.md"')
+    case = {"task_id": "one", "instruction": "Do it.", "environment_ref": "package", "verifier_ref": "tests/test.sh"}
+    skilled.write("suite.json", json.dumps({"name": "m", "supports_no_skill": True, "cases": [case]}))
+
+    done = run(skilled, "--skill", "deploy")
+
+    assert done.code == 0, done.stdout + done.stderr
+    assert done.results["lift"][0]["value"] == 1
+
+
+def test_a_suite_runs_as_a_service_wraps_it_and_as_yaml(skilled: Project) -> None:
+    skilled.write(
+        "suite.yaml",
+        """
+        suite:
+          id: 6f9619ff-8b86-d011-b42d-00cf4fc964ff
+          name: s
+          source_kind: manual
+          verifier_kind: deterministic
+          runnable: true
+          cases_json:
+            - {case_kind: exact_match, instruction: echo a, expected: a}
+        """,
+    )
+
+    done = skilled.whet("run", "suite.yaml")
+
+    assert done.statuses == {"exact_match-1": "passed"}, done.stderr
+
+
+def test_every_problem_is_told_with_its_path_and_line(skilled: Project) -> None:
+    skilled.write(
+        "suite.json",
+        """\
+        {"name": "s", "source_kind": "manual", "verifier_kind": "determinstic",
+         "cases_json": [
+           {"case_kind": "task_package"},
+           {"case_kind": "exact_match", "instruction": "a", "expected": 1,
+            "wieght": 2}
+        ]}
+        """,
+    )
+
+    done = skilled.whet("validate", "suite.json")
+
+    assert done.code == 2
+    lines = done.stderr
+    assert "verifier_kind (line 1): must be one of llm_judge, deterministic, structured_rubric" in lines
+    assert "cases_json[0].environment_ref (line 3): is missing" in lines
+    assert "cases_json[1].wieght (line 5): is not a known field" in lines
+    assert 'did you mean "weight"?' in lines
