@@ -41,9 +41,10 @@ def make_app(service: Service) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.service = service
-    for part in (suites, runs, events, artifacts, operation):
-        app.include_router(part.router)
-    answer_problems(app)
+    routers = [part.router for part in (suites, runs, events, artifacts, operation)]
+    for router in routers:
+        app.include_router(router)
+    answer_problems(app, routers)
     describe_with_suites(app)
     app.add_middleware(Watching, metrics=service.metrics)
     return app

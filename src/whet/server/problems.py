@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -44,16 +46,23 @@ def problem_response(refused: Refused) -> Response:
     return Response(msgspec.json.encode(body), refused.status, refused.headers, media_type=JSON)
 
 
-def answer_problems(app: FastAPI) -> None:
+def answer_problems(app: FastAPI, routers: Sequence[APIRouter]) -> None:
     """Let every error leave *app* in the same form."""
+    routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
 
     @app.exception_handler(Refused)
     async def refused(_: Request, error: Refused) -> Response:
         return problem_response(error)
 
     @app.exception_handler(HTTPException)
-    async def plain(_: Request, error: HTTPException) -> Response:
-        return problem_response(Refused(error.status_code, str(error.detail), headers=error.headers))
+    async def plain(request: Request, error: HTTPException) -> Response:
+        headers = dict(error.headers or {})
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            # Each route knows only its own method.
+            matching = (route for route in routes if route.path_regex.match(request.url.path))
+            methods = sorted({method for route in matching for method in route.methods or ()})
+            headers = {"allow": ", ".join(methods)} if methods else headers
+        return problem_response(Refused(error.status_code, str(error.detail), headers=headers))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
