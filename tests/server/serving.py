@@ -69,18 +69,32 @@ class Server:
         with closing(open_database(self.database)) as database:
             return create_key(database, organisation, scopes or SCOPES)[1]
 
-    def whet(self, *arguments: str, **env: str) -> str:
+    def whet(self, *arguments: str) -> str:
         """What a command prints that is told of the database."""
-        ended = subprocess.run(
-            [sys.executable, "-m", "whet", *arguments, "--database", self.database],
-            env={**self.environment(), **env},
+        return self.plain(*arguments, "--database", self.database)
+
+    def plain(self, *arguments: str) -> str:
+        """What a command prints that goes well."""
+        ended = self._command(*arguments)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    def fails(self, *arguments: str) -> str:
+        """What a command says that a person has to correct."""
+        ended = self._command(*arguments)
+        assert ended.returncode == 2, ended.stdout + ended.stderr
+        return ended.stderr
+
+    def _command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "whet", *arguments],
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             check=False,
             timeout=PATIENCE_S,
         )
-        assert ended.returncode == 0, ended.stderr
-        return ended.stdout
 
     def client(self, key: str | None) -> httpx2.Client:
         headers = {"authorization": f"Bearer {key}"} if key is not None else {}

@@ -45,7 +45,11 @@ def open_database(url: str) -> Database:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"{folder} cannot be made: {error.strerror}") from error
-    migrate(database)
+    try:
+        migrate(database)
+    except BaseException:
+        database.close()
+        raise
     return database
 
 
