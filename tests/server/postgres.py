@@ -65,6 +65,10 @@ class Cluster:
         self._run("createdb", "-h", str(self.folder), "-U", "whet", name)
         return f"postgresql://whet@/{name}?host={self.folder}"
 
+    def restart(self) -> None:
+        """End the server as a crash would, and begin again."""
+        self._run("pg_ctl", "-D", str(self.folder / "data"), "-w", "-s", "-m", "immediate", "restart")
+
     def stop(self) -> None:
         """End the server and remove everything."""
         self._run("pg_ctl", "-D", str(self.folder / "data"), "-w", "-s", "-m", "immediate", "stop")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from postgres import Cluster
 from running import CONFIG, all_events, create_suite, get_run, start_run, wait_for_run
 from serving import Server, wait_until
 
@@ -105,4 +106,25 @@ def test_a_second_server_on_the_same_database_is_refused(served: Server, tmp_pat
     with pytest.raises(AssertionError, match="is in use by another server"):
         second.start()
 
+    assert served.stop() == 0
+
+
+def test_runs_outlast_a_database_that_is_restarted(cluster: Cluster, organisation: str, tmp_path: Path) -> None:
+    (tmp_path / "whet.toml").write_text(CONFIG)
+    options = ("--config", str(tmp_path / "whet.toml"), "--sandbox", "local")
+    served = Server(cluster.fresh_url(), tmp_path / "data", options).start()
+    gate = tmp_path / "gate"
+    script = f"while [ ! -e {gate} ]; do sleep 0.02; done; echo done"
+    with served.client(served.key(organisation)) as client:
+        run_id = start_run(client, create_suite(client, ["echo done", script]))
+        wait_for_run(client, run_id, "running")
+
+        cluster.restart()
+        gate.touch()
+
+        wait_until(lambda: client.get("/healthz").status_code == 200)
+        run = wait_for_run(client, run_id)
+        told = all_events(client, run_id)
+    assert (run["status"], run["outcome"]) == ("completed", "passed")
+    assert Counter(event["event"] for event in told)["trial_ended"] == 2
     assert served.stop() == 0

@@ -53,7 +53,8 @@ def _advisory_lock(database: Database) -> Iterator[None]:
         try:
             yield
         finally:
-            connection.execute(text("SELECT pg_advisory_unlock(:number)"), {"number": _LOCK})
+            # Not given back to the pool with the lock; where the database was restarted, there is none any more.
+            plain.invalidate()
 
 
 def _in_use(what: str) -> UsageError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -10,10 +11,12 @@ import msgspec
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+log = logging.getLogger("whet.server")
 JSON = "application/json"
 
 
@@ -63,6 +66,17 @@ def answer_problems(app: FastAPI, routers: Sequence[APIRouter]) -> None:
             methods = sorted({method for route in matching for method in route.methods or ()})
             headers = {"allow": ", ".join(methods)} if methods else headers
         return problem_response(Refused(error.status_code, str(error.detail), headers=headers))
+
+    @app.exception_handler(OperationalError)
+    async def no_database(_: Request, error: OperationalError) -> Response:
+        # Its type alone: what it says may hold the parameters of a query.
+        log.warning("the database does not answer: %s", type(error.orig).__name__)
+        return problem_response(Refused(503, "the database does not answer", headers={"retry-after": "5"}))
+
+    @app.exception_handler(Exception)
+    async def broken(_: Request, error: Exception) -> Response:
+        del error
+        return problem_response(Refused(500, "this is a mistake in whet: its log says more"))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:

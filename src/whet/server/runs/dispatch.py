@@ -10,7 +10,7 @@ from whet.server.runs.queue import Queue
 from whet.server.runs.work import work_on
 from whet.server.service import Service
 from whet.server.storage.runs import StoredRun, runs_under_way
-from whet.server.threads import in_thread
+from whet.server.threads import persistently
 
 
 async def dispatch(service: Service) -> None:
@@ -25,7 +25,7 @@ async def dispatch(service: Service) -> None:
             slots.release()
 
     async with anyio.create_task_group() as tasks:
-        for run in await in_thread(_left_under_way, service):
+        for run in await persistently(_left_under_way, service):
             await slots.acquire()
             tasks.start_soon(worker, run)
         while True:
@@ -36,7 +36,7 @@ async def dispatch(service: Service) -> None:
 async def _next(service: Service, queue: Queue) -> StoredRun:
     while True:
         told = service.notices.listen(QUEUE)
-        run = await in_thread(queue.take)
+        run = await persistently(queue.take)
         if run is not None:
             service.notices.tell(run.id)
             return run

@@ -13,6 +13,8 @@ from whet.server.storage.database import Database
 from whet.server.storage.events import NewEvent, add_events
 from whet.store.folder import RUN_FILE
 
+_TOGETHER = 500
+
 
 class Tail:
     """Reads what the journal has gained since the last look; begins at its start, because telling twice is harmless."""
@@ -25,18 +27,19 @@ class Tail:
         self._planned = False
 
     def look(self) -> int:
-        """Tell of every trial that has ended since; how many events were new."""
+        """Tell of trials that have ended since; how many were looked at, and 0 means all."""
         journal = self._place.journal
         if journal is None:
             return 0
+        lines, offset = journal_lines(journal, self._offset, _TOGETHER)
         events = [] if self._planned else [_planned(journal.parent)]
-        self._planned = True
-        lines, self._offset = journal_lines(journal, self._offset)
         events += [_ended(line) for line in lines]
-        if not events:
-            return 0
-        with self._database.writing() as connection:
-            return add_events(connection, self._run_id, events)
+        if events:
+            with self._database.writing() as connection:
+                add_events(connection, self._run_id, events)
+        # Only now: what could not be told is looked at again.
+        self._offset, self._planned = offset, True
+        return len(events)
 
 
 def journal_lines(journal: Path, offset: int, most: int | None = None) -> tuple[list[bytes], int]:

@@ -22,7 +22,7 @@ from whet.server.runs.tail import Tail
 from whet.server.service import Service
 from whet.server.storage.runs import Ending, StoredRun, end_run, get_run
 from whet.server.storage.suites import get_suite
-from whet.server.threads import in_thread
+from whet.server.threads import in_thread, persistently
 
 log = logging.getLogger("whet.server")
 # A process that is cut short without our doing, such as by the system for want of memory, is tried so often.
@@ -41,7 +41,7 @@ async def work_on(service: Service, run: StoredRun) -> None:
         # One run must not take the others with it; the reason is for the operator.
         log.exception("run %s could not be worked on", run.id)
         ending = Ending(status="failed", error="the service could not carry out this run; its log says why")
-    await in_thread(_keep, service, run, ending)
+    await persistently(_keep, service, run, ending)
     service.notices.tell(run.id)
     service.notices.tell(QUEUE)
 
@@ -50,7 +50,7 @@ async def _bring_to_end(service: Service, run: StoredRun, place: RunPlace) -> En
     """Start the process as often as it takes."""
     # Whatever a server before us left of this run would write into the same record.
     await in_thread(kill_marked, MARK, run.id)
-    await in_thread(_prepare, service, run, place)
+    await persistently(_prepare, service, run, place)
     code = 0
     for _ in range(_MOST_STARTS):
         cancel = _CancelWish(service, run)
@@ -83,7 +83,7 @@ class _CancelWish:
 
     async def is_there(self) -> bool:
         """Ask the database."""
-        found = await in_thread(_read, self._service, self._run)
+        found = await persistently(_read, self._service, self._run)
         return found is not None and found.cancel_us is not None
 
     @asynccontextmanager
@@ -109,7 +109,7 @@ async def _followed(service: Service, run: StoredRun, place: RunPlace) -> AsyncI
     tail = Tail(service.database, run.id, place)
 
     async def look() -> None:
-        if await in_thread(tail.look):
+        while await persistently(tail.look):
             service.notices.tell(run.id)
 
     async def follow() -> None:
