@@ -148,7 +148,7 @@ class Contaminated(AttemptError):
     cause: ClassVar[Cause] = "suite"
     retry = False
     class_id = "contaminated"
-    class_label = "Contaminated baseline"
+    class_label = "Contaminated"
 
 
 class PackageError(WorkspaceError):

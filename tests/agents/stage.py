@@ -68,6 +68,17 @@ class Stage:
             outcome = self.project.run(*flags, env=self._environ(model.url))
             return Played(outcome, model.requests, model.turns)
 
+    def play_evals(self, steps: list[dict[str, Any]], case: dict[str, Any], *flags: str) -> Played:
+        """Run an eval suite of the one case `a` while the model follows *steps*."""
+        suite = {"name": "s", "source_kind": "manual", "verifier_kind": "llm_judge", "supports_no_skill": True}
+        self.project.write("suite.json", json.dumps({**suite, "cases_json": [{"task_id": "a", **case}]}))
+        for name, text in self.program.workspace.items():
+            self.project.write(f"template/{name}", text)
+        with ScriptedModel(steps) as model:
+            self.project.settings(self._settings(model.url))
+            outcome = self.project.whet("run", "suite.json", *flags, env=self._environ(model.url))
+            return Played(outcome, model.requests, model.turns)
+
     def explain(self, steps: list[dict[str, Any]], *args: str, folder: str = "latest/trials/a") -> Played:
         """Ask about the newest run while the model follows *steps*; the model is at another address by now."""
         with ScriptedModel(steps) as model:

@@ -22,6 +22,7 @@ EXAMPLES = sorted(path.parent for path in (ROOT / "examples").glob("*/suite.py")
 EXAMPLE_FOLDERS = [
     *EXAMPLES,
     ROOT / "examples" / "bench",
+    ROOT / "examples" / "evals",
     *sorted(path.parent for path in (ROOT / "examples").glob("skills/*/skill.json")),
 ]
 PAGES = [

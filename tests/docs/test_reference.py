@@ -23,6 +23,7 @@ from whet.cli.main import application
 from whet.config.check import check_document
 from whet.config.places import Base
 from whet.config.schema import SCHEMA, Rule, Table
+from whet.evals import CASE_KINDS, SOURCE_KINDS, VERIFIER_KINDS, kinds, suite_schema
 from whet.expectations.basics import Basics
 from whet.explain.questions import Explanation, Explanations, ExplanationStatus
 from whet.formats import authoring
@@ -185,6 +186,13 @@ def test_every_field_of_the_results_is_in_the_reference_of_results() -> None:
     schema = json.loads((ROOT / "src/whet/store/results.schema.json").read_text())
 
     assert _unnamed(set(_properties(schema)), _page("results")) == []
+
+
+def test_every_field_and_word_of_eval_suites_is_in_their_reference() -> None:
+    schema = suite_schema()
+    words = {*CASE_KINDS, *SOURCE_KINDS, *VERIFIER_KINDS, *kinds.OPS, *kinds.EXTRACTS, *kinds.INVOCATION_TYPES}
+
+    assert _unnamed({*_properties(schema), *words} - {"$schema"}, _page("eval-suites")) == []
 
 
 def test_every_field_of_benchmarks_and_skills_is_in_their_reference() -> None:

@@ -214,6 +214,7 @@ def test_without_a_runner_a_judge_says_whether_the_skill_would_be_loaded_and_the
         asked = json.dumps([request.body for request in model.requests])
 
     assert done.statuses == {"c1": "passed", "c2": "failed"}, done.stderr
+    assert len(done.trials) == 2
     grade = done.trial("c1")["grades"][0]
     assert grade["reason"] == "by a judge: 2 of 3 votes say that deploy would be loaded: Because."
     assert json.loads(grade["evidence"])["mode"] == "judge"
@@ -316,6 +317,23 @@ def test_without_the_skill_it_is_neither_in_the_home_nor_in_the_workspace(skille
     assert found["c2", "no_skill"]["status"] == "expected-failed"
     kept = done.folder / found["c2", "no_skill"]["trials"][0]["workspace_dir"]
     assert not (kept / "skill-under-test").exists()
+
+
+def test_a_suite_that_lies_in_the_skill_is_not_given_to_the_agent_with_it(project: Project) -> None:
+    project.write("SKILL.md", SKILL)
+    project.write("scripts/ship.sh", "true")
+    project.write("evals/claude.py", FAKE_CLAUDE, mode=0o755)
+    project.write("evals/whet.toml", '[runners.claude.agent]\ntype = "claude-code"\ncommand = "./claude.py"\n')
+    package(project, 'cd skill-under-test && find . -type f | sort | tr "\\n" " "; true', name="evals/package")
+    suite(project, packaged(instruction="which?"), trigger("project"), name="evals/suite.json")
+
+    done = project.whet("run", "evals/suite.json", "--skill", ".", "--output-dir", ".whet/runs")
+    again = project.whet("run", "--resume", "latest", "--output-dir", ".whet/runs")
+
+    assert done.statuses == {"c1": "passed", "c2": "passed"}, done.stdout + done.stderr
+    assert done.artifact("c1", "verifier.log").read_text().split() == ["./SKILL.md", "./scripts/ship.sh"]
+    # The record of the first run lies in the folder too, and is no part of the skill.
+    assert again.code == 0, again.stderr
 
 
 def test_a_session_that_came_upon_the_skill_all_the_same_says_nothing_about_being_without(skilled: Project) -> None:

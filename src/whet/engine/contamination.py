@@ -8,11 +8,12 @@ from whet.errors import Contaminated
 from whet.grade.events import EventLog
 from whet.grade.report import events_path
 from whet.model.run import Trial
-from whet.model.session import CommandRun, FileRead
+from whet.model.session import CommandRun, Event, FileRead
 from whet.model.suite import NO_SKILL, SkillUnderTest
 
 # An agent may speak of a skill that it knows from elsewhere; reading or loading it is another matter.
 _USED = frozenset(("explicit", "strong", "medium"))
+_SHOWN = 200
 
 
 def refuse_contaminated(parts: Parts, trial: Trial, record: AttemptRecord) -> None:
@@ -36,10 +37,18 @@ def _detected(skill: SkillUnderTest, record: AttemptRecord) -> str | None:
 
 
 def _named(skill: SkillUnderTest, parts: Parts, record: AttemptRecord) -> str | None:
-    """The event that names the very folder of the skill, if any does."""
-    place = str(skill.path)
+    """The event that names a file of the skill by its path, if any does."""
+    # Where it was found, other things may lie too.
+    files = (f"{skill.path}/", f"{skill.source}/SKILL.md")
     for event in EventLog(events_path(parts.run_dir / record.artifact_dir)):
-        told = event.command if isinstance(event, CommandRun) else event.path if isinstance(event, FileRead) else ""
-        if place in told:
-            return f"it named {place}"
+        told = _told(event)
+        if any(file in told for file in files):
+            return f"it named {told[:_SHOWN]}"
     return None
+
+
+def _told(event: Event) -> str:
+    """The paths that an event speaks of; a command that failed has read nothing."""
+    if isinstance(event, CommandRun):
+        return "" if event.exit_code else event.command
+    return event.path if isinstance(event, FileRead) else ""

@@ -62,7 +62,10 @@ class Parts:
     def hidden_from(self, trial: Trial) -> tuple[Path, ...]:
         """What nobody may see in *trial*; without the skill, that is also the skill itself."""
         skill = self.plan.suite.skill
-        return (*self.hidden, skill.path) if skill and trial.key.variant == NO_SKILL else self.hidden
+        if skill is None or trial.key.variant != NO_SKILL:
+            return self.hidden
+        # The manifest by itself as well: a folder that an agent is shown cannot be hidden as a whole.
+        return (*self.hidden, *(place for root in skill.places for place in (root, root / "SKILL.md")))
 
     def keep_text(self, path: Path, text: str) -> None:
         """Put a text into the record, without secrets."""

@@ -60,7 +60,7 @@ def result_of(trial: Trial, records: list[AttemptRecord]) -> TrialResult:
     last = records[-1]
     expected_fail = trial.execution.case.expected_fail
     status = verdict(last, expected_fail=expected_fail)
-    if trial.execution.baseline and status == "failed":
+    if trial.execution.control and status == "failed":
         # It was run to be compared with, and may fail.
         status = "expected-failed"
     output = last.session.final_output if last.session else ""

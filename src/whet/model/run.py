@@ -49,7 +49,7 @@ class TrialKey:
 class Execution:
     """One case on one runner in one variant, with everything settled.
 
-    `skill` is the one under test, where it is there. A `baseline` is run to be compared with: it may fail.
+    `skill` is the one under test, where it is there. A `control` is run to be compared with: it may fail.
     """
 
     case: Case
@@ -59,7 +59,7 @@ class Execution:
     workspace: WorkspaceSpec
     trials: int
     skill: Path | None = None
-    baseline: bool = False
+    control: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

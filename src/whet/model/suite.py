@@ -36,12 +36,21 @@ SKILL, NO_SKILL = "skill", "no_skill"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillUnderTest:
-    """The skill that a run is about: its folder, what it calls itself, and a digest of all that is in it."""
+    """The skill that a run is about: its folder, what it calls itself, and a digest of all that is in it.
+
+    `source` is where it was found, which is another folder where a part of that is none of the skill.
+    """
 
     path: Path
+    source: Path
     name: str
     digest: str
     description: str = ""
+
+    @property
+    def places(self) -> tuple[Path, ...]:
+        """Where it lies."""
+        return tuple(dict.fromkeys((self.path, self.source)))
 
     @property
     def names(self) -> frozenset[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from whet.config import Settings
 from whet.errors import UsageError
 from whet.model.suite import NO_SKILL, SKILL, Case, MadeSkill, SkillUnderTest, Suite
 from whet.pipeline.skill_archive import unpacked_skill
+from whet.pipeline.skill_folder import apart, left_out, tree_digest
 from whet.workspace.skill_text import MANIFEST, described
 
 
@@ -29,10 +29,10 @@ def bind_skill(suite: Suite, place: Path | None, settings: Settings) -> Suite:
     suite = replace(suite, cases=made, judge={"cache_dir": settings.output_dir.parent / "judge", **settings.judge})
     if place is None:
         return replace(suite, variants=(NO_SKILL,))
-    return replace(suite, skill=find_skill(place, store, settings))
+    return replace(suite, skill=_find_skill(place, suite.source, store, settings))
 
 
-def find_skill(place: Path, store: Path, settings: Settings) -> SkillUnderTest:
+def _find_skill(place: Path, suite: Path, store: Path, settings: Settings) -> SkillUnderTest:
     """The skill in a folder, or in an archive, which is unpacked into *store* under its digest."""
     folder = place.resolve()
     if folder.is_file() and folder.name != MANIFEST:
@@ -42,8 +42,15 @@ def find_skill(place: Path, store: Path, settings: Settings) -> SkillUnderTest:
     if not (folder / MANIFEST).is_file():
         found = "there is no such file or folder" if not place.exists() else f"it has no {MANIFEST}"
         raise UsageError(f"--skill: {place} is not a skill: {found}")
-    told = described(folder)
-    return SkillUnderTest(path=folder, name=told.name, description=told.description, digest=tree_digest(folder))
+    told, leave = described(folder), left_out(folder, suite, (settings.output_dir, store))
+    digest = tree_digest(folder, leave)
+    return SkillUnderTest(
+        path=apart(folder, leave, digest, store),
+        source=folder,
+        name=told.name,
+        description=told.description,
+        digest=digest,
+    )
 
 
 def _with_made(case: Case, store: Path) -> Case:
@@ -63,28 +70,3 @@ def _made(skill: MadeSkill, store: Path) -> Path:
         except OSError as error:
             raise UsageError(f"{manifest} cannot be written: {error.strerror}") from error
     return folder
-
-
-def tree_digest(folder: Path) -> str:
-    """A digest of the names and contents of all that lies below *folder*; links count as what they say."""
-    whole = hashlib.sha256()
-    for root, folders, files in os.walk(folder):
-        folders.sort()
-        for name in sorted((*files, *(each for each in folders if Path(root, each).is_symlink()))):
-            path = Path(root, name)
-            told = path.relative_to(folder).as_posix().encode("utf-8", "surrogateescape")
-            whole.update(b"%d:%s" % (len(told), told))
-            whole.update(_content_digest(path))
-    return whole.hexdigest()
-
-
-def _content_digest(path: Path) -> bytes:
-    if path.is_symlink():
-        return hashlib.sha256(b"link " + os.fsencode(path.readlink())).digest()
-    if not path.is_file():
-        return b""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").digest()
-    except OSError as error:
-        raise UsageError(f"--skill: {path} cannot be read: {error.strerror}") from error

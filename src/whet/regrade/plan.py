@@ -21,7 +21,7 @@ def plan_regrading(suite: Suite, settings: Settings, record: Record) -> Plan:
     executions = tuple(
         in_variant(
             suite,
-            _execution(case, runners[runner], variant, count, baseline=_is_baseline(trials, case, runner, variant)),
+            _execution(case, runners[runner], variant, count, control=_is_control(trials, case, runner, variant)),
         )
         for case in suite.cases
         for (identifier, runner, variant), count in trials.items()
@@ -54,7 +54,7 @@ def notices(suite: Suite, record: Record) -> Iterator[str]:
         yield f"not in the recorded run, so not regraded: {', '.join(fresh)}"
 
 
-def _execution(case: Case, runner: Runner, variant: str, trials: int, *, baseline: bool) -> Execution:
+def _execution(case: Case, runner: Runner, variant: str, trials: int, *, control: bool) -> Execution:
     # No agent runs and no workspace is made by the plan's word: what was recorded decides. A package has its verifier.
     return Execution(
         case=case,
@@ -63,11 +63,11 @@ def _execution(case: Case, runner: Runner, variant: str, trials: int, *, baselin
         limits=case.limits,
         workspace=case.workspace or WorkspaceSpec(),
         trials=trials,
-        baseline=baseline,
+        control=control,
     )
 
 
-def _is_baseline(trials: Mapping[tuple[str, str, str], int], case: Case, runner: str, variant: str) -> bool:
+def _is_control(trials: Mapping[tuple[str, str, str], int], case: Case, runner: str, variant: str) -> bool:
     return variant == NO_SKILL and (case.id, runner, SKILL) in trials
 
 

@@ -14,7 +14,7 @@ _Scores = dict[str, dict[str, float | None]]
 
 def lifts_of(results: Results) -> tuple[Lift, ...]:
     """A lift for each runner that some case was run by in both variants; none where there is nothing to compare."""
-    if not any(execution.baseline for execution in results.plan.executions):
+    if not any(execution.control for execution in results.plan.executions):
         return ()
     scores: dict[str, _Scores] = {}
     weights: dict[str, float] = {}

@@ -1,0 +1,107 @@
+"""The lift of a run: what the skill adds, paired by case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from whet.model.event import ExecutionSummary, Results
+from whet.model.run import Execution, Plan, Runner
+from whet.model.suite import NO_SKILL, SKILL, Case, Limits, Suite, WorkspaceSpec
+from whet.score.lift import lifts_of, told_lift
+
+
+@dataclass
+class Scored:
+    """Results with nothing but scores, by case, variant and runner."""
+
+    scores: dict[tuple[str, str, str], float | None]
+    weights: dict[str, float]
+
+    @property
+    def plan(self) -> Plan:
+        suite = Suite(name="s", cases=(), source=Path("s.json"), digest="")
+        executions = tuple(summary.execution for summary in self.summaries())
+        return Plan(
+            suite=suite, executions=executions, schedule="serial", max_parallel=1, retries=0, check_timeout_s=1.0
+        )
+
+    def summaries(self) -> Iterator[ExecutionSummary]:
+        for (case, variant, runner), score in self.scores.items():
+            execution = Execution(
+                case=Case(id=case, prompt="p", checks=(), weight=self.weights.get(case, 1.0)),
+                runner=Runner(id=runner, agent="scripted"),
+                variant=variant,
+                limits=Limits(),
+                workspace=WorkspaceSpec(),
+                trials=1,
+                control=variant == NO_SKILL and (case, SKILL, runner) in self.scores,
+            )
+            yield ExecutionSummary(
+                execution=execution, status="passed", passed=True, score=score, rate=None, counts={}, duration_s=0.0
+            )
+
+
+def results(pairs: dict[str, tuple[float | None, float | None]], **weights: float) -> Results:
+    scores: dict[tuple[str, str, str], float | None] = {}
+    for case, (with_it, without) in pairs.items():
+        scores[case, SKILL, "r"] = with_it
+        scores[case, NO_SKILL, "r"] = without
+    return cast("Results", Scored(scores, weights))
+
+
+def test_cases_count_by_their_weight() -> None:
+    (lift,) = lifts_of(results({"a": (1.0, 0.0), "b": (0.5, 1.0)}, a=3.0))
+
+    assert (lift.skill, lift.no_skill) == (pytest.approx(3.5 / 4), pytest.approx(1 / 4))
+    assert lift.value == pytest.approx(2.5 / 4)
+    assert (lift.better, lift.worse, lift.same) == (1, 1, 0)
+
+
+def test_a_case_without_a_score_in_both_variants_is_named_and_not_counted() -> None:
+    (lift,) = lifts_of(results({"a": (1.0, 0.0), "b": (1.0, 1.0), "broken": (1.0, None)}))
+
+    assert lift.unpaired == ("broken",)
+    assert lift.value == 0.5
+    assert "1 without a score in both" in told_lift(lift)
+
+
+def test_the_interval_holds_the_lift_and_narrows_with_cases_that_agree() -> None:
+    (few,) = lifts_of(results({str(number): (1.0, float(number % 2)) for number in range(4)}))
+    (many,) = lifts_of(results({str(number): (1.0, float(number % 2)) for number in range(40)}))
+
+    assert few.low is not None
+    assert few.high is not None
+    assert many.low is not None
+    assert many.high is not None
+    assert few.low <= few.value <= few.high
+    assert many.high - many.low < few.high - few.low
+
+
+def test_a_single_case_has_a_lift_and_no_interval() -> None:
+    (lift,) = lifts_of(results({"a": (1.0, 0.5)}))
+
+    assert (lift.value, lift.low, lift.high) == (0.5, None, None)
+    assert told_lift(lift).startswith("+0.50: 1.00 with the skill, 0.50 without")
+
+
+def test_where_nothing_ran_without_the_skill_there_is_nothing_to_compare() -> None:
+    scored = cast("Results", Scored({("a", SKILL, "r"): 1.0, ("b", SKILL, "r"): 0.0}, {}))
+
+    assert lifts_of(scored) == ()
+
+
+def test_each_runner_has_a_lift_of_its_own() -> None:
+    scores: dict[tuple[str, str, str], float | None] = {
+        (case, variant, runner): score
+        for case in ("a", "b")
+        for runner, variant, score in (("x", SKILL, 1.0), ("x", NO_SKILL, 0.0), ("y", SKILL, 0.0), ("y", NO_SKILL, 1.0))
+    }
+
+    lifts = lifts_of(cast("Results", Scored(scores, {})))
+
+    assert {lift.runner: lift.value for lift in lifts} == {"x": 1.0, "y": -1.0}
