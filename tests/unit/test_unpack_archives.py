@@ -321,7 +321,14 @@ def test_links_that_take_hours_to_follow_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"not an archive", gzip.compress(b"not a tar", mtime=0), b"\x28\xb5\x2f\xfd....", b"PK\x03\x04", b"\xfd7zXZ\x00oops"],
+    [
+        b"",
+        b"not an archive",
+        gzip.compress(b"not a tar", mtime=0),
+        b"\x28\xb5\x2f\xfd....",
+        b"PK\x03\x04",
+        b"\xfd7zXZ\x00oops",
+    ],
 )
 def test_what_is_no_archive_is_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a").write_bytes(data)

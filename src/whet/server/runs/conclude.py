@@ -45,7 +45,13 @@ def _summary(place: RunPlace) -> dict[str, Any] | None:
         found = msgspec.json.decode(path.read_bytes())
     except (OSError, msgspec.DecodeError):
         return None
-    return {name: value for name, value in found.items() if name not in _LEFT_OUT}
+    head = {name: value for name, value in found.items() if name not in _LEFT_OUT}
+    # Lists show summaries too: what is told of each case stays in the results.
+    return head | {"lift": [_without_cases(lift) for lift in head.get("lift", [])]}
+
+
+def _without_cases(lift: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in lift.items() if name != "cases"}
 
 
 def _encoded(summary: dict[str, Any] | None) -> bytes | None:
