@@ -14,13 +14,14 @@ import expectations
 import memory
 import overhead
 import reading
+import service
 import skills
 import startup
 
 
 def main() -> None:
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start\n")
-    for module in (startup, overhead, skills, memory, reading, expectations, claims):
+    for module in (startup, overhead, skills, memory, reading, expectations, claims, service):
         print((module.__doc__ or "").splitlines()[0])
         for name, value in module.measure().items():
             print(f"  {name:40} {value:10.2f}")

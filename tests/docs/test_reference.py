@@ -216,8 +216,12 @@ def test_every_command_and_option_is_in_the_reference_of_commands() -> None:
     group = application()
     context = click.Context(group)
     commands = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    groups = [command for command in commands.values() if isinstance(command, click.Group)]
+    inner = [command for group in groups for command in group.commands.values()]
 
-    options = {option for command in commands.values() if command for each in command.params for option in each.opts}
+    options = {
+        option for command in (*commands.values(), *inner) if command for each in command.params for option in each.opts
+    }
 
     page = _page("commands")
     assert [name for name in commands if f"## `whet {name}`" not in page] == []

@@ -24,13 +24,17 @@ Place = Literal["path", "program", "word"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What one value must be; with `many`, what each of a list must be; `whole` for a whole number."""
+    """What one value must be; with `many`, what each of a list must be.
+
+    `whole` stands for a whole number, `flag` for true or false.
+    """
 
     expected: str
     accepts: Callable[[Any], bool]
     place: Place | None = None
     many: bool = False
     whole: bool = False
+    flag: bool = False
 
 
 # "*" stands for any name that a person chooses, such as a runner's id or a variable.
@@ -73,7 +77,7 @@ def is_variable_name(value: object) -> bool:
 _STRING = Rule(expected="a string", accepts=lambda value: isinstance(value, str))
 _WORDS = Rule(expected="a string", accepts=lambda value: isinstance(value, str), place="word", many=True)
 _AMOUNT = Rule(expected="a finite number of at least 0", accepts=_is_amount)
-_YES_OR_NO = Rule(expected="true or false", accepts=lambda value: isinstance(value, bool))
+_YES_OR_NO = Rule(expected="true or false", accepts=lambda value: isinstance(value, bool), flag=True)
 _ENV: Table = {"*": _STRING}
 
 _WORKSPACE: Table = {

@@ -14,7 +14,14 @@ from whet.config.places import Base
 from whet.config.schema import Value, rule_at
 
 # The settings that can be given for one run, by the section they stand in.
-_SECTIONS = dict.fromkeys(("timeout_ms", "check_timeout_ms", "command_timeout_ms", "budget_usd"), "defaults")
+_SECTIONS = {
+    "timeout_ms": "defaults",
+    "check_timeout_ms": "defaults",
+    "command_timeout_ms": "defaults",
+    "budget_usd": "defaults",
+    "allow_private_addresses": "packages",
+    "allow_local_files": "packages",
+}
 VARIABLES = (
     "output_dir",
     "schedule",
@@ -28,9 +35,12 @@ VARIABLES = (
     "timeout_ms",
     "check_timeout_ms",
     "command_timeout_ms",
+    "allow_private_addresses",
+    "allow_local_files",
 )
 # Flags that may be repeated are named in the singular, and people think of money in one unit.
 _FLAGS = {"reporters": "reporter", "tags": "tag", "max_cost_usd": "max-cost", "budget_usd": "budget"}
+_WORDS = {"true": True, "false": False}
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
@@ -97,4 +107,6 @@ def _read_text(name: str, text: str) -> Value:
         return [piece.strip() for piece in text.split(",")]
     if rule.whole and _WHOLE_NUMBER.fullmatch(text.strip()):
         return int(text)
+    if rule.flag:
+        return _WORDS.get(text.strip(), text)
     return text.strip() if rule.place is None else text

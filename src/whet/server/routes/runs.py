@@ -1,0 +1,212 @@
+"""Runs over HTTP: ask for one, see how far it is, see what came of it, end it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request
+from starlette.datastructures import UploadFile
+from starlette.responses import FileResponse, Response
+
+from whet.model.run import NO_AGENT
+from whet.server import shapes
+from whet.server.answers import answer, id_in, page_of
+from whet.server.auth import At, Caller, Reader, Starter
+from whet.server.documents import suite_of
+from whet.server.headers import IdempotencyKey
+from whet.server.notices import QUEUE
+from whet.server.problems import JSON, Refused, not_found
+from whet.server.routes.suites import Cursor, Limit, SuiteId, once_only
+from whet.server.runs.asking import FORM, fingerprint_of, read_run_request
+from whet.server.runs.bundles import BundleRefused, bundles_dir, keep_bundle
+from whet.server.runs.checking import refuse_what_cannot_run, refuse_wrong_request
+from whet.server.runs.folder import place_of
+from whet.server.runs.skills import UPLOADED
+from whet.server.service import Service
+from whet.server.shapes import RunBody
+from whet.server.shown import shown_run
+from whet.server.storage import runs as stored
+from whet.server.storage.bundles import add_bundle
+from whet.server.storage.database import Database
+from whet.server.storage.idempotency import Once, made_before, remember
+from whet.server.storage.paging import DEFAULT_LIMIT, Page
+from whet.server.storage.runs import RunAsked, Status, StoredRun
+from whet.server.storage.suites import get_suite
+from whet.server.threads import in_thread
+
+router = APIRouter(prefix="/api/v1", tags=["runs"])
+
+RunId = Annotated[str, Path(max_length=100)]
+_ANSWER = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            JSON: {"schema": {"$ref": "#/components/schemas/RunBody"}},
+            FORM: {
+                "schema": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "properties": {
+                        "request": {"type": "string", "contentMediaType": JSON},
+                        "skill": {"type": "string", "format": "binary"},
+                    },
+                }
+            },
+        },
+    }
+}
+
+
+@router.get("/runners", response_model=shapes.RunnerList, responses=shapes.problems())
+async def list_runners(_: Reader, service: At) -> Response:
+    """The runners that a run can be asked for; `none` runs no agent."""
+    return answer({"runners": list(dict.fromkeys([*service.runners, NO_AGENT]))})
+
+
+@router.post(
+    "/eval-suites/{id}/runs",
+    status_code=202,
+    response_model=shapes.RunAnswer,
+    responses=shapes.problems(400, 404, 408, 409, 413, 415, 422),
+    openapi_extra=_ANSWER,
+)
+async def create_run(
+    id: SuiteId,  # noqa: A002
+    request: Request,
+    caller: Starter,
+    service: At,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Ask for a run of a suite: with a skill that is uploaded here, was uploaded before, or lies at an address."""
+    suite_id = id_in(id, "suite")
+    asked, upload = await read_run_request(request, service.limits)
+    if upload is not None:
+        asked = await in_thread(_with_upload, service, caller, asked, upload)
+    parts = (b"create run", suite_id.encode(), fingerprint_of(asked))
+    once = Once.of(idempotency_key, *parts) if idempotency_key is not None else None
+    run = await once_only(lambda: _create(service, caller, suite_id, asked, once))
+    service.notices.tell(QUEUE)
+    return answer({"run": shown_run(run)}, 202, {"location": f"{router.prefix}/runs/{run.id}"})
+
+
+def _with_upload(service: Service, caller: Caller, asked: RunBody, upload: UploadFile) -> RunBody:
+    """Keep the archive, and let the request name it."""
+    if asked.skill is not None:
+        raise Refused(422, "the request is not valid", details=[("skill", "is given twice: as a file and by name")])
+    folder = bundles_dir(service.data_dir, caller.organisation_id)
+    try:
+        digest, size = keep_bundle(folder, upload.file, service.packages.limits)
+    except BundleRefused as error:
+        raise Refused(422, "the request is not valid", details=[("skill", str(error))]) from None
+    with service.database.writing() as connection:
+        add_bundle(connection, caller.organisation_id, digest, size)
+    return asked.model_copy(update={"skill": f"{UPLOADED}{digest}"})
+
+
+def _create(service: Service, caller: Caller, suite_id: str, asked: RunBody, once: Once | None) -> StoredRun:
+    organisation_id = caller.organisation_id
+    with service.database.writing() as connection:
+        if once is not None and (id_ := made_before(connection, organisation_id, once)) is not None:
+            return _found(stored.get_run(connection, organisation_id, id_))
+        found = get_suite(connection, organisation_id, suite_id, version=asked.suite_version)
+        if found is None:
+            raise not_found("suite")
+        suite = suite_of(found)
+        refuse_what_cannot_run(suite)
+        refuse_wrong_request(service, connection, organisation_id, suite, asked)
+        wanted = RunAsked(runner=asked.runner, skill=asked.skill, variant=asked.variant, trials=asked.trials)
+        run = stored.create_run(connection, organisation_id, (found.id, found.version), wanted)
+        if once is not None:
+            remember(connection, organisation_id, once, run.id)
+        return run
+
+
+@router.get("/eval-suites/{id}/runs", response_model=shapes.RunPage, responses=shapes.problems(404, 422))
+async def list_runs_of_suite(
+    id: SuiteId,  # noqa: A002
+    caller: Reader,
+    service: At,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: Cursor = None,
+    status: Status | None = None,
+) -> Response:
+    """The runs of a suite, newest first."""
+    suite_id = id_in(id, "suite")
+    return await _list(service.database, caller, page_of(limit, cursor), suite_id, status)
+
+
+@router.get("/runs", response_model=shapes.RunPage, responses=shapes.problems(422))
+async def list_runs(
+    caller: Reader,
+    service: At,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: Cursor = None,
+    status: Annotated[Status | None, Query()] = None,
+) -> Response:
+    """The runs of the organisation, newest first."""
+    return await _list(service.database, caller, page_of(limit, cursor), None, status)
+
+
+async def _list(
+    database: Database, caller: Caller, page: Page, suite_id: str | None, status: Status | None
+) -> Response:
+    def look() -> tuple[list[StoredRun], str | None]:
+        with database.reading() as connection:
+            if suite_id is not None and get_suite(connection, caller.organisation_id, suite_id, deleted=True) is None:
+                raise not_found("suite")
+            return stored.list_runs(connection, caller.organisation_id, page, suite_id=suite_id, status=status)
+
+    found, following = await in_thread(look)
+    return answer({"runs": [shown_run(run) for run in found], "next_cursor": following})
+
+
+@router.get("/runs/{id}", response_model=shapes.RunAnswer, responses=shapes.problems(404, 422))
+async def get_run(id: RunId, caller: Reader, service: At) -> Response:  # noqa: A002
+    """One run."""
+    return answer({"run": shown_run(await find_run(service, caller, id))})
+
+
+@router.post("/runs/{id}/cancel", response_model=shapes.RunAnswer, responses=shapes.problems(404, 409, 422))
+async def cancel_run(id: RunId, caller: Starter, service: At) -> Response:  # noqa: A002
+    """End a run: one that waits at once, one that is under way as soon as its agents have ended."""
+    run = await find_run(service, caller, id)
+
+    def cancel() -> StoredRun:
+        with service.database.writing() as connection:
+            return stored.cancel_run(connection, run.id)
+
+    after = await in_thread(cancel)
+    if after.ended and after.status != "cancelled":
+        raise Refused(409, f"the run has ended already: it is {after.status}")
+    service.notices.tell(run.id)
+    return answer({"run": shown_run(after)})
+
+
+_RESULTS: dict[int | str, dict[str, Any]] = {200: {"description": "As `whet schema results` describes them."}}
+
+
+@router.get("/runs/{id}/results", response_model=None, responses={**_RESULTS, **shapes.problems(404, 409, 422)})
+async def get_results(id: RunId, caller: Reader, service: At) -> Response:  # noqa: A002
+    """The results of a run, once it has ended."""
+    run = await find_run(service, caller, id)
+    path = await in_thread(lambda: place_of(service.data_dir, run.id).results)
+    if not run.ended or path is None:
+        raise Refused(409, f"there are no results: the run is {run.status}")
+    return FileResponse(path, media_type=JSON)
+
+
+async def find_run(service: Service, caller: Caller, id_: str) -> StoredRun:
+    """The caller's run with this id."""
+    known = id_in(id_, "run")
+
+    def look() -> StoredRun | None:
+        with service.database.reading() as connection:
+            return stored.get_run(connection, caller.organisation_id, known)
+
+    return _found(await in_thread(look))
+
+
+def _found(run: StoredRun | None) -> StoredRun:
+    if run is None:
+        raise not_found("run")
+    return run

@@ -1,0 +1,1 @@
+"""Runs of the service: a queue, and one process of `whet run` for each run under way."""

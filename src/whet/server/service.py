@@ -1,0 +1,49 @@
+"""What all parts of a server share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from whet.packages.settings import PackageSettings
+from whet.server.limits import Limits
+from whet.server.metrics import Metrics
+from whet.server.notices import Notices
+from whet.server.rates import Rates
+from whet.server.storage.database import Database
+
+
+@dataclass(slots=True, kw_only=True)
+class Service:
+    """One server: where it keeps things, what it allows, and who waits for what."""
+
+    database: Database
+    data_dir: Path
+    config_file: Path
+    runners: tuple[str, ...] = ()
+    sandbox: str = "bubblewrap"
+    workers: int = 2
+    packages: PackageSettings = field(default_factory=lambda: PackageSettings(allow_private_addresses=False))
+    limits: Limits = field(default_factory=Limits)
+    metrics: Metrics = field(default_factory=Metrics)
+    notices: Notices = field(default_factory=Notices)
+    rates: Rates = field(init=False)
+    failures: Rates = field(init=False)
+    open_streams: int = 0
+
+    def __post_init__(self) -> None:
+        self.rates = Rates(self.limits.requests_per_minute)
+        self.failures = Rates(self.limits.failures_per_minute)
+
+    @contextmanager
+    def counted_stream(self) -> Iterator[None]:
+        """An event stream is open."""
+        self.open_streams += 1
+        self.metrics.streams.set(self.open_streams)
+        try:
+            yield
+        finally:
+            self.open_streams -= 1
+            self.metrics.streams.set(self.open_streams)

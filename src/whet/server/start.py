@@ -1,0 +1,163 @@
+"""Starting a server: everything that can be wrong is found before anybody is answered."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from whet.config import load_settings
+from whet.errors import UsageError
+from whet.packages.settings import package_settings
+from whet.server.alone import alone
+from whet.server.app import make_app
+from whet.server.limits import Limits
+from whet.server.service import Service
+from whet.server.storage.database import Database
+from whet.server.storage.migrate import migrate
+
+DATABASE_FILE = "whet.db"
+_CONFIG = "whet.toml"
+# How long answers that are under way may take once the server is asked to end.
+_GRACE_S = 10
+
+
+def default_database(data_dir: Path) -> str:
+    """The URL of the database in a data folder."""
+    return f"sqlite:///{(data_dir / DATABASE_FILE).absolute()}"
+
+
+def open_database(url: str) -> Database:
+    """The database at *url*, with the tables of this version."""
+    database = Database(url)
+    if database.is_sqlite:
+        folder = Path(str(database.url.database)).parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{folder} cannot be made: {error.strerror}") from error
+    try:
+        migrate(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def serve(
+    *,
+    address: tuple[str, int],
+    database_url: str,
+    data_dir: Path,
+    config_file: Path | None,
+    limits: Limits,
+    allow_private_addresses: bool,
+    **options: Any,
+) -> int:
+    """Answer requests and work on runs until we are asked to end; the exit code."""
+    _log_to_stderr()
+    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    data_dir = data_dir.resolve()
+    config = config_file.resolve() if config_file is not None else _own_config(data_dir)
+    settings = load_settings(config, flags={}, environ=os.environ, config_file=config)
+    packages = replace(
+        package_settings(settings.packages),
+        allow_private_addresses=allow_private_addresses,
+        allow_local_files=False,
+    )
+    with closing(open_database(database_url)) as database, alone(database, data_dir), _listening(address) as listener:
+        service = Service(
+            database=database,
+            data_dir=data_dir,
+            config_file=config,
+            runners=tuple(runner.id for runner in settings.runners),
+            packages=packages,
+            limits=limits,
+            **options,
+        )
+        server = _Server(_uvicorn_config(service), service, lambda: _announce(listener, database))
+        # uvicorn ends in good order and then raises the signal once more, for whoever listened before it.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
+        server.run(sockets=[listener])
+    return 0 if server.started else 1
+
+
+class _Server(uvicorn.Server):
+    """Says where it answers once it does, and ends event streams when it is asked to end."""
+
+    def __init__(self, config: uvicorn.Config, service: Service, announce: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._service = service
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer."""
+        await super().startup(sockets)
+        if self.started:
+            self._announce()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End; a stream would keep us until its run has ended."""
+        self._service.notices.stop()
+        await super().shutdown(sockets)
+
+
+def _uvicorn_config(service: Service) -> uvicorn.Config:
+    return uvicorn.Config(
+        make_app(service),
+        # Ours says less: a query may hold what nobody should read.
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE_S,
+        lifespan="on",
+    )
+
+
+def _listening(address: tuple[str, int]) -> socket.socket:
+    host, port = address
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(place)
+    except OSError as error:
+        raise UsageError(
+            f"{host}:{port} cannot be listened on: {error.strerror}", hint="choose another --port"
+        ) from error
+    return listener
+
+
+def _announce(listener: socket.socket, database: Database) -> None:
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    sys.stdout.write(f"whet answers on http://{shown}:{port} with {database.shown}\n")
+    sys.stdout.flush()
+
+
+def _own_config(data_dir: Path) -> Path:
+    """Settings that say nothing, so that no file that happens to lie above the data folder is found."""
+    path = data_dir / _CONFIG
+    if not path.exists():
+        path.write_text("# The settings of runs; name another file with --config.\n")
+    return path
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    for name, level in (("whet.server", logging.INFO), ("uvicorn", logging.WARNING)):
+        log = logging.getLogger(name)
+        log.handlers = [handler]
+        log.setLevel(level)
+        log.propagate = False

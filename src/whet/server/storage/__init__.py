@@ -1,0 +1,1 @@
+"""What the service remembers, in SQLite or PostgreSQL: one module for each kind of row."""

@@ -1,0 +1,111 @@
+"""A database by its URL: SQLite in WAL mode or PostgreSQL, behind one way to read and one to write."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from sqlalchemy import Connection, create_engine, event, make_url
+from sqlalchemy.engine import URL, Engine
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from whet.errors import UsageError
+
+POSTGRESQL_DRIVER = "postgresql+psycopg"
+_POSTGRESQL_NAMES = ("postgresql", "postgres", POSTGRESQL_DRIVER)
+_EXAMPLES = "write sqlite:///whet.db or postgresql://user@host/name"
+# As many as there are threads that ask; see `server/threads.py`.
+CONNECTIONS = 16
+_BUSY_MS = 30_000
+
+
+class Database:
+    """Connections to one database; reading and writing are transactions of their own."""
+
+    def __init__(self, url: str) -> None:
+        self.url = database_url(url)
+        self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        self.engine = _sqlite_engine(self.url) if self.is_sqlite else _postgresql_engine(self.url)
+        # SQLite lets one write at a time and makes the others poll; a lock lets them wait in turn.
+        self._writing = threading.Lock() if self.is_sqlite else nullcontext()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that changes nothing."""
+        with self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that is kept if the block ends well, and undone otherwise."""
+        with self._writing, self.engine.connect() as plain:
+            connection = plain.execution_options(writes=True)
+            with connection.begin():
+                yield connection
+
+    def check(self) -> None:
+        """Ask the database anything; `UsageError` where it does not answer."""
+        try:
+            with self.reading() as connection:
+                connection.exec_driver_sql("SELECT 1")
+        except SQLAlchemyError as error:
+            reason = str(getattr(error, "orig", error)).strip().split("\n")[0]
+            raise UsageError(f"{self.shown} cannot be opened: {reason}", hint=_EXAMPLES) from None
+
+    @property
+    def shown(self) -> str:
+        """Its URL without the password."""
+        return self.url.render_as_string(hide_password=True)
+
+    def close(self) -> None:
+        """Let go of every connection."""
+        self.engine.dispose()
+
+
+def database_url(text: str) -> URL:
+    """The URL that *text* says, with the driver that we use; `UsageError` where it is none of ours."""
+    try:
+        url = make_url(text)
+    except ArgumentError:
+        # Not repeated: it may hold a password.
+        raise UsageError("the database is not a URL", hint=_EXAMPLES) from None
+    if url.drivername in _POSTGRESQL_NAMES:
+        return url.set(drivername=POSTGRESQL_DRIVER)
+    if url.drivername == "sqlite":
+        if not url.database or url.database == ":memory:":
+            raise UsageError("the database of a service must be a file", hint=_EXAMPLES)
+        return url
+    raise UsageError(f'"{url.drivername}" is no database that whet knows', hint=_EXAMPLES)
+
+
+def now_us() -> int:
+    """This moment, as the tables keep it."""
+    return time.time_ns() // 1000
+
+
+def _sqlite_engine(url: URL) -> Engine:
+    engine = create_engine(url, pool_size=CONNECTIONS, max_overflow=0)
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, _: Any) -> None:
+        # The driver would begin transactions by itself, and too late.
+        connection.isolation_level = None
+        for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", f"busy_timeout = {_BUSY_MS}"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A transaction that turns into a writing one later could only fail where another one was quicker.
+        writes = connection.get_execution_options().get("writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _postgresql_engine(url: URL) -> Engine:
+    # pre-ping: a connection that the server has closed meanwhile is replaced and not an error of a request.
+    return create_engine(url, pool_size=CONNECTIONS, max_overflow=0, pool_pre_ping=True)

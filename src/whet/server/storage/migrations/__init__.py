@@ -1,0 +1,1 @@
+"""The steps that brought the tables to where they are."""

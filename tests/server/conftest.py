@@ -1,0 +1,62 @@
+"""Servers on both databases."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+
+import httpx2
+import pytest
+from postgres import Cluster, find_programs
+from serving import Server
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A PostgreSQL, for as long as there are tests."""
+    programs = find_programs()
+    if programs is None:
+        pytest.skip("postgresql is not installed")
+    cluster = Cluster(programs)
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+def database_kind(request: pytest.FixtureRequest) -> str:
+    """Each database in turn."""
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture(scope="session")
+def fresh_database(
+    database_kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[], str]:
+    """Makes empty databases."""
+    if database_kind == "sqlite":
+        return lambda: f"sqlite:///{tmp_path_factory.mktemp('database')}/whet.db"
+    cluster: Cluster = request.getfixturevalue("cluster")
+    return cluster.fresh_url
+
+
+@pytest.fixture(scope="session")
+def server(fresh_database: Callable[[], str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that all tests share; each has an organisation of its own."""
+    served = Server(fresh_database(), tmp_path_factory.mktemp("service") / "data", ("--requests-per-minute", "100000"))
+    served.start()
+    yield served
+    assert served.stop() == 0
+
+
+@pytest.fixture
+def organisation() -> str:
+    """A name that nobody else has."""
+    return f"org-{secrets.token_hex(6)}"
+
+
+@pytest.fixture
+def client(server: Server, organisation: str) -> Iterator[httpx2.Client]:
+    """Somebody of a new organisation, who may do everything."""
+    with server.client(server.key(organisation)) as client:
+        yield client

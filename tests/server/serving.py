@@ -1,0 +1,143 @@
+"""A real server in a process of its own, and clients that ask it over HTTP."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from whet.server.start import open_database
+from whet.server.storage.keys import SCOPES, create_key
+
+PATIENCE_S = 60
+SUITES = "/api/v1/eval-suites"
+
+
+@dataclass
+class Server:
+    """`whet serve` on a database and a data folder; can be ended and started again."""
+
+    database: str
+    data_dir: Path
+    options: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[bytes] | None = None
+    url: str = ""
+
+    def __post_init__(self) -> None:
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def log(self) -> Path:
+        return self.data_dir.with_suffix(".log")
+
+    def environment(self) -> dict[str, str]:
+        return {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "LANG": "C.UTF-8", **self.env}
+
+    def start(self) -> Server:
+        """Begin, and wait until it answers."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "whet", "serve", "--port", "0", *self._where(), *self.options],
+                env={**self.environment(), "WHET_DATABASE": self.database},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        assert self.process.stdout is not None
+        said = self.process.stdout.readline().decode()
+        if not said.startswith("whet answers on "):
+            self._ended()
+            raise AssertionError(self.log.read_text())
+        self.url = said.split()[3]
+        return self
+
+    def _where(self) -> list[str]:
+        return ["--data-dir", str(self.data_dir)]
+
+    def key(self, organisation: str, *scopes: str) -> str:
+        """A new key."""
+        with closing(open_database(self.database)) as database:
+            return create_key(database, organisation, scopes or SCOPES)[1]
+
+    def whet(self, *arguments: str) -> str:
+        """What a command prints that is told of the database."""
+        return self.plain(*arguments, "--database", self.database)
+
+    def plain(self, *arguments: str) -> str:
+        """What a command prints that goes well."""
+        ended = self._command(*arguments)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    def fails(self, *arguments: str) -> str:
+        """What a command says that a person has to correct."""
+        ended = self._command(*arguments)
+        assert ended.returncode == 2, ended.stdout + ended.stderr
+        return ended.stderr
+
+    def _command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "whet", *arguments],
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+
+    def client(self, key: str | None) -> httpx2.Client:
+        headers = {"authorization": f"Bearer {key}"} if key is not None else {}
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=PATIENCE_S)
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGKILL)
+        self._ended()
+
+    def stop(self) -> int:
+        """End it as an operator would; the exit code."""
+        if self.process is None:
+            return 0
+        self.process.terminate()
+        return self._ended()
+
+    def _ended(self) -> int:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        code = self.process.wait(PATIENCE_S)
+        self.process.stdout.close()
+        self.process = None
+        return code
+
+
+def suite_document(**changes: Any) -> dict[str, Any]:
+    """A suite that a service takes."""
+    return {
+        "name": "smoke",
+        "source_kind": "manual",
+        "verifier_kind": "deterministic",
+        "cases_json": [{"case_kind": "task_package", "environment_ref": "r2://bucket/smoke.tar.gz"}],
+        **changes,
+    }
+
+
+def wait_until(asked: Any, *, within_s: float = PATIENCE_S) -> Any:
+    """The first true answer of *asked*."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        if found := asked():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it never came to pass")

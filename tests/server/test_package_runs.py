@@ -1,0 +1,67 @@
+"""Task packages through the service: fetched over HTTP, verified with the skill and without it."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from running import ask_for_run, skill_archive, wait_for_run
+from serving import SUITES, Server, suite_document
+
+VERIFIER = '#!/bin/bash\ntest -f "$SKILL_DIR/SKILL.md"\n'
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> Iterator[str]:
+    """Where a package lies on this machine."""
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    (folder / "smoke.tar.gz").write_bytes(skill_archive({"tests/test.sh": VERIFIER, "README.md": "hello"}))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as served:
+        thread = threading.Thread(target=served.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{served.server_port}/smoke.tar.gz"
+        served.shutdown()
+        thread.join()
+
+
+def _suite(address: str) -> dict[str, object]:
+    case = {"case_kind": "task_package", "instruction": "Mount the skill.", "environment_ref": address}
+    return suite_document(cases_json=[case], supports_no_skill=True)
+
+
+@pytest.fixture(params=[True, False], ids=["allowed", "refused"])
+def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+    """A server whose operator allows private addresses, or does not."""
+    allowed = ("--allow-private-addresses",) if request.param else ()
+    served = Server(f"sqlite:///{tmp_path}/whet.db", tmp_path / "data", ("--sandbox", "local", *allowed))
+    served.start()
+    yield served
+    served.stop()
+
+
+def test_a_package_is_verified_with_the_skill_and_without_it(served: Server, packages: str, organisation: str) -> None:
+    with served.client(served.key(organisation)) as client:
+        suite_id = client.post(SUITES, json=_suite(packages)).json()["suite"]["id"]
+
+        run = wait_for_run(client, ask_for_run(client, suite_id, runner=None).json()["run"]["id"])
+
+        results = client.get(f"/api/v1/runs/{run['id']}/results").json()
+    scores = {each["variant"]: each["score"] for case in results["cases"] for each in case["executions"]}
+    if "--allow-private-addresses" in served.options:
+        assert run["status"] == "completed"
+        assert scores == {"skill": 1.0, "no_skill": 0.0}
+        assert run["summary"]["lift"][0]["value"] == 1.0
+    else:
+        assert run["outcome"] == "errored"
+        assert scores == {"skill": None, "no_skill": None}
+        assert "is not a public address" in str(results)
