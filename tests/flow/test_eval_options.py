@@ -119,6 +119,18 @@ def test_weights_that_make_no_sense_are_refused_before_anything_is_called(
     assert not log.exists()
 
 
+def test_a_place_that_can_hold_no_report_is_told_before_anything_is_called(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    skill(tmp_path, env={"LOG": str(log)})
+    (tmp_path / "taken").write_text("")
+
+    ended = whet(tmp_path, "eval", "--skills", "skills", "--tasks", three(tmp_path), "--output-dir", "taken/reports")
+
+    assert ended.returncode == 2
+    assert "reports cannot be written to taken/reports" in ended.stderr
+    assert not log.exists()
+
+
 def judged(number: int) -> dict[str, Any]:
     return {
         "id": f"t{number}",

@@ -126,6 +126,7 @@ def _refuse(request: EvalRequest, benchmark: Benchmark, skills: Sequence[Callabl
         )
     if problems:
         raise SuiteError(problems)
+    _must_take_files(request.reports_dir)
     if benchmark.scoring == "pass_at_k" and benchmark.k > settings.trials:
         raise UsageError(
             f"{benchmark.id} is scored by pass@{benchmark.k}, and every task is run {settings.trials} times",
@@ -135,6 +136,17 @@ def _refuse(request: EvalRequest, benchmark: Benchmark, skills: Sequence[Callabl
         from whet.skills.mcp import require_mcp  # noqa: PLC0415 - its library may not be there
 
         require_mcp()
+
+
+def _must_take_files(folder: Path) -> None:
+    """Reports are written in the end, and calls may have cost a lot by then."""
+    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise UsageError(
+            f"reports cannot be written to {folder}: {there} is no folder", hint="name another --output-dir"
+        )
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(f"reports cannot be written to {folder}: not permitted", hint="name another --output-dir")
 
 
 def _earlier(run_dir: Path, planned: Planned) -> Recorded:

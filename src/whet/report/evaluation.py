@@ -14,6 +14,7 @@ from whet.report.text import count, duration, left, middle, money, number, one_l
 KINDS_SHOWN = 5
 TASKS_SHOWN = 3
 _WIDEST_SKILL = 32
+_ALWAYS = frozenset({"skill", "completion", "score", "errors", "composite"})
 # Where a terminal is narrow; the reports have them all.
 _LEFT_OFF_FIRST = ("consistency", "tokens", "p50", "judge", "score", "p95")
 _STYLES: dict[SampleStatus, Style] = {"fail": "bad", "error": "bad", "timeout": "bad", "errored": "warn"}
@@ -37,7 +38,7 @@ def _table(reports: Sequence[CompletionReport], screen: Screen) -> Iterator[str]
     """The best composite first; columns that nobody has anything to say in are left out."""
     ranked = sorted(reports, key=lambda report: -(report.summary.composite or 0))
     rows = [_cells(report) for report in ranked]
-    names = [name for name in rows[0] if any(row[name] for row in rows)] if rows else []
+    names = [name for name in rows[0] if name in _ALWAYS or any(row[name] for row in rows)] if rows else []
     for name in _LEFT_OFF_FIRST:
         if screen.columns is not None and len(_padded(names, rows)[0]) + 2 > screen.columns and name in names:
             names.remove(name)

@@ -7,7 +7,7 @@ from whet.model.grade import AS_EXPECTED
 from whet.model.run import Plan, Trial, TrialResult
 from whet.report.finding import ShownStatus, class_of, execution_name
 from whet.report.screen import Screen, Style
-from whet.report.text import duration, left, middle, one_line, right, width
+from whet.report.text import count, duration, left, middle, one_line, right, width
 
 STATUS_STYLES: dict[ShownStatus, Style] = {
     "passed": "good",
@@ -133,7 +133,7 @@ class CallProgress(PlainProgress):
             if self._told == CALLS_TOLD:
                 self._screen.line("  further calls that do not pass are in the reports, and told with --verbose")
         if self._done * 10 // self._total > (self._done - 1) * 10 // self._total:
-            self._screen.line(f"  {self._done:,} of {self._total:,} calls made")
+            self._screen.line(f"  {self._done:,} of {count(self._total, 'call')} made")
 
 
 def _note(result: TrialResult, limit: int) -> str:
