@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -237,4 +236,17 @@ def test_every_run_of_a_task_counts_and_its_figures_are_told(tmp_path: Path) -> 
     heading = next(line for line in ended.stdout.splitlines() if line.startswith("  skill "))
     assert {"pass^3", "pass@3", "consistency"} <= set(heading.split())
     assert "3 tasks x 1 skill x 3 runs = 9 calls" in ended.stdout
-    assert json.loads(json.dumps(reports(tmp_path)[0]["summary"]["passHatK"])) == {"1": 0.6667, "3": 0.6667}
+    assert reports(tmp_path)[0]["summary"]["passHatK"] == {"1": 0.6667, "3": 0.6667}
+
+
+def test_the_k_of_passes_is_chosen_and_needs_as_many_runs(tmp_path: Path) -> None:
+    skill(tmp_path)
+    arguments = ("eval", "--skills", "skills", "--tasks", three(tmp_path), "--k", "2")
+
+    refused = whet(tmp_path, *arguments)
+    ended = whet(tmp_path, *arguments, "--runs", "3")
+
+    assert refused.returncode == 2
+    assert "pass@2 needs as many runs, and every task is run once" in refused.stderr
+    assert ended.returncode == 0, ended.stderr
+    assert set(reports(tmp_path)[0]["summary"]["passAtK"]) == {"2", "3"}

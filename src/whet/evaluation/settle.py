@@ -46,6 +46,8 @@ def settle(request: EvalRequest) -> Settled:
     skills = tuple(each.skill for each in found)
     plan = plan_of(loaded.benchmark, skills, settings, _selection(request, loaded.benchmark, settings))
     benchmark = chosen_from(loaded.benchmark, plan)
+    if request.k is not None:
+        benchmark = replace(benchmark, k=request.k)
     _refuse(request, benchmark, skills, settings)
     notes = (*loaded.notes, *(note for each in found for note in each.notes))
     planned = Planned(
@@ -127,10 +129,10 @@ def _refuse(request: EvalRequest, benchmark: Benchmark, skills: Sequence[Callabl
     if problems:
         raise SuiteError(problems)
     _must_take_files(request.reports_dir)
-    if benchmark.scoring == "pass_at_k" and benchmark.k > settings.trials:
+    if (benchmark.scoring == "pass_at_k" or request.k) and benchmark.k > settings.trials:
+        runs = "once" if settings.trials == 1 else f"{settings.trials} times"
         raise UsageError(
-            f"{benchmark.id} is scored by pass@{benchmark.k}, and every task is run {settings.trials} times",
-            hint=f"add --runs {benchmark.k}",
+            f"pass@{benchmark.k} needs as many runs, and every task is run {runs}", hint=f"add --runs {benchmark.k}"
         )
     if any(skill.adapter == "mcp" for skill in skills):
         from whet.skills.mcp import require_mcp  # noqa: PLC0415 - its library may not be there
