@@ -26,6 +26,7 @@ def evaluation_lines(evaluated: Evaluated, screen: Screen, cwd: Path) -> Iterato
     yield from _table(evaluated.reports, screen)
     for report in evaluated.reports:
         yield from _shortcomings(report, screen)
+        yield from _flagged(report, screen)
     yield ""
     for name in evaluated.below:
         least = f"{(evaluated.least or 0) * 100:g} %"
@@ -119,6 +120,15 @@ def _shortcomings(report: CompletionReport, screen: Screen) -> Iterator[str]:
     if len(kinds) > KINDS_SHOWN:
         rest = sum(kind.count for kind in kinds[KINDS_SHOWN:])
         yield screen.paint(f"  and {count(rest, 'more call')} in the reports", "dim")
+
+
+def _flagged(report: CompletionReport, screen: Screen) -> Iterator[str]:
+    """Which answers try to talk their judge into a verdict: worth a look, also where they passed."""
+    tasks = list(dict.fromkeys(call.sample.task for call in report.calls if call.flags))
+    if tasks:
+        yield ""
+        told = screen.paint(f"{count(len(tasks), 'answer')} flagged for speaking to the judge", "warn")
+        yield screen.fit(f"{one_line(report.skill)}: {told}, in {_some(tasks)}")
 
 
 def _kinds(missed: Sequence[CallRecord]) -> list[_Kind]:
