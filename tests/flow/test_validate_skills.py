@@ -53,6 +53,7 @@ def test_a_benchmark_its_folder_bare_tasks_and_a_skill_are_valid_in_one_go(tmp_p
     [
         ({"scoringMethod": "median"}, "scoringMethod: must be one of mean, weighted_mean, pass_at_k"),
         ({"tasks": [task("a", {}), task("a", {})]}, 'tasks[1].id: "a" is also the id of tasks[0]'),
+        ({"tasks": [task("a b", {}), task("a-B", {})]}, 'would share the folder "a-B" with tasks[0]'),
         ({"tasks": [task("a", {}, evaluator={"type": "contains"})]}, 'expectedOutput.type is "exact"'),
         (
             {

@@ -32,6 +32,7 @@ _USUAL_MIN_COMPLETION = 0.7
 @click.option("--last-failed", is_flag=True, help="Only what did not pass in the newest run of this benchmark.")
 @click.option("--evaluator", type=click.Choice(_EVALUATORS), help="For tasks that name none.")
 @click.option("--runs", "trials", type=click.IntRange(min=1), metavar="N", help="Run every task so often.")
+@click.option("--k", type=click.IntRange(min=1), metavar="N", help="Of pass@k and pass^k; the benchmark's own.")
 @click.option("--concurrency", "max_parallel", type=click.IntRange(min=1), metavar="N", help="Calls at a time: 4.")
 @click.option("--retries", type=click.IntRange(min=0), metavar="N", help="Further attempts at calls without an answer.")
 @click.option("--timeout", "timeout_ms", type=click.IntRange(min=1), metavar="MS", help="Time limit of a call: 30000.")
@@ -81,6 +82,7 @@ def command(skills: tuple[Path, ...], more_skills: tuple[Path, ...], **given: An
             selection=Selection(cases=split_list(given["cases"]), tags=split_list(given["tags"])),
             last_failed=given["last_failed"],
             verbose=given["verbose"],
+            k=given["k"],
             weights=_weights(given["weights"]),
             resume=given["resume"],
             dry_run=given["dry_run"],

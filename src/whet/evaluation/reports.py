@@ -105,6 +105,7 @@ def _call(result: TrialResult, task: BenchmarkTask, run_dir: Path) -> CallRecord
         error=None if decided or result.failure is None else result.failure.message,
         reason="; ".join(grade.reason for grade in result.grades),
         usage=result.total_usage if result.total_usage.total_tokens is not None else None,
+        flags=tuple(flag for evidence in _judged(result) for flag in evidence["flags"]),
     )
 
 
@@ -123,12 +124,17 @@ def _output(result: TrialResult, run_dir: Path) -> Any:
 def judging_of(result: TrialResult) -> Usage:
     """What the judge took for a trial; a vote that was cached took nothing."""
     total = Usage()
+    for evidence in _judged(result):
+        for vote in wire.decode(json.dumps(evidence["votes"]), tuple[Vote, ...]):
+            total += Usage() if vote.cached else vote.usage
+    return total
+
+
+def _judged(result: TrialResult) -> Iterator[dict[str, Any]]:
+    """What the judge left of each of its grades."""
     for grade in result.grades:
         if grade.check == "llm_judge" and grade.evidence:
-            votes = wire.decode(json.dumps(json.loads(grade.evidence)["votes"]), tuple[Vote, ...])
-            for vote in votes:
-                total += Usage() if vote.cached else vote.usage
-    return total
+            yield json.loads(grade.evidence)
 
 
 def write_reports(

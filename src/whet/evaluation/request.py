@@ -37,6 +37,8 @@ class EvalRequest:
     formats: tuple[str, ...] = ("json", "markdown")
     reports_dir: Path = Path("reports")
     min_completion: float | None = None
+    # Above the benchmark's own.
+    k: int | None = None
     # Of the composite; those that were typed, above those of the settings.
     weights: Mapping[str, float] = field(default_factory=dict)
 

@@ -46,6 +46,8 @@ def settle(request: EvalRequest) -> Settled:
     skills = tuple(each.skill for each in found)
     plan = plan_of(loaded.benchmark, skills, settings, _selection(request, loaded.benchmark, settings))
     benchmark = chosen_from(loaded.benchmark, plan)
+    if request.k is not None:
+        benchmark = replace(benchmark, k=request.k)
     _refuse(request, benchmark, skills, settings)
     notes = (*loaded.notes, *(note for each in found for note in each.notes))
     planned = Planned(
@@ -126,15 +128,27 @@ def _refuse(request: EvalRequest, benchmark: Benchmark, skills: Sequence[Callabl
         )
     if problems:
         raise SuiteError(problems)
-    if benchmark.scoring == "pass_at_k" and benchmark.k > settings.trials:
+    _must_take_files(request.reports_dir)
+    if (benchmark.scoring == "pass_at_k" or request.k) and benchmark.k > settings.trials:
+        runs = "once" if settings.trials == 1 else f"{settings.trials} times"
         raise UsageError(
-            f"{benchmark.id} is scored by pass@{benchmark.k}, and every task is run {settings.trials} times",
-            hint=f"add --runs {benchmark.k}",
+            f"pass@{benchmark.k} needs as many runs, and every task is run {runs}", hint=f"add --runs {benchmark.k}"
         )
     if any(skill.adapter == "mcp" for skill in skills):
         from whet.skills.mcp import require_mcp  # noqa: PLC0415 - its library may not be there
 
         require_mcp()
+
+
+def _must_take_files(folder: Path) -> None:
+    """Reports are written in the end, and calls may have cost a lot by then."""
+    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise UsageError(
+            f"reports cannot be written to {folder}: {there} is no folder", hint="name another --output-dir"
+        )
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(f"reports cannot be written to {folder}: not permitted", hint="name another --output-dir")
 
 
 def _earlier(run_dir: Path, planned: Planned) -> Recorded:

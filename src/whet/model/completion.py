@@ -21,6 +21,8 @@ class CallRecord:
     error: str | None = None
     reason: str = ""
     usage: Usage | None = None
+    # What the answer does to talk its judge into a verdict.
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

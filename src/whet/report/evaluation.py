@@ -14,6 +14,7 @@ from whet.report.text import count, duration, left, middle, money, number, one_l
 KINDS_SHOWN = 5
 TASKS_SHOWN = 3
 _WIDEST_SKILL = 32
+_ALWAYS = frozenset({"skill", "completion", "score", "errors", "composite"})
 # Where a terminal is narrow; the reports have them all.
 _LEFT_OFF_FIRST = ("consistency", "tokens", "p50", "judge", "score", "p95")
 _STYLES: dict[SampleStatus, Style] = {"fail": "bad", "error": "bad", "timeout": "bad", "errored": "warn"}
@@ -25,6 +26,7 @@ def evaluation_lines(evaluated: Evaluated, screen: Screen, cwd: Path) -> Iterato
     yield from _table(evaluated.reports, screen)
     for report in evaluated.reports:
         yield from _shortcomings(report, screen)
+        yield from _flagged(report, screen)
     yield ""
     for name in evaluated.below:
         least = f"{(evaluated.least or 0) * 100:g} %"
@@ -37,7 +39,7 @@ def _table(reports: Sequence[CompletionReport], screen: Screen) -> Iterator[str]
     """The best composite first; columns that nobody has anything to say in are left out."""
     ranked = sorted(reports, key=lambda report: -(report.summary.composite or 0))
     rows = [_cells(report) for report in ranked]
-    names = [name for name in rows[0] if any(row[name] for row in rows)] if rows else []
+    names = [name for name in rows[0] if name in _ALWAYS or any(row[name] for row in rows)] if rows else []
     for name in _LEFT_OFF_FIRST:
         if screen.columns is not None and len(_padded(names, rows)[0]) + 2 > screen.columns and name in names:
             names.remove(name)
@@ -118,6 +120,15 @@ def _shortcomings(report: CompletionReport, screen: Screen) -> Iterator[str]:
     if len(kinds) > KINDS_SHOWN:
         rest = sum(kind.count for kind in kinds[KINDS_SHOWN:])
         yield screen.paint(f"  and {count(rest, 'more call')} in the reports", "dim")
+
+
+def _flagged(report: CompletionReport, screen: Screen) -> Iterator[str]:
+    """Which answers try to talk their judge into a verdict: worth a look, also where they passed."""
+    tasks = list(dict.fromkeys(call.sample.task for call in report.calls if call.flags))
+    if tasks:
+        yield ""
+        told = screen.paint(f"{count(len(tasks), 'answer')} flagged for speaking to the judge", "warn")
+        yield screen.fit(f"{one_line(report.skill)}: {told}, in {_some(tasks)}")
 
 
 def _kinds(missed: Sequence[CallRecord]) -> list[_Kind]:
