@@ -46,7 +46,8 @@ def command(files: tuple[Path, ...], strict: bool) -> None:
 
 def _summary(suite: Suite) -> str:
     checks = sum(len(case.checks) for case in suite.cases)
-    return f"{_count(len(suite.cases), 'case')} with {_count(checks, 'check')}, nothing is wrong"
+    found = _count(len(suite.warnings), "warning") if suite.warnings else "nothing is wrong"
+    return f"{_count(len(suite.cases), 'case')} with {_count(checks, 'check')}, {found}"
 
 
 def _count(number: int, one: str) -> str:

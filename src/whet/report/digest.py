@@ -11,7 +11,7 @@ from whet.model.event import ExecutionSummary, Results
 from whet.model.grade import AS_EXPECTED, Rate
 from whet.model.run import RunInfo, Runner, TrialResult
 from whet.report.finding import Finding, ShownStatus, class_of, execution_name, finding_of, likeness, trial_name
-from whet.report.text import one_line
+from whet.report.text import count, one_line
 
 FAILURES_SHOWN = 50
 NAMES_SHOWN = 50
@@ -87,6 +87,8 @@ class RunnerTable:
     trials: int = 0
     as_expected: int = 0
     figures: Figures = field(default_factory=Figures)
+    # Cases may name their own.
+    models: dict[str, None] = field(default_factory=dict)
 
     def add(self, row: Row, limit: int) -> None:
         """Take *row* in, at the cost of one that nobody would look for."""
@@ -98,8 +100,10 @@ class RunnerTable:
 
     @property
     def title(self) -> str:
-        """The runner, with its agent and model where they say more."""
-        parts = [part for part in (self.runner.agent, self.runner.model) if part and part != self.runner.id]
+        """The runner, with its agent and models where they say more."""
+        first, *others = self.models or [None]
+        model = f"{first} and {count(len(others), 'other model')}" if others else first
+        parts = [part for part in (self.runner.agent, model) if part and part != self.runner.id]
         return one_line(self.runner.id + (f" ({', '.join(parts)})" if parts else ""), 80)
 
 
@@ -208,6 +212,8 @@ class _Reader:
     def _execution(self, summary: ExecutionSummary) -> None:
         execution = summary.execution
         table = self._tables.setdefault(execution.runner.id, RunnerTable(execution.runner))
+        if execution.runner.model is not None:
+            table.models[execution.runner.model] = None
         figures = Figures()
         vacuous = False
         for result in self._results.trials(execution):
