@@ -6,41 +6,10 @@ import json
 import signal
 import subprocess
 import sys
-from typing import Any
 
 import pytest
-from project import EVENTS, SHELL, Outcome, Project, wait_for
-
-SPENDS = """echo '{"type": "usage", "input_tokens": 100, "output_tokens": 20, "cost_usd": %s}'"""
-
-
-@pytest.fixture
-def bench(project: Project) -> Project:
-    """A project with a repository of its own, and a file to work on."""
-    (project.root / ".git").mkdir()
-    project.write("README.md", "# Old\n")
-    project.settings(EVENTS)
-    return project
-
-
-def case(ident: str, prompt: str, *expect: str, **fields: Any) -> dict[str, Any]:
-    return {"id": ident, "prompt": prompt, "expect": list(expect) or ["file:made created"], **fields}
-
-
-def write(project: Project, *cases: dict[str, Any], **fields: Any) -> None:
-    project.write("bench/suite.json", json.dumps({"name": "s", "cases": cases, **fields}))
-
-
-def run(project: Project, *args: str) -> tuple[Outcome, dict[str, Any]]:
-    """How the command ended, and the results that it wrote."""
-    ended = project.whet("bench", "bench/suite.json", "--output", "out.json", *args)
-    path = project.root / "out.json"
-    assert path.exists(), ended.stderr
-    return ended, json.loads(path.read_bytes())
-
-
-def by_id(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {entry["id"]: entry for entry in results["cases"]}
+from benching import SPENDS, by_id, case, run, write
+from project import EVENTS, SHELL, Project, wait_for
 
 
 def test_results_have_their_format_and_list_every_case(bench: Project) -> None:
@@ -69,8 +38,8 @@ def test_a_cost_that_nobody_knows_is_not_zero_and_a_budget_without_it_is_said(be
 
     assert ended.code == 0
     assert (results["totalCost"], results["unknownCosts"]) == (None, 2)
-    assert by_id(results)["a"]["notes"] == ["the budget was not held: it is $1, and the agent tells no cost"]
-    assert ended.stdout.count("sh tells no cost: no budget of its cases is held") == 1
+    assert by_id(results)["a"]["notes"] == ["the budget was not held: it is $1, and what the agent spent is not known"]
+    assert ended.stdout.count("what a cost on sh is not known, and its budget was not held (told once)") == 1
 
 
 def test_an_agent_that_overspends_is_stopped_and_what_it_spent_is_told(bench: Project) -> None:
@@ -82,7 +51,7 @@ def test_an_agent_that_overspends_is_stopped_and_what_it_spent_is_told(bench: Pr
     assert ended.code == 1
     assert (over["status"], over["pass"], over["cost"], results["totalCost"]) == ("budget", False, 2, 2)
     assert [each["pass"] for each in over["expectations"]] == [True]
-    assert over["error"] == "has spent $2.0000 of a budget of $1.5"
+    assert over["error"] == "has spent $2 of a budget of $1.5"
 
 
 def test_a_budget_that_is_just_spent_is_held(bench: Project) -> None:
@@ -135,7 +104,7 @@ def test_an_agent_cannot_pass_by_changing_protected_tests(bench: Project, cheat:
     expectation = by_id(results)["cheats"]["expectations"][0]
     assert (ended.code, expectation["pass"]) == (1, False)
     assert "ended with exit code 1" in expectation["reason"]
-    assert "protected files were put back" in expectation["evidence"]
+    assert "protected files were put back" in expectation["reason"]
 
 
 def test_what_a_test_command_leaves_running_is_ended(bench: Project) -> None:

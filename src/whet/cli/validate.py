@@ -41,7 +41,8 @@ def command(files: tuple[Path, ...], strict: bool) -> None:
         for each in found:
             warnings += each.notes
             if not (strict and each.notes):
-                click.echo(f"{each.file}: {each.summary}, nothing is wrong")
+                found_wrong = _count(len(each.notes), "warning") if each.notes else "nothing is wrong"
+                click.echo(f"{each.file}: {each.summary}, {found_wrong}")
     if strict:
         problems, warnings = problems + warnings, []
     if problems:

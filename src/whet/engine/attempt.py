@@ -186,10 +186,10 @@ def _note_figures(trial: Trial, record: AttemptRecord, talk: _Conversation) -> N
 
 
 def _note_unheld(trial: Trial, record: AttemptRecord) -> None:
-    """Unknown is not nothing: an agent that tells no cost may have spent any."""
+    """Unknown is not nothing: an agent of which no cost is known may have spent any."""
     budget = trial.execution.limits.budget_usd
     if budget is not None and record.usage.cost_usd is None:
-        record.notes.append(f"{UNHELD}: it is ${budget:g}, and the agent tells no cost")
+        record.notes.append(f"{UNHELD}: it is ${budget:g}, and what the agent spent is not known")
 
 
 def _converse(

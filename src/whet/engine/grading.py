@@ -107,7 +107,9 @@ def conclude(record: AttemptRecord) -> None:
         record.retry = False
     else:
         code, cause, named = "assertion", "agent", FailureClass(id="assertion", label="Assertion failure")
-    record.failure = Failure(phase="check", code=code, cause=cause, message=first.reason, location=first.location)
+    # Whoever mends one wants to know of the others too.
+    said = "\n".join(dict.fromkeys(given.reason for given in (first, *missed) if given.reason))
+    record.failure = Failure(phase="check", code=code, cause=cause, message=said, location=first.location)
     record.failure_class = first.failure_class or named
 
 

@@ -55,7 +55,7 @@ class UnderWay:
         runner = event.trial.key.runner
         if runner not in self.unheld and any(note.startswith(UNHELD) for note in event.result.notes):
             self.unheld.add(runner)
-            told = f"{runner} tells no cost: no budget of its cases is held"
+            told = f"what {event.trial.key.case} cost on {runner} is not known, and its budget was not held (told once)"
             self.emit(Notice(level="warning", message=told))
 
     def interrupt(self) -> None:
@@ -70,7 +70,7 @@ class UnderWay:
             return True
         if not self.stopped:
             self.stopped = True
-            told = f"${spent:.4f} of at most ${self.max_cost_usd:g} are spent: no further trial is started"
+            told = f"${spent:.6g} of at most ${self.max_cost_usd:g} are spent: no further trial is started"
             self.emit(Notice(level="warning", message=told))
         return False
 

@@ -90,6 +90,8 @@ class RunnerTable:
     trials: int = 0
     as_expected: int = 0
     figures: Figures = field(default_factory=Figures)
+    # Cases may name their own.
+    models: dict[str, None] = field(default_factory=dict)
 
     def add(self, row: Row, limit: int) -> None:
         """Take *row* in, at the cost of one that nobody would look for."""
@@ -101,8 +103,10 @@ class RunnerTable:
 
     @property
     def title(self) -> str:
-        """The runner, with its agent and model where they say more."""
-        parts = [part for part in (self.runner.agent, self.runner.model) if part and part != self.runner.id]
+        """The runner, with its agent and models where they say more."""
+        first, *others = self.models or [None]
+        model = f"{first} and {count(len(others), 'other model')}" if others else first
+        parts = [part for part in (self.runner.agent, model) if part and part != self.runner.id]
         return one_line(self.runner.id + (f" ({', '.join(parts)})" if parts else ""), 80)
 
 
@@ -213,6 +217,8 @@ class _Reader:
     def _execution(self, summary: ExecutionSummary) -> None:
         execution = summary.execution
         table = self._tables.setdefault(execution.runner.id, RunnerTable(execution.runner))
+        if execution.runner.model is not None:
+            table.models[execution.runner.model] = None
         figures = Figures()
         vacuous = False
         for result in self._results.trials(execution):

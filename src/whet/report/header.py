@@ -81,6 +81,6 @@ def _schedule(plan: Plan) -> str:
         case "serial":
             return "serial"
         case "parallel":
-            return f"parallel, up to {plan.max_parallel} at once"
+            return "one at a time" if plan.max_parallel == 1 else f"parallel, up to {plan.max_parallel} at once"
         case "isolated-by-runner":
             return f"isolated by runner, up to {plan.max_parallel} runners at once"

@@ -31,7 +31,8 @@ class Before:
 class Baseline:
     """What the claims of a case need to know of the workspace as its agent found it.
 
-    `held` says of each claim whether it held then already; None where it would take a command to know.
+    `held` says of each claim whether it held then already; None where that takes a command to know,
+    or a search that is not needed or does not end.
     """
 
     before: Mapping[str, Before] = field(default_factory=dict)
