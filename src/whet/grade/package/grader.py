@@ -57,7 +57,7 @@ class TaskPackageGrader:
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(remove_tree, folder)
-        return replace(decided, check=check.label, weight=check.weight, duration_s=time.monotonic() - began)
+        return replace(decided, check=check.label, weight=check.weight, duration_s=round(time.monotonic() - began, 6))
 
     async def grade_all(self, checks: Sequence[Check], evidence: Evidence) -> AsyncIterator[Grade]:
         """One after the other."""
