@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from whet.packages.limits import PackageLimits
 from whet.packages.settings import PackageSettings
 from whet.server.limits import Limits
 from whet.server.metrics import Metrics
 from whet.server.notices import Notices
 from whet.server.rates import Rates
 from whet.server.storage.database import Database
+
+# How much larger a skill may be once it is unpacked.
+_UNPACKED = 8
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,6 +40,16 @@ class Service:
     def __post_init__(self) -> None:
         self.rates = Rates(self.limits.requests_per_minute)
         self.failures = Rates(self.limits.failures_per_minute)
+
+    @property
+    def bundle_limits(self) -> PackageLimits:
+        """What a skill bundle may take: less than the packages of cases may."""
+        limits = self.packages.limits
+        return replace(
+            limits,
+            download_bytes=min(limits.download_bytes, self.limits.max_bundle_bytes),
+            unpacked_bytes=min(limits.unpacked_bytes, _UNPACKED * self.limits.max_bundle_bytes),
+        )
 
     @contextmanager
     def counted_stream(self) -> Iterator[None]:

@@ -95,7 +95,7 @@ def _with_upload(service: Service, caller: Caller, asked: RunBody, upload: Uploa
         raise Refused(422, "the request is not valid", details=[("skill", "is given twice: as a file and by name")])
     folder = bundles_dir(service.data_dir, caller.organisation_id)
     try:
-        digest, size = keep_bundle(folder, upload.file, service.packages.limits)
+        digest, size = keep_bundle(folder, upload.file, service.bundle_limits)
     except BundleRefused as error:
         raise Refused(422, "the request is not valid", details=[("skill", str(error))]) from None
     with service.database.writing() as connection:
