@@ -16,8 +16,8 @@ from whet.server.threads import in_thread
 _bearer = HTTPBearer(auto_error=False, scheme_name="key", description='A key from "whet keys create".')
 
 
-def service_of(request: Request) -> Service:
-    """The server that *request* came to."""
+async def service_of(request: Request) -> Service:
+    """The server that *request* came to; async, because FastAPI would give anything else a thread of its own."""
     return cast(Service, request.app.state.service)
 
 

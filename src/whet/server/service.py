@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -35,7 +36,7 @@ class Service:
     notices: Notices = field(default_factory=Notices)
     rates: Rates = field(init=False)
     failures: Rates = field(init=False)
-    open_streams: int = 0
+    streams: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.rates = Rates(self.limits.requests_per_minute)
@@ -52,12 +53,12 @@ class Service:
         )
 
     @contextmanager
-    def counted_stream(self) -> Iterator[None]:
-        """An event stream is open."""
-        self.open_streams += 1
-        self.metrics.streams.set(self.open_streams)
+    def counted_stream(self, organisation_id: str) -> Iterator[None]:
+        """An event stream of the organisation is open."""
+        self.streams[organisation_id] += 1
+        self.metrics.streams.inc()
         try:
             yield
         finally:
-            self.open_streams -= 1
-            self.metrics.streams.set(self.open_streams)
+            self.metrics.streams.dec()
+            self.streams[organisation_id] -= 1
