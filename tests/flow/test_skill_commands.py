@@ -194,3 +194,18 @@ def test_choosing_none_has_an_exit_code_of_its_own(evaluated: Path) -> None:
     arguments = ("select", "--from", "skills", "--reports", "reports.json", "--min-completion", "1")
 
     assert whet(evaluated, *arguments).returncode == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("select", "--from", "skills", "--reports", "reports.json", "--output", "nowhere/chosen.json"),
+        ("create", "--name", "another", "--output-dir", "reports.json"),
+        ("create", "--name", "a" * 300),
+    ],
+)
+def test_what_cannot_be_written_is_a_plain_error(evaluated: Path, arguments: tuple[str, ...]) -> None:
+    ended = whet(evaluated, *arguments)
+
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("error[usage]: ")

@@ -297,3 +297,12 @@ def test_many_tasks_have_the_interval_that_resampling_them_would_give() -> None:
     assert few is not None
     assert found.value == 0.25
     assert found.high - found.low == pytest.approx((few.high - few.low) * (196 / 400) ** 0.5, rel=0.15)
+
+
+def test_scores_that_are_all_alike_do_not_pretend_to_be_certain() -> None:
+    alike = summarize([sample(f"t{number}") for number in range(20)])
+
+    found = alike.score_interval
+    assert found is not None
+    assert (found.value, found.high) == (1, 1)
+    assert found.low == pytest.approx(alike.completion.low if alike.completion else 0)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
 from whet.cli.paths import FilePath
+from whet.cli.writing import write_out
 
 _FILE = FilePath()
 _FORMATS = ("json", "markdown", "html", "csv")
@@ -36,7 +36,7 @@ def diff(
 
     changes = compare(read_reports(before), read_reports(after), margin=margin)
     text = changes_json(changes) if as_json else changes_markdown(changes, (label_a, label_b)).encode()
-    _write(text, output)
+    write_out(text, output)
     return 1 if any(change.regressed for change in changes) else 0
 
 
@@ -49,19 +49,4 @@ def convert(source: Path, wanted: str, output: Path | None) -> None:
     from whet.evaluation.reports import WRITERS
     from whet.report.completion.read import read_reports
 
-    _write(WRITERS[wanted][1](read_reports(source)), output)
-
-
-def _write(data: bytes, output: Path | None) -> None:
-    if output is None:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        return
-    from whet.errors import UsageError
-    from whet.report.document import replacing
-
-    try:
-        with replacing(output) as file:
-            file.write(data)
-    except OSError as error:
-        raise UsageError(f"{output} cannot be written: {error.strerror}") from error
+    write_out(WRITERS[wanted][1](read_reports(source)), output)

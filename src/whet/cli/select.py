@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from whet.cli.writing import write_out
 from whet.errors import Problem, SuiteError
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def command(
     click.echo(f"{len(chosen)} of {len(skills)} chosen")
     if output is not None:
         manifests = [json.loads((skill.root / "skill.json").read_text("utf-8")) for skill, _ in chosen]
-        output.write_text(json.dumps(manifests, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_out(json.dumps(manifests, indent=2).encode() + b"\n", output)
     return 0 if chosen else 1
 
 

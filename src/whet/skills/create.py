@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from whet.errors import UsageError
-from whet.skills.read import CONFIG, MANIFEST
+from whet.skills.read import CONFIG, LONGEST_ID, MANIFEST
 
 Template = Literal["python_script", "http_request", "mcp_tool"]
 TEMPLATES: tuple[Template, ...] = ("python_script", "http_request", "mcp_tool")
@@ -79,14 +79,23 @@ def create_skill(name: str, template: Template, folder: Path, description: str =
     identifier = re.sub(r"[^a-z0-9_-]+", "_", name.strip().lower()).strip("_")
     if not identifier:
         raise UsageError(f'"{name}" has no letter or digit that an id could be made of')
+    if len(identifier) > LONGEST_ID:
+        raise UsageError(f"a name of {len(identifier)} characters is too long", hint=f"at most {LONGEST_ID}")
     root = folder / identifier
     if root.exists():
         raise UsageError(f"{root} is already there", hint="choose another name, or another --output-dir")
+    try:
+        _write(root, _files(name.strip(), identifier, template, description))
+    except OSError as error:
+        raise UsageError(f"{root} cannot be made: {error.strerror}", hint="choose another --output-dir") from error
+    return root
+
+
+def _write(root: Path, files: dict[str, Any]) -> None:
     (root / "tests").mkdir(parents=True)
-    for place, content in _files(name.strip(), identifier, template, description).items():
+    for place, content in files.items():
         text = content if isinstance(content, str) else json.dumps(content, indent=2, ensure_ascii=False) + "\n"
         (root / place).write_text(text, encoding="utf-8")
-    return root
 
 
 def _files(name: str, identifier: str, template: Template, description: str) -> dict[str, Any]:

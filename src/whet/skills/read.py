@@ -29,7 +29,8 @@ _CONFIG_KEYS = (
     *("timeoutMs", "retries", "keepAlive", "network", "toolName", "$schema"),
 )
 # As long as the name of a folder may be everywhere, with room for what is put behind it.
-_ID = re.compile(r"[a-z0-9_-]{1,100}")
+LONGEST_ID = 100
+_ID = re.compile(rf"[a-z0-9_-]{{1,{LONGEST_ID}}}")
 _VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 # Folders in which nobody's skill lies.
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
@@ -115,7 +116,7 @@ def _skill(about: Fields, how: Fields, root: Path) -> CallableSkill:
     argv, url = _where(about, how, adapter, entrypoint)
     retries = how.number("retries", least=0)
     return CallableSkill(
-        id=_matching(about, "id", _ID, "lower-case letters, digits, dashes and underscores, at most 100"),
+        id=_matching(about, "id", _ID, f"lower-case letters, digits, dashes and underscores, at most {LONGEST_ID}"),
         name=about.text("name", required=True),
         version=_matching(about, "version", _VERSION, "a version such as 1.0.0"),
         description=about.text("description", empty=True),
