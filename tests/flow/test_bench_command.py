@@ -221,7 +221,7 @@ def test_a_run_that_was_killed_is_gone_on_with(bench: Project) -> None:
         case("slow", "touch {outside}/here; test -e {outside}/go || sleep 300; touch made"),
     )
     process = subprocess.Popen(
-        [sys.executable, "-m", "whet", "bench", "bench/suite.json"],
+        [sys.executable, "-m", "whet", "bench", "bench/suite.json", "--output", "out.json"],
         cwd=bench.root, env=bench.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True,
     )  # fmt: skip
@@ -230,7 +230,7 @@ def test_a_run_that_was_killed_is_gone_on_with(bench: Project) -> None:
     process.wait()
     (bench.outside / "go").touch()
 
-    ended = bench.whet("bench", "--resume", "latest", "--output", "out.json")
+    ended = bench.whet("bench", "--resume", "latest")
 
     results = json.loads((bench.root / "out.json").read_bytes())
     assert ended.code == 0, ended.stderr

@@ -48,6 +48,7 @@ class Recorded:
             "in_place": request.in_place,
             "fail_fast": request.fail_fast,
             "strict": request.strict,
+            "more_reporters": list(request.more_reporters),
             "workspace": _workspace_facts(plan),
             "trials": plan.trial_count,
             "plan": [
@@ -98,6 +99,7 @@ def recorded(run_dir: Path, request: RunRequest) -> Recorded:
         in_place=bool(facts.get("in_place")),
         fail_fast=bool(facts.get("fail_fast")),
         strict=bool(facts.get("strict")),
+        more_reporters=request.more_reporters or tuple(map(str, facts.get("more_reporters") or ())),
         suite=suite,
         flags=_freed(flags, request.flags),
         config_file=config_file,
