@@ -221,7 +221,7 @@ def test_a_run_that_was_killed_is_gone_on_with(bench: Project) -> None:
         case("slow", "touch {outside}/here; test -e {outside}/go || sleep 300; touch made"),
     )
     process = subprocess.Popen(
-        [sys.executable, "-m", "whet", "bench", "bench/suite.json"],
+        [sys.executable, "-m", "whet", "bench", "bench/suite.json", "--output", "out.json"],
         cwd=bench.root, env=bench.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True,
     )  # fmt: skip
@@ -230,7 +230,7 @@ def test_a_run_that_was_killed_is_gone_on_with(bench: Project) -> None:
     process.wait()
     (bench.outside / "go").touch()
 
-    ended = bench.whet("bench", "--resume", "latest", "--output", "out.json")
+    ended = bench.whet("bench", "--resume", "latest")
 
     results = json.loads((bench.root / "out.json").read_bytes())
     assert ended.code == 0, ended.stderr
@@ -354,3 +354,25 @@ def test_an_agent_that_never_stops_talking_is_cut_off_and_its_case_is_seen(bench
     assert (chatty["pass"], chatty["status"]) == (False, "agent_error")
     assert [each["pass"] for each in chatty["expectations"]] == [True]
     assert by_id(results)["next"]["pass"] is True
+
+
+def test_results_that_cannot_be_written_are_not_passed_over(bench: Project) -> None:
+    write(bench, case("good", "touch made"))
+
+    ended = bench.whet("bench", "bench/suite.json", "--output", "/dev/full")
+
+    assert ended.code == 74
+    assert 'reporter "bench" could not write /dev/full: No space left on device' in ended.stderr
+    assert ended.results["counts"]["passed"] == 1
+
+
+def test_a_temporary_folder_inside_of_the_project_is_said_before_anything_is_started(bench: Project) -> None:
+    (bench.root / "tmp").mkdir()
+    write(bench, case("good", "touch made"))
+
+    ended = bench.whet("bench", "bench/suite.json", env={"TMPDIR": str(bench.root / "tmp")})
+
+    assert ended.code == 2
+    assert ended.stderr.count("error[") == 1
+    assert "let TMPDIR name a folder elsewhere" in ended.stderr
+    assert not bench.output_dir.exists()

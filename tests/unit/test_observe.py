@@ -76,7 +76,7 @@ def test_what_is_read_already_costs_more_than_the_budget_before_it_is_known_what
     seen.feed(b'{"type":"usage","input_tokens":3000}\n')
 
     assert seen.usage().cost_usd is None
-    with pytest.raises(BudgetSpent, match=r"has spent \$0\.0120"):
+    with pytest.raises(BudgetSpent, match=r"has spent \$0\.012 of"):
         seen.feed(b'{"type":"usage","input_tokens":1000}\n')
 
 

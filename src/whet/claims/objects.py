@@ -43,6 +43,9 @@ def _subject(given: Mapping[str, Any]) -> str:
         return found[0]
     if found:
         raise ClaimError(f'"{found[0]}" and "{found[1]}" are two expectations', hint="write an object for each")
+    if any(str(name).startswith(tuple(f"{subject}:" for subject in SUBJECTS)) for name in given):
+        # A colon and a blank in a text that YAML has no quotes around.
+        raise ClaimError("the line was read as an object, because of a colon in it", hint="put all of it into quotes")
     near = [match for name in given for match in get_close_matches(str(name).lower(), list(SUBJECTS), n=1)]
     hint = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(SUBJECTS)}"
     raise ClaimError("the object does not say what it is about", hint=hint)

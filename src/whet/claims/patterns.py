@@ -20,6 +20,12 @@ _WHOLE = re.compile(r"/(?P<source>.*)/(?P<flags>[a-zA-Z]*)", re.DOTALL)
 _COUNT = "imsu"
 _WITHOUT_EFFECT = "gyd"
 _LONGEST = 10_000
+# Spellings of other languages, and how JavaScript has them.
+_OF_OTHERS = (
+    (re.compile(r"\(\?[a-zA-Z]+\)"), "flags stand behind the last slash: /.../i"),
+    (re.compile(r"\(\?P[<=]"), "groups are named by (?<n>...), and meant by \\k<n>"),
+)
+_OTHER_ANCHOR = re.compile(r"(?<!\\)(?:\\\\)*\\([AZz])")
 _CODE_POINT = re.compile(r"(?<!\\)(?:\\\\)*\\u\{[0-9a-fA-F]+\}")
 
 
@@ -73,13 +79,16 @@ def _check_source(pattern: Pattern) -> None:
         compiled(pattern)
     except RegressError as error:
         said = str(error).rstrip(".")
-        raise ClaimError(f"{pattern} is not a regular expression: {said[:1].lower()}{said[1:]}") from None
+        hint = next((hint for spelling, hint in _OF_OTHERS if spelling.search(pattern.source)), None)
+        raise ClaimError(f"{pattern} is not a regular expression: {said[:1].lower()}{said[1:]}", hint=hint) from None
     except UnicodeEncodeError:
         raise ClaimError("the pattern holds half a surrogate pair") from None
 
 
 def _warnings(pattern: Pattern, flags: str) -> list[str]:
     found = [f"the flag {flag} has no effect: a file is searched once" for flag in _WITHOUT_EFFECT if flag in flags]
+    if anchor := _OTHER_ANCHOR.search(pattern.source):
+        found.append(f"\\{anchor[1]} is the letter {anchor[1]} in JavaScript; the ends of a text are ^ and $")
     code_point = _CODE_POINT.search(pattern.source)
     if code_point and "u" not in pattern.flags:
         found.append(f"{code_point[0]} is a character only with the flag u in JavaScript; write {pattern}u")

@@ -17,8 +17,33 @@ from whet.claims.patterns import looks_whole, read_pattern
 _PREFIX = re.compile(r"(?P<word>[^:\s]*)(?P<blank>\s*):")
 # Each candidate begins a new search one word later, so that words may follow one another.
 _OPERATOR = re.compile(r"(?<=\S)\s+(?=(?P<word>exists|created|contains|matches)(?P<after>\s|$))")
+# What stands after a path and is meant to be said of it, where nothing can be.
+_SAID = re.compile(
+    r"(?<=\S)\s+(?:(?:was|is|does|has|not|been)\s+)*"
+    r"(?:exists?|created|changed|modified|deleted|removed|missing|absent|gone|passes|contains\s.*|matches\s.*)$",
+    re.DOTALL,
+)
+_DENIED = re.compile(r"\s(?:not|is|was|does|has|doesn't|isn't|wasn't)$")
 _BARE: dict[str, type[Exists | Created]] = {"exists": Exists, "created": Created}
 _OPERATORS = ("exists", "created", "contains", "matches")
+# What other tools, and people, call them.
+_OTHER_PREFIXES = {
+    "dir": "file",
+    "folder": "file",
+    "directory": "file",
+    "path": "file",
+    "cmd": "test",
+    "command": "test",
+    "run": "test",
+    "exec": "test",
+    "shell": "test",
+    "changed": "diff",
+    "modified": "diff",
+    "absent": "no-file",
+    "deleted": "no-file",
+    "removed": "no-file",
+    "not-file": "no-file",
+}
 
 
 # Suites say the same of many cases.
@@ -36,25 +61,51 @@ def read_claim(text: str) -> Reading:
 
 
 def _no_prefix(line: str, word: str) -> ClaimError:
-    near = get_close_matches(word.lower(), list(_READERS), n=1, cutoff=0.5) if word else []
     forms = "an expectation is one of:\n" + "\n".join(f"  {form}" for form in FORMS)
     if not line:
         return ClaimError("the expectation is empty", hint=forms)
-    if near:
-        rest = line.partition(":")[2].lstrip()
-        return ClaimError(f'"{word}:" begins no expectation', hint=f"did you mean {near[0]}:{rest}?")
+    meant = next((each for each in _meant(line, word) if _is_claim(each)), None)
     what = f'"{word}:" begins no expectation' if word and ":" in line else f'"{_short(line)}" has no prefix'
-    return ClaimError(what, hint=forms)
+    return ClaimError(what, hint=f"did you mean {meant}?" if meant else forms)
+
+
+def _meant(line: str, word: str) -> Iterator[str]:
+    """What somebody may have meant by a line without a prefix that is known, the likeliest first."""
+    rest = line.partition(":")[2].lstrip()
+    if word in _OPERATORS:
+        yield f"file:{rest} {word}"
+    if word.lower() in _OTHER_PREFIXES:
+        yield f"{_OTHER_PREFIXES[word.lower()]}:{rest}"
+    if word:
+        yield from (f"{near}:{rest}" for near in get_close_matches(word.lower(), list(_READERS), n=1, cutoff=0.5))
+        return
+    yield f"file:{line}"
+    if line.rpartition(" ")[2] in ("passes", "fails"):
+        yield f"test:{line}"
+
+
+def _is_claim(line: str) -> bool:
+    try:
+        return bool(read_claim(line))
+    except ClaimError:
+        return False
 
 
 def _read_diff(rest: str) -> Reading:
     path = clean_path(_unquoted(rest))
-    return Reading(Changed(path), path_warnings(path))
+    return Reading(Changed(path), (*path_warnings(path), *_said_too_much("diff", rest)))
 
 
 def _read_no_file(rest: str) -> Reading:
     path = clean_path(_unquoted(rest))
-    return Reading(Absent(path), path_warnings(path))
+    return Reading(Absent(path), (*path_warnings(path), *_said_too_much("no-file", rest)))
+
+
+def _said_too_much(prefix: str, rest: str) -> Iterator[str]:
+    """A path may hold any words, but hardly anybody means it to end in what is said of files."""
+    found = _SAID.search(rest)
+    if found and literals.strict(rest) is None:
+        yield f'"{found[0].strip()}" is taken for a part of the path; write {prefix}:{rest[: found.start()]}'
 
 
 def _read_file(rest: str) -> Reading:
@@ -86,6 +137,9 @@ def _is_whole(operator: str, after: str, is_literal: Callable[[str], str | None]
 
 def _file_claim(path: str, operator: str, after: str) -> Reading:
     warnings = path_warnings(path)
+    if found := _DENIED.search(path):
+        word = found[0].strip()
+        warnings += (f'"{word}" is taken for a part of the path; leave it out, or use no-file: to deny',)
     if operator in _BARE:
         return Reading(_BARE[operator](path), warnings)
     if operator == "matches":
@@ -109,8 +163,8 @@ def read_literal(after: str) -> tuple[str, tuple[str, ...]]:
 
 def _no_operator(rest: str, splits: list[tuple[str, str, str]]) -> ClaimError:
     """The near miss: the operator whose remainder is not whole, or the word that was meant to be one."""
-    if not rest:
-        return ClaimError("the path is missing", hint=FORMS[0])
+    if not rest or rest.split(maxsplit=1)[0] in _OPERATORS:
+        return ClaimError("the path is missing", hint=f"write {FORMS[0]}")
     for path, operator, after in splits:
         if operator == "contains":
             message, hint = literals.near_miss(after, f"file:{path} contains {{}}")

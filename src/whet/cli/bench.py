@@ -45,4 +45,5 @@ def _request(given: dict[str, Any]) -> RunRequest:
     if given["resume"] is None and given["max_parallel"] is None:
         given["max_parallel"] = 1
     request = request_of("bench", given)
-    return request if output is None else replace(request, more_reporters=(f"bench={output}",))
+    # A resume may be asked for from another folder.
+    return request if output is None else replace(request, more_reporters=(f"bench={output.absolute()}",))

@@ -45,6 +45,8 @@ from whet.version import __version__
 from whet.workspace import private_mounts, remove_tree
 
 PASSED, FAILED, ERRORED, INTERRUPTED = 0, 1, 3, 130
+# As for what cannot be printed: nothing is wrong with the run, but whoever waits for the file waits in vain.
+NOT_WRITTEN = 74
 # How a trial comes to its result: by running an agent, by calling a skill, or from a record.
 Trying: TypeAlias = Callable[[Parts, SharedGround, Trial], Awaitable[TrialResult]]
 
@@ -143,7 +145,8 @@ def carry_out(planned: Planned, approach: Approach) -> int:
             anyio.run(_execute, under_way, parts, approach, earlier is not None)
         with undisturbed():
             outcomes = hold_to_snapshots(under_way, settings, snapshots)
-            return _finish(under_way, approach, outcomes)
+            code = _finish(under_way, approach, outcomes)
+        return NOT_WRITTEN if code == PASSED and reporters.unwritten else code
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from whet import plugins
 from whet.config import Settings, load_settings
-from whet.errors import ConfigError, SuiteError
+from whet.errors import ConfigError, SuiteError, UsageError
 from whet.formats.base import load_suite
 from whet.model.run import Plan, Runner
 from whet.model.suite import Suite
@@ -78,6 +79,7 @@ def _planned(request: RunRequest, earlier: Recorded | None) -> Planned:
     )
     _check_agents(plan, settings)
     check_judge(plan)
+    _check_temporary(plan)
     notices = tuple(map(str, suite.warnings))
     return Planned(request=request, suite=suite, settings=settings, plan=plan, earlier=earlier, notices=notices)
 
@@ -91,6 +93,18 @@ def _runners(plan: Plan) -> list[Runner]:
             skills = tuple(dict.fromkeys((*earlier.skills, *execution.runner.skills)))
             found[execution.runner.id] = replace(earlier, skills=skills)
     return list(found.values())
+
+
+def _check_temporary(plan: Plan) -> None:
+    """Workspaces are made in the temporary folder: inside of what they are copies of, each would copy all others."""
+    temporary = Path(tempfile.gettempdir()).resolve()
+    templates = {each.workspace.template_dir for each in plan.executions if each.workspace.mode == "isolated"}
+    for template in templates:
+        if template is not None and temporary.is_relative_to(template.resolve()):
+            raise UsageError(
+                f"the temporary folder {temporary} lies inside of {template}, of which every workspace is a copy",
+                hint="let TMPDIR name a folder elsewhere, or move the suite into a folder of its own",
+            )
 
 
 def _check_agents(plan: Plan, settings: Settings) -> None:

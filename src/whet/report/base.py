@@ -45,6 +45,10 @@ class ReporterContext:
 ReporterFactory = Callable[[ReporterContext], Reporter]
 
 
+class NotWritten(OSError):
+    """The file that somebody asked for is not there, or is not the new one."""
+
+
 class Reporters:
     """Tells every reporter each event; one that raises or hangs is named and dropped, and the run goes on."""
 
@@ -52,6 +56,8 @@ class Reporters:
         self._active = list(reporters)
         self._stderr = stderr
         self._dropped: list[str] = []
+        # Whether a file that was asked for could not be written.
+        self.unwritten = False
 
     @property
     def dropped(self) -> tuple[str, ...]:
@@ -89,6 +95,7 @@ class Reporters:
     def _drop(self, name: str, reporter: Reporter, error: BaseException) -> Notice:
         self._active = [entry for entry in self._active if entry[1] is not reporter]
         self._dropped.append(name)
+        self.unwritten = self.unwritten or isinstance(error, NotWritten)
         _close(reporter)
         notice = Notice(level="warning", message=f'reporter "{name}" {_said(error)} and was dropped')
         self._tell_stderr(notice.message)
@@ -116,6 +123,6 @@ def _close(reporter: Reporter) -> BaseException | None:
 
 
 def _said(error: BaseException) -> str:
-    if isinstance(error, Hangs):
+    if isinstance(error, Hangs | NotWritten):
         return str(error)
     return "raised " + one_line(f"{type(error).__name__}: {error}".removesuffix(": "), 500)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TextIO
 
-from whet.report.base import ReporterContext
+from whet.report.base import NotWritten, ReporterContext
 
 
 def write_document(chunks: Iterable[bytes], context: ReporterContext) -> None:
@@ -18,8 +18,11 @@ def write_document(chunks: Iterable[bytes], context: ReporterContext) -> None:
     if context.target is None:
         _write_stdout(chunks, context.stdout)
         return
-    with replacing(context.target) as file:
-        file.writelines(chunks)
+    try:
+        with replacing(context.target) as file:
+            file.writelines(chunks)
+    except OSError as error:
+        raise NotWritten(f"could not write {context.target}: {error.strerror or error}") from error
 
 
 @contextmanager

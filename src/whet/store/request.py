@@ -51,6 +51,7 @@ class Recorded:
             "strict": request.strict,
             "skill": str(request.skill.resolve()) if request.skill else None,
             "skill_digest": plan.suite.skill.digest if plan.suite.skill else None,
+            "more_reporters": list(request.more_reporters),
             "workspace": _workspace_facts(plan),
             "trials": plan.trial_count,
             "plan": [
@@ -106,6 +107,7 @@ def recorded(run_dir: Path, request: RunRequest) -> Recorded:
         in_place=bool(facts.get("in_place")),
         fail_fast=bool(facts.get("fail_fast")),
         strict=bool(facts.get("strict")),
+        more_reporters=request.more_reporters or tuple(map(str, facts.get("more_reporters") or ())),
         suite=suite,
         flags=_freed(flags, request.flags),
         config_file=config_file,

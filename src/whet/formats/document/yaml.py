@@ -27,6 +27,13 @@ _LONGEST_NUMBER = 400
 _MOST_NODES = 1_000_000
 
 
+# What people run into most, by a part of how the parser says it.
+_HINTS = {
+    "mapping values are not allowed": "a text with a colon and a blank in it needs quotes around all of it",
+    "cannot start any token": "indent by blanks: YAML allows no tabs there, nor % @ or ` at the start of a text",
+}
+
+
 def read_yaml(text: str) -> Document:
     """The document that *text* is."""
     import yaml  # noqa: PLC0415 - only suites in YAML need it
@@ -39,7 +46,8 @@ def read_yaml(text: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         said = " ".join(part for part in (error.context, error.problem) if part)
-        raise DocumentError(f"cannot be read: {said}", line=mark.line + 1 if mark else None) from None
+        hint = next((hint for part, hint in _HINTS.items() if part in said), None)
+        raise DocumentError(f"cannot be read: {said}", line=mark.line + 1 if mark else None, hint=hint) from None
     except yaml.YAMLError as error:
         raise DocumentError(f"cannot be read: {str(error).splitlines()[0]}") from None
     return builder.document()
