@@ -120,6 +120,7 @@ async function beginning(runId, file, signal) {
 }
 
 function shownText(text, name) {
+  if (!text) return el("p", { class: "quiet" }, "The file is empty.");
   if (text.includes("\u0000")) return el("p", { class: "quiet" }, "This is not text. Download it to look at it.");
   if (name.endsWith(".patch") || name.endsWith(".diff")) return diff(text, name);
   const steps = name.endsWith("events.jsonl") || name.endsWith("transcript.jsonl") ? stepsIn(text) : null;
@@ -144,7 +145,7 @@ const LINES = [
 function diff(text, name) {
   const made = block("", name);
   made.classList.add("diff");
-  for (const line of text.split("\n")) {
+  for (const line of text.trimEnd().split("\n")) {
     const kind = LINES.find(([pattern]) => pattern.test(line))?.[1];
     const shown = visible(`${line}\n`);
     made.append(kind ? el("span", { class: kind }, shown) : shown);
