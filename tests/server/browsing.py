@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 from serving import PATIENCE_S, Server
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
@@ -64,7 +64,8 @@ class Visit:
         self.page.get_by_role("button", name="Sign in").click()
 
     def sign_in(self, key: str, address: str = "/") -> None:
-        """Come to an address of the page and sign in."""
+        """Come to an address of the page from elsewhere, and sign in."""
+        self.page.goto("about:blank")
         self.page.goto(f"{self.server.url}/#{address}")
         self.enter(key)
         self.page.get_by_role("button", name="Sign out").wait_for()
@@ -73,6 +74,19 @@ class Visit:
         """Come to an address, and wait for its heading."""
         self.page.goto(f"{self.server.url}/#{address}")
         self.page.get_by_role("heading", name=heading, level=1).wait_for()
+
+    def load(self, address: str) -> None:
+        """Come to an address from elsewhere, and wait until all of it is there."""
+        self.page.goto("about:blank")
+        self.page.goto(f"{self.server.url}/#{address}")
+        self.page.locator("main:not([aria-busy]) h1").wait_for()
+        if "/runs/" in address:
+            self.page.locator(".files").first.wait_for()
+
+    def unfold(self) -> None:
+        """Open everything that can be opened."""
+        self.page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+        expect(self.page.get_by_text("Loading…")).to_have_count(0)
 
     def row(self, table: str, name: str) -> Locator:
         """The row of a table that has this text."""

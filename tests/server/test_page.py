@@ -210,7 +210,7 @@ def test_watching_goes_on_after_the_server_was_killed(browser: Browser, frail: S
         gate.touch()
 
         expect(visitor.page.locator(".headline")).to_contain_text("passed")
-        expect(visitor.row("Cases in each variant", "exact_match-1")).to_contain_text("passed1.00")
+        expect(visitor.row("Cases in each variant", "exact_match-1")).to_contain_text("passed 1.00")
         seen = [made.headers.get("last-event-id") for made in streams]
         assert (seen[0], seen[-1]) == (None, "4")
 
@@ -228,8 +228,8 @@ def test_a_case_shows_its_evidence_in_both_variants(visitor: Visit, world: World
     # By keyboard, as somebody without a mouse would.
     with_skill.locator("summary", has_text="diff.patch").press("Enter")
     with_skill.locator("summary", has_text="verifier.log").press("Enter")
-    expect(with_skill.get_by_role("region", name="diff.patch")).to_contain_text("+made")
-    expect(with_skill.get_by_role("region", name="verifier.log")).to_have_text("the skill is there\n")
+    expect(with_skill.get_by_role("group", name="diff.patch")).to_contain_text("+made")
+    expect(with_skill.get_by_role("group", name="verifier.log")).to_have_text("the skill is there\n")
     visitor.page.get_by_role("link", name="Next case").click()
     expect(visitor.page.get_by_role("heading", name="same", level=1)).to_be_focused()
 
@@ -254,10 +254,10 @@ TURNED = "safe\u202etxt.exe"
 def hostile(server: Server) -> dict[str, Any]:
     """A run in which everything that others write is an attack."""
     key = server.key("hostile")
-    script = f"printf '%s' '{HOSTILE}'; printf '%s' '{HOSTILE}' >&2; echo '{HOSTILE}' > '<b>{TURNED}.txt'"
+    script = f"printf '%s' '{HOSTILE}'; printf '%s' '{HOSTILE}' >&2; echo '{HOSTILE}' > '<b>bold.txt'; echo > {TURNED}"
     wide = f"echo {'w' * 3000}"
     with server.client(key) as client:
-        suite_id = create_suite(client, [script, wide], name=f"{HOSTILE} {'long' * 40}")
+        suite_id = create_suite(client, [script, wide], name=f"{HOSTILE} {'long' * 10}")
         return {"key": key, "suite": suite_id, **wait_for_run(client, start_run(client, suite_id))}
 
 
@@ -273,12 +273,13 @@ def test_texts_of_others_are_never_markup(visitor: Visit, hostile: dict[str, Any
         expect(visitor.page.get_by_text(HOSTILE).first).to_be_visible()
     for name in ("transcript.txt", "stderr.log", "session.json", "diff.patch"):
         visitor.page.locator("summary", has_text=name).click()
-        expect(visitor.page.get_by_role("region", name=name)).to_contain_text(HOSTILE)
+        expect(visitor.page.get_by_role("group", name=name)).to_contain_text(HOSTILE)
 
     visitor.page.get_by_text("The workspace as the agent left it").click()
 
+    expect(visitor.page.locator("summary", has_text="<b>bold.txt")).to_be_visible()
     # The sign that turns text around is shown instead of obeyed.
-    expect(visitor.page.get_by_text("<b>safe\u2039U+202E\u203atxt.exe.txt")).to_be_visible()
+    expect(visitor.page.get_by_role("group", name="diff.patch")).to_contain_text("safe\u2039U+202E\u203atxt.exe")
     assert visitor.page.evaluate("window.hacked") is None
     assert visitor.page.locator("img[src=x], main b, main script").count() == 0
 
@@ -307,10 +308,8 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(
         ):
             visitor.sign_in(key)
             for address in ("/", f"/suites/{suite}", f"/runs/{run}", f"/runs/{run}/cases/{case}"):
-                visitor.page.goto(f"{server.url}/#{address}")
-                visitor.page.locator("main:not([aria-busy]) h1").wait_for()
-                for closed in visitor.page.locator("details:not([open]) > summary:visible").all():
-                    closed.click()
+                visitor.load(address)
+                visitor.unfold()
                 widths[f"{case} {address}"] = visitor.overflow()
             # Laid out as cards, it is still a table to those who listen.
             visitor.page.goto(f"{server.url}/#/")
@@ -362,8 +361,7 @@ def test_every_text_stands_out_from_what_is_behind_it(
             f"/runs/{world.run_id}",
             f"/runs/{world.run_id}/cases/helped",
         ):
-            visitor.page.goto(f"{server.url}/#{address}")
-            visitor.page.locator("main:not([aria-busy]) h1").wait_for()
+            visitor.load(address)
             faint[address] = visitor.page.evaluate(CONTRAST)
         backdrop = visitor.page.evaluate("getComputedStyle(document.body).backgroundColor")
 
@@ -373,8 +371,8 @@ def test_every_text_stands_out_from_what_is_behind_it(
 
 def test_the_keyboard_leads_everywhere(visitor: Visit, world: World) -> None:
     visitor.sign_in(world.key)
+    visitor.page.reload()
     visitor.page.get_by_role("link", name="Release notes").wait_for()
-    visitor.page.evaluate("document.activeElement.blur()")
     visitor.page.keyboard.press("Tab")
     expect(visitor.page.get_by_role("link", name="Skip to the content")).to_be_focused()
     visitor.page.keyboard.press("Enter")

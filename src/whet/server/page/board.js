@@ -131,7 +131,9 @@ function cellOf(trials) {
   const passed = trials.filter((trial) => AS_EXPECTED.includes(trial.status)).length;
   return [
     badge(VERDICTS[worst]),
+    " ",
     el("span", { class: "figure" }, score(meanScore(trials))),
+    " ",
     trials.length > 1 ? el("span", { class: "quiet" }, `${passed} of ${trials.length}`) : null,
   ];
 }

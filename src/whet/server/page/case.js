@@ -94,7 +94,7 @@ function drawEvidence(place, run, name, all, context) {
   const columns = variants.map((variant) =>
     el(
       "section",
-      { "aria-label": variantName(variant) },
+      { "aria-label": sentence(variantName(variant)) },
       el("h2", null, sentence(variantName(variant))),
       trials.filter((trial) => trial.key.variant === variant).map((trial) => trialPart(run, trial, open, context)),
     ),
@@ -122,7 +122,9 @@ function trialPart(run, trial, open, { signal, failed }) {
       null,
       `Sample ${trial.key.number} `,
       badge(VERDICTS[trial.status]),
+      " ",
       el("span", { class: "figure" }, score(trial.score)),
+      " ",
       el("span", { class: "quiet" }, took(trial.duration_s)),
     ),
     failurePart(trial),
@@ -173,7 +175,7 @@ function grades(all) {
 function gradePart(grade) {
   const verdict = grade.undecided ? ["undecided", "!", "warn"] : VERDICTS[grade.passed ? "passed" : "failed"];
   return [
-    el("p", null, badge(verdict), " ", el("strong", null, said(grade.check)), el("span", { class: "figure" }, score(grade.value)), grade.weight === 1 ? null : el("span", { class: "quiet" }, `weight ${grade.weight}`)),
+    el("p", null, badge(verdict), " ", el("strong", null, said(grade.check)), " ", el("span", { class: "figure" }, score(grade.value)), " ", grade.weight === 1 ? null : el("span", { class: "quiet" }, `weight ${grade.weight}`)),
     grade.reason ? el("p", { class: "reason" }, said(grade.reason)) : null,
     grade.evidence ? block(grade.evidence, `Evidence for ${grade.check}`) : null,
     grade.location ? el("p", { class: "quiet" }, said(typeof grade.location === "string" ? grade.location : JSON.stringify(grade.location))) : null,

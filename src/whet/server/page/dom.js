@@ -43,7 +43,7 @@ export function said(text) {
 
 /** A long text that somebody else wrote, as it stands; it can be scrolled by keyboard. */
 export function block(text, label) {
-  return el("pre", { tabindex: 0, role: "region", "aria-label": label }, visible(text));
+  return el("pre", { tabindex: 0, role: "group", "aria-label": label }, visible(text));
 }
 
 /** A table; `heads` are texts, `rows` are lists of cells, of which the first names the row. */

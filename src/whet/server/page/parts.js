@@ -15,7 +15,7 @@ export function trail(...steps) {
 
 /** A command to type; it can be scrolled by keyboard. */
 export function command(text) {
-  return el("pre", { tabindex: 0, role: "region", "aria-label": "Command" }, el("code", null, text));
+  return el("pre", { tabindex: 0, role: "group", "aria-label": "Command" }, el("code", null, text));
 }
 
 /** The lift of a run, of which there is one for its runner. */
@@ -77,7 +77,7 @@ export function runTable(caption, runs, suiteName = null) {
   const rows = runs.map((run) => {
     const cells = [
       el("a", { href: `#/runs/${run.id}` }, when(run.created_at)),
-      [badge(runVerdict(run)), took(between(run.started_at, run.ended_at)) && el("span", { class: "quiet" }, took(between(run.started_at, run.ended_at)))],
+      [badge(runVerdict(run)), " ", el("span", { class: "quiet" }, took(between(run.started_at, run.ended_at)))],
       skill(run),
       runScore(run),
       runLift(run),
