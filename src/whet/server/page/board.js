@@ -144,7 +144,9 @@ function liftIn(trials) {
   return skill === null || without === null ? null : skill - without;
 }
 
+/** The mean score of the trials that count; an errored one says nothing. */
 function meanScore(trials) {
-  const scores = trials.map((trial) => trial.score).filter((value) => typeof value === "number");
+  const counting = trials.filter((trial) => trial.status !== "errored");
+  const scores = counting.map((trial) => trial.score).filter((value) => typeof value === "number");
   return scores.length ? scores.reduce((sum, value) => sum + value, 0) / scores.length : null;
 }
