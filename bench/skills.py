@@ -1,11 +1,14 @@
 """What `whet eval` adds to a skill that answers at once: 1,000 tasks, 4 at a time, beside a bare asyncio loop.
 
-The loop spawns the same program for each task, hands it the request and reads its answer. Measured in turns.
+The loop spawns the same program for each task, hands it the request and reads its answer. Measured in turns, for a
+Python program, as most skills are, and for a shell script, which starts so quickly that hardly anything hides behind
+it; without a boundary, as the loop has none, and inside bubblewrap.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -15,20 +18,24 @@ from statistics import median
 from projects import environment, folder, whet
 
 TASKS, AT_ONCE, ROUNDS = 1000, 4, 3
-# As most skills are: a Python program without anything around it.
-SKILL = """\
+PYTHON = """\
 import json, sys
 for line in sys.stdin:
     request = json.loads(line)
     print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": {"result": 1}}), flush=True)
 """
+SHELL = """\
+read -r request
+printf '{"jsonrpc": "2.0", "id": 1, "result": {"result": 1}}\\n'
+"""
+PROGRAMS = {"python": ((sys.executable, "skill.py"), PYTHON), "shell": (("/bin/sh", "skill.sh"), SHELL)}
 BARE = f"""\
 import asyncio, json, subprocess, sys
 
 async def one(limit, number):
     async with limit:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "skill.py", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            *sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         request = json.dumps({{"jsonrpc": "2.0", "method": "invoke", "params": {{"n": number}}, "id":1}},
                              separators=(",", ":"))
@@ -43,19 +50,27 @@ asyncio.run(main())
 """
 
 
-def write_skill(base: Path, name: str, *, keep_alive: bool) -> Path:
+def write_skill(base: Path, name: str, kind: str, *, keep_alive: bool) -> Path:
+    """The folder of a skill."""
     root = base / name
     root.mkdir()
-    (root / "skill.py").write_text(SKILL)
-    program = f"{sys.executable} skill.py"
-    about = {"id": name, "name": name, "version": "1.0.0", "adapterType": "subprocess", "entrypoint": program}
+    argv, text = PROGRAMS[kind]
+    (root / argv[-1]).write_text(text)
+    about = {"id": name, "name": name, "version": "1.0.0", "adapterType": "subprocess", "entrypoint": " ".join(argv)}
     (root / "skill.json").write_text(json.dumps(about))
     (root / "adapter.config.json").write_text(json.dumps({"keepAlive": keep_alive}))
     return root
 
 
+def evaluation(root: Path, sandbox: str) -> list[str]:
+    """The command that calls a skill with all tasks."""
+    argv = ("eval", "--skills", str(root), "--tasks", "tasks.json", "--concurrency", str(AT_ONCE))
+    return whet(*argv, "--min-completion", "1", "--format", "json", "--sandbox", sandbox)
+
+
 def measure() -> dict[str, float]:
     """Medians over the rounds, with start-up."""
+    sandboxes = ("local", "bubblewrap") if shutil.which("bwrap") else ("local",)
     with folder() as base:
         tasks = [
             {"id": f"t{number}", "inputData": {"n": number}, "expectedOutput": {"type": "exact", "value": 1}}
@@ -63,26 +78,30 @@ def measure() -> dict[str, float]:
         ]
         (base / "tasks.json").write_text(json.dumps(tasks))
         commands: dict[str, tuple[list[str], Path]] = {}
-        for name, keep_alive in (("anew", False), ("kept", True)):
-            root = write_skill(base, name, keep_alive=keep_alive)
-            argv = ("eval", "--skills", str(root), "--tasks", "tasks.json", "--concurrency", str(AT_ONCE))
-            commands[name] = (whet(*argv, "--min-completion", "1", "--format", "json", "--sandbox", "local"), base)
-        commands["bare"] = ([sys.executable, "-c", BARE], base / "anew")
+        for kind, (argv, _) in PROGRAMS.items():
+            root = write_skill(base, kind, kind, keep_alive=False)
+            commands[f"{kind}, bare loop"] = ([sys.executable, "-c", BARE, *argv], root)
+            for sandbox in sandboxes:
+                commands[f"{kind}, {sandbox}"] = (evaluation(root, sandbox), base)
+        kept = write_skill(base, "kept", "python", keep_alive=True)
+        for sandbox in sandboxes:
+            commands[f"kept alive, {sandbox}"] = (evaluation(kept, sandbox), base)
         times: dict[str, list[float]] = {name: [] for name in commands}
         for _ in range(ROUNDS):
             for name, (argv, where) in commands.items():
                 began = time.perf_counter()
                 subprocess.run(argv, cwd=where, env=environment(base), check=True, stdout=subprocess.DEVNULL)
                 times[name].append(time.perf_counter() - began)
-    bare, anew, kept = (median(times[name]) for name in ("bare", "anew", "kept"))
-    return {
-        "bare loop, 1,000 tasks, s": bare,
-        "a process for each call, s": anew,
-        "ratio (at most 3)": anew / bare,
-        "kept alive, s": kept,
-        "times faster than the loop (at least 5)": bare / kept,
-    }
+    took = {name: median(found) for name, found in times.items()}
+    figures = {f"{name}, s": value for name, value in took.items()}
+    for sandbox in sandboxes:
+        for kind in PROGRAMS:
+            figures[f"{kind}, {sandbox}: ratio (at most 3)"] = took[f"{kind}, {sandbox}"] / took[f"{kind}, bare loop"]
+        faster = took["python, bare loop"] / took[f"kept alive, {sandbox}"]
+        figures[f"kept alive, {sandbox}: faster (at least 5)"] = faster
+    return figures
 
 
 if __name__ == "__main__":
-    print(measure())
+    for name, value in measure().items():
+        print(f"{name:45} {value:8.2f}")

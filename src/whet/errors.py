@@ -323,6 +323,14 @@ class GraderError(AttemptError):
     class_label = "Grader"
 
 
+class Vacuous(GraderError):
+    """All that a case expects held before its agent began, so that running it would show nothing."""
+
+    code = "vacuous"
+    class_id = "vacuous"
+    class_label = "Vacuous case"
+
+
 class CheckCrashed(GraderError):
     """A check raised something that is no assertion: the case fails, as its author would expect."""
 

@@ -25,11 +25,16 @@ def looks_secret(name: str) -> bool:
     return name.upper() not in _NO_SECRET and _SECRET_NAME.search(name) is not None
 
 
+def can_be_hidden(value: str) -> bool:
+    """Whether a value is long enough to be told from ordinary words."""
+    return len(value) >= _SHORTEST
+
+
 def secret_values(*tables: Mapping[str, str]) -> tuple[str, ...]:
     """The values of all variables that look secret."""
     values = {value for table in tables for name, value in table.items() if looks_secret(name)}
     values |= {found for table in tables for value in table.values() for found in _PASSWORD_IN_URL.findall(value)}
-    return tuple(sorted(value for value in values if len(value) >= _SHORTEST))
+    return tuple(sorted(filter(can_be_hidden, values)))
 
 
 def secrets_in(login: bytes) -> Iterator[str]:

@@ -57,9 +57,19 @@ def encode_pretty(value: Any) -> bytes:
 def decode(data: bytes | str, kind: type[T]) -> T:
     """Read one value of *kind*."""
     try:
-        return msgspec.json.decode(data, type=kind)
+        value: T = _decoder(kind).decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise WireError(str(error)) from error
+    return value
+
+
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    if kind not in _decoders:
+        _decoders[kind] = msgspec.json.Decoder(kind)
+    return _decoders[kind]
 
 
 class _Tag(msgspec.Struct):

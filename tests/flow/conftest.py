@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from project import Project
+from project import EVENTS, Project
 
 
 @pytest.fixture
@@ -24,4 +24,13 @@ def project(tmp_path: Path) -> Iterator[Project]:
 def boxed(project: Project, sandbox_name: str) -> Project:
     """The same in each sandbox."""
     project.sandbox = sandbox_name
+    return project
+
+
+@pytest.fixture
+def bench(project: Project) -> Project:
+    """A project with a repository of its own, and a file to work on."""
+    (project.root / ".git").mkdir()
+    project.write("README.md", "# Old\n")
+    project.settings(EVENTS)
     return project

@@ -173,10 +173,10 @@ class Project:
         """Run the suite."""
         return self.whet("run", "suite.py", *args, env=env)
 
-    def start(self, *args: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    def start(self, *args: str, env: Mapping[str, str] | None = None, command: str = "run") -> subprocess.Popen[bytes]:
         """Begin a run and go on; a session of its own, as a shell gives a job."""
         return subprocess.Popen(
-            [sys.executable, "-m", "whet", "run", *args],
+            [sys.executable, "-m", "whet", command, *args],
             cwd=self.root,
             env=self.environment(env),
             stdin=subprocess.DEVNULL,

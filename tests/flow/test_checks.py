@@ -10,7 +10,7 @@ from project import SHELL, Project
 
 @pytest.fixture
 def checks(boxed: Project) -> Project:
-    boxed.settings(SHELL + "[defaults]\ncheck_timeout_ms = 1000\n[run]\nmax_parallel = 2\n")
+    boxed.settings(SHELL + "[defaults]\ncheck_timeout_ms = 5000\n[run]\nmax_parallel = 2\n")
     return boxed
 
 

@@ -6,120 +6,14 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
+from evaluating import EXAMPLES, MCP, PROGRAM, WHET, endpoint, reports, skill, statuses, task, tasks, whet
 
 from whet.grade.judge.prompt import TOOL
 from whet.testing import ScriptedModel
-
-_WHET = str(Path(sys.executable).with_name("whet"))
-EXAMPLES = Path(__file__).parents[2] / "examples" / "skills"
-# Answers with what it is told to; notes each call in the file that its variable names.
-PROGRAM = """
-import json, os, sys, time
-for line in sys.stdin:
-    request = json.loads(line)
-    params = request["params"]
-    if "LOG" in os.environ:
-        with open(os.environ["LOG"], "a") as log:
-            log.write(json.dumps(params) + "\\n")
-    time.sleep(params.get("sleep", 0))
-    if params.get("crash"):
-        sys.exit(3)
-    told = os.environ.get("TOLD", "") if params.get("leak") else params.get("say")
-    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": {"result": told}}), flush=True)
-"""
-MCP = """
-from mcp.server.mcpserver import MCPServer
-server = MCPServer("echo")
-@server.tool()
-def echo(say: str) -> str:
-    return say
-server.run()
-"""
-
-
-def whet(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [_WHET, *arguments],
-        cwd=folder,
-        env={**os.environ, "NO_COLOR": "1", "WHET_SANDBOX": "local", **env},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
-def skill(folder: Path, name: str = "echo", program: str = PROGRAM, manifest: Any = None, **config: Any) -> Path:
-    root = folder / "skills" / name
-    root.mkdir(parents=True)
-    (root / "skill.py").write_text(program)
-    about = {
-        "id": name,
-        "name": name,
-        "version": "1.0.0",
-        "adapterType": "subprocess",
-        "entrypoint": f"{sys.executable} skill.py",
-        **(manifest or {}),
-    }
-    (root / "skill.json").write_text(json.dumps(about))
-    (root / "adapter.config.json").write_text(json.dumps(config))
-    return root
-
-
-def task(name: str, given: dict[str, Any], value: Any = "yes", **more: Any) -> dict[str, Any]:
-    expected = {"type": "exact", "value": value}
-    return {"id": name, "inputData": given, "expectedOutput": expected, **more}
-
-
-def tasks(folder: Path, *written: dict[str, Any]) -> str:
-    (folder / "tasks.json").write_text(json.dumps(list(written)))
-    return "tasks.json"
-
-
-def reports(folder: Path) -> list[dict[str, Any]]:
-    file = max((folder / "reports").glob("*.json"))
-    found: list[dict[str, Any]] = json.loads(file.read_text())
-    return found
-
-
-def statuses(folder: Path) -> dict[str, str]:
-    return {each["taskId"]: each["status"] for each in reports(folder)[0]["taskResults"]}
-
-
-@contextmanager
-def endpoint() -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            body = json.dumps({"result": asked["input"]["say"]}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("x-usage-input-tokens", "7")
-            self.send_header("x-usage-output-tokens", "2")
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: Any) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def test_the_example_skill_passes_the_built_in_benchmark_from_any_folder(tmp_path: Path) -> None:
@@ -159,15 +53,52 @@ def test_an_endpoint_is_called_and_its_usage_counted(tmp_path: Path) -> None:
     assert reports(tmp_path)[0]["tokenCost"]["totalTokens"] == 9
 
 
-def test_an_endpoint_that_nobody_serves_is_errored_and_has_its_own_exit_code(tmp_path: Path) -> None:
-    skill(tmp_path, manifest={"adapterType": "http", "entrypoint": "http://127.0.0.1:9/"})
+def test_a_skill_that_cannot_be_called_is_one_clear_error_and_nothing_is_run(tmp_path: Path) -> None:
+    skill(tmp_path, "well")
+    skill(tmp_path, "away", manifest={"adapterType": "http", "entrypoint": "http://127.0.0.1:9/"})
+    skill(tmp_path, "gone", manifest={"entrypoint": "no-such-program skill.py"})
 
-    ended = whet(
-        tmp_path, "eval", "--skills", "skills", "--exit-on-fail", "--tasks", tasks(tmp_path, task("a", {"say": "yes"}))
-    )
+    ended = whet(tmp_path, "eval", "--skills", "skills", "--tasks", tasks(tmp_path, task("a", {"say": "yes"})))
+
+    assert ended.returncode == 2
+    assert "away cannot be called: http://127.0.0.1:9/" in ended.stderr
+    assert "gone cannot be called:" in ended.stderr
+    assert "well cannot" not in ended.stderr
+    assert not (tmp_path / ".whet").exists()
+    assert not (tmp_path / "reports").exists()
+
+
+def test_calls_of_a_skill_that_nobody_serves_are_errored_where_nobody_asked_for_its_health(tmp_path: Path) -> None:
+    skill(tmp_path, manifest={"adapterType": "http", "entrypoint": "http://127.0.0.1:9/"})
+    file = tasks(tmp_path, task("a", {"say": "yes"}))
+
+    ended = whet(tmp_path, "eval", "--skills", "skills", "--exit-on-fail", "--no-health-check", "--tasks", file)
 
     assert ended.returncode == 3, ended.stderr
     assert reports(tmp_path)[0]["summary"]["erroredCount"] == 1
+
+
+def test_a_skill_that_does_not_say_that_it_is_well_is_called_all_the_same(tmp_path: Path) -> None:
+    program = PROGRAM.replace("-32601", "-32000").replace("unknown", "my database is away")
+    skill(tmp_path, program=program)
+
+    ended = whet(tmp_path, "eval", "--skills", "skills", "--tasks", tasks(tmp_path, task("a", {"say": "yes"})))
+
+    assert ended.returncode == 0
+    assert "echo does not say that it is well: JSON-RPC error -32000: my database is away" in ended.stdout
+    assert statuses(tmp_path) == {"a": "pass"}
+
+
+def test_reports_of_a_finished_evaluation_are_written_again_although_its_skill_is_gone(tmp_path: Path) -> None:
+    with endpoint() as url:
+        skill(tmp_path, manifest={"adapterType": "http", "entrypoint": url})
+        file = tasks(tmp_path, task("a", {"say": "yes"}))
+        whet(tmp_path, "eval", "--skills", "skills", "--tasks", file)
+
+    ended = whet(tmp_path, "eval", "--resume", "latest", "--output-dir", "elsewhere", "--format", "csv")
+
+    assert ended.returncode == 0, ended.stderr
+    assert len(list((tmp_path / "elsewhere").glob("*.csv"))) == 1
 
 
 def test_a_tool_of_an_mcp_server_is_called(tmp_path: Path) -> None:
@@ -210,7 +141,7 @@ def test_a_killed_evaluation_goes_on_where_it_was(tmp_path: Path) -> None:
     file = tasks(tmp_path, task("a", {"say": "yes"}), task("b", {"say": "yes", "sleep": 2}))
     arguments = ["eval", "--skills", "skills", "--tasks", file, "--concurrency", "1"]
     process = subprocess.Popen(
-        [_WHET, *arguments],
+        [WHET, *arguments],
         cwd=tmp_path,
         env={**os.environ, "WHET_SANDBOX": "local", "TMPDIR": str(temporary)},
         stdout=subprocess.DEVNULL,
@@ -236,7 +167,7 @@ def test_an_interrupted_evaluation_reports_what_there_is(tmp_path: Path) -> None
     skill(tmp_path, keepAlive=True, env={"LOG": str(log)})
     file = tasks(tmp_path, task("a", {"say": "yes"}), task("b", {"sleep": 60}, timeoutMs=60000))
     process = subprocess.Popen(
-        [_WHET, "eval", "--skills", "skills", "--tasks", file, "--concurrency", "1"],
+        [WHET, "eval", "--skills", "skills", "--tasks", file, "--concurrency", "1"],
         cwd=tmp_path,
         env={**os.environ, "WHET_SANDBOX": "local"},
         stdout=subprocess.DEVNULL,
@@ -273,6 +204,17 @@ def test_a_secret_that_a_skill_answers_with_is_nowhere_in_the_record(tmp_path: P
     assert "tellnobodyaboutit" not in ended.stdout
     assert [path.name for path in kept if b"tellnobodyaboutit" in path.read_bytes()] == []
     assert any(path.name == "answer.json" for path in kept)
+
+
+def test_a_short_value_that_a_skill_is_given_is_no_secret_and_spoils_no_report(tmp_path: Path) -> None:
+    skill(tmp_path, passEnv=["DEBUG"])
+    file = tasks(tmp_path, task("t1", {"say": "level 1"}, "level 1"))
+
+    whet(tmp_path, "eval", "--skills", "skills", "--tasks", file, DEBUG="1")
+    ended = whet(tmp_path, "eval", "--resume", "latest", DEBUG="1")
+
+    assert ended.returncode == 0, ended.stderr
+    assert reports(tmp_path)[0]["taskResults"][0]["output"] == {"result": "level 1"}
 
 
 def test_a_variable_that_is_not_set_is_told_before_anything_runs(tmp_path: Path) -> None:
@@ -335,7 +277,8 @@ def test_a_dry_run_calls_nothing_and_leaves_nothing(tmp_path: Path) -> None:
     )
 
     assert ended.returncode == 0
-    assert "1 case on 1 runner" in ended.stdout
+    assert "1 task on 1 skill, 1 run of each: 1 call" in ended.stdout
+    assert "a  echo  subprocess  exact  30 s" in ended.stdout
     assert not log.exists()
     assert not (tmp_path / "reports").exists()
 
@@ -358,7 +301,7 @@ def test_a_regression_has_an_exit_code_and_a_form_for_programs(tmp_path: Path) -
 def test_a_benchmark_given_to_another_command_names_the_one_that_is_meant(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text(json.dumps({"id": "b", "tasks": []}))
 
-    ended = whet(tmp_path, "validate", "b.json")
+    ended = whet(tmp_path, "run", "b.json")
 
     assert ended.returncode == 2
     assert "whet eval --benchmark b.json" in ended.stderr

@@ -378,6 +378,10 @@ def test_the_lift_is_paired_by_case_counts_weights_and_stands_in_every_report(sk
     assert lift["low"] <= lift["value"] <= lift["high"]
     assert (lift["better"], lift["worse"], lift["same"]) == (2, 1, 0)
     assert [case["value"] for case in lift["cases"]] == [1, -1, 1]
+    assert [(arm["variant"], arm["score"], arm["cases"]) for arm in done.results["scores"]] == [
+        ("skill", 0.8, 3),
+        ("no_skill", 0.2, 3),
+    ]
     assert "claude  +0.60 (" in done.stdout
     assert "| c2 | 0.00 | 1.00 | -1.00 | 1 |" in (skilled.root / "report.md").read_text()
     schema = json.loads(files("whet.store").joinpath("results.schema.json").read_text())

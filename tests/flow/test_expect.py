@@ -288,7 +288,7 @@ def test_a_command_of_a_check_that_takes_too_long_is_ended_with_all_that_it_star
 
 
 def test_a_command_that_outlasts_its_check_is_ended_with_it(boxed: Project) -> None:
-    boxed.settings(SHELL + "[defaults]\ncheck_timeout_ms = 1000\n")
+    boxed.settings(SHELL + "[defaults]\ncheck_timeout_ms = 5000\n")
     boxed.suite("""
         def waits(ctx): ctx.run("setsid sh -c 'sleep 600; : {token}'; : {token}")
         suite = [Case(id="waits", prompt="true", check=waits), Case(id="other", prompt="true", check=ok)]

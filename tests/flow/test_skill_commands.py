@@ -177,13 +177,15 @@ def test_a_strategy_says_what_counts(evaluated: Path, strategy: dict[str, Any], 
     assert chosen(evaluated, "--strategy", "strategy.json") == expected
 
 
-def test_a_strategy_may_be_toml_and_a_slip_in_it_is_an_error(evaluated: Path) -> None:
+def test_a_strategy_may_be_toml_or_yaml_and_a_slip_in_it_is_an_error(evaluated: Path) -> None:
     (evaluated / "good.toml").write_text("topK = 1\n[filters]\nminCompletionRate = 0.5\n")
+    (evaluated / "good.yaml").write_text("topK: 1\nfilters:\n  minCompletionRate: 0.5\n")
     (evaluated / "bad.toml").write_text("[filters]\nminCompletion = 0.5\n")
 
     bad = whet(evaluated, "select", "--from", "skills", "--reports", "reports.json", "--strategy", "bad.toml")
 
     assert chosen(evaluated, "--strategy", "good.toml") == ["good"]
+    assert chosen(evaluated, "--strategy", "good.yaml") == ["good"]
     assert bad.returncode == 2
     assert "filters.minCompletion" in bad.stderr
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from project import Outcome, Project
+from project import Outcome, Project, wait_for
 
 # The instruction is the program, and what the verifier wants is what it should have made.
 AGENT = """
@@ -290,3 +290,60 @@ def test_a_package_that_passed_keeps_nothing_to_regrade(project: Project) -> Non
 
     assert outcome.codes == {"a": "not-recorded"}
     assert "it began as a package" in outcome.message("a")
+
+
+def test_what_is_secret_in_the_variables_of_a_package_is_not_recorded(project: Project) -> None:
+    project.settings('[packages.s3]\nsecret_variable = "OPENS_IT"\n')
+    check = "#!/bin/bash\necho $API_TOKEN | tee $LOGS_DIR/log.txt; echo open-sesame-1\nexit 1\n"
+    hints = {"env": {"API_TOKEN": "tok-1234567890"}}
+    suite(
+        project,
+        {"id": "a", "environment_ref": archive(project, {"tests/test.sh": check}), "resource_hints": hints},
+    )
+
+    outcome = project.whet("run", "suite.json", env={"OPENS_IT": "open-sesame-1"})
+
+    kept = [
+        path.read_bytes() for path in outcome.folder.rglob("*") if path.is_file() and "workspaces" not in path.parts
+    ]
+    assert outcome.artifact("a", "verifier/log.txt").exists()
+    assert not [data for data in kept if b"tok-1234567890" in data or b"open-sesame-1" in data]
+
+
+@pytest.mark.bubblewrap
+def test_an_agent_cannot_have_its_links_followed_into_the_sandbox_of_the_verifier(project: Project) -> None:
+    project.sandbox = "bubblewrap"
+    project.settings(AGENT)
+    (project.root.parent / "private").mkdir()
+    (project.root.parent / "private/secret.txt").write_text("mine")
+    check = "#!/bin/bash\ncat /solution/secret.txt /app/secret.txt solution/secret.txt\nexit 1\n"
+    files = {"tests/test.sh": check, "environment/x": "", "work/x": ""}
+    private = f"{project.root.parent}/private"
+    instruction = f"ln -s {private} solution; rm -r environment; ln -s {private} environment"
+    case = {"instruction": instruction, "environment_ref": archive(project, files)}
+    suite(
+        project,
+        {"id": "plain", **case},
+        {"id": "shown", **case, "resource_hints": {"paths": {"/app": "environment"}}},
+    )
+
+    outcome = run(project)
+
+    assert outcome.statuses == {"plain": "failed", "shown": "failed"}
+    assert "mine" not in outcome.artifact("plain", "verifier.log").read_text()
+    assert "leads out of the workspace" in outcome.message("shown")
+
+
+def test_a_run_that_was_killed_while_a_verifier_ran_is_taken_up_again(project: Project) -> None:
+    check = f"#!/bin/bash\ntouch {project.outside}/began-$TASK_ID\ntest -e {project.outside}/go || sleep 60\n"
+    ref = archive(project, {"tests/test.sh": check})
+    suite(project, {"id": "a", "environment_ref": ref}, {"id": "b", "environment_ref": ref})
+    process = project.start("suite.json", "--max-parallel", "1")
+    wait_for(project.outside / "began-a")
+    process.kill()
+    process.communicate()
+    (project.outside / "go").touch()
+
+    outcome = project.whet("run", "--resume", "latest")
+
+    assert (outcome.code, outcome.statuses) == (0, {"a": "passed", "b": "passed"})

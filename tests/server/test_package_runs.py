@@ -39,11 +39,16 @@ def _suite(address: str) -> dict[str, object]:
     return suite_document(cases_json=[case], supports_no_skill=True)
 
 
-@pytest.fixture(params=[True, False], ids=["allowed", "refused"])
+@pytest.fixture(
+    params=[
+        pytest.param(("--sandbox", "local", "--allow-private-addresses"), id="allowed"),
+        pytest.param(("--allow-private-addresses",), id="contained", marks=pytest.mark.bubblewrap),
+        pytest.param(("--sandbox", "local"), id="refused"),
+    ]
+)
 def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     """A server whose operator allows private addresses, or does not."""
-    allowed = ("--allow-private-addresses",) if request.param else ()
-    served = Server(f"sqlite:///{tmp_path}/whet.db", tmp_path / "data", ("--sandbox", "local", *allowed))
+    served = Server(f"sqlite:///{tmp_path}/whet.db", tmp_path / "data", request.param)
     served.start()
     yield served
     served.stop()

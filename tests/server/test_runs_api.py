@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2
@@ -369,3 +370,18 @@ def test_an_answer_under_way_ends_when_the_server_does(
     assert code == 0
     assert not any("run_completed" in line for line in rest)
     assert not Path("/proc", pids.read_text().strip()).exists()
+
+
+def test_one_skill_that_is_uploaded_many_times_at_once_is_kept_once(client: httpx2.Client, runs_server: Server) -> None:
+    suite_id = create_suite(client, ["echo done"])
+
+    with ThreadPoolExecutor(6) as pool:
+        made = list(pool.map(lambda _: ask_for_run(client, suite_id), range(6)))
+
+    assert [each.status_code for each in made] == [202] * 6
+    digest = made[0].json()["run"]["skill"].removeprefix("sha256:")
+    kept = list(runs_server.data_dir.glob("bundles/*/.upload*"))
+    assert kept == []
+    assert {each.json()["run"]["skill"] for each in made} == {f"sha256:{digest}"}
+    for each in made:
+        client.post(f"/api/v1/runs/{each.json()['run']['id']}/cancel")

@@ -352,7 +352,7 @@ def test_protected_files_are_put_back_before_a_command_runs(stage: Stage) -> Non
 
     assert edited.passed
     assert not ran.passed
-    assert "put back: test/a.test, test/deep/b.test, test/extra.test" in (ran.evidence or "")
+    assert "put back (test/a.test, test/deep/b.test, test/extra.test)" in ran.reason
     assert files.passed
     assert kept.passed
 
@@ -413,6 +413,19 @@ def test_a_case_is_vacuous_where_all_of_its_claims_held_before(stage: Stage) -> 
     assert not changed.vacuous
     assert tested.held == (True, None)
     assert not tested.vacuous
+
+
+def test_a_pattern_that_backtracks_over_a_file_of_the_project_does_not_hold_the_survey(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grader_module, "PATTERN_TIMEOUT_S", 0.5)
+    stage.timeout_s = 60
+    stage.write("a.txt", "a" * 40 + "b")
+
+    hung, other = stage.run("file:a.txt matches /^(a+)+$/", "file:a.txt exists")
+
+    assert (hung.undecided, other.passed) == (True, True)
+    assert stage.baseline.held == (None, True)
 
 
 def test_without_a_survey_the_list_of_changes_tells_what_was_before(stage: Stage) -> None:

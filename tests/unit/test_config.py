@@ -207,7 +207,7 @@ def test_a_wrong_flag_is_called_as_it_was_typed(tmp_path: Path) -> None:
         ("run.timeout_ms = 1", 'run.timeout_ms: unknown key (did you mean "defaults.timeout_ms"?)'),
         ("trials = 1", 'trials: unknown key (did you mean "run.trials"?)'),
         ("runner.x = 1", 'runner: unknown key (did you mean "runners"?)'),
-        ("zzz = 1", "zzz: unknown key (known here: run, defaults, runners, snapshots, judge, packages)"),
+        ("zzz = 1", "zzz: unknown key (known here: run, defaults, runners, snapshots, judge, packages, composite)"),
         ("run = 1", "run: must be a table, not 1"),
         ('run.trials = "many"', 'run.trials: must be an integer of at least 1 and at most 1,000,000, not "many"'),
         ('run.trials = "1"', 'run.trials: must be an integer of at least 1 and at most 1,000,000, not "1"'),

@@ -6,6 +6,7 @@ import gzip
 import io
 import lzma
 import os
+import random
 import stat
 import struct
 import tarfile
@@ -307,6 +308,36 @@ def test_a_list_of_members_that_claims_gigabytes_is_not_read_into_memory(tmp_pat
     message = refused(tmp_path / "a.zip")
 
     assert "more entries" in message
+
+
+def test_a_list_of_members_before_the_beginning_is_refused(tmp_path: Path) -> None:
+    data = bytearray(zip_of(tmp_path / "a.zip", a="x").read_bytes())
+    struct.pack_into("<L", data, data.rindex(b"PK\x01\x02") + 42, 0xFFFFFF)
+    struct.pack_into("<L", data, data.rindex(b"PK\x05\x06") + 16, 0xFFFFFF)
+    (tmp_path / "a.zip").write_bytes(data)
+
+    message = refused(tmp_path / "a.zip")
+
+    assert "cannot be read" in message
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("mode", ["w", "w:gz", "zip"])
+def test_a_garbled_archive_is_read_or_refused_and_nothing_else(tmp_path: Path, mode: str, seed: int) -> None:
+    packed = tmp_path / "a"
+    inside = (file("a", b"1" * 700), file("b/c"), link("l", "b/c"), other("h", tarfile.LNKTYPE, "a"))
+    made = zip_of(packed, a="1" * 700, b="2") if mode == "zip" else tar_of(packed, *inside, mode=mode)
+    data, chance = bytearray(made.read_bytes()), random.Random(seed)
+    for _ in range(chance.choice([1, 3, 10])):
+        data[chance.randrange(len(data))] = chance.choice([0, 0xFF, 0x2E, 0x2F, chance.randrange(256)])
+    packed.write_bytes(data)
+
+    try:
+        unpack(packed, tmp_path / "out")
+    except PackageError:
+        (tmp_path / "out").mkdir()
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "out"]
 
 
 def test_links_that_take_hours_to_follow_are_refused(tmp_path: Path) -> None:

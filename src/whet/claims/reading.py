@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
+from functools import lru_cache
 
 from whet.claims import literals
 from whet.claims.base import ClaimError, Reading
@@ -20,6 +21,8 @@ _BARE: dict[str, type[Exists | Created]] = {"exists": Exists, "created": Created
 _OPERATORS = ("exists", "created", "contains", "matches")
 
 
+# Suites say the same of many cases.
+@lru_cache(maxsize=4096)
 def read_claim(text: str) -> Reading:
     """The claim that *text* makes; a `ClaimError` with the near miss where it makes none."""
     line = text.strip()

@@ -103,6 +103,7 @@ def request_of(name: str, given: dict[str, Any]) -> RunRequest:
         model=model,
         in_place=given.get("in_place", False),
         fail_fast=given.get("fail_fast", False),
+        strict=given.get("strict", False),
         verbose=given["verbose"],
         command=name,
         skill=given.get("skill"),

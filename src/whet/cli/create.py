@@ -28,3 +28,4 @@ def command(name: str, template: str, output_dir: Path, description: str) -> Non
     click.echo(f"made {root}")
     for file in sorted(path for path in root.rglob("*") if path.is_file()):
         click.echo(f"  {file.relative_to(root)}")
+    click.echo(f"Next: whet eval --skills {root} --benchmark {root}/tests/basic.eval.json")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "run": "Run a suite and report verdicts.",
     "bench": "Run a suite of expectations and report what holds.",
-    "validate": "Say what is wrong with suites, and start nothing.",
+    "validate": "Say what is wrong with suites, benchmarks and skills.",
     "init": "Write a first suite for the project at hand.",
     "import": "Make an eval suite of a benchmark manifest or of Harbor tasks.",
     "regrade": "Apply a suite's checks as they are now to a recorded run.",

@@ -21,7 +21,7 @@ _FILE = click.Path(path_type=Path)
 @click.command("select", short_help="Choose the callable skills that did well enough.")
 @click.option("--from", "source", type=_FILE, required=True, metavar="PATH", help="A skill, or a folder of them.")
 @click.option("--reports", type=_FILE, required=True, metavar="FILE", help="The JSON reports of an evaluation.")
-@click.option("--strategy", "strategy_file", type=_FILE, metavar="FILE", help="What counts, as JSON or TOML.")
+@click.option("--strategy", "strategy_file", type=_FILE, metavar="FILE", help="What counts, as JSON, YAML or TOML.")
 @click.option("--min-completion", type=click.FloatRange(0, 1), metavar="RATE", help="Overrides the strategy.")
 @click.option("--top-k", type=click.IntRange(min=1), metavar="N", help="Overrides the strategy.")
 @click.option("--output", type=_FILE, metavar="FILE", help="Write the chosen skills as JSON.")
@@ -58,11 +58,12 @@ def command(
 
 
 def _read(file: Path) -> Strategy:
-    from whet.fields import BadDocument, Fields, Findings, read_document, shown
+    from whet.fields import BadDocument, Fields, Findings, shown
+    from whet.formats.document.plain import read_plain
     from whet.skills.search import read_strategy
 
     try:
-        document: Any = tomllib.loads(file.read_text("utf-8")) if file.suffix == ".toml" else read_document(file)
+        document: Any = tomllib.loads(file.read_text("utf-8")) if file.suffix == ".toml" else read_plain(file)
     except (BadDocument, OSError, ValueError) as error:
         raise SuiteError([Problem(file=str(file), message=str(error))]) from error
     if not isinstance(document, dict):

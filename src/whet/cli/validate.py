@@ -1,4 +1,4 @@
-"""`whet validate`: what is wrong with suites, in whatever format, before anything is started."""
+"""`whet validate`: what is wrong with suites, benchmarks and callable skills, before anything is started."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from whet.model.suite import Suite
 
 
-@click.command("validate", short_help="Say what is wrong with suites, and start nothing.")
+@click.command("validate", short_help="Say what is wrong with suites, benchmarks and skills.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--strict", is_flag=True, help="Take warnings for errors.")
 def command(files: tuple[Path, ...], strict: bool) -> None:
@@ -23,20 +23,26 @@ def command(files: tuple[Path, ...], strict: bool) -> None:
     Exit code: 0 all of them can be run, 2 some cannot.
     """
     # Only now: "whet validate --help" needs none of it.
+    from whet.evaluation.examine import Examined, examine
     from whet.formats.base import load_suite
 
     problems: list[Problem] = []
     warnings: list[Problem] = []
     for file in files:
         try:
-            suite = load_suite(file)
+            found = examine(file)
+            if found is None:
+                suite = load_suite(file)
+                found = [Examined(file, _summary(suite), suite.warnings)]
         except SuiteError as error:
             problems += error.problems
             warnings += error.warnings
             continue
-        warnings += suite.warnings
-        if not (strict and suite.warnings):
-            click.echo(f"{file}: {_summary(suite)}")
+        for each in found:
+            warnings += each.notes
+            if not (strict and each.notes):
+                found_wrong = _count(len(each.notes), "warning") if each.notes else "nothing is wrong"
+                click.echo(f"{each.file}: {each.summary}, {found_wrong}")
     if strict:
         problems, warnings = problems + warnings, []
     if problems:
@@ -46,7 +52,7 @@ def command(files: tuple[Path, ...], strict: bool) -> None:
 
 def _summary(suite: Suite) -> str:
     checks = sum(len(case.checks) for case in suite.cases)
-    return f"{_count(len(suite.cases), 'case')} with {_count(checks, 'check')}, nothing is wrong"
+    return f"{_count(len(suite.cases), 'case')} with {_count(checks, 'check')}"
 
 
 def _count(number: int, one: str) -> str:

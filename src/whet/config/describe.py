@@ -39,6 +39,7 @@ def entries(settings: Settings) -> list[tuple[str, Any, str]]:
         *_snapshots(settings),
         *_judge(settings),
         *_packages(settings),
+        *_composite(settings),
         *_all_runners(settings),
     )
     return [(key, _json(value), settings.origins.get(key, "built-in")) for key, value in found]
@@ -65,6 +66,7 @@ def _plain_settings(settings: Settings) -> Iterator[tuple[str, Any]]:
         yield f"run.{name}", getattr(settings, name)
     yield "defaults.timeout_ms", round(settings.timeout_s * 1000)
     yield "defaults.check_timeout_ms", round(settings.check_timeout_s * 1000)
+    yield "defaults.command_timeout_ms", round(settings.command_timeout_s * 1000)
     yield "defaults.max_output_bytes", settings.max_output_bytes
     yield "defaults.budget_usd", settings.budget_usd
     yield "defaults.max_memory_mb", settings.ceilings.memory_mb
@@ -106,6 +108,10 @@ def _nested(table: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _judge(settings: Settings) -> Iterator[tuple[str, Any]]:
     yield from ((f"judge.{name}", value) for name, value in settings.judge.items())
+
+
+def _composite(settings: Settings) -> Iterator[tuple[str, Any]]:
+    yield from ((f"composite.{name}", value) for name, value in settings.composite.items())
 
 
 def _all_runners(settings: Settings) -> Iterator[tuple[str, Any]]:

@@ -35,6 +35,7 @@ _DEFAULTS: Mapping[Key, Any] = {
     ("run", "mounts"): (),
     ("defaults", "timeout_ms"): 120_000,
     ("defaults", "check_timeout_ms"): 30_000,
+    ("defaults", "command_timeout_ms"): 300_000,
     ("defaults", "max_output_bytes"): 64 * 1024 * 1024,
     ("defaults", "budget_usd"): None,
     ("defaults", "max_memory_mb"): None,
@@ -114,6 +115,7 @@ def _build(merged: Merged, file: Path | None, folder: Path) -> Settings:
         mounts=get("run", "mounts"),
         timeout_s=get("defaults", "timeout_ms") / 1000,
         check_timeout_s=get("defaults", "check_timeout_ms") / 1000,
+        command_timeout_s=get("defaults", "command_timeout_ms") / 1000,
         max_output_bytes=get("defaults", "max_output_bytes"),
         budget_usd=get("defaults", "budget_usd"),
         ceilings=Ceilings(
@@ -125,6 +127,7 @@ def _build(merged: Merged, file: Path | None, folder: Path) -> Settings:
         snapshots=_snapshots(reader),
         judge=reader.below("judge"),
         packages=_packages(reader),
+        composite=reader.below("composite"),
         origins=reader.origins,
     )
 

@@ -108,6 +108,7 @@ LEAST_CPUS = 0.05
 _DEFAULTS: Table = {
     "timeout_ms": _integer(1),
     "check_timeout_ms": _integer(1),
+    "command_timeout_ms": _integer(1),
     "max_output_bytes": _integer(1),
     "budget_usd": _AMOUNT,
     # Less than this, and no shell could start to take it on.
@@ -174,6 +175,8 @@ _PACKAGES: Table = {
     "s3": _BUCKETS,
 }
 
+_COMPOSITE: Table = dict.fromkeys(("completion", "speed", "reliability", "consistency"), _AMOUNT)
+
 SCHEMA: Table = {
     "run": _RUN,
     "defaults": _DEFAULTS,
@@ -181,6 +184,7 @@ SCHEMA: Table = {
     "snapshots": _SNAPSHOTS,
     "judge": _JUDGE,
     "packages": _PACKAGES,
+    "composite": _COMPOSITE,
 }
 
 

@@ -36,6 +36,7 @@ class Settings:
     mounts: tuple[Path, ...]
     timeout_s: float
     check_timeout_s: float
+    command_timeout_s: float
     max_output_bytes: int
     budget_usd: float | None
     ceilings: Ceilings
@@ -45,4 +46,6 @@ class Settings:
     judge: Mapping[str, Any] = field(default_factory=dict)
     # What was said of packages that are fetched; whoever fetches them has the defaults.
     packages: Mapping[str, Any] = field(default_factory=dict)
+    # How much each part of the composite counts, as far as it was said.
+    composite: Mapping[str, float] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)

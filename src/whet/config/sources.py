@@ -17,6 +17,7 @@ from whet.config.schema import Value, rule_at
 _SECTIONS = {
     "timeout_ms": "defaults",
     "check_timeout_ms": "defaults",
+    "command_timeout_ms": "defaults",
     "budget_usd": "defaults",
     "allow_private_addresses": "packages",
     "allow_local_files": "packages",
@@ -33,6 +34,7 @@ VARIABLES = (
     "sandbox",
     "timeout_ms",
     "check_timeout_ms",
+    "command_timeout_ms",
     "allow_private_addresses",
     "allow_local_files",
 )

@@ -13,6 +13,7 @@ from whet.sandbox.bubblewrap import BubblewrapSandbox
 from whet.sandbox.cgroups import CONTROLLERS, usable_places
 from whet.workspace import private_mounts
 from whet.workspace.overlay import OverlayWorkspace
+from whet.workspace.template import Template
 
 _LITTLE_SPACE = 1024**3
 _TOOLS = {
@@ -93,7 +94,7 @@ def _overlay() -> Finding:
             template = Path(folder, "template")
             template.mkdir()
             try:
-                OverlayWorkspace(Path(folder, "w"), template).remove()
+                OverlayWorkspace(Path(folder, "w"), Template(template)).remove()
             except OSError as error:
                 reason = error.strerror or str(error)
             else:

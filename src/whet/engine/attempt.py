@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -31,6 +33,7 @@ from whet.errors import (
     ModelRejected,
     ProviderFailed,
     SessionUnfinished,
+    Vacuous,
 )
 from whet.grade.base import QUESTIONS_FILE
 from whet.model.run import Trial
@@ -38,7 +41,7 @@ from whet.model.session import Event, SessionSummary
 from whet.model.suite import Limits
 from whet.packages.showing import in_package, sources_of
 from whet.sandbox.base import Boundary, Command, Ended
-from whet.workspace.recording import record_changes
+from whet.workspace.recording import note_folders, record_changes
 
 
 async def run_attempt(parts: Parts, shared: SharedGround, trial: Trial, number: int) -> AttemptRecord:
@@ -46,7 +49,7 @@ async def run_attempt(parts: Parts, shared: SharedGround, trial: Trial, number: 
 
     async def work(record: AttemptRecord) -> None:
         _refuse_rejected(parts, trial)
-        (parts.run_dir / record.artifact_dir).mkdir(parents=True, exist_ok=True)
+        os.makedirs(parts.run_dir / record.artifact_dir, exist_ok=True)  # noqa: PTH103 - twice as fast as Path.mkdir
         await _on_ground(parts, shared, trial, record)
 
     return await recording(parts, trial, number, work)
@@ -82,8 +85,13 @@ async def _survey(parts: Parts, ground: Ground, trial: Trial, record: AttemptRec
     """Let graders look at the workspace as the agent will find it."""
     mark = f"{parts.run_id}-{trial.key}-{record.number}-survey"
     record.baseline = await survey(parts, trial, ground.workspace.path, ground.aside, mark)
-    if record.vacuous:
-        record.notes.append("every expectation held before the agent began: the case is vacuous")
+    if record.baseline is not None and record.baseline.folders:
+        note_folders(parts.run_dir / record.artifact_dir, record.baseline.folders)
+    if not record.vacuous:
+        return
+    if parts.plan.strict:
+        raise Vacuous("every expectation held before the agent began", hint="expect something that the agent must do")
+    record.notes.append("every expectation held before the agent began: the case is vacuous")
 
 
 async def _inform(parts: Parts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:
@@ -144,7 +152,10 @@ async def run_agent(
         await anyio.to_thread.run_sync(furnish, ground.home, talk.asked)
     ended: Ended | None = None
     try:
-        ended, tail = await _stream(parts, ground, trial, talk)
+        try:
+            ended, tail = await _stream(parts, ground, trial, talk)
+        finally:
+            _note_figures(trial, record, talk)
         judge_ending(
             ended,
             talk.observer,
@@ -160,22 +171,25 @@ async def run_agent(
             # No check sees it, but whoever looks for the reason does.
             _write_session(parts, artifact_dir, record.unfinished)
         raise
-    finally:
-        record.usage, record.steps = talk.observer.usage_or_guess(talk.transcript), talk.observer.steps
-        record.detected_skills = talk.observer.detected_skills()
-        record.resumable = _resumable(talk)
-        _note_unheld(trial, record)
     record.session = _session(trial, record, talk, ended)
     _write_session(parts, artifact_dir, record.session)
     if talk.observer.unreadable is not None:
         raise talk.observer.unreadable
 
 
+def _note_figures(trial: Trial, record: AttemptRecord, talk: _Conversation) -> None:
+    """What the session took and used, however it ended."""
+    record.usage, record.steps = talk.observer.usage_or_guess(talk.transcript), talk.observer.steps
+    record.detected_skills = talk.observer.detected_skills()
+    record.resumable = _resumable(talk)
+    _note_unheld(trial, record)
+
+
 def _note_unheld(trial: Trial, record: AttemptRecord) -> None:
-    """Unknown is not nothing: an agent that tells no cost may have spent any."""
+    """Unknown is not nothing: an agent of which no cost is known may have spent any."""
     budget = trial.execution.limits.budget_usd
     if budget is not None and record.usage.cost_usd is None:
-        record.notes.append(f"{UNHELD}: it is ${budget:g}, and the agent tells no cost")
+        record.notes.append(f"{UNHELD}: it is ${budget:g}, and what the agent spent is not known")
 
 
 def _converse(
@@ -214,8 +228,8 @@ def _session(trial: Trial, record: AttemptRecord, talk: _Conversation, ended: En
         final_output=observer.final_output(talk.transcript),
         exit_code=ended.exit_code if ended else None,
         complete=ended is not None,
-        steps=observer.steps,
-        usage=observer.usage_or_guess(talk.transcript),
+        steps=record.steps,
+        usage=record.usage,
         placed_skills=talk.watch.placed_skills,
         started_at=record.started_at,
         duration_s=ended.duration_s if ended else None,
@@ -224,7 +238,7 @@ def _session(trial: Trial, record: AttemptRecord, talk: _Conversation, ended: En
 
 def _write_session(parts: Parts, artifact_dir: Path, session: SessionSummary) -> None:
     # The answer was masked with the transcript that it was read from; the prompt is as the author wrote it.
-    kept = replace(session, prompt=parts.masker.text(session.prompt))
+    kept = replace(session, prompt=parts.masker.text(session.prompt)) if parts.masker else session
     (artifact_dir / "session.json").write_bytes(wire.encode_pretty(kept))
 
 
@@ -286,11 +300,10 @@ def _boundary(parts: Parts, ground: Ground, trial: Trial, asked: AgentCommand) -
 async def _look(parts: Parts, ground: Ground, record: AttemptRecord) -> None:
     """Take note of what changed in the workspace."""
     record.changes = await grounds.changes_of(ground)
-    if record.changes or (ground.workspace.path / ".git").exists():
-        artifacts = parts.run_dir / record.artifact_dir
-        record.notes += await anyio.to_thread.run_sync(
-            record_changes, ground.workspace.path, record.changes, artifacts, parts.masker
-        )
+    keep = partial(
+        record_changes, ground.workspace.path, record.changes, parts.run_dir / record.artifact_dir, parts.masker
+    )
+    record.notes += await anyio.to_thread.run_sync(keep) if record.changes else keep()
     if record.changes.diff:
         parts.keep_text(parts.run_dir / record.artifact_dir / "diff.patch", record.changes.diff)
 

@@ -16,12 +16,14 @@ from whet.engine.trial import attempted
 from whet.errors import SkillFailed
 from whet.grade.evaluate.evaluators import Answered, Evaluators
 from whet.model.benchmark import BenchmarkTask
+from whet.model.grade import FailureClass
 from whet.model.run import Trial, TrialResult
-from whet.model.session import SessionSummary, Usage
+from whet.model.session import FinalOutput, SessionSummary, Usage
 from whet.model.skill import CallableSkill
 from whet.skills.base import Reply, SkillClient, output_problems
 
 ANSWER_FILE = "answer.json"
+_WRONG = FailureClass(id="wrong-answer", label="Wrong answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,18 @@ async def call_trial(parts: Parts, calling: Calling, trial: Trial) -> TrialResul
 
 
 async def _attempt(parts: Parts, calling: Calling, trial: Trial, number: int) -> AttemptRecord:
-    return await recording(parts, trial, number, partial(_call, parts, calling, trial))
+    record = await recording(parts, trial, number, partial(_call, parts, calling, trial))
+    listener = parts.listener(trial)
+    if listener is not None:
+        listener(FinalOutput(text=_told(trial, record)))
+    return record
+
+
+def _told(trial: Trial, record: AttemptRecord) -> str:
+    """A call for whoever watches: what was given, what came back, and what is wrong with it."""
+    answer = record.session.final_output if record.session else "no answer"
+    wrong = f": {record.failure.message}" if record.failure else ""
+    return f"{trial.execution.case.prompt} gives {answer}{wrong}"
 
 
 async def _call(parts: Parts, calling: Calling, trial: Trial, record: AttemptRecord) -> None:
@@ -63,6 +76,8 @@ async def _call(parts: Parts, calling: Calling, trial: Trial, record: AttemptRec
     given = await calling.evaluators.evaluate(task, answered, parts.sandbox, timeout_s=parts.plan.check_timeout_s)
     record.grades.append(masked(parts, given))
     conclude(record)
+    if record.failure is not None and record.failure.code == "assertion":
+        record.failure_class = _WRONG
     # Another attempt is for calls without an answer: asking until an answer is right would measure something else.
     record.retry = False
 

@@ -55,6 +55,7 @@ async def evidence_of(parts: Parts, trial: Trial, record: AttemptRecord, workspa
         mark=f"{parts.run_id}-{trial.key}-{record.number}",
         timeout_s=parts.plan.check_timeout_s,
         baseline=record.baseline,
+        command_timeout_s=parts.plan.command_timeout_s,
         variant=trial.key.variant,
         skill=trial.execution.skill,
     )
@@ -89,6 +90,8 @@ async def _grades(parts: Parts, checks: Iterable[Check], evidence: Evidence) -> 
 
 def masked(parts: Parts, given: Grade) -> Grade:
     """The grade without secrets, as it is kept."""
+    if not parts.masker:
+        return given
     shown = None if given.evidence is None else parts.masker.text(given.evidence)
     return replace(given, reason=parts.masker.text(given.reason), evidence=shown)
 
@@ -104,7 +107,9 @@ def conclude(record: AttemptRecord) -> None:
         record.retry = False
     else:
         code, cause, named = "assertion", "agent", FailureClass(id="assertion", label="Assertion failure")
-    record.failure = Failure(phase="check", code=code, cause=cause, message=first.reason, location=first.location)
+    # Whoever mends one wants to know of the others too.
+    said = "\n".join(dict.fromkeys(given.reason for given in (first, *missed) if given.reason))
+    record.failure = Failure(phase="check", code=code, cause=cause, message=said, location=first.location)
     record.failure_class = first.failure_class or named
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -73,14 +72,13 @@ async def lay(parts: Parts, shared: SharedGround, trial: Trial, artifact_dir: Pa
         except BaseException:
             await leave(ground)
             raise
-    await _heavy(workspace.method, workspace.mark)
+    await _done(workspace.mark, at_once=workspace.untouched)
     return ground
 
 
 async def _isolated(parts: Parts, trial: Trial, artifact_dir: Path, home: Path, temporary: Path) -> Workspace:
     spec = await _with_template(parts, trial.execution.workspace)
-    method = "empty" if spec.template_dir is None else "copy"
-    workspace = await _heavy(method, lambda: parts.workspaces.isolated(spec))
+    workspace = await _done(lambda: parts.workspaces.isolated(spec), at_once=parts.workspaces.are_quick(spec))
     if spec.bootstrap is None and not spec.placed:
         return workspace
     folders = (home, temporary)
@@ -110,7 +108,7 @@ async def _shared(parts: Parts, shared: SharedGround, trial: Trial, home: Path, 
             spec = trial.execution.workspace
             logs = parts.run_dir / "workspaces"
             try:
-                workspace = await _heavy("copy", lambda: parts.workspaces.shared(spec))
+                workspace = await _done(lambda: parts.workspaces.shared(spec))
                 if spec.bootstrap is not None:
                     logs.mkdir(exist_ok=True)
                     await _bootstrap(parts, spec.bootstrap, workspace, trial=None, logs=logs, folders=(home, temporary))
@@ -175,9 +173,7 @@ def bootstrap_facts(parts: Parts, workspace: Workspace, logs: Path, trial: Trial
 
 async def changes_of(ground: Ground) -> Changes:
     """What the agent did to its workspace."""
-    if ground.workspace.method == "empty" and not ground.shared and _is_empty(ground.workspace.path):
-        return Changes()
-    return await anyio.to_thread.run_sync(ground.workspace.changes)
+    return Changes() if ground.workspace.untouched else await _done(ground.workspace.changes)
 
 
 async def keep(parts: Parts, ground: Ground, trial: Trial, attempt: int) -> str | None:
@@ -203,9 +199,7 @@ async def leave(ground: Ground) -> list[str]:
 
 async def clear(workspace: Workspace) -> list[str]:
     """Delete a workspace; what could not be deleted, as sentences."""
-    if workspace.method == "empty" and _gone(workspace.path):
-        return []
-    return await anyio.to_thread.run_sync(workspace.remove)
+    return await _done(workspace.remove, at_once=workspace.untouched)
 
 
 def _gone(folder: Path) -> bool:
@@ -219,14 +213,6 @@ def _gone(folder: Path) -> bool:
     return True
 
 
-def _is_empty(folder: Path) -> bool:
-    try:
-        with os.scandir(folder) as entries:
-            return next(entries, None) is None
-    except OSError:
-        return False
-
-
-async def _heavy(method: str, work: Callable[[], T]) -> T:
-    """Do file work in a thread, unless it is a single call to the system."""
-    return work() if method == "empty" else await anyio.to_thread.run_sync(work)
+async def _done(work: Callable[[], T], *, at_once: bool = False) -> T:
+    """Do file work in a thread, unless it is so little that asking one would take longer."""
+    return work() if at_once else await anyio.to_thread.run_sync(work)

@@ -228,7 +228,7 @@ class Observer:
         self._derived |= frozenset(seen.derived)
         budget = self._limits.budget_usd
         if budget is not None and (spent := self._spent()) is not None and spent > budget + _ROUNDING_USD:
-            raise BudgetSpent(f"has spent ${spent:.4f} of a budget of ${budget:g}")
+            raise BudgetSpent(f"has spent ${spent:.6g} of a budget of ${budget:g}")
 
     def _spent(self) -> float | None:
         """What it costs so far, at the least: some agents tell what they read long before what they wrote."""

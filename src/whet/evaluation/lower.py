@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from whet.config import BUILT_IN, Settings
 from whet.model.benchmark import Benchmark, BenchmarkTask
@@ -15,10 +16,14 @@ from whet.model.run import Execution, Plan, Runner
 from whet.model.skill import CallableSkill
 from whet.model.suite import Case, Limits, Suite
 from whet.plan import Selection, make_plan
+from whet.plan.words import counted
 
 AGENT = "skill"
 USUAL_TIMEOUT_S = 30.0
 USUAL_CONCURRENCY = 4
+# What the parts of a plan are called where skills are called.
+WORDS = {"case": "task", "runner": "skill"}
+_JUDGED_BY = frozenset({"provider", "url", "model", "votes", "temperature"})
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
 
 
@@ -40,15 +45,42 @@ def _case(task: BenchmarkTask) -> Case:
     return Case(id=task.id, prompt=prompt, checks=(), tags=task.tags, limits=limits)
 
 
-def plan_of(benchmark: Benchmark, skills: Sequence[CallableSkill], settings: Settings) -> Plan:
-    """Every task on every skill; what settings say of agents and of workspaces is not meant for skills."""
-    runners = tuple(_runner(skill, settings) for skill in skills)
+def plan_of(benchmark: Benchmark, skills: Sequence[CallableSkill], settings: Settings, selection: Selection) -> Plan:
+    """The selected tasks on every skill; what settings say of agents and of workspaces is not meant for skills."""
+    judge = dict(settings.judge) if benchmark.needs_judge else {}
+    runners = tuple(_runner(skill, settings, judge) for skill in skills)
     own = replace(settings, runners=runners, workspace=None, cwd=None, tags=(), snapshots=None)
     if settings.origins.get("run.max_parallel") == BUILT_IN:
         own = replace(own, max_parallel=USUAL_CONCURRENCY)
-    plan = make_plan(suite_of(benchmark), own, Selection())
+    plan = make_plan(suite_of(benchmark), own, selection, words=WORDS)
     by_id = {skill.id: skill for skill in skills}
     return replace(plan, executions=tuple(_limited(each, by_id[each.runner.id], settings) for each in plan.executions))
+
+
+def chosen_from(benchmark: Benchmark, plan: Plan) -> Benchmark:
+    """The benchmark with no more tasks than the plan has."""
+    chosen = {execution.case.id for execution in plan.executions}
+    return replace(benchmark, tasks=tuple(task for task in benchmark.tasks if task.id in chosen))
+
+
+def describe_calls(plan: Plan, benchmark: Benchmark, skills: Sequence[CallableSkill]) -> list[str]:
+    """What would be called, for a person to read: totals, how, and each task on each skill."""
+    kinds = {task.id: task.evaluator.kind for task in benchmark.tasks}
+    adapters = {skill.id: skill.adapter for skill in skills}
+    runs = max(execution.trials for execution in plan.executions)
+    rows = [
+        (each.case.id, each.runner.id, adapters[each.runner.id], kinds[each.case.id], f"{each.limits.timeout_s:g} s")
+        for each in plan.executions
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    tasks, skilled = len(kinds), len({each.runner.id for each in plan.executions})
+    totals = f"{counted(tasks, 'task')} on {counted(skilled, 'skill')}, {counted(runs, 'run')} of each"
+    return [
+        f"{benchmark.id} {benchmark.version}: {totals}: {counted(plan.trial_count, 'call')}",
+        f"scored by {benchmark.scoring}, at most {plan.max_parallel} at a time",
+        "",
+        *("  ".join(cell.ljust(width) for cell, width in zip(row, (*widths, 0), strict=True)) for row in rows),
+    ]
 
 
 def retries_of(skill: CallableSkill, settings: Settings) -> int:
@@ -68,13 +100,15 @@ def _typed(settings: Settings, key: str) -> bool:
     return settings.origins.get(key, "").startswith(("flag ", "WHET_"))
 
 
-def _runner(skill: CallableSkill, settings: Settings) -> Runner:
+def _runner(skill: CallableSkill, settings: Settings, judge: Mapping[str, Any]) -> Runner:
     """The options hold what results depend on, so that a run is not gone on with after it changed."""
     options = {
         "version": skill.version,
         "manifest": skill.digest,
         "files": _files_digest(skill.root),
         "retries": retries_of(skill, settings),
+        # Where and how fast it is asked changes no verdict.
+        **{f"judge.{name}": value for name, value in sorted(judge.items()) if name in _JUDGED_BY},
     }
     return Runner(id=skill.id, agent=AGENT, options=options)
 

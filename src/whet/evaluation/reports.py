@@ -36,7 +36,7 @@ WRITERS: dict[str, tuple[str, Callable[[Sequence[CompletionReport]], bytes]]] = 
 
 
 def reports_of(
-    info: RunInfo, results: Results, benchmark: Benchmark, skills: Sequence[CallableSkill]
+    info: RunInfo, results: Results, benchmark: Benchmark, skills: Sequence[CallableSkill], weights: Weights
 ) -> list[CompletionReport]:
     """A report for each skill, from what the journal holds of it."""
     tasks = {task.id: task for task in benchmark.tasks}
@@ -48,10 +48,15 @@ def reports_of(
         for result in results.trials(execution):
             runner = execution.runner.id
             calls[runner].append(_call(result, tasks[execution.case.id], info.run_dir))
-            for usage in _judging(result):
-                judging[runner] = judging.get(runner, Usage()) + usage
+            if benchmark.needs_judge:
+                judging[runner] = judging.get(runner, Usage()) + judging_of(result)
     ks = tuple(dict.fromkeys((benchmark.k, runs)))
-    return [_report(info, benchmark, skill, calls[skill.id], judging.get(skill.id), ks) for skill in skills]
+    chosen = {execution.runner.id for execution in results.plan.executions}
+    return [
+        _report(info, benchmark, skill, calls[skill.id], judging=judging.get(skill.id), ks=ks, weights=weights)
+        for skill in skills
+        if skill.id in chosen
+    ]
 
 
 def _report(
@@ -59,10 +64,11 @@ def _report(
     benchmark: Benchmark,
     skill: CallableSkill,
     calls: list[CallRecord],
+    *,
     judging: Usage | None,
     ks: tuple[int, ...],
+    weights: Weights,
 ) -> CompletionReport:
-    weights = Weights()
     total = Usage()
     for call in calls:
         total += call.usage or Usage()
@@ -99,6 +105,7 @@ def _call(result: TrialResult, task: BenchmarkTask, run_dir: Path) -> CallRecord
         error=None if decided or result.failure is None else result.failure.message,
         reason="; ".join(grade.reason for grade in result.grades),
         usage=result.total_usage if result.total_usage.total_tokens is not None else None,
+        flags=tuple(flag for evidence in _judged(result) for flag in evidence["flags"]),
     )
 
 
@@ -114,12 +121,20 @@ def _output(result: TrialResult, run_dir: Path) -> Any:
         return result.final_output
 
 
-def _judging(result: TrialResult) -> Iterator[Usage]:
+def judging_of(result: TrialResult) -> Usage:
     """What the judge took for a trial; a vote that was cached took nothing."""
+    total = Usage()
+    for evidence in _judged(result):
+        for vote in wire.decode(json.dumps(evidence["votes"]), tuple[Vote, ...]):
+            total += Usage() if vote.cached else vote.usage
+    return total
+
+
+def _judged(result: TrialResult) -> Iterator[dict[str, Any]]:
+    """What the judge left of each of its grades."""
     for grade in result.grades:
         if grade.check == "llm_judge" and grade.evidence:
-            votes = wire.decode(json.dumps(json.loads(grade.evidence)["votes"]), tuple[Vote, ...])
-            yield from (vote.usage for vote in votes if not vote.cached)
+            yield json.loads(grade.evidence)
 
 
 def write_reports(

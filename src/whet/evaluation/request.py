@@ -10,6 +10,7 @@ from typing import Any
 from whet.errors import StoreError, UsageError
 from whet.model.benchmark import EvaluatorKind
 from whet.plan import RunRequest, Selection
+from whet.store.request import recorded_selection
 
 COMMAND = "eval"
 
@@ -26,12 +27,20 @@ class EvalRequest:
     flags: Mapping[str, Any] = field(default_factory=dict)
     config_file: Path | None = None
     check_schemas: bool = False
+    check_health: bool = True
+    selection: Selection = field(default_factory=Selection)
+    last_failed: bool = False
     resume: str | None = None
     dry_run: bool = False
+    verbose: bool = False
     # What is made of the results; may be different when a run is resumed.
     formats: tuple[str, ...] = ("json", "markdown")
     reports_dir: Path = Path("reports")
     min_completion: float | None = None
+    # Above the benchmark's own.
+    k: int | None = None
+    # Of the composite; those that were typed, above those of the settings.
+    weights: Mapping[str, float] = field(default_factory=dict)
 
     def as_run(self, source: Path) -> RunRequest:
         """The same as a run of *source* is asked."""
@@ -40,10 +49,11 @@ class EvalRequest:
             suite=source,
             flags=self.flags,
             config_file=self.config_file,
-            selection=Selection(),
-            last_failed=False,
+            selection=self.selection,
+            last_failed=self.last_failed,
             dry_run=self.dry_run,
             resume=self.resume,
+            verbose=self.verbose,
         )
 
     def facts(self, source: Path) -> dict[str, Any]:
@@ -72,6 +82,7 @@ def asked_before(facts: Mapping[str, Any], run: str) -> dict[str, Any]:
             "tasks": Path(told["tasks"]) if told["tasks"] else None,
             "evaluator": told["evaluator"],
             "check_schemas": bool(told["check_schemas"]),
+            "selection": recorded_selection(facts),
             "config_file": Path(facts["config_file"]) if facts["config_file"] else None,
         }
     except (KeyError, TypeError) as error:

@@ -94,7 +94,7 @@ class Checker:
             answer = self._classify(wire.decode(request, ClassifyRequest))
         else:
             answer = self._check(wire.decode(request, CheckRequest))
-        return wire.encode(replace(answer, printed=printed.text(), duration_s=time.monotonic() - began))
+        return wire.encode(replace(answer, printed=printed.text(), duration_s=round(time.monotonic() - began, 6)))
 
     def _check(self, request: CheckRequest) -> CheckAnswer:
         session = Session.of(request.session, EventLog(Path(request.events_path) if request.events_path else None))

@@ -36,9 +36,10 @@ class Gaps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedEvidence(Evidence):
-    """Evidence with what it lacks."""
+    """Evidence with what it lacks; `folders` were there before the agent, which a list of changes does not tell."""
 
     gaps: Gaps
+    folders: tuple[str, ...] = ()
 
 
 class RecordedContext(CheckContext):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from whet.model.benchmark import DEFAULT_MAX_LATENCY_MS, Difference, Sample, ScoringMethod, Summary
@@ -20,6 +21,8 @@ class CallRecord:
     error: str | None = None
     reason: str = ""
     usage: Usage | None = None
+    # What the answer does to talk its judge into a verdict.
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,16 @@ class CompletionReport:
     ks: tuple[int, ...] = (1,)
     max_latency_ms: float = DEFAULT_MAX_LATENCY_MS
     weights: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """What an evaluation comes to: its reports, the files that hold them, and the skills that complete too little."""
+
+    reports: tuple[CompletionReport, ...]
+    files: tuple[Path, ...] = ()
+    least: float | None = None
+    below: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

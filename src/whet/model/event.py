@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
+from whet.model.completion import Evaluated
 from whet.model.grade import Rate, Status
 from whet.model.run import Execution, Plan, RunInfo, Trial, TrialResult
 from whet.model.session import Event
@@ -54,11 +55,12 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded:
-    """Nothing is running any more; `results` reads the whole record back."""
+    """Nothing is running any more; `results` reads the whole record back, `evaluated` is there where skills were."""
 
     info: RunInfo
     results: Results
     interrupted: bool
+    evaluated: Evaluated | None = None
 
 
 RunEvent: TypeAlias = RunStarted | TrialStarted | SessionSeen | TrialEnded | Notice | RunEnded

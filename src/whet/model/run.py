@@ -80,8 +80,12 @@ class Plan:
     max_parallel: int
     retries: int
     check_timeout_s: float
+    # The limit of each command that a claim runs.
+    command_timeout_s: float = 300.0
     # Whether the first check of a trial that does not hold is the last one that is asked.
     fail_fast: bool = False
+    # Whether a vacuous case is not even tried.
+    strict: bool = False
 
     def trials(self) -> Iterator[Trial]:
         """Every trial, in declared order."""

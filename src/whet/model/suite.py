@@ -79,7 +79,8 @@ class PackageSpec:
     """An archive or folder that workspaces begin as, without what is `held_out` until the agent is done.
 
     Paths are relative to its root. `required` must be there; `shown_at` says at which absolute paths a process sees
-    folders of it besides, where the sandbox can do that. A local `ref` is seen from `base_dir`.
+    folders of it besides, where the sandbox can do that. `env` is for its scripts. A local `ref` is seen from
+    `base_dir`.
     """
 
     ref: str
@@ -89,6 +90,7 @@ class PackageSpec:
     held_out: tuple[str, ...] = ()
     working_dir: str = "."
     shown_at: tuple[tuple[str, str], ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

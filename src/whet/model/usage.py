@@ -68,6 +68,15 @@ def sourced(derived: frozenset[str], **figures: float | None) -> Usage:
     return replace(Usage(**tokens), cost_usd=cost, cost_source=None if cost is None else "agent", sources=sources)
 
 
+def token_count(told: object) -> int | None:
+    """A number of tokens as strangers tell it; what cannot be one is as good as nothing."""
+    if isinstance(told, str):
+        told = int(told) if told.isascii() and told.isdecimal() and len(told) <= len(str(_MOST_TOKENS)) else None
+    fits = isinstance(told, int) and not isinstance(told, bool) and 0 <= told <= _MOST_TOKENS
+    return told if isinstance(told, int) and fits else None
+
+
+_MOST_TOKENS = 10**15
 _CHARACTERS_OF_A_TOKEN = 4
 
 

@@ -47,3 +47,9 @@ def package_settings(given: Mapping[str, Any]) -> PackageSettings:
         ),
         buckets={scheme: Buckets(**given.get(scheme, {})) for scheme in SCHEMES},
     )
+
+
+def bucket_keys(settings: PackageSettings, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What opens buckets, whatever the variables are called that hold it."""
+    names = [buckets.secret_variable for buckets in settings.buckets.values()]
+    return tuple(environ[name] for name in names if environ.get(name))

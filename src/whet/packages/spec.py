@@ -32,6 +32,7 @@ def package_workspace(package: TaskPackage, base_dir: Path) -> WorkspaceSpec:
             held_out=tuple(dict.fromkeys(_held_out(script, _clean(hints.working_dir)) for script in scripts)),
             working_dir=_clean(hints.working_dir),
             shown_at=tuple((path, _clean(inside)) for path, inside in _paths(package)),
+            env=tuple(sorted(hints.env.items())),
         )
     )
 

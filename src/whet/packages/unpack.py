@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import lzma
 import struct
 import tarfile
@@ -60,8 +61,8 @@ def _fill(archive: Path, growing: Path, plain: Path, limits: PackageLimits) -> N
     except _UNREADABLE as error:
         raise _unreadable(error) from error
     except OSError as error:
-        # Of the disk or of the data: gzip and bz2 tell both in this way, and only the system gives a number.
-        if error.errno is not None:
+        # Of the disk or of the data: gzip and bz2 tell both in this way, and a header may lead to before the beginning.
+        if error.errno not in (None, errno.EINVAL, errno.EOVERFLOW):
             raise
         raise _unreadable(error) from error
     folder.finish()

@@ -23,14 +23,17 @@ from whet.engine.scratch import clear_scratch, new_scratch
 from whet.errors import WhetError
 from whet.grade.base import Releasing
 from whet.mask import Masker
+from whet.model.completion import Evaluated
 from whet.model.event import Notice, RunEnded, RunStarted, SessionSeen, TrialEnded, TrialStarted
 from whet.model.run import RunInfo, Trial, TrialResult
+from whet.model.session import Usage
 from whet.model.snapshot import SnapshotOutcome
 from whet.pipeline.parts import make_graders, make_masker, make_parts
 from whet.pipeline.settle import Planned
 from whet.pipeline.snapshots import find_snapshots, hold_to_snapshots
 from whet.pipeline.under_way import UnderWay
 from whet.report.choose import make_reporters
+from whet.sandbox.base import Sandbox
 from whet.sandbox.ceilings import weaknesses
 from whet.sandbox.choose import choose_sandbox
 from whet.sandbox.reaper import become_subreaper
@@ -52,6 +55,7 @@ class Concluded:
 
     code: int
     notices: tuple[str, ...] = ()
+    evaluated: Evaluated | None = None
 
 
 def _nothing(parts: Parts) -> AbstractAsyncContextManager[object]:
@@ -69,11 +73,17 @@ def _by_verdicts(results: JournalResults) -> Concluded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approach:
-    """How a run is gone about: how a trial is tried, what is there `around` all of them, what they come to."""
+    """How a run is gone about: how a trial is tried, what is there `around` all of them, what they come to.
+
+    `ready` is asked before there is a record, and gives what a person should know.
+    `beside` is what a trial took beside its own session, such as a judge, for whoever limits what a run may cost.
+    """
 
     trying: Trying
+    ready: Callable[[Sandbox, Masker], tuple[str, ...]] = lambda _, __: ()
     around: Callable[[Parts], AbstractAsyncContextManager[object]] = _nothing
     conclude: Callable[[RunInfo, JournalResults], Concluded] = lambda _, results: _by_verdicts(results)
+    beside: Callable[[TrialResult], Usage] | None = None
 
 
 @interruptible()
@@ -98,6 +108,8 @@ def carry_out(planned: Planned, approach: Approach) -> int:
         )
         sandbox, note = choose_sandbox(settings.sandbox)
         masker = make_masker(settings, plan)
+        with single_errors():
+            notices = approach.ready(sandbox, masker)
         run_dir = _open_record(planned, masker)
         become_subreaper()
         # What a check starts shall be told by it too, should we be killed and somebody resume.
@@ -111,12 +123,20 @@ def carry_out(planned: Planned, approach: Approach) -> int:
             clear_scratch(run_dir)
         scratch = stack.enter_context(new_scratch(run_dir))
         info = _info(planned, run_dir, sandbox.name)
-        under_way = UnderWay(info, plan, journal, reporters, time.monotonic(), max_cost_usd=settings.max_cost_usd)
+        under_way = UnderWay(
+            info,
+            plan,
+            journal,
+            reporters,
+            time.monotonic(),
+            max_cost_usd=settings.max_cost_usd,
+            beside=approach.beside,
+        )
         parts = make_parts(under_way, settings, scratch, sandbox=sandbox, graders=graders, masker=masker)
         if request.verbose:
             parts = replace(parts, listen=lambda trial, event: under_way.emit(SessionSeen(trial=trial, event=event)))
         under_way.emit(RunStarted(info=info, plan=plan, done=len(journal)))
-        for message in (note, fewer, weaknesses(settings.ceilings), *planned.notices):
+        for message in (note, fewer, weaknesses(settings.ceilings), *planned.notices, *notices):
             if message:
                 under_way.emit(Notice(level="warning", message=message))
         with single_errors():
@@ -208,7 +228,14 @@ def _finish(under_way: UnderWay, approach: Approach, outcomes: dict[str, Snapsho
     concluded = approach.conclude(under_way.info, results)
     for message in concluded.notices:
         under_way.emit(Notice(level="info", message=message))
-    under_way.emit(RunEnded(info=under_way.info, results=results, interrupted=under_way.interrupted))
+    under_way.emit(
+        RunEnded(
+            info=under_way.info,
+            results=results,
+            interrupted=under_way.interrupted,
+            evaluated=concluded.evaluated,
+        )
+    )
     return INTERRUPTED if under_way.interrupted else concluded.code
 
 

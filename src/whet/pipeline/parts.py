@@ -16,7 +16,7 @@ from whet.mask import Masker, secret_values
 from whet.model.run import Plan
 from whet.model.suite import Suite
 from whet.packages.prepare import Packages
-from whet.packages.settings import package_settings
+from whet.packages.settings import bucket_keys, package_settings
 from whet.pipeline.judge import judge_key
 from whet.pipeline.under_way import UnderWay
 from whet.sandbox.base import Sandbox
@@ -24,16 +24,16 @@ from whet.workspace import Workspaces
 
 
 def make_masker(settings: Settings, plan: Plan) -> Masker:
-    """Knows the values of secrets: ours, and those of runners, cases and bootstrap commands."""
+    """Knows the values of secrets: ours, and those of runners, cases, packages and bootstrap commands."""
     runners = (dict(runner.options.get("env") or {}) for runner in settings.runners)
     bootstraps = (execution.workspace.bootstrap for execution in plan.executions[:1])
     # A suite gives most of its cases the same variables.
     cases = {tuple(sorted(execution.case.env.items())) for execution in plan.executions if execution.case.env}
-    given = (*runners, *map(dict, cases), *(item.env for item in bootstraps if item))
+    packages = {execution.workspace.package.env for execution in plan.executions if execution.workspace.package}
+    given = (*runners, *map(dict, cases | packages), *(item.env for item in bootstraps if item))
     masker = Masker(secret_values(dict(os.environ), *given))
     key = judge_key(plan)
-    if key is not None:
-        masker.learn((key,))
+    masker.learn((*((key,) if key is not None else ()), *bucket_keys(package_settings(settings.packages), os.environ)))
     return masker
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from whet import plugins
 from whet.config import Settings, load_settings
-from whet.errors import ConfigError
+from whet.errors import ConfigError, SuiteError
 from whet.formats.base import load_suite
 from whet.model.run import Plan, Runner
 from whet.model.suite import Suite
@@ -65,8 +65,16 @@ def _planned(request: RunRequest, earlier: Recorded | None) -> Planned:
             request = replace(request, config_file=named)
             settings = load_settings(path, flags=request.flags, environ=os.environ, config_file=named)
     suite = bind_skill(load_suite(path), request.skill, settings)
+    if request.strict and suite.warnings:
+        raise SuiteError(suite.warnings)
     plan = make_plan(
-        suite, settings, selection, model=request.model, in_place=request.in_place, fail_fast=request.fail_fast
+        suite,
+        settings,
+        selection,
+        model=request.model,
+        in_place=request.in_place,
+        fail_fast=request.fail_fast,
+        strict=request.strict,
     )
     _check_agents(plan, settings)
     check_judge(plan)

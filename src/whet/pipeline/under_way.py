@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from whet.engine.record import UNHELD
 from whet.model.event import Notice, RunEvent, TrialEnded
-from whet.model.run import Plan, RunInfo, Trial
+from whet.model.run import Plan, RunInfo, Trial, TrialResult
+from whet.model.session import Usage
 from whet.report.base import Reporters
 from whet.store.journal import Journal
 
@@ -25,13 +26,26 @@ class UnderWay:
     # The most that the run may cost, and whether somebody was told that it did.
     max_cost_usd: float | None = None
     stopped: bool = False
+    # What a trial took beside its own session, and what that came to so far.
+    beside: Callable[[TrialResult], Usage] | None = None
+    beside_usd: float = 0.0
     # The runners that tell no cost although there is a budget, once somebody was told.
     unheld: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Take in what an earlier run spent beside its sessions; the journal knows the rest."""
+        if self.beside is not None and self.max_cost_usd is not None:
+            entries = (self.journal.entry(key) for key in self.journal)
+            self.beside_usd = sum(self._beside(self.journal.read(entry)) for entry in entries if entry)
+
+    def _beside(self, result: TrialResult) -> float:
+        return 0.0 if self.beside is None else self.beside(result).cost_usd or 0.0
 
     def emit(self, event: RunEvent) -> None:
         """Tell everybody; the journal first, so that nothing is shown that could be lost."""
         if isinstance(event, TrialEnded):
             self.journal.append(event.result)
+            self.beside_usd += self._beside(event.result)
         self.reporters(event)
         if isinstance(event, TrialEnded):
             self._tell_unheld(event)
@@ -41,7 +55,7 @@ class UnderWay:
         runner = event.trial.key.runner
         if runner not in self.unheld and any(note.startswith(UNHELD) for note in event.result.notes):
             self.unheld.add(runner)
-            told = f"{runner} tells no cost: no budget of its cases is held"
+            told = f"what {event.trial.key.case} cost on {runner} is not known, and its budget was not held (told once)"
             self.emit(Notice(level="warning", message=told))
 
     def interrupt(self) -> None:
@@ -50,12 +64,13 @@ class UnderWay:
 
     def afford(self) -> bool:
         """Whether another trial may be started; the first time that it may not, everybody is told."""
-        spent = self.journal.usage.cost_usd
-        if self.max_cost_usd is None or spent is None or spent < self.max_cost_usd:
+        own = self.journal.usage.cost_usd
+        spent = (own or 0.0) + self.beside_usd
+        if self.max_cost_usd is None or (own is None and not self.beside_usd) or spent < self.max_cost_usd:
             return True
         if not self.stopped:
             self.stopped = True
-            told = f"${spent:.4f} of at most ${self.max_cost_usd:g} are spent: no further trial is started"
+            told = f"${spent:.6g} of at most ${self.max_cost_usd:g} are spent: no further trial is started"
             self.emit(Notice(level="warning", message=told))
         return False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,10 +23,15 @@ def make_plan(
     model: str | None = None,
     in_place: bool = False,
     fail_fast: bool = False,
+    strict: bool = False,
+    words: Mapping[str, str] | None = None,
 ) -> Plan:
-    """All that a run of *suite* will do, in declared order; `UsageError` where that is nothing."""
+    """All that a run of *suite* will do, in declared order; `UsageError` where that is nothing.
+
+    *words* are what a case and a runner are called by whoever asked.
+    """
     workspace = _in_place(suite) if in_place else _workspace(suite, settings)
-    chosen = selected(suite, settings, selection)
+    chosen = selected(suite, settings, selection, words or {})
     together = {(case.id, runner.id, variant) for case, runner, variant in chosen}
     executions = [
         in_variant(
@@ -53,7 +58,9 @@ def make_plan(
         max_parallel=1 if schedule == "serial" else settings.max_parallel,
         retries=settings.retries,
         check_timeout_s=settings.check_timeout_s,
+        command_timeout_s=settings.command_timeout_s,
         fail_fast=fail_fast,
+        strict=strict,
     )
 
 

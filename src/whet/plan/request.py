@@ -40,10 +40,12 @@ class RunRequest:
     dry_run: bool
     resume: str | None
     update_snapshots: bool = False
-    # For this run alone: the model of every case, the real folder instead of copies, and not more checks than needed.
+    # For this run alone: the model of every case, the real folder instead of copies, not more checks than needed, and
+    # no patience with what looks unlike what its author meant.
     model: str | None = None
     in_place: bool = False
     fail_fast: bool = False
+    strict: bool = False
     verbose: bool = False
     # What was typed after `whet`.
     command: str = "run"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 from whet.config import Settings
@@ -18,13 +18,15 @@ type = "command"
 command = "./agent.sh\""""
 
 
-def selected(suite: Suite, settings: Settings, selection: Selection) -> list[tuple[Case, Runner, str]]:
-    """Cases before runners before variants, as declared."""
-    _must_know("case", selection.cases, [case.id for case in suite.cases])
+def selected(
+    suite: Suite, settings: Settings, selection: Selection, words: Mapping[str, str]
+) -> list[tuple[Case, Runner, str]]:
+    """Cases before runners before variants, as declared; *words* may call a case and a runner otherwise."""
+    _must_know(words.get("case", "case"), selection.cases, [case.id for case in suite.cases])
     _must_know("tag", selection.tags, suite.tags)
     _must_know("variant", selection.variants, suite.variants)
     runners = _runners(suite, settings, selection)
-    _must_know("runner", selection.runners, [runner.id for runner in runners])
+    _must_know(words.get("runner", "runner"), selection.runners, [runner.id for runner in runners])
     # Tags from a file may be meant for another suite of the project: only those that were typed must be known here.
     tags = selection.tags or settings.tags
     found = [

@@ -39,6 +39,7 @@ def plan_regrading(suite: Suite, settings: Settings, record: Record) -> Plan:
         max_parallel=settings.max_parallel,
         retries=0,
         check_timeout_s=settings.check_timeout_s,
+        command_timeout_s=settings.command_timeout_s,
     )
 
 

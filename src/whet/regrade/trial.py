@@ -23,6 +23,7 @@ from whet.regrade.ground import lay_ground
 from whet.regrade.record import Record
 from whet.workspace import mask_files, remove_tree
 from whet.workspace.copying import copy_tree
+from whet.workspace.recording import read_folders
 
 _BEGAN_AS_PACKAGE = "it began as a package, and is kept only where a trial does not go as expected"
 # What the earlier checks left; what the checks leave now takes its place.
@@ -92,7 +93,9 @@ async def _check(parts: Parts, trial: Trial, earlier: _Earlier, record: AttemptR
     if trial.execution.workspace.package is not None and earlier.result.workspace_dir is None:
         gaps = replace(gaps, workspace=_BEGAN_AS_PACKAGE)
     whole = await evidence_of(parts, trial, record, ground)
-    evidence = RecordedEvidence(**{item.name: getattr(whole, item.name) for item in fields(whole)}, gaps=gaps)
+    folders = read_folders(whole.artifact_dir)
+    known = {item.name: getattr(whole, item.name) for item in fields(whole)}
+    evidence = RecordedEvidence(**known, gaps=gaps, folders=folders)
     try:
         await grade(parts, trial, record, evidence)
     except AttemptError as error:

@@ -96,8 +96,14 @@ def _together(trials: list[TrialResult]) -> Usage:
     total = Usage()
     for trial in trials:
         total += trial.total_usage
-    whole = trials and all(trial.total_usage.cost_usd is not None for trial in trials)
+    whole = trials and all(_cost_is_told(trial) for trial in trials)
     return total if whole else _without_cost(total)
+
+
+def _cost_is_told(trial: TrialResult) -> bool:
+    """Whether every attempt that could spend something told what; one whose agent never started could not."""
+    spent = [each for each in trial.attempts if each.failure is None or each.failure.phase != "start"]
+    return trial.total_usage.cost_usd is not None and all(each.usage.cost_usd is not None for each in spent)
 
 
 def _without_cost(usage: Usage) -> Usage:

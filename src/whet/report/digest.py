@@ -12,7 +12,8 @@ from whet.model.grade import AS_EXPECTED, Rate
 from whet.model.lift import Lift
 from whet.model.run import RunInfo, Runner, TrialResult
 from whet.report.finding import Finding, ShownStatus, class_of, execution_name, finding_of, likeness, trial_name
-from whet.report.text import one_line
+from whet.report.text import count, one_line
+from whet.report.words import Words
 from whet.score.lift import lifts_of
 
 FAILURES_SHOWN = 50
@@ -89,6 +90,8 @@ class RunnerTable:
     trials: int = 0
     as_expected: int = 0
     figures: Figures = field(default_factory=Figures)
+    # Cases may name their own.
+    models: dict[str, None] = field(default_factory=dict)
 
     def add(self, row: Row, limit: int) -> None:
         """Take *row* in, at the cost of one that nobody would look for."""
@@ -100,8 +103,10 @@ class RunnerTable:
 
     @property
     def title(self) -> str:
-        """The runner, with its agent and model where they say more."""
-        parts = [part for part in (self.runner.agent, self.runner.model) if part and part != self.runner.id]
+        """The runner, with its agent and models where they say more."""
+        first, *others = self.models or [None]
+        model = f"{first} and {count(len(others), 'other model')}" if others else first
+        parts = [part for part in (self.runner.agent, model) if part and part != self.runner.id]
         return one_line(self.runner.id + (f" ({', '.join(parts)})" if parts else ""), 80)
 
 
@@ -212,6 +217,8 @@ class _Reader:
     def _execution(self, summary: ExecutionSummary) -> None:
         execution = summary.execution
         table = self._tables.setdefault(execution.runner.id, RunnerTable(execution.runner))
+        if execution.runner.model is not None:
+            table.models[execution.runner.model] = None
         figures = Figures()
         vacuous = False
         for result in self._results.trials(execution):
@@ -256,10 +263,10 @@ class _Reader:
         return self._groups.setdefault((errored, ident), Group(title))
 
 
-def outcome(digest: Digest) -> str:
+def outcome(digest: Digest, words: Words | None = None) -> str:
     """Such as "11 of 12 trials went as expected; 1 failed"."""
-    noun = "trial" if digest.total == 1 else "trials"
-    told = f"{digest.as_expected:,} of {digest.total:,} {noun} went as expected"
+    words = words or Words()
+    told = f"{digest.as_expected:,} of {count(digest.total, words.trial)} {words.passed}"
     rest = ", ".join((*_rest(digest.counts), *_broken(digest.snapshots)))
     return f"{told}; {rest}" if rest else told
 

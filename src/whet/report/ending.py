@@ -7,13 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from whet.model.completion import Evaluated
 from whet.model.run import RunInfo
 from whet.report.digest import Digest, Group, RunnerTable, outcome
+from whet.report.evaluation import evaluation_lines
 from whet.report.finding import Finding
 from whet.report.plain import STATUS_STYLES, symbol
 from whet.report.screen import Screen, Style
 from whet.report.table import DETAILS, Detail, columns_of, totals_of
 from whet.report.text import count, duration, left, middle, one_line, path_for_people, right, width
+from whet.report.words import words_of
 from whet.score.lift import told_lift
 
 _WIDEST_CASE = 48
@@ -22,8 +25,14 @@ _FLAKY = "Flaky: went as expected only on a later attempt"
 _VACUOUS = "Vacuous: everything that is expected held before the agent began"
 
 
-def ending_lines(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> Iterator[str]:
+def ending_lines(
+    digest: Digest, info: RunInfo, screen: Screen, cwd: Path, evaluated: Evaluated | None = None
+) -> Iterator[str]:
     """All that is said when nothing is running any more."""
+    if evaluated is not None:
+        yield from evaluation_lines(evaluated, screen, cwd)
+        yield from _closing(digest, info, screen, cwd)
+        return
     for table in digest.tables:
         yield ""
         yield from _table(table, screen)
@@ -163,12 +172,15 @@ def _closing(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> Iterat
     only_errored = digest.as_expected + digest.counts.get("errored", 0) + digest.missing == digest.total
     style: Style = "good" if clean_run else "warn" if only_errored else "bad"
     place = path_for_people(info.run_dir, cwd)
-    yield f"{screen.paint(outcome(digest), style)}, in {duration(digest.duration_s)}. Results in {place}"
+    words = words_of(info.command)
+    yield f"{screen.paint(outcome(digest, words), style)}, in {duration(digest.duration_s)}. Results in {place}"
     suite = shlex.quote(path_for_people(info.suite_path, cwd))
     if digest.missing:
-        noun = "trial is" if digest.missing == 1 else "trials are"
-        yield f"  {digest.missing:,} {noun} missing. To go on: whet {info.command} --resume {shlex.quote(place)}"
-    elif not clean_run and info.command != "eval":
+        missing = f"{count(digest.missing, words.trial)} {'is' if digest.missing == 1 else 'are'} missing"
+        yield f"  {missing}. To go on: whet {info.command} --resume {shlex.quote(place)}"
+    elif not clean_run and info.command == "eval":
+        yield "  To call only what did not pass: the same command with --last-failed"
+    elif not clean_run:
         # Elsewhere than where it is looked for, it must be named.
         usual = info.run_dir.parent.parts[-2:] == (".whet", "runs")
         where = "" if usual else f" --output-dir {shlex.quote(path_for_people(info.run_dir.parent, cwd))}"

@@ -11,20 +11,23 @@ from whet.model.run import Plan
 from whet.report.plain import notice_line
 from whet.report.screen import Screen
 from whet.report.text import count, left, one_line, path_for_people
+from whet.report.words import Words, words_of
 
 
 def header_lines(started: RunStarted, screen: Screen, cwd: Path) -> Iterator[str]:
     """What a person wants to see before the first agent starts."""
     info, plan = started.info, started.plan
+    words = words_of(info.command)
     suite = f"{one_line(plan.suite.name)} ({path_for_people(info.suite_path, cwd)})"
     yield f"{screen.paint(f'whet {one_line(info.version, 40)}', 'bold')}"
     facts = {
-        "suite": suite,
-        "plan": _size(plan),
-        "done": f"{count(started.done, 'trial')} by an earlier run" if started.done else "",
-        "retries": f"up to {plan.retries:,} per trial that fails or errors" if plan.retries else "",
+        words.suite: suite,
+        "plan": _size(plan, words),
+        "done": f"{count(started.done, words.trial)} by an earlier run" if started.done else "",
+        "retries": f"up to {plan.retries:,} per {words.trial} that fails or errors" if plan.retries else "",
         "schedule": _schedule(plan),
-        "workspace": " and ".join(sorted({execution.workspace.mode for execution in plan.executions})),
+        # A skill that is called works in no folder of ours.
+        "workspace": "" if info.command == "eval" else _workspaces(plan),
         "sandbox": one_line(info.sandbox),
         "ceilings": " and ".join(info.ceilings.words()),
         "record": path_for_people(info.run_dir, cwd),
@@ -53,20 +56,24 @@ def shares_at_once(plan: Plan) -> bool:
     return len({execution.runner.id for execution in shared}) > 1
 
 
-def _size(plan: Plan) -> str:
+def _workspaces(plan: Plan) -> str:
+    return " and ".join(sorted({execution.workspace.mode for execution in plan.executions}))
+
+
+def _size(plan: Plan, words: Words) -> str:
     """Such as "4 cases x 2 runners x 3 trials = 24 trials"; without the product where it does not come out even."""
     factors = [
-        (len({execution.case.id for execution in plan.executions}), "case"),
-        (len({execution.runner.id for execution in plan.executions}), "runner"),
+        (len({execution.case.id for execution in plan.executions}), words.case),
+        (len({execution.runner.id for execution in plan.executions}), words.runner),
         (len({execution.variant for execution in plan.executions}), "variant"),
     ]
     samples = {execution.trials for execution in plan.executions}
     each = max(samples, default=1)
     shown = [count(amount, noun) for amount, noun in factors if amount > 1 or noun != "variant"]
-    total = count(plan.trial_count, "trial")
+    total = count(plan.trial_count, words.trial)
     if len(samples) > 1 or prod(amount for amount, _ in factors) * each != plan.trial_count:
         return f"{', '.join(shown)}: {total}"
-    return f"{' x '.join([*shown, count(each, 'trial')])} = {total}"
+    return f"{' x '.join([*shown, count(each, words.sample)])} = {total}"
 
 
 def _schedule(plan: Plan) -> str:
@@ -74,6 +81,6 @@ def _schedule(plan: Plan) -> str:
         case "serial":
             return "serial"
         case "parallel":
-            return f"parallel, up to {plan.max_parallel} at once"
+            return "one at a time" if plan.max_parallel == 1 else f"parallel, up to {plan.max_parallel} at once"
         case "isolated-by-runner":
             return f"isolated by runner, up to {plan.max_parallel} runners at once"

@@ -6,15 +6,17 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from math import inf
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from whet.model.event import Notice, RunStarted
 from whet.model.grade import STATUSES, Status
 from whet.model.run import Trial, TrialKey, TrialResult
-from whet.report.plain import STATUS_STYLES, TrialLines, notice_line
+from whet.report.plain import CALLS_TOLD, STATUS_STYLES, TrialLines, notice_line
 from whet.report.screen import Screen
 from whet.report.text import duration, number, right
+from whet.report.words import words_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,6 +43,9 @@ class LiveProgress:
         self._begun = clock()
         self._total = started.plan.trial_count
         self._before = started.done
+        self._noun = words_of(started.info.command).trial
+        # Calls of skills are many, and tell the same again and again.
+        self._left: float = CALLS_TOLD if started.info.command == "eval" else inf
         self._counts: Counter[Status] = Counter()
         self._running: dict[TrialKey, tuple[str, float]] = {}
         # The drawing thread reads what the engine's thread changes.
@@ -59,7 +64,8 @@ class LiveProgress:
             self._running.pop(trial.key, None)
             self._counts[result.status] += 1
             done = self._before + self._counts.total()
-        if not result.passed:
+        if not result.passed and self._left:
+            self._left -= 1
             self._above(self._lines.ended(trial, result, done))
 
     def notice(self, notice: Notice) -> None:
@@ -100,7 +106,7 @@ class LiveProgress:
 
     def _bar(self, counts: Counter[Status], now: float) -> Iterator[tuple[str, str]]:
         done = self._before + counts.total()
-        facts = [(f"  {number(done)}/{number(self._total)} trials  {duration(now - self._begun)}", "")]
+        facts = [(f"  {number(done)}/{number(self._total)} {self._noun}s  {duration(now - self._begun)}", "")]
         facts += [
             (f"  {number(counts[status])} {status}", _COLOURS[STATUS_STYLES[status]])
             for status in STATUSES

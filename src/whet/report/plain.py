@@ -7,7 +7,7 @@ from whet.model.grade import AS_EXPECTED
 from whet.model.run import Plan, Trial, TrialResult
 from whet.report.finding import ShownStatus, class_of, execution_name
 from whet.report.screen import Screen, Style
-from whet.report.text import duration, left, middle, one_line, right, width
+from whet.report.text import count, duration, left, middle, one_line, right, width
 
 STATUS_STYLES: dict[ShownStatus, Style] = {
     "passed": "good",
@@ -24,6 +24,8 @@ _NARROWEST_CASE = 16
 # Such as "failed: Runner crash".
 _USUAL_NOTE = 22
 _TIME_WIDTH = 11
+# Lines of an evaluation while it goes on; calls are quick, and there may be many.
+CALLS_TOLD = 20
 
 
 def symbol(status: ShownStatus) -> str:
@@ -112,6 +114,30 @@ class PlainProgress:
 
     def stop(self) -> None:
         """Nothing is held."""
+
+
+class CallProgress(PlainProgress):
+    """Prints every call of a few; of many the first that do not pass, and how far it is at each tenth."""
+
+    def __init__(self, started: RunStarted, screen: Screen) -> None:
+        super().__init__(started, screen)
+        self._total = started.plan.trial_count
+        self._few = self._total <= CALLS_TOLD
+        self._told = 0
+
+    def ended(self, trial: Trial, result: TrialResult) -> None:
+        """Count the call, and print what is worth a line."""
+        if self._few:
+            super().ended(trial, result)
+            return
+        self._done += 1
+        if not result.passed and self._told < CALLS_TOLD:
+            self._told += 1
+            self._screen.line(self._lines.ended(trial, result, self._done))
+            if self._told == CALLS_TOLD:
+                self._screen.line("  further calls that do not pass are in the reports, and told with --verbose")
+        if self._done * 10 // self._total > (self._done - 1) * 10 // self._total:
+            self._screen.line(f"  {self._done:,} of {count(self._total, 'call')} made")
 
 
 def _note(result: TrialResult, limit: int) -> str:

@@ -79,5 +79,7 @@ def totals_of(table: RunnerTable) -> list[str]:
     if figures.output_tokens.count:
         parts.append(f"{number(figures.output_tokens.sum)} tokens out")
     if figures.cost_usd.count:
-        parts.append(money(figures.cost_usd.sum))
+        unknown = figures.seconds.count - figures.cost_usd.count
+        beside = f" and {count(unknown, 'unknown cost')}" if unknown else ""
+        parts.append(money(figures.cost_usd.sum) + beside)
     return parts

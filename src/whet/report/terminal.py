@@ -11,7 +11,7 @@ from whet.report.digest import read_digest
 from whet.report.ending import ending_lines
 from whet.report.header import header_lines
 from whet.report.live import LiveProgress
-from whet.report.plain import PlainProgress, notice_line
+from whet.report.plain import CallProgress, PlainProgress, notice_line
 from whet.report.screen import Screen
 from whet.report.session import session_line
 
@@ -65,8 +65,8 @@ class TerminalReporter:
     def _start(self, event: RunStarted) -> None:
         for line in header_lines(event, self._screen, self._cwd):
             self._screen.line(line)
-        make = LiveProgress if self._screen.live else PlainProgress
-        self._progress = make(event, self._screen)
+        plain = CallProgress if event.info.command == "eval" else PlainProgress
+        self._progress = (LiveProgress if self._screen.live else plain)(event, self._screen)
 
     def _watch(self, event: SessionSeen) -> None:
         line = session_line(event, self._screen)
@@ -84,5 +84,5 @@ class TerminalReporter:
         digest = read_digest(event.results, event.info, cwd=self._cwd, rows=ROWS)
         if event.interrupted:
             self._screen.line(f"\n{self._screen.paint('Interrupted.', 'warn')} What had ended is kept.")
-        for line in ending_lines(digest, event.info, self._screen, self._cwd):
+        for line in ending_lines(digest, event.info, self._screen, self._cwd, event.evaluated):
             self._screen.line(line)

@@ -252,10 +252,9 @@ def _declared(boundary: Boundary, toolchains: Iterable[Path]) -> Iterator[str]:
         for path in boundary.hidden
         if path.exists() and any(path != other and path.is_relative_to(other) for other in seen)
     ]
+    layers += [(path, 3, ("--bind", str(folder), str(path))) for path, folder in boundary.shown_at]
     for _, _, arguments in sorted(layers, key=lambda layer: (len(layer[0].parts), layer[1])):
         yield from arguments
-    for path, folder in sorted(boundary.shown_at, key=lambda pair: len(pair[0].parts)):
-        yield from ("--bind", str(folder), str(path))
 
 
 def _covered(path: Path) -> tuple[str, ...]:

@@ -309,6 +309,11 @@ def _environment(mark: str) -> Iterator[None]:
 
 def _end_children() -> None:
     """What a call started ends with it."""
+    try:
+        # Orphans come to us, so where there is no child there is nothing else either.
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return
     while children := descendants(os.getpid()):
         signal_all(children, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):

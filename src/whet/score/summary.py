@@ -47,12 +47,24 @@ def summarize(
         completion=completion,
         error_rate=error_rate,
         score=ratio(clusters),
-        score_interval=bootstrap(clusters, seed=seed),
+        score_interval=_interval(clusters, seed),
         consistency=consistency,
         composite=whole,
         latency=latency_of(known),
         passes=tuple(found for found in (passes_of(known, k) for k in ks) if found is not None),
     )
+
+
+def _interval(clusters: Sequence[Cluster], seed: int) -> Interval | None:
+    """The interval of the score by resampling; scores that are all alike tell nothing of their spread.
+
+    Of all scores with the same mean none lie further apart than zeros and ones, so those decide there.
+    """
+    found = bootstrap(clusters, seed=seed)
+    if found is None or found.low < found.high:
+        return found
+    low, high = wilson_interval(found.value, len(clusters))
+    return Interval(value=found.value, low=low, high=high)
 
 
 def rate(samples: Sequence[Sample], holds: Callable[[Sample], bool]) -> Interval | None:

@@ -16,8 +16,8 @@ from whet.server.threads import in_thread
 _bearer = HTTPBearer(auto_error=False, scheme_name="key", description='A key from "whet keys create".')
 
 
-def service_of(request: Request) -> Service:
-    """The server that *request* came to."""
+async def service_of(request: Request) -> Service:
+    """The server that *request* came to; async, because FastAPI would give anything else a thread of its own."""
     return cast(Service, request.app.state.service)
 
 
@@ -45,13 +45,9 @@ class _Allowed:
         shown: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
     ) -> Caller:
         """The caller; refused without a key that counts, without the scope, or too often."""
-        address = request.client.host if request.client else "nobody"
-        if wait_s := service.failures.wait_s(address):
-            raise _too_often(wait_s, "too many wrong keys")
         key = await in_thread(_look_up, service, shown.credentials) if shown is not None else None
         if key is None:
-            service.failures.take(address)
-            raise Refused(401, "a valid key is needed", headers={"www-authenticate": "Bearer"})
+            raise _unknown(service, request.client.host if request.client else "nobody")
         if wait_s := service.rates.wait_s(key.id):
             raise _too_often(wait_s, "too many requests")
         service.rates.take(key.id)
@@ -63,6 +59,14 @@ class _Allowed:
 def _look_up(service: Service, secret: str) -> Key | None:
     with service.database.reading() as connection:
         return find_key(connection, secret)
+
+
+def _unknown(service: Service, address: str) -> Refused:
+    """Wrong keys are counted by address, and right ones from there still count: behind a proxy, all have the same."""
+    if wait_s := service.failures.wait_s(address):
+        return _too_often(wait_s, "too many wrong keys")
+    service.failures.take(address)
+    return Refused(401, "a valid key is needed", headers={"www-authenticate": "Bearer"})
 
 
 def _too_often(wait_s: int, error: str) -> Refused:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from whet.packages.limits import PackageLimits
 from whet.packages.settings import PackageSettings
 from whet.server.limits import Limits
 from whet.server.metrics import Metrics
 from whet.server.notices import Notices
 from whet.server.rates import Rates
 from whet.server.storage.database import Database
+
+# How much larger a skill may be once it is unpacked.
+_UNPACKED = 8
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,19 +36,29 @@ class Service:
     notices: Notices = field(default_factory=Notices)
     rates: Rates = field(init=False)
     failures: Rates = field(init=False)
-    open_streams: int = 0
+    streams: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.rates = Rates(self.limits.requests_per_minute)
         self.failures = Rates(self.limits.failures_per_minute)
 
+    @property
+    def bundle_limits(self) -> PackageLimits:
+        """What a skill bundle may take: less than the packages of cases may."""
+        limits = self.packages.limits
+        return replace(
+            limits,
+            download_bytes=min(limits.download_bytes, self.limits.max_bundle_bytes),
+            unpacked_bytes=min(limits.unpacked_bytes, _UNPACKED * self.limits.max_bundle_bytes),
+        )
+
     @contextmanager
-    def counted_stream(self) -> Iterator[None]:
-        """An event stream is open."""
-        self.open_streams += 1
-        self.metrics.streams.set(self.open_streams)
+    def counted_stream(self, organisation_id: str) -> Iterator[None]:
+        """An event stream of the organisation is open."""
+        self.streams[organisation_id] += 1
+        self.metrics.streams.inc()
         try:
             yield
         finally:
-            self.open_streams -= 1
-            self.metrics.streams.set(self.open_streams)
+            self.metrics.streams.dec()
+            self.streams[organisation_id] -= 1

@@ -21,6 +21,7 @@ from whet.packages.settings import package_settings
 from whet.server.alone import alone
 from whet.server.app import make_app
 from whet.server.limits import Limits
+from whet.server.runs.bundles import clear_drafts
 from whet.server.service import Service
 from whet.server.storage.database import Database
 from whet.server.storage.migrate import migrate
@@ -75,6 +76,7 @@ def serve(
         allow_local_files=False,
     )
     with closing(open_database(database_url)) as database, alone(database, data_dir), _listening(address) as listener:
+        clear_drafts(data_dir)
         service = Service(
             database=database,
             data_dir=data_dir,

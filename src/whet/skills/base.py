@@ -40,7 +40,10 @@ class SkillClient(Protocol):
         """
 
     async def health(self) -> str | None:
-        """Why the skill is not well; none where it is."""
+        """Why the skill is not well; none where it is, or where it has no way of saying so.
+
+        Raises where it cannot be called at all: what says nothing about the skill of what `call` raises.
+        """
 
 
 def missing_secrets(skill: CallableSkill, environ: Mapping[str, str]) -> list[str]:

@@ -47,7 +47,8 @@ class KeptAlive:
                 answer = await alive.ask(method, params)
             well = True
         except TimeoutError:
-            raise AgentTimedOut(f"it did not answer within {timeout_s:g} s") from None
+            instead = f"; it answered the id {alive.other_id} instead" if alive.other_id else ""
+            raise AgentTimedOut(f"it did not answer within {timeout_s:g} s{instead}") from None
         finally:
             if well:
                 self._idle.append(alive)
@@ -91,6 +92,8 @@ class _Alive:
         self._watch: asyncio.Task[None] | None = None
         self._trouble: AttemptError | None = None
         self.dead = False
+        # Of another request, that was answered in the place of the last one.
+        self.other_id: str | None = None
 
     async def start(self) -> None:
         """Start it; what is wrong with it is found at the first question."""
@@ -103,6 +106,7 @@ class _Alive:
         self._number += 1
         self._buffer.clear()
         self._size = 0
+        self.other_id = None
         with contextlib.suppress(BrokenPipeError):
             await self._talk.send(rpc.request(method, params, self._number))
         while (answer := self._answer()) is None:
@@ -116,11 +120,17 @@ class _Alive:
         """The answer among the whole lines so far; what was looked at is not looked at again."""
         *lines, rest = bytes(self._buffer).split(b"\n")
         self._buffer[:] = rest
-        return next((found for line in lines if (found := rpc.read_line(line, self._number))), None)
+        for line in lines:
+            found = rpc.read_line(line, self._number)
+            if found is not None:
+                return found
+            self.other_id = rpc.other_id(line, self._number) or self.other_id
+        return None
 
     async def _last_answer(self) -> dict[str, Any]:
         """One that was still on its way when the process ended."""
-        await self.end(kindly=True)
+        # One that we had enough of would go on until it is made to end.
+        await self.end(kindly=self._trouble is None)
         self._buffer += b"\n"
         answer = None if self._trouble else self._answer()
         if answer is None:
@@ -144,7 +154,9 @@ class _Alive:
         self._size += len(chunk)
         if self._size > MOST_BYTES:
             raise OutputTooLarge(f"the skill printed more than {MOST_BYTES} bytes")
-        self._heard.set()
+        # Only then: looking through a long line again with each piece of it would hold up everybody.
+        if b"\n" in chunk:
+            self._heard.set()
 
     async def end(self, *, kindly: bool) -> None:
         """End it and all that it started; kindly, it is first let know that nothing more comes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -20,7 +19,9 @@ from whet.errors import (
     UsageError,
 )
 from whet.model.skill import CallableSkill
+from whet.skills.answers import BadAnswer, read_answer
 from whet.skills.base import MOST_BYTES, Reply, compact
+from whet.skills.http import broken
 from whet.skills.program import Program, Tail
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 # A server has to be started and greeted before it can be asked anything.
 _HEALTH_TIMEOUT_S = 30.0
+_SHOWN = 300
 # Makes the streams to a server, anew for each connection.
 Connect = Callable[[], AbstractAsyncContextManager["TransportStreams"]]
 
@@ -54,9 +56,13 @@ class McpSkill:
         try:
             listed = await self._with_client(lambda client: client.list_tools(), _HEALTH_TIMEOUT_S)
         except AttemptError as error:
+            if error.cause != "agent":
+                raise
             return error.message
         names = [tool.name for tool in listed.tools]
-        return None if self._tool in names else f"the server has no tool {self._tool}; it has {', '.join(names)}"
+        if self._tool not in names:
+            raise SkillUnreachable(f"the server has no tool {self._tool}; it has {', '.join(names) or 'none'}")
+        return None
 
     async def _with_client(self, ask: Callable[[Client], Any], timeout_s: float) -> Any:
         try:
@@ -95,6 +101,25 @@ def over_stdio(program: Program) -> Connect:
     return lambda: _stdio(program)
 
 
+class _Lines:
+    """Whole lines out of pieces."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def take(self, chunk: bytes) -> list[bytes]:
+        """The lines that *chunk* ends."""
+        self._rest += chunk
+        if len(self._rest) > MOST_BYTES:
+            raise OutputTooLarge(f"the skill printed more than {MOST_BYTES} bytes")
+        # Only then: looking through a long line again with each piece of it would hold up everybody.
+        if b"\n" not in chunk:
+            return []
+        *lines, last = bytes(self._rest).split(b"\n")
+        self._rest[:] = last
+        return lines
+
+
 @asynccontextmanager
 async def _stdio(program: Program) -> AsyncIterator[TransportStreams]:
     from mcp.shared.message import SessionMessage  # noqa: PLC0415
@@ -102,21 +127,18 @@ async def _stdio(program: Program) -> AsyncIterator[TransportStreams]:
 
     to_us, heard = anyio.create_memory_object_stream[SessionMessage | Exception](1000)
     from_us, to_send = anyio.create_memory_object_stream[SessionMessage](0)
-    rest, err = bytearray(), Tail()
+    lines, err = _Lines(), Tail()
 
     def hear(chunk: bytes) -> None:
-        rest.extend(chunk)
-        *lines, last = bytes(rest).split(b"\n")
-        rest[:] = last
-        if len(rest) > MOST_BYTES:
-            raise OutputTooLarge(f"the skill printed more than {MOST_BYTES} bytes")
-        for line in lines:
+        for line in lines.take(chunk):
             if line.strip().startswith(b"{"):
                 try:
                     to_us.send_nowait(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
                 except ValueError:
                     # A log line that looks like JSON is no message.
                     continue
+                except anyio.WouldBlock:
+                    raise OutputTooLarge("the server sent more messages than anybody could read") from None
 
     async with program.open(hear, err) as talk, anyio.create_task_group() as group:
 
@@ -145,8 +167,8 @@ def _output(result: Any) -> Any:
     if not text and result.structured_content is not None:
         return result.structured_content
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return read_answer(text)
+    except BadAnswer:
         return text
 
 
@@ -160,11 +182,15 @@ def _foreseen(error: Exception) -> Exception:
         if isinstance(leaf, AttemptError):
             return leaf
     for leaf in leaves:
-        if isinstance(leaf, httpx2.TransportError):
-            return SkillUnreachable(str(leaf) or type(leaf).__name__)
+        if isinstance(leaf, httpx2.TransportError | httpx2.DecodingError):
+            return broken("the server", leaf)
     for leaf in leaves:
         if isinstance(leaf, MCPError):
             return SkillFailed(f"MCP error: {leaf}")
+    for leaf in leaves:
+        # What the library raises at answers in another shape (as pydantic does) and at versions that it does not know.
+        if isinstance(leaf, ValueError | RuntimeError):
+            return SkillFailed(f"the server does not speak MCP as agreed: {' '.join(str(leaf).split())[:_SHOWN]}")
     return error
 
 

@@ -100,10 +100,14 @@ class OneShot:
 
 
 async def health_by(ask: Callable[[], Awaitable[object]]) -> str | None:
-    """What went wrong with a question for health, if anything did."""
+    """What went wrong with a question for health, if anything did; not knowing the question is no illness."""
     try:
         await ask()
+    except rpc.MethodUnknown:
+        return None
     except AttemptError as error:
+        if error.cause != "agent":
+            raise
         return error.message
     return None
 

@@ -28,7 +28,8 @@ _CONFIG_KEYS = (
     *("type", "command", "args", "baseUrl", "authType", "authTokenEnvKey", "headers", "passEnv", "env"),
     *("timeoutMs", "retries", "keepAlive", "network", "toolName", "$schema"),
 )
-_ID = re.compile(r"[a-z0-9_-]+")
+# As long as the name of a folder may be everywhere, with room for what is put behind it.
+_ID = re.compile(r"[a-z0-9_-]{1,100}")
 _VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 # Folders in which nobody's skill lies.
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
@@ -114,7 +115,7 @@ def _skill(about: Fields, how: Fields, root: Path) -> CallableSkill:
     argv, url = _where(about, how, adapter, entrypoint)
     retries = how.number("retries", least=0)
     return CallableSkill(
-        id=_matching(about, "id", _ID, "lower-case letters, digits, dashes and underscores"),
+        id=_matching(about, "id", _ID, "lower-case letters, digits, dashes and underscores, at most 100"),
         name=about.text("name", required=True),
         version=_matching(about, "version", _VERSION, "a version such as 1.0.0"),
         description=about.text("description", empty=True),
@@ -155,11 +156,8 @@ def _where(about: Fields, how: Fields, adapter: Adapter, entrypoint: str) -> tup
     is_address = entrypoint.startswith(("http://", "https://"))
     if adapter == "http" or (adapter == "mcp" and (is_address or base)):
         url = entrypoint if is_address or not base else f"{base.rstrip('/')}/{entrypoint.lstrip('/')}"
-        parts = urlsplit(url)
-        if entrypoint and (parts.scheme not in {"http", "https"} or not parts.hostname):
-            about.problem("entrypoint", f"must be an http or https address, not {shown(url)}")
-        if parts.password:
-            about.problem("entrypoint", "holds a password", "name a variable in authTokenEnvKey")
+        if entrypoint:
+            _check_address(about, url)
         return (), url
     command = how.text("command")
     if command:
@@ -172,6 +170,19 @@ def _where(about: Fields, how: Fields, adapter: Adapter, entrypoint: str) -> tup
     if entrypoint and "://" in entrypoint.split(" ", 1)[0]:
         about.problem("entrypoint", f"must be a command line or an http address, not {shown(entrypoint)}")
     return words, None
+
+
+def _check_address(about: Fields, url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0 and url.isprintable()
+    except ValueError:
+        # A bracket that is not closed, a port that cannot be one.
+        parts, sound = urlsplit(""), False
+    if not sound or " " in url:
+        about.problem("entrypoint", f"must be an http or https address, not {shown(url)}")
+    if parts.password:
+        about.problem("entrypoint", "holds a password", "name a variable in authTokenEnvKey")
 
 
 def _auth(how: Fields) -> Auth:

@@ -48,6 +48,7 @@ class Recorded:
             "model": request.model,
             "in_place": request.in_place,
             "fail_fast": request.fail_fast,
+            "strict": request.strict,
             "skill": str(request.skill.resolve()) if request.skill else None,
             "skill_digest": plan.suite.skill.digest if plan.suite.skill else None,
             "workspace": _workspace_facts(plan),
@@ -104,6 +105,7 @@ def recorded(run_dir: Path, request: RunRequest) -> Recorded:
         model=facts.get("model"),
         in_place=bool(facts.get("in_place")),
         fail_fast=bool(facts.get("fail_fast")),
+        strict=bool(facts.get("strict")),
         suite=suite,
         flags=_freed(flags, request.flags),
         config_file=config_file,
@@ -127,6 +129,11 @@ def recorded_flags(facts: Mapping[str, Any], given: Mapping[str, Any]) -> dict[s
     return _freed(flags, given)
 
 
+def recorded_selection(facts: Mapping[str, Any]) -> Selection:
+    """What the run in *facts* was to choose."""
+    return _selection(facts["selection"])
+
+
 def _flags(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: Path(value) if name in _PATHS else value for name, value in facts["flags"].items()}
 
@@ -139,7 +146,8 @@ def _refuse_other(request: RunRequest, flags: Mapping[str, Any]) -> None:
     changed = [name for name, value in request.flags.items() if name not in _FREE and flags.get(name) != value]
     if request.selection != Selection() or request.last_failed:
         changed.append("selection")
-    _refuse_changes(changed + [name for name in ("model", "in_place", "fail_fast", "skill") if getattr(request, name)])
+    kept = ("model", "in_place", "fail_fast", "strict", "skill")
+    _refuse_changes(changed + [name for name in kept if getattr(request, name)])
 
 
 def _refuse_changes(changed: list[str]) -> None:
@@ -153,7 +161,8 @@ def _refuse_changes(changed: list[str]) -> None:
 def fingerprint(plan: Plan) -> str:
     """A digest of everything in a plan that results depend on."""
     facts = [_execution_facts(execution) for execution in plan.executions]
-    return hashlib.sha256(wire.encode([facts, plan.retries, plan.check_timeout_s, plan.fail_fast])).hexdigest()
+    shared = [plan.retries, plan.check_timeout_s, plan.command_timeout_s, plan.fail_fast, plan.strict]
+    return hashlib.sha256(wire.encode([facts, *shared])).hexdigest()
 
 
 def _execution_facts(execution: Execution) -> list[Any]:

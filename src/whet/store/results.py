@@ -11,18 +11,21 @@ from typing import Any, BinaryIO
 from whet import wire
 from whet.errors import RecordLost
 from whet.model.event import ExecutionSummary
-from whet.model.grade import AS_EXPECTED, STATUSES, Grade
+from whet.model.grade import AS_EXPECTED, STATUSES
 from whet.model.lift import Lift
 from whet.model.run import Attempt, Execution, Plan, RunInfo, TrialResult
 from whet.model.session import Usage
 from whet.model.snapshot import SnapshotOutcome
 from whet.score import combined_status, mean, wilson
+from whet.score.arms import arm_scores
 from whet.score.lift import lifts_of
 from whet.store.folder import RESULTS_FILE
 from whet.store.journal import GO_ON, Entry, Journal
 from whet.store.snapshots import snapshot_key
 
 SCHEMA = "whet/results/1"
+_USAGE = tuple(item.name for item in fields(Usage))
+_ATTEMPT = tuple(item.name for item in fields(Attempt))
 
 
 class JournalResults:
@@ -108,7 +111,9 @@ def _summary(execution: Execution, entries: list[Entry]) -> ExecutionSummary:
 
 def _held_to(summary: ExecutionSummary, outcome: SnapshotOutcome | None) -> ExecutionSummary:
     """The summary with its snapshot, which may spoil it."""
-    if outcome is None or outcome.verdict is None:
+    if outcome is None:
+        return summary
+    if outcome.verdict is None:
         return replace(summary, snapshot=outcome)
     return replace(summary, snapshot=outcome, status=outcome.verdict, passed=False)
 
@@ -142,6 +147,7 @@ def _head(info: RunInfo, results: JournalResults, *, interrupted: bool, ended_at
         "total_usage": _usage(results.total_usage),
         "schedule": results.plan.schedule,
         "max_parallel": results.plan.max_parallel,
+        "scores": arm_scores(results),
         "lift": [_lift(lift) for lift in lifts_of(results)],
     }
 
@@ -177,11 +183,13 @@ def _write_document(file: BinaryIO, head: dict[str, Any], results: JournalResult
     cases = groupby(results.summaries(), key=lambda summary: summary.execution.case.id)
     for number, (identifier, group) in enumerate(cases):
         summaries = list(group)
-        tags = wire.encode(summaries[0].execution.case.tags)
+        case = summaries[0].execution.case
+        tags, weight = wire.encode(case.tags), wire.encode(case.weight)
         passed = wire.encode(all(summary.passed for summary in summaries))
         file.write(b"," if number else b"")
         file.write(
-            b'\n    {"id": %s, "tags": %s, "passed": %s, "executions": [' % (wire.encode(identifier), tags, passed)
+            b'\n    {"id": %s, "tags": %s, "weight": %s, "passed": %s, "executions": ['
+            % (wire.encode(identifier), tags, weight, passed)
         )
         for index, summary in enumerate(summaries):
             file.write(b"," if index else b"")
@@ -219,7 +227,7 @@ def _trial(result: TrialResult) -> dict[str, Any]:
         "flaky": result.flaky,
         "failure": result.failure,
         "failure_class": result.failure_class,
-        "grades": [_grade(grade) for grade in result.grades],
+        "grades": result.grades,
         "usage": _usage(result.usage),
         "cost_usd": result.usage.cost_usd,
         "total_usage": _usage(result.total_usage),
@@ -239,15 +247,11 @@ def _trial(result: TrialResult) -> dict[str, Any]:
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    return {"total_tokens": usage.total_tokens, **{item.name: getattr(usage, item.name) for item in fields(usage)}}
-
-
-def _grade(grade: Grade) -> Grade:
-    return grade if grade.duration_s is None else replace(grade, duration_s=_seconds(grade.duration_s))
+    return {"total_tokens": usage.total_tokens, **{name: getattr(usage, name) for name in _USAGE}}
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:
-    kept = {item.name: getattr(attempt, item.name) for item in fields(attempt)}
+    kept = {name: getattr(attempt, name) for name in _ATTEMPT}
     return {**kept, "duration_s": _seconds(attempt.duration_s), "usage": _usage(attempt.usage)}
 
 

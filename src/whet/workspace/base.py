@@ -55,6 +55,11 @@ class Workspace(ABC):
     def mark(self) -> None:
         """Everything from here on is the agent's doing."""
 
+    @property
+    def untouched(self) -> bool:
+        """Whether a glance is enough to see that there are no changes."""
+        return False
+
     @abstractmethod
     def changes(self) -> Changes:
         """What was created, modified and deleted since the mark."""

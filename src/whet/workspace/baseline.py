@@ -31,12 +31,18 @@ class Before:
 class Baseline:
     """What the claims of a case need to know of the workspace as its agent found it.
 
-    `held` says of each claim whether it held then already; None where it would take a command to know.
+    `held` says of each claim whether it held then already; None where that takes a command to know,
+    or a search that is not needed or does not end.
     """
 
     before: Mapping[str, Before] = field(default_factory=dict)
     protected: tuple[Protected, ...] = ()
     held: tuple[bool | None, ...] = ()
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """What was a folder: a list of changes tells of files only."""
+        return tuple(path.rstrip("/") for path, before in self.before.items() if before.kind == "folder")
 
     @property
     def vacuous(self) -> bool:
@@ -46,30 +52,44 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is at a path now; `real` is where it lies once links are followed, if that is inside of the workspace."""
+    """What is at a path now; `real` is where it lies once links are followed, if that is inside of the workspace.
+
+    `linked` says of what is absent that there is a link to it.
+    """
 
     kind: Kind
-    real: Path | None = None
+    real: str | None = None
     linked: bool = False
 
 
 def find(workspace: Path, path: str) -> Found:
     """What is at *path*; links are followed as long as they stay in the workspace."""
-    full = workspace / path
-    linked = full.is_symlink()
+    full = os.path.join(workspace, path)  # noqa: PTH118 - a hot path
     try:
-        real = Path(os.path.realpath(full, strict=True))
-        mode = real.stat().st_mode
+        real, mode = _followed(full)
     except (FileNotFoundError, NotADirectoryError):
-        return Found("absent", linked=linked)
+        return Found("absent", linked=os.path.islink(full))  # noqa: PTH114
     except OSError as error:
         if error.errno == errno.ELOOP:
             return Found("absent", linked=True)
         raise
-    if not real.is_relative_to(os.path.realpath(workspace)):
-        return Found("outside", linked=linked)
+    if not (_is_in(real, str(workspace)) or _is_in(real, _followed(workspace)[0])):
+        return Found("outside")
     kind: Kind = "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
-    return Found(kind, real, linked)
+    return Found(kind, real)
+
+
+def _is_in(real: str, root: str) -> bool:
+    return real == root or real.startswith(f"{root.rstrip('/')}/")
+
+
+def _followed(path: Path | str) -> tuple[str, int]:
+    """Where *path* leads, and the mode of what is there; the kernel follows links quicker than we could."""
+    fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}"), os.fstat(fd).st_mode  # noqa: PTH115
+    finally:
+        os.close(fd)
 
 
 def take_before(workspace: Path, paths: Iterable[str], *, digests: Iterable[str]) -> dict[str, Before]:
@@ -87,8 +107,8 @@ def digest_of(found: Found) -> str | None:
     if found.real is None:
         return None
     if found.kind == "file":
-        return _content(open_file(str(found.real))).hex()
-    return _folder(found.real) if found.kind == "folder" else None
+        return _content(open_file(found.real)).hex()
+    return _folder(Path(found.real)) if found.kind == "folder" else None
 
 
 def _folder(folder: Path) -> str:

@@ -6,6 +6,7 @@ import errno
 import stat
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from whet.errors import WorkspaceError
@@ -15,7 +16,7 @@ from whet.workspace.copying import copy_some, copy_tree
 from whet.workspace.differences import told
 from whet.workspace.inventory import Entry, Inventory, Version, alike, compare, take_inventory
 from whet.workspace.removing import remove_specials, remove_tree
-from whet.workspace.tree import Descent, Folders, Tree, grant
+from whet.workspace.tree import Descent, Folders, Tree, grant, is_empty
 
 # A clock tick of the kernel, at its longest: what changed twice within one may bear the same times.
 _TICK_NS = 10_000_000
@@ -58,6 +59,13 @@ class FolderWorkspace(Workspace):
             self._kept_paths = changed
             self._old = now
             self._marked_ns = time.time_ns()
+
+    @property
+    def untouched(self) -> bool:
+        """Whether it began empty and is."""
+        with suppress(OSError):
+            return self.method == "empty" and not self._old.files and is_empty(self.path)
+        return False
 
     def changes(self) -> Changes:
         """What stat tells, and content where stat cannot."""

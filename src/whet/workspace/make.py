@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -16,7 +18,8 @@ from whet.workspace.folder import FolderWorkspace, SharedWorkspace
 from whet.workspace.mounts import are_private
 from whet.workspace.overlay import OverlayWorkspace
 from whet.workspace.removing import remove_tree
-from whet.workspace.tree import Folders, identities
+from whet.workspace.template import MaskedTemplate, Template
+from whet.workspace.tree import Folders, identities, is_empty
 
 
 class Workspaces:
@@ -34,6 +37,8 @@ class Workspaces:
         self._lock = threading.Lock()
         self._shared: dict[tuple[Path | None, Path | None], Workspace] = {}
         self._overlays: list[OverlayWorkspace] = []
+        self._apart: set[Path] = set()
+        self._templates: dict[tuple[Path, tuple[Path, ...]], Template] = {}
         self._try_overlay = are_private()
 
     def shared(self, spec: WorkspaceSpec) -> Workspace:
@@ -52,29 +57,43 @@ class Workspaces:
         if template is None:
             return FolderWorkspace(path, None)
         _check_template(template)
-        with explained("cannot make workspace", path):
-            _check_apart(path, template)
+        self._check_apart(path, template)
         return self._overlaid(path, template) or _copied(path, template, self._own)
+
+    def are_quick(self, spec: WorkspaceSpec) -> bool:
+        """Whether making another isolated one is a few calls to the system and nothing is copied."""
+        return spec.template_dir is None or (self._try_overlay and bool(self._templates))
 
     def close(self) -> None:
         """Unmount what is still mounted."""
         with self._lock:
             overlays, self._overlays = self._overlays, []
+            templates, self._templates = self._templates, {}
         for workspace in overlays:
             workspace.unmount()
+        for template in templates.values():
+            with suppress(OSError):
+                # It ends with us at the latest.
+                template.close()
+
+    def _check_apart(self, path: Path, template: Path) -> None:
+        """All workspaces lie side by side, so one of a template shows it for all."""
+        if template in self._apart:
+            return
+        with explained("cannot make workspace", path):
+            _check_apart(path, template)
+        self._apart.add(template)
 
     def _own_in(self, template: Path) -> tuple[Path, ...]:
         """Our own folders in *template*, relative to it; one in another is left out with it."""
-        root = template.resolve()
-        inside = [path for path in self._own_paths if path != root and path.is_relative_to(root) and path.is_dir()]
-        outermost = [path for path in inside if not any(other in path.parents for other in inside)]
-        return tuple(path.relative_to(root) for path in dict.fromkeys(outermost))
+        there = [path for path in self._own_paths if path.is_dir()]
+        return _outermost(template, tuple(there))
 
     def _overlaid(self, path: Path, template: Path) -> Workspace | None:
         if not self._try_overlay:
             return None
         try:
-            workspace = OverlayWorkspace(path, template, self._own_in(template))
+            workspace = OverlayWorkspace(path, self._template(template))
         except OSError:
             # A file system that cannot carry one, or a kernel without: it will be no different next time.
             self._try_overlay = False
@@ -84,6 +103,16 @@ class Workspaces:
             self._overlays.append(workspace)
         return workspace
 
+    def _template(self, folder: Path) -> Template:
+        """What to lie over; the same for all workspaces, so that hiding our own folders is done once."""
+        leave_out = self._own_in(folder)
+        with self._lock:
+            key = (folder, leave_out)
+            if key not in self._templates:
+                side = self._scratch / f"m{len(self._templates) + 1}"
+                self._templates[key] = MaskedTemplate(folder, leave_out, side) if leave_out else Template(folder)
+            return self._templates[key]
+
     def _made_shared(self, spec: WorkspaceSpec) -> Workspace:
         if spec.cwd is not None:
             _fill(spec.cwd, spec.template_dir, self._own)
@@ -92,6 +121,14 @@ class Workspaces:
         _fill(path, spec.template_dir, self._own)
         method: Method = "empty" if spec.template_dir is None else "copy"
         return SharedWorkspace(path, method=method)
+
+
+@cache
+def _outermost(template: Path, folders: tuple[Path, ...]) -> tuple[Path, ...]:
+    root = template.resolve()
+    inside = [path for path in folders if path != root and path.is_relative_to(root)]
+    outermost = [path for path in inside if not any(other in path.parents for other in inside)]
+    return tuple(path.relative_to(root) for path in dict.fromkeys(outermost))
 
 
 def _check_template(template: Path | None) -> None:
@@ -126,10 +163,9 @@ def _fill(path: Path, template: Path | None, own: Folders) -> None:
         if template is None:
             return
         _check_apart(path, template)
-        with os.scandir(path) as entries:
-            if next(entries, None) is not None:
-                raise WorkspaceError(
-                    f"the workspace {path} is not empty, so the template {template} is not copied into it",
-                    hint="empty the folder, or leave out the template",
-                )
+        if not is_empty(path):
+            raise WorkspaceError(
+                f"the workspace {path} is not empty, so the template {template} is not copied into it",
+                hint="empty the folder, or leave out the template",
+            )
         copy_tree(template, path, own=own)

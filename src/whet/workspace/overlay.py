@@ -14,8 +14,12 @@ from whet.workspace.differences import told
 from whet.workspace.inventory import Entry, Inventory, Version, alike, compare, take_inventory
 from whet.workspace.mounts import mount_overlay, unmount
 from whet.workspace.removing import remove_tree
-from whet.workspace.tree import GIT, Descent, Step, Tree, walk
+from whet.workspace.template import Template
+from whet.workspace.tree import GIT, Descent, Step, Tree, is_empty, walk
 
+# What the kernel makes in the work folder of a mount that need not survive a crash, the innermost first.
+_DIRTY = "work/incompat/volatile/dirty"
+_WORK = ("/work/incompat/volatile", "/work/incompat", "/work", "")
 _OPAQUE = ("trusted.overlay.opaque", "user.overlay.opaque")
 
 
@@ -24,22 +28,18 @@ class OverlayWorkspace(Workspace):
 
     method: Method = "overlay"
 
-    def __init__(self, path: Path, template: Path, leave_out: tuple[Path, ...] = ()) -> None:
+    def __init__(self, path: Path, template: Template) -> None:
         """Mount it; an OSError means that it cannot be done here."""
         self.path = path
         self._side = path.with_name(path.name + ".d")
-        self._lower = [template]
-        self._base = Tree(template, follow=True)
+        self._lower = list(template.layers)
+        self._base = template.view
         self._mounted: list[Path] = []
-        self._mode = stat.S_IMODE(template.stat().st_mode) | stat.S_IRWXU
+        self._mode = template.mode
         try:
             path.mkdir()
             self._side.mkdir()
-            if leave_out:
-                self._lower.insert(0, self._mask(leave_out))
             self._upper = self._lay()
-            for folder in leave_out:
-                (path / folder).unlink()
         except OSError:
             self.remove()
             raise
@@ -47,9 +47,8 @@ class OverlayWorkspace(Workspace):
     def mark(self) -> None:
         """Put what a bootstrap command wrote under the agent's own layer."""
         with explained("cannot mark workspace", self.path):
-            with os.scandir(self._upper) as entries:
-                if next(entries, None) is None:
-                    return
+            if self.untouched:
+                return
             self.unmount()
             self._lower.insert(0, self._upper)
             self._upper = self._lay()
@@ -58,6 +57,13 @@ class OverlayWorkspace(Workspace):
             mount_overlay(base, lower=self._lower, upper=None, work=None)
             self._mounted.append(base)
             self._base = Tree(base)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether the upper folder is empty."""
+        with suppress(OSError):
+            return is_empty(self._upper)
+        return False
 
     def changes(self) -> Changes:
         """What the upper folder tells."""
@@ -84,7 +90,22 @@ class OverlayWorkspace(Workspace):
         if problems:
             # What is still mounted must not be deleted through: the template lies below.
             return problems
+        if self._vanishes():
+            return []
         return remove_tree(self.path) + remove_tree(self._side)
+
+    def _vanishes(self) -> bool:
+        """Whether all there is to delete are the folders that an overlay needs for itself: then they are gone now."""
+        side, number = str(self._side), len(self._lower)
+        try:
+            os.unlink(f"{side}/k{number}/{_DIRTY}")  # noqa: PTH108 - a hot path, as the next ones
+            for below in _WORK:
+                os.rmdir(f"{side}/k{number}{below}")  # noqa: PTH106
+            for folder in (f"{side}/u{number}", side, self.path):
+                os.rmdir(folder)  # noqa: PTH106
+        except OSError:
+            return False
+        return True
 
     @property
     def mounted(self) -> bool:
@@ -102,14 +123,6 @@ class OverlayWorkspace(Workspace):
             else:
                 self._mounted.remove(target)
         return problems
-
-    def _mask(self, leave_out: tuple[Path, ...]) -> Path:
-        """A layer with a file in the place of a folder hides it, however large it is; removing the file hides both."""
-        mask = self._side / "m"
-        for folder in leave_out:
-            (mask / folder.parent).mkdir(parents=True, exist_ok=True)
-            (mask / folder).touch()
-        return mask
 
     def _lay(self) -> Path:
         number = len(self._lower)

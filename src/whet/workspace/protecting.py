@@ -19,13 +19,18 @@ from whet.workspace.tree import grant, open_file
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protected:
-    """A file or link as it was; `copy` is the file that holds its content."""
+    """A file, a link, or a folder with either in it, as it was; `copy` is the file that holds the content of a file."""
 
     path: str
     mode: int
     copy: str | None = None
     digest: str | None = None
     target: str | None = None
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether only its mode is known: without the right to read it, nobody gets at what it holds."""
+        return self.copy is None and self.target is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +45,24 @@ class Wanted:
 def keep_protected(workspace: Path, wanted: Wanted, store: Path) -> tuple[Protected, ...]:
     """Copy what is protected into the folder *store*, which the agent must not reach."""
     store.mkdir(parents=True, exist_ok=True)
-    return tuple(
+    kept = [
         _kept(workspace, path, found, store / str(number))
         for number, (path, found) in enumerate(_scan(workspace, wanted))
         if stat.S_ISLNK(found.st_mode) or stat.S_ISREG(found.st_mode)
-    )
+    ]
+    folders = sorted({folder for item in kept for folder in _folders_above(item.path)})
+    modes = (stat.S_IMODE((workspace / folder).lstat().st_mode) for folder in folders)
+    return (*kept, *(Protected(path=path, mode=mode) for path, mode in zip(folders, modes, strict=True)))
 
 
 def put_back(workspace: Path, wanted: Wanted, protected: tuple[Protected, ...]) -> tuple[str, ...]:
     """Make what is protected as it was, and remove what was added to it; the paths where that took something."""
     if workspace.is_symlink():
         raise WorkspaceError(f"{workspace} was replaced by a link")
+    folders = [item for item in protected if item.is_folder]
+    protected = tuple(item for item in protected if not item.is_folder)
     kept = {item.path: item for item in protected}
+    locked = [item.path for item in folders if _has_other_mode(workspace, item)]
     now = dict(_scan(workspace, wanted))
     added = sorted(path for path in now if path not in kept)
     for path in added:
@@ -59,7 +70,25 @@ def put_back(workspace: Path, wanted: Wanted, protected: tuple[Protected, ...]) 
     altered = [item for item in protected if not _is_same(workspace, item, now.get(item.path))]
     for item in altered:
         _restore(workspace, item)
-    return tuple(sorted((*added, *(item.path for item in altered))))
+    for item in folders:
+        (workspace / item.path).chmod(item.mode)
+    return tuple(sorted((*added, *locked, *(item.path for item in altered))))
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    """The folders on the way to *path*, the workspace itself among them."""
+    while path:
+        path = path.rpartition("/")[0]
+        yield path or "."
+
+
+def _has_other_mode(workspace: Path, folder: Protected) -> bool:
+    """Whether a folder that is still there may be used otherwise than before."""
+    try:
+        mode = (workspace / folder.path).lstat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISDIR(mode) and stat.S_IMODE(mode) != folder.mode
 
 
 def _scan(workspace: Path, wanted: Wanted) -> Iterator[tuple[str, os.stat_result]]:

@@ -19,6 +19,7 @@ from whet.workspace.tree import GIT, Tree
 
 LIST_FILE = "changes.json"
 ARCHIVE_FILE = "changes.tar"
+FOLDERS_FILE = "folders.json"
 _DIFF_FILE = "diff.patch"
 _LARGEST_FILE = 32 * 1024 * 1024
 _LARGEST_ARCHIVE = 64 * 1024 * 1024
@@ -71,6 +72,21 @@ def record_changes(root: Path, changes: Changes, folder: Path, masker: Masker) -
         )
         (folder / LIST_FILE).write_bytes(wire.encode_pretty(listed))
     return [f"{path} was not recorded: {reason}" for path, reason in archive.missing.items()]
+
+
+def note_folders(folder: Path, paths: tuple[str, ...]) -> None:
+    """Keep in *folder* which *paths* were folders before the agent started."""
+    with explained("cannot record what was there before", folder):
+        (folder / FOLDERS_FILE).write_bytes(wire.encode_pretty(paths))
+
+
+def read_folders(folder: Path) -> tuple[str, ...]:
+    """What was noted; nothing where nothing was."""
+    file = folder / FOLDERS_FILE
+    try:
+        return wire.decode(file.read_bytes(), tuple[str, ...]) if file.is_file() else ()
+    except (OSError, wire.WireError) as error:
+        raise WorkspaceError(f"{file} cannot be read: {error}") from error
 
 
 def read_changes(folder: Path) -> RecordedChanges | None:

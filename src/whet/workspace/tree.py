@@ -35,6 +35,12 @@ def grant(name: str, bits: int, *, dir_fd: int | None = None) -> None:
         os.close(fd)
 
 
+def is_empty(folder: Path) -> bool:
+    """Whether there is nothing in *folder*; an OSError where nobody can tell."""
+    with os.scandir(folder) as entries:
+        return next(entries, None) is None
+
+
 def open_file(name: str, *, dir_fd: int | None = None) -> int:
     """A descriptor of a regular file; anything else is an OSError."""
     fd = os.open(name, _FILE, dir_fd=dir_fd)

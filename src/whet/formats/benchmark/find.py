@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import Problem, SuiteError, UnknownName, UsageError
-from whet.fields import BadDocument, read_document
+from whet.fields import BadDocument
+from whet.formats.document import SUFFIXES
+from whet.formats.document.plain import read_plain
 
-_FILE = "benchmark.json"
+# What the file in the folder of a benchmark is called.
+FILES = tuple(f"benchmark{suffix}" for suffix in SUFFIXES)
+_ANY = tuple(f"*{suffix}" for suffix in SUFFIXES)
 # Shipped with whet; the folder holds data only.
 BUILT_IN = Path(__file__).parents[2] / "benchmarks"
 
@@ -45,15 +49,16 @@ def list_benchmarks(folders: Sequence[Path]) -> list[tuple[str, Path]]:
 
 
 def _looks_like_path(name: str) -> bool:
-    return "/" in name or name.endswith(".json") or name in {".", ".."}
+    return "/" in name or name.endswith(SUFFIXES) or name in {".", ".."}
 
 
 def _by_path(path: Path) -> Path:
-    if (path / _FILE).is_file():
-        return path / _FILE
+    for name in FILES:
+        if (path / name).is_file():
+            return path / name
     if path.is_file():
         return path
-    reason = f"has no {_FILE}" if path.is_dir() else "there is no such file"
+    reason = f"has no {FILES[0]}" if path.is_dir() else "there is no such file"
     raise SuiteError([Problem(file=str(path), message=reason)])
 
 
@@ -62,7 +67,7 @@ def _ids(folder: Path, unreadable: list[str]) -> list[tuple[Path, str]]:
     found: list[tuple[Path, str]] = []
     for file in _files(folder):
         try:
-            document: Any = read_document(file)
+            document: Any = read_plain(file)
         except BadDocument as error:
             unreadable.append(f"{file} {error}")
             continue
@@ -73,6 +78,5 @@ def _ids(folder: Path, unreadable: list[str]) -> list[tuple[Path, str]]:
 
 def _files(folder: Path) -> Iterator[Path]:
     if folder.is_dir():
-        yield from sorted(folder.glob("*.json"))
-        yield from sorted(folder.glob(f"*/{_FILE}"))
-        yield from sorted(folder.glob("definitions/*.json"))
+        for pattern in (*_ANY, *(f"*/{name}" for name in FILES), *(f"definitions/{any_}" for any_ in _ANY)):
+            yield from sorted(folder.glob(pattern))

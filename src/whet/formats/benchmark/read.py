@@ -1,4 +1,4 @@
-"""From a JSON file to a benchmark, or to every problem that it has."""
+"""From a JSON or YAML file to a benchmark, or to every problem that it has."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import Problem, SuiteError
-from whet.fields import BadDocument, Fields, Findings, read_document, shown
+from whet.fields import BadDocument, Fields, Findings, shown
 from whet.formats.benchmark.task import read_task
+from whet.formats.document.plain import read_plain
 from whet.model.benchmark import (
     DEFAULT_MAX_LATENCY_MS,
     SCORING_METHODS,
@@ -18,6 +19,7 @@ from whet.model.benchmark import (
     BenchmarkTask,
     EvaluatorKind,
 )
+from whet.model.naming import folder_name
 
 _KNOWN = ("id", "name", "version", "domain", "scoringMethod", "maxLatencyMs", "k", "metadata", "tasks", "$schema")
 # The id of tasks that stand in no benchmark.
@@ -57,7 +59,7 @@ def read_tasks(path: Path, *, default: EvaluatorKind | None = None) -> LoadedBen
 
 def _document(path: Path) -> tuple[Any, Findings]:
     try:
-        return read_document(path), Findings(str(path))
+        return read_plain(path), Findings(str(path))
     except BadDocument as error:
         raise SuiteError([Problem(file=str(path), message=str(error))]) from error
 
@@ -104,12 +106,21 @@ def _tasks(fields: Fields, at: str, default: EvaluatorKind | None) -> tuple[Benc
         name = item.get("id")
         case = name if isinstance(name, str) and name.isprintable() else None
         tasks.append(read_task(Fields(item, fields.findings, place, case), default))
+    _refuse_shared_ids(fields, at, tasks)
+    return tuple(tasks)
+
+
+def _refuse_shared_ids(fields: Fields, at: str, tasks: list[BenchmarkTask]) -> None:
+    """No two tasks have one id, nor ids that are one folder of the record."""
     seen: dict[str, int] = {}
     for index, task in enumerate(tasks):
-        if task.id and task.id in seen:
-            fields.problem(f"{at}[{index}].id", f'"{task.id}" is also the id of {at}[{seen[task.id]}]')
-        seen.setdefault(task.id, index)
-    return tuple(tasks)
+        first = seen.setdefault(folder_name(task.id).casefold(), index)
+        if not task.id or first == index:
+            continue
+        other = f"{at}[{first}]"
+        same = f"is also the id of {other}"
+        alike = f'would share the folder "{folder_name(task.id)}" with {other}'
+        fields.problem(f"{at}[{index}].id", f'"{task.id}" {same if tasks[first].id == task.id else alike}')
 
 
 def _digest(document: dict[str, Any], default: EvaluatorKind | None) -> str:

@@ -14,6 +14,9 @@ from whet.grade.shell import Ran, Shell
 _SHELL = ("/bin/sh", "-c")
 _NOT_RUN = {126: "the command cannot be executed", 127: "the command was not found"}
 _OUTPUT_KEPT = 2000
+# As much of it as the reason of a failure shows.
+_LINES_TOLD = 6
+_LINE_TOLD = 300
 
 
 def decide(claim: CommandClaim, workspace: Path, shell: Shell, env: Mapping[str, str], timeout_s: float) -> Outcome:
@@ -27,19 +30,24 @@ def decide(claim: CommandClaim, workspace: Path, shell: Shell, env: Mapping[str,
 
 
 def _judged(claim: CommandClaim, ran: Ran, timeout_s: float) -> Outcome:
+    holds, reason = _decided(claim, ran, timeout_s)
     evidence = _printed(ran)
+    return passed(reason, evidence) if holds else failed(f"{reason}{_last_lines(ran)}", evidence)
+
+
+def _decided(claim: CommandClaim, ran: Ran, timeout_s: float) -> tuple[bool, str]:
     if ran.timed_out:
-        return failed(f"the command was still running after {timeout_s:g} s and was stopped", evidence)
+        return False, f"the command was still running after {timeout_s:g} s and was stopped"
     if ran.exit_code in _NOT_RUN and not isinstance(claim, Quits):
         # Also where it should fail: an author who wants this says so with `exits 127`.
         what = _NOT_RUN[ran.exit_code]
-        return failed(f"{what} (exit code {ran.exit_code}): see whether the suite names it right", evidence)
+        return False, f"{what} (exit code {ran.exit_code}): see whether the suite names it right"
     ended = "was ended by a signal" if ran.exit_code is None else f"ended with exit code {ran.exit_code}"
     if isinstance(claim, Prints):
         printed = claim.text in ran.stdout or claim.text in ran.stderr
         said = "printed it" if printed else f"did not print '{shortened(claim.text)}'; it {ended}"
-        return (passed if printed else failed)(f"the command {said}", evidence)
-    return (passed if _ended_so(claim, ran.exit_code) else failed)(f"the command {ended}", evidence)
+        return printed, f"the command {said}"
+    return _ended_so(claim, ran.exit_code), f"the command {ended}"
 
 
 def _ended_so(claim: Passes | Fails | Quits, exit_code: int | None) -> bool:
@@ -56,6 +64,12 @@ def _printed(ran: Ran) -> str | None:
     """The end of what it printed: that is where tools say what is wrong."""
     parts = [f"{name}:\n{text[-_OUTPUT_KEPT:].strip()}" for name, text in _streams(ran) if text.strip()]
     return "\n".join(parts) or None
+
+
+def _last_lines(ran: Ran) -> str:
+    """The last of what it printed, a line each, for whoever reads why it failed."""
+    lines = [line.rstrip() for _, text in _streams(ran) for line in text[-_OUTPUT_KEPT:].splitlines() if line.strip()]
+    return "".join(f"\n  {shortened(line, _LINE_TOLD)}" for line in lines[-_LINES_TOLD:])
 
 
 def _streams(ran: Ran) -> tuple[tuple[str, str], tuple[str, str]]:

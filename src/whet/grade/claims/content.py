@@ -18,10 +18,10 @@ def contains(path: str, found: Found, text: str) -> Outcome:
     if found.kind != "file" or found.real is None:
         return failed(f"{path} is not a file")
     needle = text.encode()
-    line = _line_of(str(found.real), needle)
+    line = _line_of(found.real, needle)
     if line is not None:
         return passed(f"{path} contains it", f"line {line}")
-    start, whole = _beginning(str(found.real))
+    start, whole = _beginning(found.real)
     return failed(f"{path} does not contain '{shortened(text)}'{_near(start, text) if whole else ''}", shortened(start))
 
 
@@ -29,7 +29,7 @@ def matches(path: str, found: Found, pattern: Pattern) -> Outcome:
     """Whether *pattern* is found anywhere in the file."""
     if found.kind != "file" or found.real is None:
         return failed(f"{path} is not a file")
-    text, whole = _beginning(str(found.real))
+    text, whole = _beginning(found.real)
     if not whole:
         return undecided(f"{path} has more than {_LARGEST // 1024 // 1024} MiB, too much to be searched for a pattern")
     match = compiled(pattern).find(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -11,7 +12,16 @@ from whet.claims.forms import Claim, CommandClaim, Matches, path_of
 from whet.errors import CheckerDied, CheckTimedOut, GraderError
 from whet.grade.base import Evidence
 from whet.grade.claims.outcome import Outcome, undecided
-from whet.grade.claims.worker import ClaimAnswer, ClaimAnswers, ClaimDecider, ClaimRequest, SurveyAnswer, SurveyRequest
+from whet.grade.claims.worker import (
+    ClaimAnswer,
+    ClaimAnswers,
+    ClaimDecider,
+    ClaimRequest,
+    SearchAnswer,
+    SearchRequest,
+    SurveyAnswer,
+    SurveyRequest,
+)
 from whet.grade.recorded import NotRecorded, RecordedEvidence
 from whet.model.changes import Changes
 from whet.model.grade import Grade, Location
@@ -50,7 +60,25 @@ class ClaimGrader:
         found = wire.decode(answer, SurveyAnswer)
         if found.baseline is None:
             raise GraderError(f"the workspace cannot be looked at: {found.trouble}")
-        return found.baseline
+        held = await self._searched(case, workspace, found.baseline.held, mark)
+        return replace(found.baseline, held=held)
+
+    async def _searched(
+        self, case: Case, workspace: Path, held: tuple[bool | None, ...], mark: str
+    ) -> tuple[bool | None, ...]:
+        """*held* with what patterns find; searched only where it is they that could make the case vacuous."""
+        claims = [check.params["claim"] for check in case.checks if check.grader == "claim"]
+        patterns = [isinstance(claim, Matches) for claim in claims]
+        if not any(patterns) or not all(is_pattern or holds for is_pattern, holds in zip(patterns, held, strict=True)):
+            return held
+        request = SearchRequest(case=case.id, workspace=str(workspace))
+        try:
+            answer = await self._workers.call(wire.encode(request), mark=mark, timeout_s=PATTERN_TIMEOUT_S)
+        except (WorkerHung, WorkerDied):
+            # The same search is made after the agent has ended, and says there what is wrong with it.
+            return held
+        found = wire.decode(answer, SearchAnswer).held
+        return tuple(old if new is None else new for old, new in zip(held, found, strict=True))
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         """The decision on one claim; one that cannot be decided is a grade too, so that the others are heard."""
@@ -76,8 +104,8 @@ class ClaimGrader:
             check=check.label,
             value=float(outcome.state == "passed"),
             passed=outcome.state == "passed",
-            reason=f"{check.label}: {outcome.reason}",
-            evidence=_evidence(answer),
+            reason=f"{check.label}: {_reason(answer)}",
+            evidence=outcome.evidence[-_EVIDENCE_KEPT:] if outcome.evidence else None,
             location=Location(file=self._source, line=check.params["line"]),
             duration_s=answer.duration_s,
             weight=check.weight,
@@ -145,13 +173,14 @@ def _hung(claim: Claim, limit_s: float) -> Outcome:
     return undecided(f"no decision within {limit_s:g} s")
 
 
-def _evidence(answer: ClaimAnswer) -> str | None:
-    parts = [answer.outcome.evidence[-_EVIDENCE_KEPT:]] if answer.outcome.evidence else []
-    if answer.restored:
-        shown = ", ".join(answer.restored[:_RESTORED_SHOWN])
-        more = len(answer.restored) - _RESTORED_SHOWN
-        parts.insert(0, f"protected files were put back: {shown}" + (f" and {more} more" if more > 0 else ""))
-    return "\n".join(parts) or None
+def _reason(answer: ClaimAnswer) -> str:
+    if not answer.restored:
+        return answer.outcome.reason
+    shown = ", ".join(answer.restored[:_RESTORED_SHOWN])
+    more = len(answer.restored) - _RESTORED_SHOWN
+    told = f"protected files were put back ({shown}" + (f" and {more} more)" if more > 0 else ")")
+    first, _, rest = answer.outcome.reason.partition("\n")
+    return "\n".join(part for part in (f"{first}; {told}", rest) if part)
 
 
 def _refuse_gaps(claim: Claim, evidence: Evidence) -> None:
@@ -170,7 +199,10 @@ def _before(path: str, evidence: Evidence) -> Before:
     """What was at the path of a claim: as surveyed, or as far as the list of changes tells."""
     if evidence.baseline is not None and path in evidence.baseline.before:
         return evidence.baseline.before[path]
-    return _before_changes(path.rstrip("/"), evidence.workspace, evidence.changes)
+    path = path.rstrip("/")
+    before = _before_changes(path, evidence.workspace, evidence.changes)
+    was_there = isinstance(evidence, RecordedEvidence) and path in evidence.folders
+    return Before(kind="folder", changed=True) if before.kind == "absent" and was_there else before
 
 
 def _before_changes(path: str, workspace: Path, changes: Changes) -> Before:

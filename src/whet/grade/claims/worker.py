@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,16 +10,19 @@ from pathlib import Path
 from typing import Literal
 
 from whet import wire
-from whet.claims.forms import Changed, Claim, CommandClaim, path_of
+from whet.claims.forms import Changed, Claim, CommandClaim, Matches, path_of
 from whet.claims.globs import Globs
 from whet.errors import WorkspaceError
 from whet.grade.claims import commands, files
-from whet.grade.claims.outcome import Outcome, undecided
+from whet.grade.claims.outcome import Outcome, failed, shortened, undecided
 from whet.grade.shell import Shell
 from whet.model.suite import Suite
 from whet.sandbox.workers import Printed
 from whet.workspace.baseline import Baseline, Before, take_before
 from whet.workspace.protecting import Protected, Wanted, keep_protected, put_back
+
+# What a machine can run out of; everything else that keeps a file from being put back is in the workspace.
+_SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +33,15 @@ class SurveyRequest:
     workspace: str
     store: str
     kind: Literal["survey"] = "survey"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRequest:
+    """Ask whether what the patterns of a case search for is there; asked alone, because a search may never end."""
+
+    case: str
+    workspace: str
+    kind: Literal["search"] = "search"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +84,13 @@ class SurveyAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SearchAnswer:
+    """For each claim of the case whether it holds; None where it is not about a pattern."""
+
+    held: tuple[bool | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Kind:
     kind: str = field(default="claim")
 
@@ -84,8 +104,11 @@ class ClaimDecider:
     def serve(self, request: bytes, printed: Printed) -> bytes:
         """Answer one request."""
         del printed
-        if wire.decode(request, _Kind).kind == "survey":
+        kind = wire.decode(request, _Kind).kind
+        if kind == "survey":
             return wire.encode(self._survey(wire.decode(request, SurveyRequest)))
+        if kind == "search":
+            return wire.encode(self._search(wire.decode(request, SearchRequest)))
         asked = wire.decode(request, ClaimRequest)
         claims = self._claims(asked.case)
         return wire.encode(ClaimAnswers(answers=tuple(self._decide(asked, claims[each]) for each in asked.numbers)))
@@ -102,6 +125,17 @@ class ClaimDecider:
         held = tuple(_held(claim, workspace, before) for claim in claims)
         return SurveyAnswer(baseline=Baseline(before=before, protected=protected, held=held))
 
+    def _search(self, asked: SearchRequest) -> SearchAnswer:
+        workspace = Path(asked.workspace)
+        return SearchAnswer(
+            held=tuple(
+                files.decide(claim, workspace, Before(kind="absent")).state == "passed"
+                if isinstance(claim, Matches)
+                else None
+                for claim in self._claims(asked.case)
+            )
+        )
+
     def _kept(self, asked: SurveyRequest, workspace: Path) -> tuple[Protected, ...]:
         globs = Globs(self._cases[asked.case].protect)
         return keep_protected(workspace, _wanted(globs), Path(asked.store)) if globs else ()
@@ -114,12 +148,12 @@ class ClaimDecider:
             try:
                 restored = self._restore(asked, workspace)
             except (OSError, WorkspaceError) as error:
-                outcome = undecided(f"protected files could not be put back: {error}")
+                outcome = _not_put_back(error)
             else:
                 outcome = commands.decide(claim, workspace, asked.shell, asked.env, asked.timeout_s)
         else:
             outcome = files.decide(claim, workspace, asked.before[claim.path])
-        return ClaimAnswer(outcome=outcome, restored=restored, duration_s=time.monotonic() - began)
+        return ClaimAnswer(outcome=outcome, restored=restored, duration_s=round(time.monotonic() - began, 6))
 
     def _restore(self, asked: ClaimRequest, workspace: Path) -> tuple[str, ...]:
         globs = Globs(self._cases[asked.case].protect)
@@ -129,12 +163,19 @@ class ClaimDecider:
         return [check.params["claim"] for check in self._cases[case].checks if check.grader == "claim"]
 
 
+def _not_put_back(error: OSError | WorkspaceError) -> Outcome:
+    """No command is run beside files that are not what they were; whoever left them so does not get away with it."""
+    why = f"protected files could not be put back: {shortened(str(error))}"
+    ours = isinstance(error, OSError) and error.errno in _SHORTAGES
+    return undecided(why) if ours else failed(why)
+
+
 def _wanted(globs: Globs) -> Wanted:
     return Wanted(globs.holds, globs.guards, globs.leads_to)
 
 
 def _held(claim: Claim, workspace: Path, before: Mapping[str, Before]) -> bool | None:
-    """Whether a claim held before; what compares with before never does."""
-    if isinstance(claim, CommandClaim):
+    """Whether a claim held before; what compares with before never does, and commands and patterns are not tried."""
+    if isinstance(claim, CommandClaim | Matches):
         return None
     return files.decide(claim, workspace, before[claim.path]).state == "passed"

@@ -71,7 +71,7 @@ class AnswerGrader:
             passed=answer.outcome.state == "passed",
             reason=answer.outcome.reason,
             evidence=answer.outcome.evidence,
-            duration_s=time.monotonic() - began,
+            duration_s=round(time.monotonic() - began, 6),
             weight=check.weight,
         )
 

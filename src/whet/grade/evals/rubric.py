@@ -53,7 +53,7 @@ class RubricGrader:
             passed=value >= case.pass_threshold and not missed,
             reason=_reason(case, value, rated, missed),
             evidence=json.dumps([_told(each) for each in rated], ensure_ascii=False),
-            duration_s=time.monotonic() - began,
+            duration_s=round(time.monotonic() - began, 6),
             weight=check.weight,
         )
 

@@ -52,7 +52,7 @@ class TriggerGrader:
             passed=held,
             reason=f"{'by a judge' if by_judge else 'by running the agent'}: {told}",
             evidence=proof,
-            duration_s=time.monotonic() - began,
+            duration_s=round(time.monotonic() - began, 6),
             weight=check.weight,
         )
 

@@ -54,7 +54,7 @@ class Evaluators:
         began = time.monotonic()
         own = task.evaluator.timeout_ms
         grade = await self._evaluate(task, answered, sandbox, timeout_s if own is None else own / 1000)
-        return replace(grade, duration_s=time.monotonic() - began, weight=task.weight)
+        return replace(grade, duration_s=round(time.monotonic() - began, 6), weight=task.weight)
 
     async def _evaluate(self, task: BenchmarkTask, answered: Answered, sandbox: Sandbox, timeout_s: float) -> Grade:
         match task.evaluator.kind:

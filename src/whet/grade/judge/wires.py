@@ -10,6 +10,7 @@ from whet.grade.judge.prompt import TOOL, VERDICT_SCHEMA, Question
 from whet.grade.judge.settings import JudgeSettings, Provider
 from whet.grade.judge.verdict import Verdict, read_call, read_text
 from whet.model.session import Usage
+from whet.model.usage import token_count
 
 _MOST_TOKENS = 1024
 _ABOUT = "Record the rating of the answer."
@@ -51,9 +52,9 @@ class ChatCompletions:
         message = answer["choices"][0]["message"]
         told = answer.get("usage") or {}
         usage = Usage(
-            input_tokens=told.get("prompt_tokens"),
-            output_tokens=told.get("completion_tokens"),
-            cached_tokens=(told.get("prompt_tokens_details") or {}).get("cached_tokens"),
+            input_tokens=token_count(told.get("prompt_tokens")),
+            output_tokens=token_count(told.get("completion_tokens")),
+            cached_tokens=token_count((told.get("prompt_tokens_details") or {}).get("cached_tokens")),
         )
         for call in message.get("tool_calls") or ():
             if call["function"]["name"] == TOOL:
@@ -85,12 +86,12 @@ class Messages:
     def read(self, answer: Mapping[str, Any]) -> tuple[Verdict, Usage]:
         """The call, or what was said instead; input tokens are told without the cached ones."""
         told = answer.get("usage") or {}
-        cached = told.get("cache_read_input_tokens") or 0
-        given = told.get("input_tokens")
-        written = told.get("cache_creation_input_tokens") or 0
+        cached = token_count(told.get("cache_read_input_tokens")) or 0
+        given = token_count(told.get("input_tokens"))
+        written = token_count(told.get("cache_creation_input_tokens")) or 0
         usage = Usage(
             input_tokens=None if given is None else given + cached + written,
-            output_tokens=told.get("output_tokens"),
+            output_tokens=token_count(told.get("output_tokens")),
             cached_tokens=cached,
         )
         for block in answer["content"]:

@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import anyio
 import anyio.to_thread
@@ -57,7 +57,7 @@ class TaskPackageGrader:
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(remove_tree, folder)
-        return replace(decided, check=check.label, weight=check.weight, duration_s=time.monotonic() - began)
+        return replace(decided, check=check.label, weight=check.weight, duration_s=round(time.monotonic() - began, 6))
 
     async def grade_all(self, checks: Sequence[Check], evidence: Evidence) -> AsyncIterator[Grade]:
         """One after the other."""
@@ -172,11 +172,17 @@ class _Verification:
         )
 
     def _usual_places(self, logs: Path) -> tuple[tuple[Path, Path], ...]:
-        """Where tasks for containers look for their logs and for what was held out."""
-        held = {"/tests": self.package.verifier_ref, "/solution": self.package.oracle_ref or "solution/solve.sh"}
-        folders = ((Path(path), (self.evidence.workspace / ref).parent) for path, ref in held.items())
-        below = ((path, folder) for path, folder in folders if folder != self.evidence.workspace and folder.is_dir())
-        return ((Path("/logs/verifier"), logs), *below)
+        """Where tasks for containers look for their logs and for what was held out, which is as it was by now."""
+        assert self.evidence.prepared is not None
+        scripts = {"/tests": self.package.verifier_ref, "/solution": self.package.oracle_ref or "solution/solve.sh"}
+        folders = {path: str(PurePosixPath(ref).parent) for path, ref in scripts.items()}
+        held = [
+            (Path(path), inside(self.evidence.workspace, folder))
+            for path, folder in folders.items()
+            # Nothing else: what an agent put there may lead anywhere.
+            if folder in self.evidence.prepared.held_out.paths
+        ]
+        return ((Path("/logs/verifier"), logs), *held)
 
     def _facts(self, cwd: Path, logs: Path) -> dict[str, str]:
         skill = str(self.evidence.workspace / self.package.skill_bundle_ref)

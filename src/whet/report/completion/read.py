@@ -99,6 +99,7 @@ def _call(fields: Fields) -> CallRecord:
         error=fields.text("error", empty=True) or None,
         reason=fields.text("reason", empty=True),
         usage=_usage(fields.table("usage")),
+        flags=fields.texts("flags"),
     )
 
 

@@ -87,6 +87,7 @@ def _call(call: CallRecord, skill: str) -> dict[str, Any]:
             "error": call.error,
             "scorerType": _SCORERS.get(call.evaluator, call.evaluator),
             "reason": call.reason or None,
+            "flags": list(call.flags) or None,
             "runId": sample.run,
             "usage": _tokens(call.usage) if call.usage else None,
             "weight": sample.weight,

@@ -48,7 +48,7 @@ async def stream_events(
     """What happened to a run and happens to it, from the beginning or after an event; ends with the run."""
     run = await find_run(service, caller, id)
     after = _number(last_event_id) if last_event_id is not None else cursor or 0
-    if service.open_streams >= service.limits.max_streams:
+    if service.streams[caller.organisation_id] >= service.limits.max_streams:
         raise Refused(429, "too many event streams are open", headers={"retry-after": "10"})
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(_stream(service, run, after), media_type=_STREAM, headers=headers)
@@ -63,7 +63,7 @@ def _number(text: str) -> int:
 
 
 async def _stream(service: Service, run: StoredRun, after: int) -> AsyncIterator[bytes]:
-    with service.counted_stream():
+    with service.counted_stream(run.organisation_id):
         while not service.notices.stopping:
             told = service.notices.listen(run.id)
             events = await in_thread(_read, service, run, after)

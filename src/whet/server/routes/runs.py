@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
+from sqlalchemy.exc import IntegrityError
 from starlette.datastructures import UploadFile
 from starlette.responses import FileResponse, Response
 
@@ -95,10 +97,11 @@ def _with_upload(service: Service, caller: Caller, asked: RunBody, upload: Uploa
         raise Refused(422, "the request is not valid", details=[("skill", "is given twice: as a file and by name")])
     folder = bundles_dir(service.data_dir, caller.organisation_id)
     try:
-        digest, size = keep_bundle(folder, upload.file, service.packages.limits)
+        digest, size = keep_bundle(folder, upload.file, service.bundle_limits)
     except BundleRefused as error:
         raise Refused(422, "the request is not valid", details=[("skill", str(error))]) from None
-    with service.database.writing() as connection:
+    # Somebody may have uploaded the same at the same time.
+    with suppress(IntegrityError), service.database.writing() as connection:
         add_bundle(connection, caller.organisation_id, digest, size)
     return asked.model_copy(update={"skill": f"{UPLOADED}{digest}"})
 

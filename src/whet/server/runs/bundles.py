@@ -16,6 +16,7 @@ from whet.workspace import remove_tree
 _BEGINNINGS = ((b"PK", ".zip"), (b"\x1f\x8b", ".tar.gz"), (b"\xfd7zXZ\x00", ".tar.xz"), (b"BZh", ".tar.bz2"))
 _HEAD = 8
 _MANIFEST = "SKILL.md"
+_DRAFT = ".upload-"
 
 
 class BundleRefused(Exception):
@@ -30,7 +31,7 @@ def bundles_dir(data_dir: Path, organisation_id: str) -> Path:
 def keep_bundle(folder: Path, upload: BinaryIO, limits: PackageLimits) -> tuple[str, int]:
     """Keep an archive in *folder* under its digest; gives digest and size, or is `BundleRefused`."""
     folder.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(dir=folder, prefix=".upload-"))
+    draft = Path(tempfile.mkdtemp(dir=folder, prefix=_DRAFT))
     try:
         archive = draft / "archive"
         with archive.open("wb") as file:
@@ -42,6 +43,12 @@ def keep_bundle(folder: Path, upload: BinaryIO, limits: PackageLimits) -> tuple[
         archive.replace(folder / f"{digest}{archive_suffix(archive)}")
         return digest, size
     finally:
+        remove_tree(draft)
+
+
+def clear_drafts(data_dir: Path) -> None:
+    """Remove what a server that was killed left of uploads."""
+    for draft in data_dir.glob(f"bundles/*/{_DRAFT}*"):
         remove_tree(draft)
 
 

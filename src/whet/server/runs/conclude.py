@@ -19,10 +19,11 @@ _LEFT_OUT = ("cases", "suite_path")
 def conclude(code: int, place: RunPlace, *, cancelled: bool) -> Ending | None:
     """How the run ended; none where it was cut short and can be gone on with."""
     summary = _summary(place)
-    if cancelled:
-        return Ending(status="cancelled", summary=_encoded(summary))
+    # First: a wish that came when all was done changes nothing.
     if code in _OUTCOMES and summary is not None and not summary.get("interrupted"):
         return Ending(status="completed", outcome=_OUTCOMES[code], summary=_encoded(summary))
+    if cancelled:
+        return Ending(status="cancelled", summary=_encoded(summary))
     if code in _FINAL:
         return Ending(status="failed", error=place.last_words() or f"whet ended with exit code {code}")
     return None

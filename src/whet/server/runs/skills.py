@@ -61,9 +61,8 @@ async def fetch_skill(service: Service, run: StoredRun, place: RunPlace) -> Path
 
 
 async def _download(service: Service, reference: str, draft: Path) -> None:
-    limits = service.packages.limits
-    most = min(limits.download_bytes, service.limits.max_bundle_bytes)
-    settings = replace(service.packages, limits=replace(limits, download_bytes=most))
+    limits = service.bundle_limits
+    settings = replace(service.packages, limits=limits)
     try:
         await fetch(reference, draft / "archive", settings, os.environ)
         await in_thread(check_bundle, draft / "archive", draft / "unpacked", limits)

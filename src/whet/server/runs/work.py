@@ -28,6 +28,7 @@ log = logging.getLogger("whet.server")
 # A process that is cut short without our doing, such as by the system for want of memory, is tried so often.
 _MOST_STARTS = 3
 _LOOK_S = 0.2
+_PATIENCE_S = 10.0
 
 
 async def work_on(service: Service, run: StoredRun) -> None:
@@ -48,8 +49,7 @@ async def work_on(service: Service, run: StoredRun) -> None:
 
 async def _bring_to_end(service: Service, run: StoredRun, place: RunPlace) -> Ending:
     """Start the process as often as it takes."""
-    # Whatever a server before us left of this run would write into the same record.
-    await in_thread(kill_marked, MARK, run.id)
+    await _clear_away(run)
     await persistently(_prepare, service, run, place)
     code = 0
     for _ in range(_MOST_STARTS):
@@ -63,8 +63,15 @@ async def _bring_to_end(service: Service, run: StoredRun, place: RunPlace) -> En
         ending = await in_thread(lambda: conclude(code, place, cancelled=cancel.event.is_set()))  # noqa: B023
         if ending is not None:
             return ending
-        await in_thread(kill_marked, MARK, run.id)
+        await _clear_away(run)
     return given_up(code, place)
+
+
+async def _clear_away(run: StoredRun) -> None:
+    """End what is left of the run, also by a server before us: it would write into its record, or hold its lock."""
+    with anyio.move_on_after(_PATIENCE_S):
+        while await in_thread(kill_marked, MARK, run.id):  # noqa: ASYNC110 - nobody tells of strangers' ends
+            await anyio.sleep(_LOOK_S)
 
 
 async def _process(service: Service, run: StoredRun, place: RunPlace, skill: Path | None, end: anyio.Event) -> int:

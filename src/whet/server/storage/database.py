@@ -107,5 +107,6 @@ def _sqlite_engine(url: URL) -> Engine:
 
 
 def _postgresql_engine(url: URL) -> Engine:
+    # One more, for the lock that a server holds (`server/alone.py`).
     # pre-ping: a connection that the server has closed meanwhile is replaced and not an error of a request.
-    return create_engine(url, pool_size=CONNECTIONS, max_overflow=0, pool_pre_ping=True)
+    return create_engine(url, pool_size=CONNECTIONS + 1, max_overflow=0, pool_pre_ping=True)

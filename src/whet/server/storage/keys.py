@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from whet.errors import UsageError
 from whet.server.storage.database import Database, now_us
@@ -93,13 +93,15 @@ def find_key(connection: Connection, secret: str) -> Key | None:
     matched = _KEY.fullmatch(secret)
     if matched is None:
         return None
-    row = connection.execute(_SELECT.where(keys.c.prefix == matched[1])).first()
+    row = connection.execute(_BY_PREFIX, {"prefix": matched[1]}).first()
     if row is None or row.revoked_us is not None or not hmac.compare_digest(row.hash, _hash(secret)):
         return None
     return _key(row)
 
 
 _SELECT = select(keys, organisations.c.name).join(organisations)
+# Built once, because every request asks it.
+_BY_PREFIX = _SELECT.where(keys.c.prefix == bindparam("prefix"))
 
 
 def _organisation_id(connection: Connection, name: str) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, and_, insert, select, update
+from sqlalchemy import Connection, Select, and_, bindparam, insert, select, update
 
 from whet.server.storage.database import now_us
 from whet.server.storage.paging import Page, next_cursor
@@ -50,21 +51,21 @@ def get_suite(
     if lock:
         # In a statement of its own: PostgreSQL would pair the suite as it is after waiting with versions of before.
         connection.execute(select(suites.c.id).where(suites.c.id == id_).with_for_update())
-    at = suites.c.version if version is None else version
-    query = (
-        select(
-            suites.c.id,
-            suites.c.created_us,
-            suite_versions.c.version,
-            suite_versions.c.head,
-            suite_versions.c.cases,
-            _CHANGED,
-        )
-        .join(suite_versions, and_(suite_versions.c.suite_id == suites.c.id, suite_versions.c.version == at))
-        .where(*_visible(organisation_id, deleted=deleted), suites.c.id == id_)
-    )
-    row = connection.execute(query).first()
+    asked = {"id": id_, "organisation_id": organisation_id, "version": version}
+    row = connection.execute(_one(newest=version is None, deleted=deleted), asked).first()
     return _stored(row, row.cases) if row is not None else None
+
+
+@cache
+def _one(*, newest: bool, deleted: bool) -> Select[Any]:
+    """The query for one suite; built once, because building it takes longer than asking it."""
+    at = suites.c.version if newest else bindparam("version")
+    return (
+        select(suites.c.id, suites.c.created_us, suite_versions.c.version, suite_versions.c.head, _CHANGED)
+        .add_columns(suite_versions.c.cases)
+        .join(suite_versions, and_(suite_versions.c.suite_id == suites.c.id, suite_versions.c.version == at))
+        .where(*_visible(bindparam("organisation_id"), deleted=deleted), suites.c.id == bindparam("id"))
+    )
 
 
 def list_suites(connection: Connection, organisation_id: str, page: Page) -> tuple[list[StoredSuite], str | None]:
@@ -120,7 +121,7 @@ def delete_suite(connection: Connection, suite: StoredSuite) -> None:
 _CHANGED = suite_versions.c.created_us.label("changed_us")
 
 
-def _visible(organisation_id: str, *, deleted: bool = False) -> list[Any]:
+def _visible(organisation_id: Any, *, deleted: bool = False) -> list[Any]:
     own = suites.c.organisation_id == organisation_id
     return [own] if deleted else [own, suites.c.deleted_us.is_(None)]
 

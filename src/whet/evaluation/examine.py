@@ -1,0 +1,92 @@
+"""What is wrong with benchmarks and callable skills, for whoever asks before anything is called."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from whet.errors import Problem, SuiteError, UsageError
+from whet.fields import BadDocument
+from whet.formats.benchmark.find import FILES
+from whet.formats.benchmark.read import LoadedBenchmark, read_benchmark, read_tasks
+from whet.formats.document import SUFFIXES
+from whet.formats.document.plain import read_plain
+from whet.grade.evaluate.custom import find_grader
+from whet.plan.words import counted
+from whet.skills.read import MANIFEST, find_skills, manifests, read_skill
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A file in which nothing is wrong: what it is in a few words, and what is worth a word."""
+
+    file: Path
+    summary: str
+    notes: tuple[Problem, ...]
+
+
+def examine(path: Path) -> list[Examined] | None:
+    """What *path* holds for an evaluation, or every problem of it as a `SuiteError`; none where it holds a suite."""
+    if path.is_dir():
+        return _folder(path)
+    if path.suffix.lower() not in SUFFIXES or not path.is_file():
+        return None
+    if path.name == MANIFEST:
+        return [_skill(path)]
+    try:
+        document = read_plain(path)
+    except BadDocument:
+        # Whoever reads suites says where.
+        return None
+    if isinstance(document, list):
+        return [_benchmark(path, read_tasks(path))]
+    return _object(path, document) if isinstance(document, dict) else None
+
+
+def _object(path: Path, document: dict[str, Any]) -> list[Examined] | None:
+    if "cases" in document:
+        return None
+    if "adapterType" in document or "entrypoint" in document:
+        return [_skill(path)]
+    return [_benchmark(path, read_benchmark(path))] if "tasks" in document else None
+
+
+def _folder(path: Path) -> list[Examined]:
+    for name in FILES:
+        if (path / name).is_file():
+            return [_benchmark(path / name, read_benchmark(path / name))]
+    files = list(manifests(path))
+    if not files:
+        raise SuiteError([Problem(file=str(path), message=f"has no {MANIFEST} and no {FILES[0]}")])
+    # Together, because two of them may have one id.
+    find_skills([path])
+    return [_skill(file) for file in files]
+
+
+def _skill(path: Path) -> Examined:
+    loaded = read_skill(path)
+    skill = loaded.skill
+    return Examined(path, f"skill {skill.id} {skill.version} ({skill.adapter})", loaded.notes)
+
+
+def _benchmark(path: Path, loaded: LoadedBenchmark) -> Examined:
+    benchmark = loaded.benchmark
+    problems = list(_missing_graders(path, loaded))
+    if problems:
+        raise SuiteError(problems, loaded.notes)
+    kinds = Counter(task.evaluator.kind for task in benchmark.tasks)
+    by = ", ".join(f"{amount} {kind}" for kind, amount in kinds.items())
+    summary = f"benchmark {benchmark.id} {benchmark.version}: {counted(len(benchmark.tasks), 'task')} ({by})"
+    return Examined(path, summary, loaded.notes)
+
+
+def _missing_graders(path: Path, loaded: LoadedBenchmark) -> Iterator[Problem]:
+    for task in loaded.benchmark.tasks:
+        if task.evaluator.kind == "custom":
+            try:
+                find_grader(task.expected.custom_scorer or "", loaded.benchmark.source.parent)
+            except UsageError as error:
+                yield Problem(file=str(path), case=task.id, message=error.message, hint=error.hint)
