@@ -58,12 +58,12 @@ export function skill(run) {
   return run.skill ? el("code", { title: run.skill }, said(skillName(run.skill))) : el("span", { class: "quiet" }, "none");
 }
 
-/** The score of a run: the mean with the skill where both variants ran, otherwise what passed. */
+/** The score of a run; with the skill, and beside it without, where both variants ran. */
 function runScore(run) {
-  const lift = liftOf(run);
-  if (lift) return [el("strong", null, score(lift.skill)), el("span", { class: "quiet" }, ` without ${score(lift.no_skill)}`)];
-  const counts = run.summary?.counts;
-  return counts ? `${counts.passed} of ${counts.total} passed` : null;
+  const scores = new Map((run.summary?.scores ?? []).map((each) => [each.variant, score(each.score)]));
+  if (!scores.has("skill")) return scores.get("no_skill") ?? null;
+  const without = scores.has("no_skill") ? el("span", { class: "quiet" }, ` without ${scores.get("no_skill") ?? "–"}`) : null;
+  return [el("strong", null, scores.get("skill") ?? "–"), without];
 }
 
 function runLift(run) {
