@@ -14,7 +14,7 @@ from whet.sandbox.bubblewrap import BubblewrapSandbox
 
 STRICT = "WHET_CI_STRICT"
 # A skip for one of these reasons leaves a promise of ours untested.
-_BOUNDARIES = ("bubblewrap", "overlay", "postgresql")
+_BOUNDARIES = ("bubblewrap", "overlay", "postgresql", "chromium")
 
 
 @lru_cache

@@ -9,6 +9,7 @@ import anyio
 from fastapi import FastAPI
 
 from whet.server.openapi import describe_with_suites
+from whet.server.page.routes import router as page
 from whet.server.problems import answer_problems
 from whet.server.routes import artifacts, events, operation, runs, suites
 from whet.server.runs.dispatch import dispatch
@@ -45,6 +46,7 @@ def make_app(service: Service) -> FastAPI:
     for router in routers:
         app.include_router(router)
     answer_problems(app, routers)
+    app.include_router(page)
     describe_with_suites(app)
     app.add_middleware(Watching, metrics=service.metrics)
     return app

@@ -1,0 +1,71 @@
+// Signing in.
+
+import { ask, path, Problem } from "./api.js";
+import { el, notice, said } from "./dom.js";
+import { command } from "./parts.js";
+import { forget, keep } from "./session.js";
+
+const SHAPE = /^whet_[0-9a-f]{8}_[A-Za-z0-9_-]{43}$/;
+
+/** The form for a key; `why` says what became of the last one. */
+export function showSignIn(main, why, signedIn) {
+  const field = el("input", {
+    id: "key",
+    type: "password",
+    required: true,
+    autocomplete: "off",
+    autocapitalize: "off",
+    spellcheck: "false",
+    "aria-describedby": "key-help",
+  });
+  const wrong = el("div", { id: "wrong" });
+  const button = el("button", { type: "submit", class: "main" }, "Sign in");
+  const form = el(
+    "form",
+    { class: "card", novalidate: true },
+    el("label", { for: "key" }, "Key"),
+    field,
+    el("p", { class: "quiet", id: "key-help" }, "It stays in this tab, and is gone when you close it."),
+    button,
+    wrong,
+  );
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    button.disabled = true;
+    const said = await tryKey(field.value.trim());
+    button.disabled = false;
+    if (said === null) return signedIn();
+    wrong.replaceChildren(notice("bad", el("p", null, said)));
+    field.setAttribute("aria-invalid", "true");
+    field.focus();
+  });
+  main.replaceChildren(
+    el("h1", { tabindex: -1 }, "Sign in"),
+    why ? notice("warn", el("p", null, why)) : "",
+    form,
+    el(
+      "details",
+      null,
+      el("summary", null, "I have no key"),
+      el("p", null, "Whoever runs this service makes one. To look is all that this page does, so a key that may read is enough:"),
+      command("whet keys create --org ORG --scope read"),
+      el("p", null, "It names the database that the service uses with ", el("code", null, "--database"), " or ", el("code", null, "--data-dir"), "."),
+    ),
+  );
+  field.focus();
+}
+
+/** Why the key cannot be used; null where it can, and is kept. */
+async function tryKey(secret) {
+  if (!secret) return "Enter your key.";
+  if (!SHAPE.test(secret)) return "That is not a whole key: it begins with whet_ and is 57 characters long.";
+  keep(secret);
+  try {
+    await ask(`${path("eval-suites")}?limit=1`);
+    return null;
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    forget();
+    return error.status === 401 ? "The service does not know this key, or it was revoked." : said(error.message);
+  }
+}

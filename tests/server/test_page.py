@@ -1,0 +1,424 @@
+"""The page of the service, in a real browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import PHONE, Visit, find_chromium, started, visit
+from playwright.sync_api import Browser, expect
+from running import CONFIG, create_suite, start_run, wait_for_run
+from serving import PATIENCE_S, SUITES, Server, suite_document
+from world import World, make_world, packages
+
+expect.set_options(timeout=PATIENCE_S * 1000)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One browser for all of these tests."""
+    program = find_chromium()
+    if program is None:
+        pytest.skip("chromium is not installed")
+    with started(program) as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server whose agent is a shell."""
+    served = _server(tmp_path_factory.mktemp("page")).start()
+    yield served
+    assert served.stop() == 0
+
+
+def _server(folder: Path, *more: str) -> Server:
+    (folder / "whet.toml").write_text(CONFIG)
+    options = ("--config", str(folder / "whet.toml"), "--sandbox", "local", "--allow-private-addresses", *more)
+    return Server(f"sqlite:///{folder}/whet.db", folder / "data", options)
+
+
+@pytest.fixture(scope="module")
+def world(server: Server, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """What there is to see in the organisation "acme"."""
+    key = server.key("acme")
+    with packages(tmp_path_factory.mktemp("world") / "packages") as address, server.client(key) as client:
+        return make_world(client, key, address)
+
+
+@pytest.fixture
+def visitor(browser: Browser, server: Server) -> Iterator[Visit]:
+    """Somebody at a desk."""
+    with visit(browser, server) as visitor:
+        yield visitor
+
+
+def _waiting(gate: Path) -> str:
+    return f"while [ ! -e {gate} ]; do sleep 0.02; done; echo done"
+
+
+def test_whoever_signs_in_sees_suites_and_what_came_of_their_runs(visitor: Visit, world: World) -> None:
+    visitor.sign_in(world.key)
+
+    expect(visitor.row("Suites", "Release notes")).to_contain_text(
+        re.compile("2.*2 cases, task package.*yes.*failed|passed")
+    )
+    visitor.page.get_by_role("link", name="Release notes").click()
+    run = visitor.page.get_by_role("table", name="Runs, newest first").get_by_role("row").nth(1)
+    expect(run).to_contain_text("passed")
+    expect(run).to_contain_text("1.00 without 0.50")
+    expect(run).to_contain_text(re.compile(r"\+0\.50 \(.* to \+1\.00\)"))
+    expect(run).to_contain_text(re.compile("[0-9a-f]{12}.*sh"))
+
+
+def test_the_key_is_kept_for_the_tab_alone_and_gone_after_signing_out(visitor: Visit, world: World) -> None:
+    visitor.sign_in(world.key)
+    kept = visitor.page.evaluate("Object.values(sessionStorage)")
+    elsewhere = visitor.page.evaluate("[localStorage.length, document.cookie, location.href]")
+    visitor.page.get_by_role("button", name="Sign out").click()
+
+    expect(visitor.page.get_by_text("You are signed out.")).to_be_visible()
+    assert kept == [world.key]
+    assert elsewhere == [0, "", f"{visitor.server.url}/#/"]
+    assert visitor.page.context.cookies() == []
+    assert visitor.page.evaluate("sessionStorage.length") == 0
+
+
+def test_a_key_that_is_not_whole_or_not_known_is_told_apart(visitor: Visit, world: World) -> None:
+    visitor.page.goto(visitor.server.url)
+    visitor.enter(world.key[:-1])
+    expect(visitor.page.get_by_role("alert")).to_contain_text("That is not a whole key")
+    visitor.enter(world.key[:-4] + "AAAA")
+
+    expect(visitor.page.get_by_role("alert")).to_contain_text("does not know this key")
+    expect(visitor.page.get_by_label("Key", exact=True)).to_be_focused()
+
+
+def test_a_revoked_key_signs_out_and_says_why(visitor: Visit, world: World) -> None:
+    key = visitor.server.key("acme", "read")
+    visitor.sign_in(key)
+    visitor.server.whet("keys", "revoke", "_".join(key.split("_")[:2]))
+    visitor.page.get_by_role("link", name="Release notes").click()
+
+    expect(visitor.page.get_by_role("heading", name="Sign in")).to_be_visible()
+    expect(visitor.page.get_by_text("the service does not accept your key any more")).to_be_visible()
+    assert visitor.page.evaluate("sessionStorage.length") == 0
+
+
+def test_a_key_that_may_not_read_is_told_so(visitor: Visit) -> None:
+    visitor.page.goto(visitor.server.url)
+    visitor.enter(visitor.server.key("acme", "write"))
+
+    expect(visitor.page.get_by_role("alert")).to_contain_text('it lacks the scope "read"')
+
+
+def test_an_empty_service_says_what_to_do_first(visitor: Visit) -> None:
+    key = visitor.server.key("nothing-yet")
+    visitor.sign_in(key)
+    expect(visitor.page.get_by_role("heading", name="There is nothing here yet")).to_be_visible()
+    expect(visitor.page.get_by_text(f"whet suites push suite.json --server {visitor.server.url}")).to_be_visible()
+    example = visitor.page.get_by_text('"source_kind"').inner_text()
+
+    with visitor.server.client(key) as client:
+        made = client.post(SUITES, content=example, headers={"content-type": "application/json"})
+    visitor.go(f"/suites/{made.json()['suite']['id']}", "first")
+
+    expect(visitor.page.get_by_text("There are none yet.")).to_be_visible()
+
+
+def test_a_suite_that_is_not_runnable_says_why(visitor: Visit, world: World) -> None:
+    with visitor.server.client(world.key) as client:
+        case = {"case_kind": "exact_match", "instruction": "x", "expected": 1}
+        document = suite_document(name="Judged", verifier_kind="llm_judge", cases_json=[case])
+        suite_id = client.post(SUITES, json=document).json()["suite"]["id"]
+    visitor.sign_in(world.key)
+
+    expect(visitor.row("Suites", "Judged")).to_contain_text("no: verifier_kind llm_judge does not allow exact_match")
+    visitor.go(f"/suites/{suite_id}", "Judged")
+    expect(visitor.page.get_by_role("note")).to_contain_text("The service does not run this suite")
+
+
+def test_an_earlier_version_of_a_suite_can_be_looked_at(visitor: Visit, world: World) -> None:
+    visitor.sign_in(world.key, f"/suites/{world.suite_id}")
+    visitor.page.get_by_text("Versions", exact=True).click()
+    visitor.page.get_by_role("link", name="Version 1").click()
+
+    expect(visitor.page.get_by_role("heading", name="Release", exact=True)).to_be_visible()
+    expect(visitor.page.get_by_role("note")).to_contain_text("This is version 1. The newest is 2.")
+
+
+def test_a_run_is_watched_to_its_end(visitor: Visit, tmp_path: Path) -> None:
+    gate, key = tmp_path / "gate", visitor.server.key("watchers")
+    with visitor.server.client(key) as client:
+        suite_id = create_suite(client, ["echo done", _waiting(gate), "echo other"], name="Slow")
+        run_id = start_run(client, suite_id)
+        visitor.sign_in(key)
+        visitor.row("Recent runs", "Slow").get_by_role("link").click()
+        expect(visitor.page.get_by_text("2 of 3 trials ended.")).to_be_visible()
+        expect(visitor.row("Cases in each variant", "exact_match-1")).to_contain_text("passed")
+        expect(visitor.row("Cases in each variant", "exact_match-2")).to_contain_text("\u2013")
+        visitor.page.evaluate("window.stayed = true")
+
+        gate.touch()
+        wait_for_run(client, run_id)
+
+    expect(visitor.row("Cases in each variant", "exact_match-2")).to_contain_text("passed")
+    expect(visitor.page.locator(".headline")).to_contain_text("failed")
+    expect(visitor.page.get_by_text("trials ended.")).to_be_hidden()
+    expect(visitor.page.locator("#told")).to_have_text("The run has ended: failed.")
+    expect(visitor.page.get_by_text("2 passed, 1 failed")).to_be_visible()
+    assert visitor.page.evaluate("window.stayed") is True
+
+
+def test_the_evidence_of_a_case_appears_when_it_ends(visitor: Visit, tmp_path: Path) -> None:
+    gate, key = tmp_path / "gate", visitor.server.key("waiters")
+    with visitor.server.client(key) as client:
+        run_id = start_run(client, create_suite(client, [_waiting(gate)]))
+        visitor.sign_in(key, f"/runs/{run_id}/cases/exact_match-1")
+        expect(visitor.page.get_by_text("No trial of this case has ended yet")).to_be_visible()
+
+        gate.touch()
+
+    expect(visitor.page.get_by_role("region", name="With the skill")).to_contain_text("as expected")
+
+
+@pytest.fixture
+def frail(browser: Browser, tmp_path: Path) -> Iterator[Server]:
+    """A server that may be killed."""
+    served = _server(tmp_path).start()
+    yield served
+    assert served.stop() == 0
+
+
+def test_watching_goes_on_after_the_server_was_killed(browser: Browser, frail: Server, tmp_path: Path) -> None:
+    gate, key = tmp_path / "gate", frail.key("acme")
+    with frail.client(key) as client:
+        run_id = start_run(client, create_suite(client, ["echo done", _waiting(gate)]))
+    with visit(browser, frail) as visitor:
+        streams = []
+        visitor.page.on("request", lambda made: streams.append(made) if made.url.endswith("/events") else None)
+        visitor.sign_in(key, f"/runs/{run_id}")
+        expect(visitor.page.get_by_text("1 of 2 trials ended.")).to_be_visible()
+
+        frail.kill()
+        expect(visitor.page.get_by_text("The connection was lost; trying again.")).to_be_visible()
+        frail.options = (*frail.options, "--port", frail.url.rpartition(":")[2])
+        frail.start()
+        gate.touch()
+
+        expect(visitor.page.locator(".headline")).to_contain_text("passed")
+        expect(visitor.row("Cases in each variant", "exact_match-1")).to_contain_text("passed 1.00")
+        seen = [made.headers.get("last-event-id") for made in streams]
+        assert (seen[0], seen[-1]) == (None, "4")
+
+
+def test_a_case_shows_its_evidence_in_both_variants(visitor: Visit, world: World) -> None:
+    visitor.sign_in(world.key, f"/runs/{world.run_id}")
+    expect(visitor.page.get_by_role("region", name="Lift")).to_contain_text("no clear difference")
+    expect(visitor.row("Cases in each variant", "helped")).to_contain_text("+1.00")
+    visitor.page.get_by_role("link", name="helped").click()
+
+    with_skill = visitor.page.get_by_role("region", name="With the skill", exact=True)
+    without = visitor.page.get_by_role("region", name="Without the skill", exact=True)
+    expect(with_skill).to_contain_text(re.compile("tests/test.sh.*the verifier ended with exit code 0"))
+    expect(without).to_contain_text("the verifier ended with exit code 1")
+    # By keyboard, as somebody without a mouse would.
+    with_skill.locator("summary", has_text="diff.patch").press("Enter")
+    with_skill.locator("summary", has_text="verifier.log").press("Enter")
+    expect(with_skill.get_by_role("group", name="diff.patch")).to_contain_text("+made")
+    expect(with_skill.get_by_role("group", name="verifier.log")).to_have_text("the skill is there\n")
+    visitor.page.get_by_role("link", name="Next case").click()
+    expect(visitor.page.get_by_role("heading", name="same", level=1)).to_be_focused()
+
+
+def test_an_artifact_is_downloaded_as_it_is(visitor: Visit, world: World) -> None:
+    visitor.sign_in(world.key, f"/runs/{world.run_id}/cases/helped")
+    button = visitor.page.get_by_role("region", name="With the skill", exact=True).get_by_role(
+        "button", name="Download transcript.txt"
+    )
+    with visitor.page.expect_download() as download:
+        button.click()
+
+    assert download.value.suggested_filename == "transcript.txt"
+    assert download.value.path().read_text() == "I was here\n"
+
+
+HOSTILE = "<img src=x onerror=window.hacked=1><script>window.hacked=1</script>"
+TURNED = "safe\u202etxt.exe"
+
+
+@pytest.fixture(scope="module")
+def hostile(server: Server) -> dict[str, Any]:
+    """A run in which everything that others write is an attack."""
+    key = server.key("hostile")
+    script = f"printf '%s' '{HOSTILE}'; printf '%s' '{HOSTILE}' >&2; echo '{HOSTILE}' > '<b>bold.txt'; echo > {TURNED}"
+    wide = f"echo {'w' * 3000}"
+    with server.client(key) as client:
+        suite_id = create_suite(client, [script, wide], name=f"{HOSTILE} {'long' * 10}")
+        return {"key": key, "suite": suite_id, **wait_for_run(client, start_run(client, suite_id))}
+
+
+def test_texts_of_others_are_never_markup(visitor: Visit, hostile: dict[str, Any]) -> None:
+    visitor.sign_in(hostile["key"])
+    for address in (
+        "/",
+        f"/suites/{hostile['suite']}",
+        f"/runs/{hostile['id']}",
+        f"/runs/{hostile['id']}/cases/exact_match-1",
+    ):
+        visitor.page.goto(f"{visitor.server.url}/#{address}")
+        expect(visitor.page.get_by_text(HOSTILE).first).to_be_visible()
+    for name in ("transcript.txt", "stderr.log", "session.json", "diff.patch"):
+        visitor.page.locator("summary", has_text=name).click()
+        expect(visitor.page.get_by_role("group", name=name)).to_contain_text(HOSTILE)
+
+    visitor.page.get_by_text("The workspace as the agent left it").click()
+
+    expect(visitor.page.locator("summary", has_text="<b>bold.txt")).to_be_visible()
+    # The sign that turns text around is shown instead of obeyed.
+    expect(visitor.page.get_by_role("group", name="diff.patch")).to_contain_text("safe\u2039U+202E\u203atxt.exe")
+    assert visitor.page.evaluate("window.hacked") is None
+    assert visitor.page.locator("img[src=x], main b, main script").count() == 0
+
+
+def test_the_browser_itself_refuses_markup_and_scripts_in_the_page(visitor: Visit, world: World) -> None:
+    visitor.sign_in(world.key)
+
+    with pytest.raises(Exception, match="TrustedHTML"):
+        visitor.page.evaluate("document.body.innerHTML = '<p>no</p>'")
+
+    assert visitor.complaints
+    visitor.complaints.clear()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_a_phone_nothing_is_wider_than_the_screen(
+    browser: Browser, server: Server, world: World, hostile: dict[str, Any], scheme: str
+) -> None:
+    with visit(browser, server, PHONE, scheme) as visitor:
+        visitor.page.goto(server.url)
+        widths = {"sign in": visitor.overflow()}
+        for key, suite, run, case in (
+            (world.key, world.suite_id, world.run_id, "helped"),
+            (hostile["key"], hostile["suite"], hostile["id"], "exact_match-1"),
+            (hostile["key"], hostile["suite"], hostile["id"], "exact_match-2"),
+        ):
+            visitor.sign_in(key)
+            for address in ("/", f"/suites/{suite}", f"/runs/{run}", f"/runs/{run}/cases/{case}"):
+                visitor.load(address)
+                visitor.unfold()
+                widths[f"{case} {address}"] = visitor.overflow()
+            # Laid out as cards, it is still a table to those who listen.
+            visitor.page.goto(f"{server.url}/#/")
+            expect(
+                visitor.page.get_by_role("table", name="Suites").get_by_role("columnheader", name="Runnable")
+            ).to_be_attached()
+            visitor.page.get_by_role("button", name="Sign out").click()
+
+    assert set(widths.values()) == {0}, widths
+
+
+# The contrast of every text with what is behind it, as the WCAG reckons it; those below what it asks for are returned.
+CONTRAST = """() => {
+  const parts = (colour) => colour.match(/[0-9.]+/g).map(Number);
+  const shine = ([r, g, b]) => [r, g, b].map((c) => c / 255)
+    .map((c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = (one) => {
+    for (; one; one = one.parentElement) {
+      const found = parts(getComputedStyle(one).backgroundColor);
+      if (found.length === 3 || found[3] > 0) return found;
+    }
+    return [255, 255, 255];
+  };
+  return [...document.querySelectorAll("body *")]
+    .filter((one) => one.checkVisibility())
+    .filter((one) => [...one.childNodes].some((child) => child.nodeType === 3 && child.data.trim()))
+    .map((one) => {
+      const [a, b] = [shine(parts(getComputedStyle(one).color)), shine(behind(one))].sort((x, y) => y - x);
+      return [one.textContent.slice(0, 40), one.className, (a + 0.05) / (b + 0.05)];
+    })
+    .filter(([, , ratio]) => ratio < 4.5);
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_stands_out_from_what_is_behind_it(
+    browser: Browser, server: Server, world: World, scheme: str
+) -> None:
+    faint = {}
+    with visit(browser, server, scheme=scheme) as visitor:
+        visitor.page.goto(server.url)
+        visitor.enter("wrong")
+        faint["sign in"] = visitor.page.evaluate(CONTRAST)
+        visitor.sign_in(world.key)
+        for address in (
+            "/",
+            f"/suites/{world.suite_id}",
+            f"/runs/{world.run_id}",
+            f"/runs/{world.run_id}/cases/helped",
+        ):
+            visitor.load(address)
+            faint[address] = visitor.page.evaluate(CONTRAST)
+        backdrop = visitor.page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+    assert {address: texts for address, texts in faint.items() if texts} == {}
+    assert backdrop == {"light": "rgb(251, 250, 247)", "dark": "rgb(19, 24, 25)"}[scheme]
+
+
+def test_the_keyboard_leads_everywhere(visitor: Visit, world: World) -> None:
+    visitor.sign_in(world.key)
+    visitor.page.reload()
+    visitor.page.get_by_role("link", name="Release notes").wait_for()
+    visitor.page.keyboard.press("Tab")
+    expect(visitor.page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    visitor.page.keyboard.press("Enter")
+    visitor.page.keyboard.press("Tab")
+    expect(visitor.page.get_by_role("table", name="Suites").get_by_role("link").first).to_be_focused()
+    visitor.page.get_by_role("link", name="Release notes").press("Enter")
+
+    expect(visitor.page.get_by_role("heading", name="Release notes", level=1)).to_be_focused()
+    expect(visitor.page).to_have_title("Release notes · whet")
+    visitor.page.go_back()
+    expect(visitor.page.get_by_role("heading", name="Suites", level=1)).to_be_focused()
+
+
+def test_a_new_tab_needs_no_signing_in_and_signing_out_is_for_all(visitor: Visit, world: World) -> None:
+    visitor.sign_in(world.key)
+    other = visitor.page.context.new_page()
+    other.goto(f"{visitor.server.url}/#/runs/{world.run_id}")
+    expect(other.get_by_role("heading", name="Run of Release notes")).to_be_visible()
+
+    other.get_by_role("button", name="Sign out").click()
+
+    expect(visitor.page.get_by_text("You signed out in another tab.")).to_be_visible()
+
+
+def test_what_is_not_there_is_told_so(visitor: Visit, world: World) -> None:
+    visitor.sign_in(world.key)
+
+    for address in ("/runs/nothing", "/suites/00000000-0000-0000-0000-000000000000", "/elsewhere", "/runs/%"):
+        visitor.go(address, "Not found")
+
+
+def test_the_files_of_the_page_come_with_a_strict_policy_and_are_not_sent_twice(server: Server) -> None:
+    with server.client(None) as client:
+        index = client.get("/")
+        parts = re.findall(r'(?:href|src)="(/page/[^"]+)"', index.text)
+        answers = [index, *(client.get(part) for part in parts)]
+        again = client.get("/", headers={"if-none-match": index.headers["etag"]})
+        missing = [
+            client.get(path).status_code for path in ("/page/nothing.js", "/page/routes.py", "/page/..%2Fapp.py")
+        ]
+
+    for each in answers:
+        assert each.status_code == 200
+        policy = each.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert each.headers["x-content-type-options"] == "nosniff"
+    assert (again.status_code, again.content) == (304, b"")
+    assert missing == [404, 404, 404]
