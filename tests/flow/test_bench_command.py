@@ -160,6 +160,7 @@ def test_several_runs_of_a_case_all_have_to_pass(bench: Project) -> None:
 
     flips = by_id(results)["flips"]
     assert (ended.code, flips["pass"], flips["passRate"]) == (1, False, 0.5)
+    assert flips["passAtK"] == {"1": 0.5, "2": 1.0}
     assert [each["pass"] for each in flips["runs"]] == [True, False]
 
 
@@ -245,6 +246,18 @@ def test_secrets_in_the_variables_of_a_case_are_masked(bench: Project) -> None:
 
     assert ended.code == 0
     assert "hunter2" not in ended.stdout + ended.artifact("tells", "transcript.txt").read_text()
+
+
+def test_a_secret_that_a_command_prints_is_masked_in_the_reason_too(bench: Project) -> None:
+    bench.settings(SHELL)
+    loud = "test:for i in $(seq 400); do echo $API_TOKEN; done; exit 1"
+    write(bench, case("loud", "true", loud, env={"API_TOKEN": "s3cr3t-of-the-case"}))
+
+    ended, results = run(bench)
+
+    [expectation] = by_id(results)["loud"]["expectations"]
+    assert expectation["reason"].endswith("\n  ***")
+    assert "of-the-case" not in f"{expectation} {ended.stdout}"
 
 
 def test_nothing_is_started_where_an_expectation_is_wrong(bench: Project) -> None:

@@ -32,7 +32,6 @@ from whet.workspace.baseline import Baseline, Before, find
 # How long a pattern may search, and what starting and ending a command may take beside its own time.
 PATTERN_TIMEOUT_S = 10.0
 _GRACE_S = 15.0
-_EVIDENCE_KEPT = 4000
 _RESTORED_SHOWN = 5
 
 
@@ -105,7 +104,7 @@ class ClaimGrader:
             value=float(outcome.state == "passed"),
             passed=outcome.state == "passed",
             reason=f"{check.label}: {_reason(answer)}",
-            evidence=outcome.evidence[-_EVIDENCE_KEPT:] if outcome.evidence else None,
+            evidence=outcome.evidence,
             location=Location(file=self._source, line=check.params["line"]),
             duration_s=answer.duration_s,
             weight=check.weight,
@@ -176,7 +175,8 @@ def _hung(claim: Claim, limit_s: float) -> Outcome:
 def _reason(answer: ClaimAnswer) -> str:
     if not answer.restored:
         return answer.outcome.reason
-    shown = ", ".join(answer.restored[:_RESTORED_SHOWN])
+    names = (path if path.isprintable() else repr(path) for path in answer.restored[:_RESTORED_SHOWN])
+    shown = ", ".join(names)
     more = len(answer.restored) - _RESTORED_SHOWN
     told = f"protected files were put back ({shown}" + (f" and {more} more)" if more > 0 else ")")
     first, _, rest = answer.outcome.reason.partition("\n")
