@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -141,7 +142,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def describe_plan(plan: Plan) -> list[str]:
-    """The plan for a person to read: a line of totals, the schedule, and each execution."""
+    """The plan for a person to read: a line of totals, the schedule, and each execution with what is expected of it."""
     executions = plan.executions
     cases = len({execution.case.id for execution in executions})
     runners = len({execution.runner.id for execution in executions})
@@ -154,8 +155,22 @@ def describe_plan(plan: Plan) -> list[str]:
         f"{plan.suite.name}: {matrix}, {totals}",
         f"schedule {plan.schedule}, at most {plan.max_parallel} at a time, {retries} for each trial",
         "",
-        *("  ".join(cell.ljust(width) for cell, width in zip(row, (*widths, 0), strict=True)) for row in rows),
+        *_listing(executions, ["  ".join(map(str.ljust, row, (*widths, 0))) for row in rows]),
     ]
+
+
+def _listing(executions: Sequence[Execution], lines: Sequence[str]) -> Iterator[str]:
+    """The line of each execution; below the first of a case its claims, as they were read."""
+    from whet.claims import write_object  # noqa: PLC0415 - only this needs it, and every command imports plans
+
+    seen: set[str] = set()
+    for execution, line in zip(executions, lines, strict=True):
+        yield line
+        case = execution.case
+        if case.id not in seen:
+            seen.add(case.id)
+            claims = (check.params["claim"] for check in case.checks if check.grader == "claim")
+            yield from (f"    {json.dumps(write_object(claim), ensure_ascii=False)}" for claim in claims)
 
 
 def _selected(suite: Suite, settings: Settings, selection: Selection) -> list[tuple[Case, Runner, str]]:
@@ -270,6 +285,8 @@ def _row(execution: Execution) -> tuple[str, str, str, str]:
     parts = [_count(execution.trials, "trial"), f"{limits.timeout_s:g} s"]
     if limits.max_steps is not None:
         parts.append(f"at most {_count(limits.max_steps, 'step')}")
+    if limits.budget_usd is not None:
+        parts.append(f"at most ${limits.budget_usd:g}")
     runner = execution.runner
     target = f"{runner.agent} {runner.model}" if runner.model else runner.agent
     variant = "" if execution.variant == "default" else f"/{execution.variant}"

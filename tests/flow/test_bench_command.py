@@ -389,3 +389,15 @@ def test_a_temporary_folder_inside_of_the_project_is_said_before_anything_is_sta
     assert ended.stderr.count("error[") == 1
     assert "let TMPDIR name a folder elsewhere" in ended.stderr
     assert not bench.output_dir.exists()
+
+
+def test_a_dry_run_shows_how_every_expectation_was_read(bench: Project) -> None:
+    write(bench, case("a", "true", "test:npm test  passes", "file:a b.md contains 'it\\'s'", budget=2))
+
+    ended = bench.whet("bench", "bench/suite.json", "--dry-run")
+
+    assert ended.stdout.splitlines()[3:] == [
+        "a  sh  (command)  1 trial, 600 s, at most $2, isolated",
+        '    {"test": "npm test", "passes": true}',
+        '    {"file": "a b.md", "contains": "it\'s"}',
+    ]
