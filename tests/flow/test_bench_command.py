@@ -160,6 +160,7 @@ def test_several_runs_of_a_case_all_have_to_pass(bench: Project) -> None:
 
     flips = by_id(results)["flips"]
     assert (ended.code, flips["pass"], flips["passRate"]) == (1, False, 0.5)
+    assert flips["passAtK"] == {"1": 0.5, "2": 1.0}
     assert [each["pass"] for each in flips["runs"]] == [True, False]
 
 
@@ -245,6 +246,18 @@ def test_secrets_in_the_variables_of_a_case_are_masked(bench: Project) -> None:
 
     assert ended.code == 0
     assert "hunter2" not in ended.stdout + ended.artifact("tells", "transcript.txt").read_text()
+
+
+def test_a_secret_that_a_command_prints_is_masked_in_the_reason_too(bench: Project) -> None:
+    bench.settings(SHELL)
+    loud = "test:for i in $(seq 400); do echo $API_TOKEN; done; exit 1"
+    write(bench, case("loud", "true", loud, env={"API_TOKEN": "s3cr3t-of-the-case"}))
+
+    ended, results = run(bench)
+
+    [expectation] = by_id(results)["loud"]["expectations"]
+    assert expectation["reason"].endswith("\n  ***")
+    assert "of-the-case" not in f"{expectation} {ended.stdout}"
 
 
 def test_nothing_is_started_where_an_expectation_is_wrong(bench: Project) -> None:
@@ -376,3 +389,15 @@ def test_a_temporary_folder_inside_of_the_project_is_said_before_anything_is_sta
     assert ended.stderr.count("error[") == 1
     assert "let TMPDIR name a folder elsewhere" in ended.stderr
     assert not bench.output_dir.exists()
+
+
+def test_a_dry_run_shows_how_every_expectation_was_read(bench: Project) -> None:
+    write(bench, case("a", "true", "test:npm test  passes", "file:a b.md contains 'it\\'s'", budget=2))
+
+    ended = bench.whet("bench", "bench/suite.json", "--dry-run")
+
+    assert ended.stdout.splitlines()[3:] == [
+        "a  sh  (command)  1 trial, 600 s, at most $2, isolated",
+        '    {"test": "npm test", "passes": true}',
+        '    {"file": "a b.md", "contains": "it\'s"}',
+    ]

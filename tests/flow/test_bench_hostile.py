@@ -65,3 +65,22 @@ def test_the_terminal_tells_all_that_does_not_hold_and_what_the_command_said(ben
         "  wrong answer",
         "file:made created: made was not found",
     ]
+
+
+def test_what_agents_did_before_is_no_part_of_a_workspace_wherever_this_run_is_recorded(guarded: Project) -> None:
+    write(guarded, case("a", "find . | grep -c solution; touch solution", "test:false"))
+    run(guarded)
+
+    run(guarded, "--output-dir", str(guarded.outside / "runs"))
+
+    answer = next(guarded.outside.glob("runs/latest/trials/a/sh/default/1/1/transcript.*")).read_text()
+    seen = guarded.root / ".whet" / "runs" / "latest" / "workspaces" / "a" / "sh" / "default" / "1" / "1" / "solution"
+    assert (seen.exists(), answer.strip()) == (True, "0")
+
+
+def test_a_record_is_not_committed_by_mistake(bench: Project) -> None:
+    write(bench, case("a", "touch made"))
+
+    run(bench)
+
+    assert (bench.root / ".whet" / ".gitignore").read_text() == "*\n"

@@ -196,6 +196,8 @@ def test_a_number_of_yaml_that_was_meant_as_an_id_is_shown_as_it_was_written(tmp
         (case_with(expect=["file:a exists", "no-file:a"]), "can never hold together", None),
         (case_with(expect=["test:a", "test:a passes"]), "says the same", None),
         (case_with(expect=["file:a matches /x/g"]), "flag g has no effect", None),
+        (suite_with(protect=["tset/**"]), 'protect[0] (line 1): "tset/**" protects nothing: there is no "tset"', None),
+        (case_with(protect=["a/b.py"]), 'cases[0].protect[0] (line 1): "a/b.py" protects nothing', None),
     ],
 )
 def test_what_looks_wrong_is_a_warning(tmp_path: Path, text: Any, warning: str, hint: str | None) -> None:
@@ -331,6 +333,8 @@ def schema() -> jsonschema.Draft202012Validator:
 
 @pytest.mark.parametrize("suite", GOOD, ids=range(len(GOOD)))
 def test_what_loads_is_valid_by_the_schema(tmp_path: Path, schema: jsonschema.Draft202012Validator, suite: Any) -> None:
+    (tmp_path / "test").mkdir()
+
     assert load(tmp_path, suite).warnings == ()
     assert [error.message for error in schema.iter_errors(suite)] == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import takewhile
 
 _LONGEST = 1000
 
@@ -19,6 +20,12 @@ def glob_problem(pattern: str) -> str | None:
     if "\0" in pattern or len(pattern) > _LONGEST:
         return "is no pattern of paths"
     return None
+
+
+def literal_head(pattern: str) -> str:
+    """The names at the beginning of a pattern that stand for themselves."""
+    parts = [part for part in pattern.split("/") if part not in ("", ".")]
+    return "/".join(takewhile(lambda part: "*" not in part and "?" not in part, parts))
 
 
 class Globs:

@@ -57,7 +57,8 @@ def make_parts(
 ) -> Parts:
     """The sandbox, the folders, the graders and the facts that every attempt shares."""
     python = graders.get("python")
-    own = (settings.output_dir, under_way.info.run_dir, scratch)
+    records = _records(under_way.plan, settings)
+    own = (*records, under_way.info.run_dir, scratch)
     return Parts(
         plan=under_way.plan,
         run_id=under_way.info.run_id,
@@ -73,7 +74,15 @@ def make_parts(
         environ=dict(os.environ),
         settings_dir=settings.file.parent if settings.file else None,
         mounts=settings.mounts,
-        hidden=(settings.output_dir, scratch),
+        hidden=(*records, scratch),
         max_output_bytes=settings.max_output_bytes,
         ceilings=settings.ceilings,
     )
+
+
+def _records(plan: Plan, settings: Settings) -> tuple[Path, ...]:
+    """Where runs are recorded, now and usually: what agents did before is nothing for those of this run to see."""
+    templates = {each.workspace.template_dir for each in plan.executions if each.workspace.template_dir}
+    homes = (settings.file.parent if settings.file else Path.cwd(), *sorted(templates))
+    usual = dict.fromkeys(home / ".whet" for home in homes)
+    return (settings.output_dir, *(path for path in usual if path.is_dir()))

@@ -7,13 +7,15 @@ from typing import Any, Literal
 
 from whet import wire
 from whet.model.event import ExecutionSummary, Results, RunEnded, RunEvent
-from whet.model.grade import Grade
+from whet.model.grade import Grade, Rate
 from whet.model.run import TrialResult
 from whet.model.session import Usage
 from whet.report.base import ReporterContext
 from whet.report.document import write_document
+from whet.score.passes import pass_at_k
 
 Outcome = Literal["passed", "failed", "timeout", "budget", "agent_error", "infra_error", "skipped"]
+_MOST_K = 10
 _BY_CODE: dict[str, Outcome] = {"assertion": "failed", "timeout": "timeout", "budget": "budget"}
 
 
@@ -87,8 +89,17 @@ def _entry(summary: ExecutionSummary, trials: list[TrialResult]) -> dict[str, An
         "notes": list(dict.fromkeys(note for trial in trials for note in trial.notes)),
         "turns": telling.steps if telling else None,
         "passRate": summary.rate.value if summary.rate else None,
+        "passAtK": _pass_at(summary.rate),
         "runs": [_run(trial) for trial in trials],
     }
+
+
+def _pass_at(rate: Rate | None) -> dict[str, float]:
+    """By k, the chance that at least one of k runs passes, as far as there are so many."""
+    if rate is None:
+        return {}
+    most = min(rate.total, _MOST_K)
+    return {str(k): round(pass_at_k(rate.total, rate.passed, k), 6) for k in range(1, most + 1)}
 
 
 def _together(trials: list[TrialResult]) -> Usage:

@@ -6,6 +6,7 @@ import fcntl
 import os
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ def create_run_folder(output_dir: Path) -> Path:
     """A fresh folder whose name sorts by time; two runs in the same moment get two."""
     try:
         output_dir.mkdir(parents=True, exist_ok=True)
+        _keep_out_of_repositories(output_dir)
         while True:
             folder = output_dir / datetime.now(UTC).strftime("%Y%m%dT%H%M%S-%f")
             try:
@@ -37,6 +39,14 @@ def create_run_folder(output_dir: Path) -> Path:
         raise StoreError(
             f"no run folder can be made in {output_dir}: {error.strerror}", hint="choose another one with --output-dir"
         ) from error
+
+
+def _keep_out_of_repositories(output_dir: Path) -> None:
+    """Records hold whole workspaces, which nobody wants to commit; a folder of the user's own choice is left alone."""
+    note = output_dir.parent / ".gitignore"
+    if output_dir.parent.name == ".whet" and not note.exists():
+        with suppress(OSError):
+            note.write_text("*\n")
 
 
 def point_latest(folder: Path) -> None:

@@ -71,7 +71,8 @@ def put_back(workspace: Path, wanted: Wanted, protected: tuple[Protected, ...]) 
     for item in altered:
         _restore(workspace, item)
     for item in folders:
-        (workspace / item.path).chmod(item.mode)
+        if _has_other_mode(workspace, item):
+            (workspace / item.path).chmod(item.mode)
     return tuple(sorted((*added, *locked, *(item.path for item in altered))))
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from whet.claims import Absent, Claim, ClaimError, Exists, Reading, read_claim, read_object, write_claim
-from whet.claims.globs import glob_problem
 from whet.formats.bench.fields import Fields, shown, text_problem
+from whet.formats.bench.protect import check_protect, warn_of_nothing
 from whet.formats.document import Node
 from whet.model.naming import folder_name, id_problem
 from whet.model.suite import BootstrapSpec, Case, Check, Limits
@@ -27,9 +28,9 @@ class Defaults:
     protect: tuple[str, ...] = ()
 
 
-def lower_cases(top: Fields, defaults: Defaults) -> tuple[Case, ...]:
-    """The cases of the model; what is wrong with any of them is noted."""
-    _check_protect(top)
+def lower_cases(top: Fields, defaults: Defaults, project: Path) -> tuple[Case, ...]:
+    """The cases of the model, which work in copies of *project*; what is wrong with any of them is noted."""
+    check_protect(top)
     node = top.members.get("cases")
     if node is None:
         top.note("cases", "is missing")
@@ -39,7 +40,11 @@ def lower_cases(top: Fields, defaults: Defaults) -> tuple[Case, ...]:
         return ()
     written = [_fields(top, index, item) for index, item in enumerate(node.value)]
     _note_clashes(written)
-    return tuple(_case(each, defaults) for each in written if each.is_object())
+    cases = tuple(_case(each, defaults, project) for each in written if each.is_object())
+    # What a setup makes is not there yet.
+    if all(case.bootstrap is None for case in cases):
+        warn_of_nothing(top, project)
+    return cases
 
 
 def _fields(top: Fields, index: int, item: Node) -> Fields:
@@ -50,14 +55,16 @@ def _fields(top: Fields, index: int, item: Node) -> Fields:
     return Fields(top.notes, item, f"cases[{index}]", case)
 
 
-def _case(given: Fields, defaults: Defaults) -> Case:
+def _case(given: Fields, defaults: Defaults, project: Path) -> Case:
     given.warn_unknown(CASE)
-    _check_protect(given)
+    check_protect(given)
     identifier = given.text("id", required=True)
     if identifier is not None and (problem := id_problem(identifier)):
         given.note("id", problem)
     env = {**defaults.env, **given.variables("env")}
     setup = given.script("setup") or defaults.setup
+    if setup is None:
+        warn_of_nothing(given, project)
     return Case(
         id=identifier or "",
         prompt=given.text("prompt", required=True) or "",
@@ -118,17 +125,6 @@ def _contradictions(claim: Claim, earlier: list[Claim]) -> Iterator[str]:
     opposite = Absent if isinstance(claim, Exists) else Exists if isinstance(claim, Absent) else None
     if opposite is not None and isinstance(claim, Exists | Absent) and opposite(claim.path) in earlier:
         yield "can never hold together with an expectation before it"
-
-
-def _check_protect(given: Fields) -> None:
-    node = given.members.get("protect")
-    items = node.value if node is not None and isinstance(node.value, tuple) else ()
-    for index, item in enumerate(items):
-        problem = glob_problem(item.value) if isinstance(item.value, str) and item.value.strip() else None
-        if problem:
-            Fields(given.notes, item, f"{f'{given.path}.' if given.path else ''}protect[{index}]", given.case).note(
-                "", problem
-            )
 
 
 def _note_clashes(written: list[Fields]) -> None:

@@ -64,13 +64,14 @@ def _suite(document: Document, path: Path, notes: Notes) -> Suite | None:
     name = top.text("name", required=True)
     if name is not None and (problem := id_problem(name)):
         top.note("name", problem)
-    cases = lower_cases(top, _defaults(top))
+    project = project_of(path)
+    cases = lower_cases(top, _defaults(top), project)
     return Suite(
         name=name or "",
         cases=cases,
         source=path,
         digest=hashlib.sha256(path.read_bytes()).hexdigest(),
-        workspace=WorkspaceSpec(mode="isolated", template_dir=project_of(path)),
+        workspace=WorkspaceSpec(mode="isolated", template_dir=project),
         description=top.text("description") or "",
         usual_timeout_s=USUAL_TIMEOUT_S,
         warnings=tuple(notes.warnings),

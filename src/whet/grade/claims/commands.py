@@ -16,7 +16,6 @@ _NOT_RUN = {126: "the command cannot be executed", 127: "the command was not fou
 _OUTPUT_KEPT = 2000
 # As much of it as the reason of a failure shows.
 _LINES_TOLD = 6
-_LINE_TOLD = 300
 
 
 def decide(claim: CommandClaim, workspace: Path, shell: Shell, env: Mapping[str, str], timeout_s: float) -> Outcome:
@@ -62,15 +61,21 @@ def _ended_so(claim: Passes | Fails | Quits, exit_code: int | None) -> bool:
 
 def _printed(ran: Ran) -> str | None:
     """The end of what it printed: that is where tools say what is wrong."""
-    parts = [f"{name}:\n{text[-_OUTPUT_KEPT:].strip()}" for name, text in _streams(ran) if text.strip()]
+    parts = [f"{name}:\n{text.strip()}" for name, text in _streams(ran) if text.strip()]
     return "\n".join(parts) or None
 
 
 def _last_lines(ran: Ran) -> str:
     """The last of what it printed, a line each, for whoever reads why it failed."""
-    lines = [line.rstrip() for _, text in _streams(ran) for line in text[-_OUTPUT_KEPT:].splitlines() if line.strip()]
-    return "".join(f"\n  {shortened(line, _LINE_TOLD)}" for line in lines[-_LINES_TOLD:])
+    lines = [line.rstrip() for _, text in _streams(ran) for line in text.splitlines() if line.strip()]
+    return "".join(f"\n  {line}" for line in lines[-_LINES_TOLD:])
 
 
 def _streams(ran: Ran) -> tuple[tuple[str, str], tuple[str, str]]:
-    return ("stdout", ran.stdout), ("stderr", ran.stderr)
+    return ("stdout", _end(ran.stdout)), ("stderr", _end(ran.stderr))
+
+
+def _end(text: str) -> str:
+    """The last whole lines of *text*: half a line could be half a secret, which nobody would know to mask."""
+    kept = text[-_OUTPUT_KEPT:]
+    return kept if kept == text or "\n" not in kept else kept.partition("\n")[2]

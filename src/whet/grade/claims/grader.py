@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from whet import wire
-from whet.claims.forms import Claim, CommandClaim, Matches, path_of
+from whet.claims.forms import Absent, Claim, CommandClaim, Contains, Exists, Matches, path_of
 from whet.errors import CheckerDied, CheckTimedOut, GraderError
 from whet.grade.base import Evidence
 from whet.grade.claims.outcome import Outcome, undecided
@@ -17,8 +17,6 @@ from whet.grade.claims.worker import (
     ClaimAnswers,
     ClaimDecider,
     ClaimRequest,
-    SearchAnswer,
-    SearchRequest,
     SurveyAnswer,
     SurveyRequest,
 )
@@ -32,7 +30,6 @@ from whet.workspace.baseline import Baseline, Before, find
 # How long a pattern may search, and what starting and ending a command may take beside its own time.
 PATTERN_TIMEOUT_S = 10.0
 _GRACE_S = 15.0
-_EVIDENCE_KEPT = 4000
 _RESTORED_SHOWN = 5
 
 
@@ -50,35 +47,27 @@ class ClaimGrader:
 
         Copies of protected files go to the folder *store*, which the agent must not reach.
         """
-        request = SurveyRequest(case=case.id, workspace=str(workspace), store=str(store))
+        claims: list[Claim] = [check.params["claim"] for check in case.checks if check.grader == "claim"]
+        request = SurveyRequest(
+            case=case.id, workspace=str(workspace), store=str(store), search=_could_be_vacuous_by_a_pattern(claims)
+        )
+        found = await self._surveyed(request, mark, timeout_s)
+        if found.baseline is None:
+            raise GraderError(f"the workspace cannot be looked at: {found.trouble}")
+        return found.baseline
+
+    async def _surveyed(self, request: SurveyRequest, mark: str, timeout_s: float) -> SurveyAnswer:
+        limit_s = PATTERN_TIMEOUT_S if request.search else timeout_s
         try:
-            answer = await self._workers.call(wire.encode(request), mark=mark, timeout_s=timeout_s)
+            answer = await self._workers.call(wire.encode(request), mark=mark, timeout_s=limit_s)
         except WorkerHung:
+            if request.search:
+                # The same search is made after the agent has ended, and says there what is wrong with it.
+                return await self._surveyed(replace(request, search=False), mark, timeout_s)
             raise CheckTimedOut(f"looking at the workspace took more than {timeout_s:g} s") from None
         except WorkerDied:
             raise CheckerDied("the look at the workspace ended its process") from None
-        found = wire.decode(answer, SurveyAnswer)
-        if found.baseline is None:
-            raise GraderError(f"the workspace cannot be looked at: {found.trouble}")
-        held = await self._searched(case, workspace, found.baseline.held, mark)
-        return replace(found.baseline, held=held)
-
-    async def _searched(
-        self, case: Case, workspace: Path, held: tuple[bool | None, ...], mark: str
-    ) -> tuple[bool | None, ...]:
-        """*held* with what patterns find; searched only where it is they that could make the case vacuous."""
-        claims = [check.params["claim"] for check in case.checks if check.grader == "claim"]
-        patterns = [isinstance(claim, Matches) for claim in claims]
-        if not any(patterns) or not all(is_pattern or holds for is_pattern, holds in zip(patterns, held, strict=True)):
-            return held
-        request = SearchRequest(case=case.id, workspace=str(workspace))
-        try:
-            answer = await self._workers.call(wire.encode(request), mark=mark, timeout_s=PATTERN_TIMEOUT_S)
-        except (WorkerHung, WorkerDied):
-            # The same search is made after the agent has ended, and says there what is wrong with it.
-            return held
-        found = wire.decode(answer, SearchAnswer).held
-        return tuple(old if new is None else new for old, new in zip(held, found, strict=True))
+        return wire.decode(answer, SurveyAnswer)
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         """The decision on one claim; one that cannot be decided is a grade too, so that the others are heard."""
@@ -105,7 +94,7 @@ class ClaimGrader:
             value=float(outcome.state == "passed"),
             passed=outcome.state == "passed",
             reason=f"{check.label}: {_reason(answer)}",
-            evidence=outcome.evidence[-_EVIDENCE_KEPT:] if outcome.evidence else None,
+            evidence=outcome.evidence,
             location=Location(file=self._source, line=check.params["line"]),
             duration_s=answer.duration_s,
             weight=check.weight,
@@ -132,6 +121,12 @@ class ClaimGrader:
     def close(self) -> None:
         """End the workers."""
         self._workers.close()
+
+
+def _could_be_vacuous_by_a_pattern(claims: Sequence[Claim]) -> bool:
+    """Whether it takes a search to know: where a command or a comparison is asked for, a case is not vacuous anyway."""
+    plain = all(isinstance(claim, Exists | Contains | Matches | Absent) for claim in claims)
+    return plain and any(isinstance(claim, Matches) for claim in claims)
 
 
 def _together(checks: Sequence[Check], evidence: Evidence) -> Iterator[list[Check]]:
@@ -176,7 +171,8 @@ def _hung(claim: Claim, limit_s: float) -> Outcome:
 def _reason(answer: ClaimAnswer) -> str:
     if not answer.restored:
         return answer.outcome.reason
-    shown = ", ".join(answer.restored[:_RESTORED_SHOWN])
+    names = (path if path.isprintable() else repr(path) for path in answer.restored[:_RESTORED_SHOWN])
+    shown = ", ".join(names)
     more = len(answer.restored) - _RESTORED_SHOWN
     told = f"protected files were put back ({shown}" + (f" and {more} more)" if more > 0 else ")")
     first, _, rest = answer.outcome.reason.partition("\n")

@@ -27,21 +27,16 @@ _SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.EMFILE,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyRequest:
-    """Ask what the claims of a case find before its agent starts; copies of protected files go to `store`."""
+    """Ask what the claims of a case find before its agent starts; copies of protected files go to `store`.
+
+    Patterns are searched for only where `search` asks for it, because a search may never end.
+    """
 
     case: str
     workspace: str
     store: str
+    search: bool
     kind: Literal["survey"] = "survey"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchRequest:
-    """Ask whether what the patterns of a case search for is there; asked alone, because a search may never end."""
-
-    case: str
-    workspace: str
-    kind: Literal["search"] = "search"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +79,6 @@ class SurveyAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchAnswer:
-    """For each claim of the case whether it holds; None where it is not about a pattern."""
-
-    held: tuple[bool | None, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Kind:
     kind: str = field(default="claim")
 
@@ -104,11 +92,8 @@ class ClaimDecider:
     def serve(self, request: bytes, printed: Printed) -> bytes:
         """Answer one request."""
         del printed
-        kind = wire.decode(request, _Kind).kind
-        if kind == "survey":
+        if wire.decode(request, _Kind).kind == "survey":
             return wire.encode(self._survey(wire.decode(request, SurveyRequest)))
-        if kind == "search":
-            return wire.encode(self._search(wire.decode(request, SearchRequest)))
         asked = wire.decode(request, ClaimRequest)
         claims = self._claims(asked.case)
         return wire.encode(ClaimAnswers(answers=tuple(self._decide(asked, claims[each]) for each in asked.numbers)))
@@ -122,19 +107,8 @@ class ClaimDecider:
             protected = self._kept(asked, workspace)
         except OSError as error:
             return SurveyAnswer(trouble=str(error))
-        held = tuple(_held(claim, workspace, before) for claim in claims)
+        held = tuple(_held(claim, workspace, before, search=asked.search) for claim in claims)
         return SurveyAnswer(baseline=Baseline(before=before, protected=protected, held=held))
-
-    def _search(self, asked: SearchRequest) -> SearchAnswer:
-        workspace = Path(asked.workspace)
-        return SearchAnswer(
-            held=tuple(
-                files.decide(claim, workspace, Before(kind="absent")).state == "passed"
-                if isinstance(claim, Matches)
-                else None
-                for claim in self._claims(asked.case)
-            )
-        )
 
     def _kept(self, asked: SurveyRequest, workspace: Path) -> tuple[Protected, ...]:
         globs = Globs(self._cases[asked.case].protect)
@@ -174,8 +148,8 @@ def _wanted(globs: Globs) -> Wanted:
     return Wanted(globs.holds, globs.guards, globs.leads_to)
 
 
-def _held(claim: Claim, workspace: Path, before: Mapping[str, Before]) -> bool | None:
-    """Whether a claim held before; what compares with before never does, and commands and patterns are not tried."""
-    if isinstance(claim, CommandClaim | Matches):
+def _held(claim: Claim, workspace: Path, before: Mapping[str, Before], *, search: bool) -> bool | None:
+    """Whether a claim held before; what compares with before never does."""
+    if isinstance(claim, CommandClaim) or (isinstance(claim, Matches) and not search):
         return None
     return files.decide(claim, workspace, before[claim.path]).state == "passed"
