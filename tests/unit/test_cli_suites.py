@@ -82,7 +82,8 @@ def test_a_first_suite_has_the_test_command_of_its_project_and_is_a_good_one(
 ) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    (tmp_path / "tests").mkdir()
+    for folder in ("tests", ".git"):
+        (tmp_path / folder).mkdir()
 
     ended = whet(tmp_path, "init", *option)
 
