@@ -80,7 +80,7 @@ export class Board {
     const [, ...cells] = line.row.children;
     cells.forEach((cell) => cell.remove());
     line.row.append(...[...fresh.children].slice(1));
-    this.applyFilter();
+    if (this.filter !== "all") this.applyFilter();
   }
 
   cells(line) {

@@ -83,7 +83,7 @@ export function runTable(caption, runs, suiteName = null) {
       runLift(run),
       run.runner ? said(run.runner) : "none",
     ];
-    if (suiteName) cells.splice(1, 0, el("span", null, said(suiteName(run)), ` v${run.suite_version}`));
+    if (suiteName) cells.splice(1, 0, el("span", { class: "name" }, said(suiteName(run)), ` v${run.suite_version}`));
     return cells;
   });
   return table(caption, heads, rows);

@@ -48,8 +48,8 @@ export function when(moment) {
 /** How long something took. */
 export function took(seconds) {
   if (seconds === null || seconds === undefined) return null;
-  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
-  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  if (seconds < 1) return `${Math.round(seconds * 1000)}\u00a0ms`;
+  if (seconds < 60) return `${seconds.toFixed(1)}\u00a0s`;
   const minutes = Math.floor(seconds / 60);
   const rest = `${minutes % 60} min ${Math.floor(seconds % 60)} s`;
   return minutes < 60 ? rest : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
@@ -64,7 +64,7 @@ export function between(first, last) {
 export function size(bytes) {
   let [value, unit] = [bytes, 0];
   while (value >= 1024 && unit < UNITS.length - 1) [value, unit] = [value / 1024, unit + 1];
-  return `${unit && value < 10 ? value.toFixed(1) : Math.round(value)} ${UNITS[unit]}`;
+  return `${unit && value < 10 ? value.toFixed(1) : Math.round(value)}\u00a0${UNITS[unit]}`;
 }
 
 /** A score, from 0 to 1. */
