@@ -71,7 +71,7 @@ def test_whoever_signs_in_sees_suites_and_what_came_of_their_runs(visitor: Visit
     expect(run).to_contain_text("passed")
     expect(run).to_contain_text("1.00 without 0.50")
     expect(run).to_contain_text(re.compile(r"\+0\.50 \(.* to \+1\.00\)"))
-    expect(run).to_contain_text(re.compile("[0-9a-f]{12}.*sh"))
+    expect(run).to_contain_text(re.compile(f"by {world.key[:13]}.*[0-9a-f]{{12}}.*sh"))
 
 
 def test_the_key_is_kept_for_the_tab_alone_and_gone_after_signing_out(visitor: Visit, world: World) -> None:

@@ -30,6 +30,8 @@ class Caller:
 
     organisation_id: str
     key_id: str
+    # Of the key, the part that may be shown.
+    key_prefix: str
 
 
 class _Allowed:
@@ -53,7 +55,7 @@ class _Allowed:
         service.rates.take(key.id)
         if self._scope not in key.scopes:
             raise Refused(403, f'this key may not do that: it lacks the scope "{self._scope}"')
-        return Caller(key.organisation_id, key.id)
+        return Caller(key.organisation_id, key.id, key.prefix)
 
 
 def _look_up(service: Service, secret: str) -> Key | None:

@@ -110,6 +110,7 @@ class Run(Strict):
     skill: str | None
     variant: str | None
     trials: int | None
+    asked_by: str | None = Field(description="The prefix of the key that asked for it.")
     summary: dict[str, Any] | None
     error: str | None
     created_at: Moment

@@ -22,6 +22,7 @@ def shown_run(run: StoredRun) -> dict[str, Any]:
         "skill": run.asked.skill,
         "variant": run.asked.variant,
         "trials": run.asked.trials,
+        "asked_by": run.asked.asked_by,
         "summary": msgspec.Raw(run.summary) if run.summary is not None else None,
         "error": run.error,
         "created_at": shown_time(run.created_us),

@@ -76,7 +76,7 @@ export function runTable(caption, runs, suiteName = null) {
   const heads = suiteName ? ["Asked for", "Suite", ...RUN_HEADS.slice(1)] : RUN_HEADS;
   const rows = runs.map((run) => {
     const cells = [
-      el("a", { href: `#/runs/${run.id}` }, when(run.created_at)),
+      [el("a", { href: `#/runs/${run.id}` }, when(run.created_at)), run.asked_by ? el("span", { class: "quiet title" }, "by ", el("code", null, run.asked_by)) : null],
       [badge(runVerdict(run)), " ", el("span", { class: "quiet" }, took(between(run.started_at, run.ended_at)))],
       skill(run),
       runScore(run),

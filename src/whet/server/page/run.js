@@ -80,6 +80,7 @@ function drawHead(place, run, name) {
       ["Samples of each case", run.trials],
       ["Trials", run.summary ? counted(run.summary.counts) : null],
       ["Asked for", when(run.created_at)],
+      ["By the key", run.asked_by ? el("code", null, run.asked_by) : null],
       ["Took", took(between(run.started_at, run.ended_at))],
       ["Cost", cost(run.summary?.total_usage)],
     ]),

@@ -117,7 +117,13 @@ def _create(service: Service, caller: Caller, suite_id: str, asked: RunBody, onc
         suite = suite_of(found)
         refuse_what_cannot_run(suite)
         refuse_wrong_request(service, connection, organisation_id, suite, asked)
-        wanted = RunAsked(runner=asked.runner, skill=asked.skill, variant=asked.variant, trials=asked.trials)
+        wanted = RunAsked(
+            runner=asked.runner,
+            skill=asked.skill,
+            variant=asked.variant,
+            trials=asked.trials,
+            asked_by=caller.key_prefix,
+        )
         run = stored.create_run(connection, organisation_id, (found.id, found.version), wanted)
         if once is not None:
             remember(connection, organisation_id, once, run.id)

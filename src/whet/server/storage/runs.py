@@ -21,12 +21,16 @@ Outcome = Literal["passed", "failed", "errored"]
 
 
 class RunAsked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a caller asked of a run: `skill` is an address, or `sha256:` and the digest of an archive that we have."""
+    """What a caller asked of a run: `skill` is an address, or `sha256:` and the digest of an archive that we have.
+
+    `asked_by` is the prefix of the key that asked; runs from before it was kept have none.
+    """
 
     runner: str | None = None
     skill: str | None = None
     variant: str | None = None
     trials: int | None = None
+    asked_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
