@@ -32,15 +32,15 @@ FROM python:3.12-slim
 RUN apt-get update \\
     && apt-get install -y curl
 ENV MODE=test
-WORKDIR /work
-COPY data /work/data
+WORKDIR /job
+COPY data /job/data
 COPY extra /srv/extra
 COPY --from=builder /x /y
 """
 CANARY = "<!-- This is a canary GUID 123 -->\n\n# harbor canary 456\n\n"
 VERIFIER = """#!/bin/bash
 set -x
-if grep 42 /work/out.txt && test "$GREETING$WITH_DEFAULT$MODE" = hellofallbacktest && ls /srv/extra/more.txt; then
+if grep 42 /job/out.txt && test "$GREETING$WITH_DEFAULT$MODE" = hellofallbacktest && ls /srv/extra/more.txt; then
   echo 1 > /logs/verifier/reward.txt
 else
   echo 0 > /logs/verifier/reward.txt
@@ -51,12 +51,12 @@ fi
 def task(project: Project, name: str = "tasks/hello", toml: str = TASK, **files: str) -> None:
     given = {
         "task.toml": toml,
-        "instruction.md": f"{CANARY}cat /work/data/n.txt > out.txt\n",
+        "instruction.md": f"{CANARY}cat /job/data/n.txt > out.txt\n",
         "environment/Dockerfile": DOCKERFILE,
         "environment/data/n.txt": "42",
         "environment/extra/more.txt": "",
         "tests/test.sh": VERIFIER,
-        "solution/solve.sh": "#!/bin/bash\ncp /work/data/n.txt /work/out.txt\n",
+        "solution/solve.sh": "#!/bin/bash\ncp /job/data/n.txt /job/out.txt\n",
         **files,
     }
     for path, text in given.items():
@@ -89,14 +89,14 @@ def test_a_task_becomes_a_case_with_all_that_a_case_can_say(project: Project) ->
             "tags": ["shell", "files", "easy"],
             "source": "someone/hello",
             "environment_ref": "tasks/hello",
-            "instruction": "cat /work/data/n.txt > out.txt",
+            "instruction": "cat /job/data/n.txt > out.txt",
             "verifier_ref": "tests/test.sh",
             "skill_bundle_ref": "skill-under-test",
             "resource_hints": {
                 "working_dir": "environment",
                 "timeout_ms": 60000.0,
                 "env": {"MODE": "test", "GREETING": "hello", "WITH_DEFAULT": "fallback"},
-                "paths": {"/work": "environment", "/srv/extra": "environment/extra"},
+                "paths": {"/job": "environment", "/srv/extra": "environment/extra"},
             },
         }
     ]

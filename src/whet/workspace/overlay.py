@@ -19,7 +19,7 @@ from whet.workspace.tree import GIT, Descent, Step, Tree, is_empty, walk
 
 # What the kernel makes in the work folder of a mount that need not survive a crash, the innermost first.
 _DIRTY = "work/incompat/volatile/dirty"
-_WORK = ("/work/incompat/volatile", "/work/incompat", "/work", "")
+_WORK = ("work/incompat/volatile", "work/incompat", "work", "")
 _OPAQUE = ("trusted.overlay.opaque", "user.overlay.opaque")
 
 
@@ -100,7 +100,7 @@ class OverlayWorkspace(Workspace):
         try:
             os.unlink(f"{side}/k{number}/{_DIRTY}")  # noqa: PTH108 - a hot path, as the next ones
             for below in _WORK:
-                os.rmdir(f"{side}/k{number}{below}")  # noqa: PTH106
+                os.rmdir(f"{side}/k{number}/{below}")  # noqa: PTH106
             for folder in (f"{side}/u{number}", side, self.path):
                 os.rmdir(folder)  # noqa: PTH106
         except OSError:
