@@ -153,6 +153,7 @@ class Suite:
     """An ordered set of cases and what they share; `warnings` is what looks unlike what its author meant.
 
     `skill` is what the variants `skill` and `no_skill` are about; `judge` says how a model that judges is asked.
+    `held_out` is where the answers lie on the disk: no agent is shown it.
     """
 
     name: str
@@ -167,6 +168,7 @@ class Suite:
     warnings: tuple[Problem, ...] = ()
     skill: SkillUnderTest | None = None
     judge: Mapping[str, Any] = field(default_factory=dict)
+    held_out: tuple[Path, ...] = ()
 
     @property
     def tags(self) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ from whet.packages.fetch import kind_of, local_path
 
 # The hint that names folders at absolute paths, as tasks for containers expect them.
 PATHS_HINT = "paths"
+# Where tasks of other makers keep their solution, which is nobody's business before the verifier's.
+SOLUTION = "solution"
 # Where a process finds the system, which nothing can be laid over.
 _SYSTEM = frozenset(
     ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "nix", "opt", "proc", "sbin", "snap", "sys", "usr")
