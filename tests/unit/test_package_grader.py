@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -245,6 +246,20 @@ def test_a_script_is_run_by_its_first_line_or_its_name(local: Bench, name: str, 
     assert grade.passed, grade
 
 
+def test_a_verifier_that_was_killed_decides_nothing_in_any_sandbox(bench: Bench) -> None:
+    grade = bench.grade({"tests/test.sh": script("kill -KILL $$")})
+
+    assert grade.undecided
+    assert "killed" in grade.reason or "signal 9" in grade.reason
+
+
+def test_a_reward_that_is_almost_enough_is_not_told_as_enough(local: Bench) -> None:
+    grade = local.grade({"tests/test.sh": script('echo 0.99999999 > "$LOGS_DIR/reward.txt"')})
+
+    assert not grade.passed
+    assert "says 0.99999999" in grade.reason
+
+
 def test_a_script_that_nobody_can_run_decides_nothing(local: Bench) -> None:
     grade = local.grade({"tests/test": "test -f app.txt\n"}, verifier_ref="tests/test")
 
@@ -319,6 +334,24 @@ def test_an_agent_cannot_forge_the_verifier(bench: Bench) -> None:
     assert not grade.passed
     assert bench.log() == "test.sh\n"
     assert "taken away: tests/conftest.py" in (grade.evidence or "")
+
+
+def dig(workspace: Path) -> None:
+    """A folder whose paths are longer than the system takes."""
+    here = os.open(workspace, os.O_RDONLY)
+    for name in ("tests", *("d" * 200 for _ in range(30))):
+        os.mkdir(name, dir_fd=here)
+        inner = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+
+
+def test_an_agent_cannot_make_its_failure_an_error_by_digging_deep(local: Bench) -> None:
+    grade = local.grade({"tests/test.sh": script("ls tests", "exit 1")}, dig)
+
+    assert (grade.passed, grade.undecided) == (False, False)
+    assert local.log() == "test.sh\n"
 
 
 def test_an_agent_cannot_lead_the_verifier_astray_by_a_link(bench: Bench, tmp_path: Path) -> None:

@@ -45,6 +45,11 @@ def read_reward(folder: Path) -> Reward | None:
     return Reward(value=value, file=_JSON, notes=notes)
 
 
+def plain(number: float) -> str:
+    """*number* as a person writes it, and never rounded: what is almost 1 is not 1."""
+    return f"{number:g}" if float(f"{number:g}") == number else repr(number)
+
+
 def near_misses(folder: Path) -> tuple[str, ...]:
     """Files in *folder* that look as if they were meant for rewards."""
     return tuple(name for name in _NEAR if (folder / name).is_file())
@@ -55,7 +60,7 @@ def _conflict(value: float, text: bytes) -> tuple[str, ...]:
         other = _from_text(text)
     except BadReward as error:
         return (f"{error}; {_JSON} counts",)
-    return () if other == value else (f"{_TEXT} says {other:g} and {_JSON} {value:g}; {_JSON} counts",)
+    return () if other == value else (f"{_TEXT} says {plain(other)} and {_JSON} {plain(value)}; {_JSON} counts",)
 
 
 def _content(path: Path) -> bytes | None:
