@@ -503,3 +503,14 @@ def test_what_is_wrong_can_be_told_before_anything_is_fetched(tmp_path: Path) ->
 
     assert problems["environment_ref"] == f"{tmp_path}/nowhere.tar.gz does not exist"
     assert len(all_of_them) == 4
+
+
+@pytest.mark.parametrize("place", [".", "./", "tests", "tests/skill", "tests/test.sh", "solve.sh"])
+def test_a_skill_that_would_make_way_for_the_verifier_is_refused_before_anything_starts(
+    tmp_path: Path, place: str
+) -> None:
+    package = TaskPackage(environment_ref=str(tmp_path), oracle_ref="solve.sh", skill_bundle_ref=place)
+
+    problems = dict(package_problems(package, tmp_path))
+
+    assert list(problems) == ["skill_bundle_ref"]
