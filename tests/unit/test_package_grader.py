@@ -447,6 +447,13 @@ def test_a_package_that_lacks_what_its_case_names_is_refused(
     assert not list(local.scratch.glob("p*"))
 
 
+def test_whoever_packed_the_folder_and_not_what_is_in_it_is_told(local: Bench) -> None:
+    with pytest.raises(PackageError) as raised:
+        local.grade({"task/tests/test.sh": script("exit 0")})
+
+    assert raised.value.hint == "there is task/tests/test.sh: pack what is in task, and not task itself"
+
+
 def test_a_verifier_behind_a_link_is_refused(local: Bench) -> None:
     folder_of(local.folder / "package", {"real/test.sh": ""})
     (local.folder / "package/tests").symlink_to("real")

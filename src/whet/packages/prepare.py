@@ -134,10 +134,16 @@ def _check_required(template: Path, required: tuple[str, ...]) -> None:
     root = os.path.realpath(template)
     for path in required:
         if not (template / path).is_file():
-            raise PackageError(f"it holds no {path}")
+            raise PackageError(f"it holds no {path}", hint=_one_folder_deeper(template, path))
         # A link would leave what it leads to where an agent sees it.
         if os.path.realpath(template / path) != os.path.join(root, path):  # noqa: PTH118 - as text
             raise PackageError(f"{path} is reached by a link, and could not be held out")
+
+
+def _one_folder_deeper(template: Path, path: str) -> str | None:
+    """What to do where somebody has packed a folder, and not what is in it."""
+    found = next((folder.name for folder in sorted(template.iterdir()) if (folder / path).is_file()), None)
+    return None if found is None else f"there is {found}/{path}: pack what is in {found}, and not {found} itself"
 
 
 def _check_working_dir(template: Path, path: str) -> None:
