@@ -444,6 +444,22 @@ def test_the_variants_are_those_that_suite_and_skill_allow(
     assert [variant for _, variant in by_variant(done)] == variants
 
 
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [(("--variant", "skill"), "--skill"), (("--variant", "no_skill", "--skill", "deploy"), "supports_no_skill")],
+)
+def test_a_variant_that_there_could_be_is_told_with_what_it_lacks(
+    skilled: Project, args: tuple[str, ...], hint: str
+) -> None:
+    skilled.settings(SHELL)
+    suite(skilled, exact("echo a", "a"))
+
+    done = run(skilled, *args)
+
+    assert done.code == 2
+    assert hint in done.stderr
+
+
 def test_one_variant_alone_is_held_to_its_cases(skilled: Project) -> None:
     suite(skilled, exact("echo a", "b"), supports_no_skill=True)
 
