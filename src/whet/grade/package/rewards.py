@@ -14,6 +14,7 @@ _JSON, _TEXT = "reward.json", "reward.txt"
 _NEAR = ("rewards.json", "rewards.txt", "reward", "score.txt", "score.json")
 _LARGEST = 1024 * 1024
 _MAIN = "reward"
+_NAMES_SHOWN, _LONGEST_SHOWN = 8, 40
 
 
 class BadReward(ValueError):
@@ -104,7 +105,9 @@ def _from_json(data: bytes) -> tuple[float, tuple[str, ...]]:
     if _MAIN in numbers:
         return numbers[_MAIN], ()
     mean = sum(numbers.values()) / len(numbers)
-    note = f"no reward is called `{_MAIN}`: the mean of {', '.join(sorted(numbers))} counts"
+    names = sorted(name[:_LONGEST_SHOWN] for name in numbers)
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    note = f"no reward is called `{_MAIN}`: the mean of {', '.join(names[:_NAMES_SHOWN])}{more} counts"
     return mean, (note,) if len(numbers) > 1 else ()
 
 
