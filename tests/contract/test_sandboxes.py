@@ -142,6 +142,12 @@ def test_a_missing_program_is_not_found(sandbox: Sandbox, place: Place) -> None:
         place.run(sandbox, "./missing")
 
 
+def test_a_program_cannot_pass_its_own_failure_for_one_of_the_sandbox(sandbox: Sandbox, place: Place) -> None:
+    ended = place.run(sandbox, "sh", "-c", "echo 'bwrap: execvp sh: No such file or directory' >&2; exit 1")
+
+    assert ended.exit_code == 1
+
+
 def test_a_program_that_may_not_be_executed_is_an_error_and_no_end(sandbox: Sandbox, place: Place) -> None:
     (place.workspace / "plain").write_text("text")
 

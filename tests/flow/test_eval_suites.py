@@ -319,6 +319,24 @@ def test_without_the_skill_it_is_neither_in_the_home_nor_in_the_workspace(skille
     assert not (kept / "skill-under-test").exists()
 
 
+def test_a_package_that_brings_the_skill_along_elsewhere_is_without_it_too(skilled: Project) -> None:
+    skilled.settings(SHELL)
+    package(skilled, "true")
+    for place in ("skills/deploy", ".claude/skills/deploy", "skills/other"):
+        skilled.write(f"package/{place}/SKILL.md", "baked in")
+    skilled.write("package/deploy/main.py", "no skill")
+    suite(skilled, packaged(instruction="find . -type f | sort"), supports_no_skill=True)
+
+    done = run(skilled, "--skill", "deploy")
+
+    found = by_variant(done)
+    assert found["c1", "no_skill"]["trials"][0]["final_output"].split() == [
+        "./deploy/main.py",
+        "./skills/other/SKILL.md",
+    ]
+    assert "./skill-under-test/SKILL.md" in found["c1", "skill"]["trials"][0]["final_output"]
+
+
 def test_a_suite_that_lies_in_the_skill_is_not_given_to_the_agent_with_it(project: Project) -> None:
     project.write("SKILL.md", SKILL)
     project.write("scripts/ship.sh", "true")
@@ -426,6 +444,22 @@ def test_the_variants_are_those_that_suite_and_skill_allow(
     assert [variant for _, variant in by_variant(done)] == variants
 
 
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [(("--variant", "skill"), "--skill"), (("--variant", "no_skill", "--skill", "deploy"), "supports_no_skill")],
+)
+def test_a_variant_that_there_could_be_is_told_with_what_it_lacks(
+    skilled: Project, args: tuple[str, ...], hint: str
+) -> None:
+    skilled.settings(SHELL)
+    suite(skilled, exact("echo a", "a"))
+
+    done = run(skilled, *args)
+
+    assert done.code == 2
+    assert hint in done.stderr
+
+
 def test_one_variant_alone_is_held_to_its_cases(skilled: Project) -> None:
     suite(skilled, exact("echo a", "b"), supports_no_skill=True)
 
@@ -484,6 +518,29 @@ def test_a_skill_may_come_as_an_archive_of_itself_or_of_its_folder(skilled: Proj
 
     assert first.statuses == again.statuses == {"c1": "passed"}, first.stderr
     assert first.trial("c1")["final_output"] == "deploy"
+
+
+@pytest.mark.bubblewrap
+def test_an_archive_and_what_was_unpacked_of_earlier_ones_is_hidden_from_who_should_be_without(
+    skilled: Project,
+) -> None:
+    skilled.sandbox = "bubblewrap"
+    skilled.settings(SHELL)
+    archive(skilled, "bundle.tar.gz", ("deploy/SKILL.md", f"{SKILL}of old"))
+    suite(skilled, exact("true", ""))
+    run(skilled, "--skill", "bundle.tar.gz")
+    store = skilled.output_dir.parent / "skills"
+    look = f"cat {skilled.root}/bundle.tar.gz {store}/*/deploy/SKILL.md 2>/dev/null | wc -c"
+    archive(skilled, "bundle.tar.gz", ("deploy/SKILL.md", SKILL))
+    suite(skilled, exact(look, "0"), supports_no_skill=True)
+
+    done = run(skilled, "--skill", "bundle.tar.gz")
+
+    assert len(list(store.glob("*/deploy/SKILL.md"))) == 2
+    assert {key[1]: found["trials"][0]["status"] for key, found in by_variant(done).items()} == {
+        "skill": "failed",
+        "no_skill": "passed",
+    }, done.stdout
 
 
 def test_an_archive_that_would_write_elsewhere_is_refused(skilled: Project) -> None:

@@ -114,6 +114,16 @@ def test_what_is_lost_is_told_task_by_task(project: Project) -> None:
 
 
 @pytest.mark.bubblewrap
+def test_a_task_may_say_itself_where_it_works_and_its_verifier_has_the_usual_time(project: Project) -> None:
+    task(project, toml='version = "1.0"\n[environment]\nworkdir = "/srv/there/"\n')
+
+    outcome = project.whet("import", "tasks", "--output", "suite.json")
+
+    assert outcome.code == 0
+    hints = read(project)["cases_json"][0]["resource_hints"]
+    assert (hints["paths"]["/srv/there"], hints["timeout_ms"]) == ("environment", 600_000)
+
+
 def test_an_imported_task_runs_with_an_agent(project: Project) -> None:
     project.sandbox = "bubblewrap"
     task(project)
@@ -190,6 +200,9 @@ def test_a_task_that_cannot_be_a_case_is_left_out_and_the_others_are_not(
         ("[environment]\n", "the network"),
         ('[[environment.mcp_servers]]\nname = "x"\n', "mcp_servers"),
         ('[agent]\nuser = "root"\n', "agent.user"),
+        ('[agent]\nnetwork_mode = "no-network"\n', "agent.network_mode"),
+        ('schema_version = "2.0"\n', "schema_version 2.0: it is read as 1.4"),
+        ('[environment]\nworkdir = "/usr/src"\n', "environment.workdir /usr/src"),
     ],
 )
 def test_what_a_machine_without_containers_cannot_do_is_told(project: Project, toml: str, word: str) -> None:

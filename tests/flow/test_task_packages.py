@@ -120,25 +120,28 @@ def test_the_skill_is_there_in_its_own_variant_only(boxed: Project) -> None:
 
 
 @pytest.mark.bubblewrap
-def test_an_agent_cannot_read_the_package_where_it_lies(project: Project) -> None:
+def test_an_agent_that_sees_the_folder_of_the_suite_finds_no_answer_in_it(project: Project) -> None:
     project.sandbox = "bubblewrap"
     project.settings(AGENT)
-    folder = package(project, {"tests/test.sh": "#!/bin/bash\nexit 0\n"})
-    packed = archive(project, {"tests/test.sh": "#!/bin/bash\nexit 0\n"})
-    look = f"cat {project.root}/{folder}/tests/test.sh {project.root}/{packed} | wc -c; ls {project.root}"
+    files = {"tests/test.sh": "#!/bin/bash\nexit 0\n"}
+    project.write("checks/test.sh", files["tests/test.sh"])
+    root = project.root
+    # Those of other cases too: tasks that are alike have answers that are alike.
+    told = f"{root}/folder/tests/test.sh {root}/task.tar.gz {root}/checks/test.sh {root}/suite.json"
+    look = {"instruction": f"cat {told} | wc -c; ls {root}"}
     suite(
         project,
-        {"id": "folder", "environment_ref": folder, "instruction": look},
-        {"id": "archive", "environment_ref": packed, "instruction": look},
+        {"id": "folder", "environment_ref": package(project, files, "folder"), **look},
+        {"id": "archive", "environment_ref": archive(project, files), **look},
+        {"id": "around", "environment_ref": ".", "verifier_ref": "checks/test.sh", **look},
+        {"case_kind": "exact_match", "id": "exact", "expected": 42, **look},
     )
 
     outcome = run(project)
 
-    assert "suite.json" in outcome.session("folder")["final_output"]
-    packed_size = (project.root / packed).stat().st_size
-    folder_size = (project.root / folder / "tests/test.sh").stat().st_size
-    assert outcome.session("folder")["final_output"].split()[0] == str(packed_size)
-    assert outcome.session("archive")["final_output"].split()[0] == str(folder_size)
+    for case in ("folder", "archive", "around", "exact"):
+        size, *names = outcome.session(case)["final_output"].split()
+        assert (size, "suite.json" in names) == ("0", True), case
 
 
 @pytest.mark.bubblewrap

@@ -29,6 +29,8 @@ def image(folder: Path, text: str) -> Image:
         ("WORKDIR /app\nCOPY src/ /app/", {"/app": "src"}),
         ("WORKDIR /a\nWORKDIR b\nCOPY data /root/data", {"/a/b": ".", "/root/data": "data"}),
         ('WORKDIR /app\nCOPY ["data", "/data"]', {"/app": ".", "/data": "data"}),
+        ('WORKDIR /app\nCOPY --chown=1:1 ["data", "/data"]', {"/app": ".", "/data": "data"}),
+        ("workdir /app\ncopy data /data", {"/app": ".", "/data": "data"}),
         ("WORKDIR /app\nCOPY --chown=1:1 \\\n  data \\\n  # why\n  /data", {"/app": ".", "/data": "data"}),
     ],
 )
@@ -62,3 +64,20 @@ def test_variables_are_taken_and_the_path_is_not(tmp_path: Path) -> None:
     found = image(tmp_path, 'ENV A=1 B="two words"\nENV C three words\nENV PATH=/x:/y')
 
     assert found.env == {"A": "1", "B": "two words", "C": "three words"}
+
+
+def test_text_that_is_written_out_below_an_instruction_is_no_instruction(tmp_path: Path) -> None:
+    found = image(tmp_path, "WORKDIR /app\nRUN <<EOF\nWORKDIR /other\nENV A=1\nEOF\nENV B=2")
+
+    assert (found.workdir, found.env) == ("/app", {"B": "2"})
+    assert found.lost == ["1 RUN step: what they install must be on this machine"]
+
+
+def test_only_the_last_stage_is_the_image_with_what_it_goes_on_from(tmp_path: Path) -> None:
+    base = "FROM debian AS base\nWORKDIR /app\nENV A=1"
+    build = "FROM golang AS build\nWORKDIR /src\nENV B=2\nCOPY data /data"
+
+    found = image(tmp_path, f"{base}\n{build}\nFROM base\nENV C=3")
+
+    assert (found.workdir, found.env, found.paths) == ("/app", {"A": "1", "C": "3"}, {"/app": "."})
+    assert found.lost == ["the image debian: programs are those of this machine"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -245,6 +246,20 @@ def test_a_script_is_run_by_its_first_line_or_its_name(local: Bench, name: str, 
     assert grade.passed, grade
 
 
+def test_a_verifier_that_was_killed_decides_nothing_in_any_sandbox(bench: Bench) -> None:
+    grade = bench.grade({"tests/test.sh": script("kill -KILL $$")})
+
+    assert grade.undecided
+    assert "killed" in grade.reason or "signal 9" in grade.reason
+
+
+def test_a_reward_that_is_almost_enough_is_not_told_as_enough(local: Bench) -> None:
+    grade = local.grade({"tests/test.sh": script('echo 0.99999999 > "$LOGS_DIR/reward.txt"')})
+
+    assert not grade.passed
+    assert "says 0.99999999" in grade.reason
+
+
 def test_a_script_that_nobody_can_run_decides_nothing(local: Bench) -> None:
     grade = local.grade({"tests/test": "test -f app.txt\n"}, verifier_ref="tests/test")
 
@@ -319,6 +334,24 @@ def test_an_agent_cannot_forge_the_verifier(bench: Bench) -> None:
     assert not grade.passed
     assert bench.log() == "test.sh\n"
     assert "taken away: tests/conftest.py" in (grade.evidence or "")
+
+
+def dig(workspace: Path) -> None:
+    """A folder whose paths are longer than the system takes."""
+    here = os.open(workspace, os.O_RDONLY)
+    for name in ("tests", *("d" * 200 for _ in range(30))):
+        os.mkdir(name, dir_fd=here)
+        inner = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+
+
+def test_an_agent_cannot_make_its_failure_an_error_by_digging_deep(local: Bench) -> None:
+    grade = local.grade({"tests/test.sh": script("ls tests", "exit 1")}, dig)
+
+    assert (grade.passed, grade.undecided) == (False, False)
+    assert local.log() == "test.sh\n"
 
 
 def test_an_agent_cannot_lead_the_verifier_astray_by_a_link(bench: Bench, tmp_path: Path) -> None:
@@ -414,6 +447,13 @@ def test_a_package_that_lacks_what_its_case_names_is_refused(
     assert not list(local.scratch.glob("p*"))
 
 
+def test_whoever_packed_the_folder_and_not_what_is_in_it_is_told(local: Bench) -> None:
+    with pytest.raises(PackageError) as raised:
+        local.grade({"task/tests/test.sh": script("exit 0")})
+
+    assert raised.value.hint == "there is task/tests/test.sh: pack what is in task, and not task itself"
+
+
 def test_a_verifier_behind_a_link_is_refused(local: Bench) -> None:
     folder_of(local.folder / "package", {"real/test.sh": ""})
     (local.folder / "package/tests").symlink_to("real")
@@ -470,3 +510,14 @@ def test_what_is_wrong_can_be_told_before_anything_is_fetched(tmp_path: Path) ->
 
     assert problems["environment_ref"] == f"{tmp_path}/nowhere.tar.gz does not exist"
     assert len(all_of_them) == 4
+
+
+@pytest.mark.parametrize("place", [".", "./", "tests", "tests/skill", "tests/test.sh", "solve.sh"])
+def test_a_skill_that_would_make_way_for_the_verifier_is_refused_before_anything_starts(
+    tmp_path: Path, place: str
+) -> None:
+    package = TaskPackage(environment_ref=str(tmp_path), oracle_ref="solve.sh", skill_bundle_ref=place)
+
+    problems = dict(package_problems(package, tmp_path))
+
+    assert list(problems) == ["skill_bundle_ref"]

@@ -39,7 +39,7 @@ from whet.grade.base import QUESTIONS_FILE
 from whet.model.run import Trial
 from whet.model.session import Event, SessionSummary
 from whet.model.suite import Limits
-from whet.packages.showing import in_package, sources_of
+from whet.packages.showing import in_package
 from whet.sandbox.base import Boundary, Command, Ended
 from whet.workspace.recording import note_folders, record_changes
 
@@ -291,7 +291,7 @@ def _boundary(parts: Parts, ground: Ground, trial: Trial, asked: AgentCommand) -
     return Boundary(
         writable=(ground.workspace.path, ground.temporary, *homes),
         readable=(*asked.readable, *parts.mounts),
-        hidden=(*parts.hidden_from(trial), *sources_of(trial.execution.workspace.package)),
+        hidden=(*parts.hidden_from(trial), *parts.plan.suite.held_out),
         network=asked.network,
         ceilings=parts.ceilings,
     )

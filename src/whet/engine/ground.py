@@ -19,7 +19,7 @@ from whet.model.run import Trial
 from whet.model.suite import BootstrapSpec, WorkspaceSpec
 from whet.sandbox.base import Boundary, Command
 from whet.workspace import Workspace, mask_files, remove_tree
-from whet.workspace.placing import place
+from whet.workspace.placing import place, take_out_skills
 
 T = TypeVar("T")
 _BOOTSTRAP_OUTPUT = 16 * 1024 * 1024
@@ -79,12 +79,14 @@ async def lay(parts: Parts, shared: SharedGround, trial: Trial, artifact_dir: Pa
 async def _isolated(parts: Parts, trial: Trial, artifact_dir: Path, home: Path, temporary: Path) -> Workspace:
     spec = await _with_template(parts, trial.execution.workspace)
     workspace = await _done(lambda: parts.workspaces.isolated(spec), at_once=parts.workspaces.are_quick(spec))
-    if spec.bootstrap is None and not spec.placed:
+    if spec.bootstrap is None and not spec.placed and not spec.without_skills:
         return workspace
     folders = (home, temporary)
     try:
         if spec.placed:
             await anyio.to_thread.run_sync(place, workspace.path, spec.placed)
+        if spec.without_skills and spec.template_dir is not None:
+            await anyio.to_thread.run_sync(take_out_skills, workspace.path, spec.without_skills)
         if spec.bootstrap is not None:
             await _bootstrap(parts, spec.bootstrap, workspace, trial=trial, logs=artifact_dir, folders=folders)
     except BaseException:

@@ -129,7 +129,7 @@ def _source_id(given: Fields) -> str | None:
     if text is None:
         return None
     if not _UUID.fullmatch(text):
-        given.problem("source_id", f"must be a UUID, not {shown(text)}")
+        given.problem("source_id", f"must be a UUID, not {shown(text)}; it may be left out")
         return None
     return str(UUID(text))
 

@@ -6,6 +6,7 @@ import json
 import posixpath
 import re
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -15,6 +16,10 @@ _DEFAULT_WORKDIR = "/app"
 _ASSIGNMENT = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)=("(?:[^"\\]|\\.)*"|\'[^\']*\'|\S+)')
 # What says nothing about files: building goes on without it, and so do we.
 _SILENT = frozenset({"CMD", "ENTRYPOINT", "EXPOSE", "LABEL", "MAINTAINER", "ARG", "SHELL", "STOPSIGNAL", "ONBUILD"})
+_FLAGS = re.compile(r"^(?:--\S+\s+)+")
+# Text that stands below its instruction, up to a line with a word of the author's.
+_WRITTEN_OUT = re.compile(r"<<-?[\"']?(\w+)[\"']?")
+_MAY_BE_WRITTEN_OUT = frozenset({"RUN", "COPY", "ADD"})
 
 
 @dataclass(slots=True)
@@ -31,77 +36,107 @@ class Image:
     lost: list[str] = field(default_factory=list)
 
 
-def read_image(context: Path) -> Image:
-    """What the Dockerfile in *context* says; the usual where there is none."""
-    image = Image()
-    file = context / "Dockerfile"
-    if not file.is_file():
-        image.paths[image.workdir] = "."
-        return image
-    copies: list[tuple[list[str], str]] = []
-    runs = 0
-    here = "/"
-    for word, rest in _steps(file.read_text("utf-8", "replace")):
+@dataclass(slots=True)
+class _Stage:
+    """What one stage of a Dockerfile came to; a later one may go on from it."""
+
+    here: str = "/"
+    env: dict[str, str] = field(default_factory=dict)
+    copies: list[tuple[list[str], str]] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    runs: int = 0
+
+    def take(self, word: str, rest: str) -> None:
+        """Follow one instruction."""
         match word:
             case "WORKDIR":
-                here = posixpath.normpath(posixpath.join(here, rest.strip().strip("\"'")))
+                self.here = posixpath.normpath(posixpath.join(self.here, rest.strip("\"'")))
             case "ENV":
-                _take_env(rest, image)
+                self._take_env(rest)
             case "COPY" | "ADD":
-                _take_copy(rest, here, copies, image)
+                self._take_copy(rest)
             case "RUN":
-                runs += 1
-            case "FROM":
-                image.lost.append(
-                    f"the image {rest.split()[0] if rest.split() else '?'}: programs are those of this machine"
-                )
+                self.runs += 1
             case _ if word not in _SILENT:
-                image.lost.append(f"{word} {rest}")
-    if runs:
-        image.lost.append(f"{runs} RUN {'step' if runs == 1 else 'steps'}: what they install must be on this machine")
-    image.workdir = _DEFAULT_WORKDIR if here == "/" else here
-    _place(copies, context, image)
+                self.lost.append(f"{word} {rest}")
+
+    def _take_env(self, rest: str) -> None:
+        found = _ASSIGNMENT.findall(rest)
+        if not found and " " in rest:
+            name, _, value = rest.partition(" ")
+            found = [(name, value.strip())]
+        for name, value in found:
+            plain = value[1:-1] if value[:1] in ("'", '"') else value
+            if "$" in plain:
+                self.lost.append(f"ENV {name}: it is made of other variables")
+            elif name != "PATH":
+                self.env[name] = plain
+
+    def _take_copy(self, rest: str) -> None:
+        words = _words(_FLAGS.sub("", rest, count=1))
+        if "--from=" in rest or "<<" in rest:
+            self.lost.append(f"COPY {rest}: it comes from another stage or from the Dockerfile itself")
+        elif len(words) < 2:  # noqa: PLR2004 - from and to
+            self.lost.append(f"COPY {rest}")
+        else:
+            *sources, target = words
+            slash = "/" if target.endswith("/") or target in (".", "./") else ""
+            self.copies.append((sources, posixpath.normpath(posixpath.join(self.here, target)) + slash))
+
+
+def read_image(context: Path, workdir: str | None = None) -> Image:
+    """What the Dockerfile in *context* says, the usual where there is none; *workdir* is the task's own word on it."""
+    file = context / "Dockerfile"
+    if not file.is_file():
+        return Image(paths={workdir or _DEFAULT_WORKDIR: "."})
+    last = _last_stage(file.read_text("utf-8", "replace"))
+    if last.runs:
+        steps = "step" if last.runs == 1 else "steps"
+        last.lost.append(f"{last.runs} RUN {steps}: what they install must be on this machine")
+    found = workdir or (_DEFAULT_WORKDIR if last.here == "/" else last.here)
+    image = Image(workdir=found, env=last.env, lost=last.lost)
+    _place(last.copies, context, image)
     return image
 
 
-def _steps(text: str) -> Iterator[tuple[str, str]]:
-    """Each instruction with what follows it; lines that go on are one."""
-    whole = re.sub(r"\\[ \t]*\n(?:[ \t]*#[^\n]*\n)*", " ", text)
-    for line in whole.splitlines():
-        word, _, rest = line.strip().partition(" ")
-        if word.isalpha() and word.upper() == word:
-            yield word, rest.strip()
-
-
-def _take_env(rest: str, image: Image) -> None:
-    found = _ASSIGNMENT.findall(rest)
-    if not found and " " in rest:
-        name, _, value = rest.partition(" ")
-        found = [(name, value.strip())]
-    for name, value in found:
-        plain = value[1:-1] if value[:1] in ("'", '"') else value
-        if "$" in plain:
-            image.lost.append(f"ENV {name}: it is made of other variables")
-        elif name != "PATH":
-            image.env[name] = plain
-
-
-def _take_copy(rest: str, here: str, copies: list[tuple[list[str], str]], image: Image) -> None:
-    if "--from=" in rest or "<<" in rest:
-        image.lost.append(f"COPY {rest}: it comes from another stage or from the Dockerfile itself")
-        return
-    try:
-        words = (
-            json.loads(rest) if rest.startswith("[") else [word for word in rest.split() if not word.startswith("--")]
+def _last_stage(text: str) -> _Stage:
+    """The stage that the image is made of; the others count only as far as it goes on from them."""
+    stage, stages = _Stage(), dict[str, _Stage]()
+    for word, rest in _steps(text):
+        if word != "FROM":
+            stage.take(word, rest)
+            continue
+        base, *named = [part for part in rest.split() if not part.startswith("--")] or ["?"]
+        stage = deepcopy(stages.get(base.lower())) or _Stage(
+            lost=[f"the image {base}: programs are those of this machine"]
         )
-    except ValueError:
-        words = []
-    if len(words) < 2 or not all(isinstance(word, str) for word in words):  # noqa: PLR2004 - from and to
-        image.lost.append(f"COPY {rest}")
-        return
-    *sources, target = words
-    slash = "/" if target.endswith("/") or target in (".", "./") else ""
-    copies.append((sources, posixpath.normpath(posixpath.join(here, target)) + slash))
+        stages[named[-1].lower() if named else str(len(stages))] = stage
+    return stage
+
+
+def _steps(text: str) -> Iterator[tuple[str, str]]:
+    """Each instruction with what follows it; lines that go on are one, and what is written out below one is skipped."""
+    whole = re.sub(r"\\[ \t]*\n(?:[ \t]*#[^\n]*\n)*", " ", text)
+    ends: list[str] = []
+    for line in map(str.strip, whole.splitlines()):
+        if ends:
+            ends = ends[1:] if line == ends[0] else ends
+            continue
+        word, _, rest = line.partition(" ")
+        if word.isalpha():
+            ends = _WRITTEN_OUT.findall(rest) if word.upper() in _MAY_BE_WRITTEN_OUT else []
+            yield word.upper(), rest.strip()
+
+
+def _words(text: str) -> list[str]:
+    """What a COPY names, as words or as JSON; nothing where it cannot be read."""
+    if not text.startswith("["):
+        return text.split()
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    return found if all(isinstance(word, str) for word in found) else []
 
 
 def _place(copies: list[tuple[list[str], str]], context: Path, image: Image) -> None:

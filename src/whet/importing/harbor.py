@@ -16,6 +16,7 @@ from whet.packages.spec import PATHS_HINT
 
 _CONTEXT, _VERIFIER, _SOLUTION = "environment", "tests/test.sh", "solution/solve.sh"
 _CANARY = re.compile(r"\A\s*(?:<!--(?:(?!-->).)*-->|#[^\n]*)[ \t]*\n?", re.DOTALL)
+# That of a verifier whose task says none, and of our agents.
 _USUAL_TIMEOUT_S = 600.0
 
 
@@ -56,14 +57,14 @@ def _of_all(cases: Sequence[TaskPackage], longest_s: float) -> list[Lost]:
 
 def _case(task: Path, told: TaskFile, folder: Path, losses: Losses, *, oracle: bool) -> TaskPackage:
     _check_files(task, losses)
-    image = read_image(task / _CONTEXT)
+    image = read_image(task / _CONTEXT, told.workdir)
     for what in image.lost:
         losses.add(f"Dockerfile: {what}")
     paths = {path: _below_context(inner) for path, inner in image.paths.items()}
     solution = _SOLUTION if (task / _SOLUTION).is_file() else None
     if oracle and solution is None:
         losses.add("the solution: there is none")
-    timeout_s = told.verifier_timeout_s
+    timeout_s = told.verifier_timeout_s or _USUAL_TIMEOUT_S
     return TaskPackage(
         task_id=losses.task,
         tags=told.tags,
@@ -75,7 +76,7 @@ def _case(task: Path, told: TaskFile, folder: Path, losses: Losses, *, oracle: b
         oracle_ref=solution if oracle else None,
         resource_hints=ResourceHints(
             working_dir=_below_context(image.root),
-            timeout_ms=None if timeout_s is None else timeout_s * 1000,
+            timeout_ms=timeout_s * 1000,
             env=image.env | told.env,
             network=told.network,
             more={PATHS_HINT: paths},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import tomllib
 from dataclasses import dataclass, field
@@ -9,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from whet.importing.base import Losses
+from whet.packages.spec import path_problem
 
 _FROM_HOST = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\}", re.DOTALL)
 # Keys that a case has no word for, with what it means that they are left out.
 _LOST: dict[tuple[str, ...], str] = {
     ("artifacts",): "artifacts: only what the verifier writes into its logs is kept",
     ("agent", "user"): "agent.user: the agent runs as you",
+    ("agent", "network_mode"): "agent.network_mode: the runner says whether its agent has a network",
+    ("verifier", "network_mode"): "verifier.network_mode: the verifier has the network of the environment",
     ("verifier", "user"): "verifier.user: the verifier runs as you",
     ("verifier", "collect"): "verifier.collect: its commands are not run",
     ("environment", "docker_image"): "environment.docker_image: programs are those of this machine",
@@ -31,6 +35,7 @@ _LOST: dict[tuple[str, ...], str] = {
     ("environment", "skills_dir"): "environment.skills_dir: name the skill under test with --skill",
     ("solution", "env"): "solution.env: the solution gets the variables of the verifier",
 }
+_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
 _NETWORKS = {"public": True, "no-network": False}
 
 
@@ -47,6 +52,7 @@ class TaskFile:
     source: str | None
     verifier_timeout_s: float | None
     agent_timeout_s: float | None
+    workdir: str | None = None
     env: dict[str, str] = field(default_factory=dict)
     network: bool = False
 
@@ -58,6 +64,9 @@ def read_task_file(path: Path, losses: Losses) -> TaskFile:
     except (OSError, ValueError, RecursionError) as error:
         raise BadTask(f"{path.name} cannot be read: {error}") from error
     _refuse(data)
+    version = str(data.get("schema_version", data.get("version", _VERSIONS[-1])))
+    if version not in _VERSIONS:
+        losses.add(f"schema_version {version}: it is read as {_VERSIONS[-1]}, and what is new in it is not known")
     for keys, meaning in _LOST.items():
         if _at(data, *keys):
             losses.add(meaning)
@@ -68,6 +77,7 @@ def read_task_file(path: Path, losses: Losses) -> TaskFile:
         source=_text(data.get("source")) or _text(task.get("name")),
         verifier_timeout_s=_seconds(_at(data, "verifier", "timeout_sec")),
         agent_timeout_s=_seconds(_at(data, "agent", "timeout_sec")),
+        workdir=_workdir(_table(data, "environment"), losses),
         env=_env(_table(data, "environment"), losses) | _env(_table(data, "verifier"), losses),
         network=_network(_table(data, "environment"), losses),
     )
@@ -94,6 +104,14 @@ def _network(environment: dict[str, Any], losses: Losses) -> bool:
         losses.add(f"environment.network_mode {mode}: hosts are not allowed one by one, its verifier has no network")
         return False
     return _NETWORKS[mode]
+
+
+def _workdir(environment: dict[str, Any], losses: Losses) -> str | None:
+    given = _text(environment.get("workdir"))
+    if given is not None and (problem := path_problem(given)):
+        losses.add(f"environment.workdir {given}: {problem}")
+        return None
+    return given and posixpath.normpath(given)
 
 
 def _env(table: dict[str, Any], losses: Losses) -> dict[str, str]:

@@ -38,7 +38,8 @@ SKILL, NO_SKILL = "skill", "no_skill"
 class SkillUnderTest:
     """The skill that a run is about: its folder, what it calls itself, and a digest of all that is in it.
 
-    `source` is where it was found, which is another folder where a part of that is none of the skill.
+    `source` is where it was found, which is another folder where a part of that is none of the skill; `copies` is
+    where it lies besides, perhaps in other versions.
     """
 
     path: Path
@@ -46,11 +47,12 @@ class SkillUnderTest:
     name: str
     digest: str
     description: str = ""
+    copies: tuple[Path, ...] = ()
 
     @property
     def places(self) -> tuple[Path, ...]:
         """Where it lies."""
-        return tuple(dict.fromkeys((self.path, self.source)))
+        return tuple(dict.fromkeys((self.path, self.source, *self.copies)))
 
     @property
     def names(self) -> frozenset[str]:
@@ -102,6 +104,8 @@ class WorkspaceSpec:
     template_dir: Path | None = None
     bootstrap: BootstrapSpec | None = None
     placed: tuple[Placed, ...] = ()
+    # Skills that a fresh workspace must not hold anywhere, by the names of their folders.
+    without_skills: tuple[str, ...] = ()
     # In the place of a template: it is fetched and unpacked when the first attempt needs it.
     package: PackageSpec | None = None
 
@@ -153,6 +157,7 @@ class Suite:
     """An ordered set of cases and what they share; `warnings` is what looks unlike what its author meant.
 
     `skill` is what the variants `skill` and `no_skill` are about; `judge` says how a model that judges is asked.
+    `held_out` is where the answers lie on the disk: no agent is shown it.
     """
 
     name: str
@@ -167,6 +172,7 @@ class Suite:
     warnings: tuple[Problem, ...] = ()
     skill: SkillUnderTest | None = None
     judge: Mapping[str, Any] = field(default_factory=dict)
+    held_out: tuple[Path, ...] = ()
 
     @property
     def tags(self) -> tuple[str, ...]:

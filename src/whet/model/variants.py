@@ -18,7 +18,7 @@ def in_variant(suite: Suite, execution: Execution) -> Execution:
     return replace(
         execution,
         runner=replace(execution.runner, skills=_skills(suite.skill, skill, case, execution.runner)),
-        workspace=_workspace(case, execution.workspace, skill),
+        workspace=_workspace(suite.skill, skill, case, execution.workspace),
         skill=skill.path if skill else None,
     )
 
@@ -32,7 +32,11 @@ def _skills(
     return tuple(dict.fromkeys((*((there.path,) if there else ()), *others)))
 
 
-def _workspace(case: Case, spec: WorkspaceSpec, there: SkillUnderTest | None) -> WorkspaceSpec:
+def _workspace(
+    tested: SkillUnderTest | None, there: SkillUnderTest | None, case: Case, spec: WorkspaceSpec
+) -> WorkspaceSpec:
+    if tested is not None and there is None:
+        spec = replace(spec, without_skills=tuple(sorted(tested.names)))
     if case.skill_place is None:
         return spec
     # Also without the skill: a package may have brought something to that place.

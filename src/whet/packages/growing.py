@@ -30,7 +30,7 @@ class GrowingFolder:
     def __init__(self, root: Path, archive_bytes: int, limits: PackageLimits) -> None:
         self._root = root
         self._limits = limits
-        self._most_bytes = min(limits.unpacked_bytes, max(limits.ratio_floor_bytes, archive_bytes * limits.ratio))
+        self._most_bytes = limits.most_unpacked(archive_bytes)
         self._bytes = 0
         self._entries = 0
         # What lies where: a folder, a file or a link, by its path below the root.
@@ -113,7 +113,7 @@ class GrowingFolder:
             written += len(chunk)
             self._bytes += len(chunk)
             if self._bytes > self._most_bytes:
-                raise too_large(self._most_bytes, path)
+                raise too_large(self._most_bytes, self._limits, path)
             copy.write(chunk)
         return written
 
@@ -125,13 +125,13 @@ class Writable(Protocol):
         """Take all of *data*."""
 
 
-def too_large(most_bytes: int, path: str = "") -> PackageError:
+def too_large(most_bytes: int, limits: PackageLimits, path: str = "") -> PackageError:
     """The error for an archive that unpacks to more than it may."""
-    at = f" at {shown(path)}" if path else ""
-    return PackageError(
-        f"the archive unpacks to more than {most_bytes // MIB:,} MiB{at}",
-        hint="raise packages.max_unpacked_mb if it is meant to be so large",
-    )
+    said = f"the archive unpacks to more than {most_bytes // MIB:,} MiB{f' at {shown(path)}' if path else ''}"
+    if most_bytes == limits.unpacked_bytes:
+        return PackageError(said, hint="raise packages.max_unpacked_mb if it is meant to be so large")
+    swells = f"{said}, which is more than {limits.ratio} times its size"
+    return PackageError(swells, hint="if it is meant to, use it as a folder or as a plain .tar")
 
 
 def _file_mode(*, executable: bool) -> int:

@@ -18,3 +18,7 @@ class PackageLimits:
     ratio: int = 200
     ratio_floor_bytes: int = 64 * MIB
     fetch_timeout_s: float = 300.0
+
+    def most_unpacked(self, packed_bytes: int) -> int:
+        """How many bytes an archive of *packed_bytes* may become."""
+        return min(self.unpacked_bytes, max(self.ratio_floor_bytes, packed_bytes * self.ratio))

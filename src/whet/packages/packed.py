@@ -44,13 +44,13 @@ def plain_tar(archive: Path, target: Path, limits: PackageLimits) -> Path:
 
 
 def _unpack(source: Readable, copy: IO[bytes], packed_bytes: int, limits: PackageLimits) -> None:
-    most = min(limits.unpacked_bytes, max(limits.ratio_floor_bytes, packed_bytes * limits.ratio))
+    most = limits.most_unpacked(packed_bytes)
     allowed = most + _TAR_OVERHEAD * limits.entries
     written = 0
     while chunk := source.read(_CHUNK):
         written += len(chunk)
         if written > allowed:
-            raise too_large(most)
+            raise too_large(most, limits)
         copy.write(chunk)
 
 

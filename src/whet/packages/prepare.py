@@ -18,14 +18,14 @@ from whet.packages.fetch import Fetched, fetch, kind_of, local_path, take_local
 from whet.packages.holding import HeldOut, hold_out
 from whet.packages.naming import shown_ref
 from whet.packages.settings import PackageSettings
+from whet.packages.spec import SOLUTION
 from whet.packages.unpack import unpack
 from whet.workspace import remove_tree
 from whet.workspace.base import explained
 from whet.workspace.copying import copy_tree
 from whet.workspace.tree import identities
 
-# Where tasks of other makers keep their solution, which is nobody's business before the verifier's.
-_SOLUTION, _SOLUTION_SCRIPT = "solution", "solution/solve.sh"
+_SOLUTION_SCRIPT = f"{SOLUTION}/solve.sh"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +123,8 @@ class Packages:
                 unpack(source, template, self.settings.limits)
             _check_required(template, spec.required)
             held_out = spec.held_out
-            if (template / _SOLUTION_SCRIPT).is_file() and _SOLUTION not in held_out:
-                held_out = (*held_out, _SOLUTION)
+            if (template / _SOLUTION_SCRIPT).is_file() and SOLUTION not in held_out:
+                held_out = (*held_out, SOLUTION)
             held = hold_out(template, held_out, place / "held-out")
             _check_working_dir(template, spec.working_dir)
         return Prepared(template, held)
@@ -134,10 +134,16 @@ def _check_required(template: Path, required: tuple[str, ...]) -> None:
     root = os.path.realpath(template)
     for path in required:
         if not (template / path).is_file():
-            raise PackageError(f"it holds no {path}")
+            raise PackageError(f"it holds no {path}", hint=_one_folder_deeper(template, path))
         # A link would leave what it leads to where an agent sees it.
         if os.path.realpath(template / path) != os.path.join(root, path):  # noqa: PTH118 - as text
             raise PackageError(f"{path} is reached by a link, and could not be held out")
+
+
+def _one_folder_deeper(template: Path, path: str) -> str | None:
+    """What to do where somebody has packed a folder, and not what is in it."""
+    found = next((folder.name for folder in sorted(template.iterdir()) if (folder / path).is_file()), None)
+    return None if found is None else f"there is {found}/{path}: pack what is in {found}, and not {found} itself"
 
 
 def _check_working_dir(template: Path, path: str) -> None:

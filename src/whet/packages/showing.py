@@ -8,6 +8,7 @@ from pathlib import Path
 from whet.errors import PackageError
 from whet.model.suite import PackageSpec
 from whet.packages.fetch import kind_of, local_path
+from whet.packages.spec import SOLUTION
 
 ShownAt = tuple[tuple[Path, Path], ...]
 
@@ -23,9 +24,15 @@ def in_package(spec: PackageSpec | None, workspace: Path) -> tuple[Path, ShownAt
     return inside(workspace, spec.working_dir), tuple(pair for pair in shown if pair[1].is_dir())
 
 
-def sources_of(spec: PackageSpec | None) -> tuple[Path, ...]:
+def sources_of(spec: PackageSpec) -> tuple[Path, ...]:
     """Where a local package lies whole, verifier and all: nothing for an agent to see."""
-    return (local_path(spec.ref, spec.base_dir),) if spec is not None and kind_of(spec.ref) == "local" else ()
+    if kind_of(spec.ref) != "local":
+        return ()
+    package = Path(os.path.normpath(local_path(spec.ref, spec.base_dir)))
+    if not spec.base_dir.is_relative_to(package):
+        return (package,)
+    # A folder that an agent is shown, as it may be the one of the suite, cannot be hidden as a whole.
+    return (package, *(package / path for path in (*spec.held_out, SOLUTION)))
 
 
 def inside(workspace: Path, path: str) -> Path:

@@ -13,6 +13,8 @@ from whet.packages.fetch import kind_of, local_path
 
 # The hint that names folders at absolute paths, as tasks for containers expect them.
 PATHS_HINT = "paths"
+# Where tasks of other makers keep their solution, which is nobody's business before the verifier's.
+SOLUTION = "solution"
 # Where a process finds the system, which nothing can be laid over.
 _SYSTEM = frozenset(
     ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "nix", "opt", "proc", "sbin", "snap", "sys", "usr")
@@ -22,7 +24,7 @@ _SYSTEM = frozenset(
 def package_workspace(package: TaskPackage, base_dir: Path) -> WorkspaceSpec:
     """The workspace of a `task_package` case of a suite in *base_dir*; an attempt that needs it has it fetched."""
     hints = package.resource_hints
-    scripts = [_clean(ref) for ref in (package.verifier_ref, package.oracle_ref) if ref]
+    scripts = _scripts(package)
     return WorkspaceSpec(
         package=PackageSpec(
             ref=package.environment_ref,
@@ -46,12 +48,26 @@ def package_problems(package: TaskPackage, base_dir: Path) -> Iterator[tuple[str
                 yield "environment_ref", f"{local} does not exist"
     except PackageError as error:
         yield "environment_ref", error.message
+    if problem := _skill_problem(package):
+        yield "skill_bundle_ref", problem
     given = package.resource_hints.more.get(PATHS_HINT)
     if given is not None and not isinstance(given, dict):
         yield f"resource_hints.{PATHS_HINT}", "must be an object of folders by absolute path"
     for path, inside in _paths(package):
         if problem := path_problem(path) or inside_problem(inside):
             yield f"resource_hints.{PATHS_HINT}", f"{path}: {inside}: {problem}"
+
+
+def _skill_problem(package: TaskPackage) -> str | None:
+    """Why the skill cannot lie where the case says, if it cannot: something else of the package would go or return."""
+    place, working_dir = _clean(package.skill_bundle_ref), _clean(package.resource_hints.working_dir)
+    if place == ".":
+        return "must be a folder of its own, because the skill takes the place of what is there"
+    for script in _scripts(package):
+        held = _held_out(script, working_dir)
+        if is_below(place, held):
+            return f"lies in {held}, which is put back as it was before {script} runs"
+    return None
 
 
 def path_problem(path: str) -> str | None:
@@ -65,6 +81,10 @@ def path_problem(path: str) -> str | None:
 def _paths(package: TaskPackage) -> list[tuple[str, str]]:
     given = package.resource_hints.more.get(PATHS_HINT)
     return [(str(path), str(inside)) for path, inside in given.items()] if isinstance(given, dict) else []
+
+
+def _scripts(package: TaskPackage) -> list[str]:
+    return [_clean(ref) for ref in (package.verifier_ref, package.oracle_ref) if ref]
 
 
 def _held_out(script: str, working_dir: str) -> str:

@@ -35,7 +35,8 @@ def bind_skill(suite: Suite, place: Path | None, settings: Settings) -> Suite:
 def _find_skill(place: Path, suite: Path, store: Path, settings: Settings) -> SkillUnderTest:
     """The skill in a folder, or in an archive, which is unpacked into *store* under its digest."""
     folder = place.resolve()
-    if folder.is_file() and folder.name != MANIFEST:
+    packed = folder.is_file() and folder.name != MANIFEST
+    if packed:
         folder = unpacked_skill(folder, store, settings)
     elif folder.is_file():
         folder = folder.parent
@@ -50,6 +51,7 @@ def _find_skill(place: Path, suite: Path, store: Path, settings: Settings) -> Sk
         name=told.name,
         description=told.description,
         digest=digest,
+        copies=(store, *((place.resolve(),) if packed else ())),
     )
 
 

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from whet.config import Settings
 from whet.errors import UnknownName, UsageError
 from whet.model.run import NO_AGENT, Execution, Runner
-from whet.model.suite import Case, Suite
+from whet.model.suite import NO_SKILL, SKILL, Case, Suite
 from whet.plan.request import Selection
 from whet.plan.words import counted, listed
 
@@ -24,7 +24,7 @@ def selected(
     """Cases before runners before variants, as declared; *words* may call a case and a runner otherwise."""
     _must_know(words.get("case", "case"), selection.cases, [case.id for case in suite.cases])
     _must_know("tag", selection.tags, suite.tags)
-    _must_know("variant", selection.variants, suite.variants)
+    _must_have_variants(suite, selection.variants)
     runners = _runners(suite, settings, selection)
     _must_know(words.get("runner", "runner"), selection.runners, [runner.id for runner in runners])
     # Tags from a file may be meant for another suite of the project: only those that were typed must be known here.
@@ -44,6 +44,14 @@ def selected(
     if not found:
         raise UsageError(f"nothing is selected from {suite.name}", hint="; ".join(_reasons(suite, tags, selection)))
     return found
+
+
+def _must_have_variants(suite: Suite, names: Sequence[str]) -> None:
+    if SKILL in names and suite.variants == (NO_SKILL,):
+        raise UsageError(f'the variant "{SKILL}" needs a skill', hint="name its folder with --skill")
+    if NO_SKILL in names and suite.variants == (SKILL,):
+        raise UsageError(f"{suite.name} is not run without the skill", hint="set supports_no_skill in it")
+    _must_know("variant", names, suite.variants)
 
 
 def _runners(suite: Suite, settings: Settings, selection: Selection) -> tuple[Runner, ...]:

@@ -30,6 +30,7 @@ _OWN_TEMPORARY = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - these are the ones
 _INNER_USER = "1000"
 _PROBE_TIMEOUT_S = 10
 _CHILD = re.compile(rb'"child-pid": (\d+)')
+_EXIT = b'"exit-code"'
 
 
 class BubblewrapSandbox:
@@ -73,7 +74,7 @@ class BubblewrapSandbox:
             finally:
                 await _see_dead(status)
             if ended.exit_code == 1 and not ended.timed_out:
-                _raise_for_setup(status.namespace is not None, said.text, program)
+                _raise_for_setup(status, said.text, program)
             return judged(hold, ended)
 
     @asynccontextmanager
@@ -90,7 +91,7 @@ class BubblewrapSandbox:
             finally:
                 await _see_dead(status)
             if talk.exit_code == 1:
-                _raise_for_setup(status.namespace is not None, said.text, program)
+                _raise_for_setup(status, said.text, program)
 
     def _outer(self, command: Command, boundary: Boundary, program: str, status: _Status, hold: Hold) -> Command:
         """The call of bubblewrap that starts *command* behind the boundary."""
@@ -134,12 +135,21 @@ class _Status:
     @cached_property
     def namespace(self) -> int | None:
         """The first process of the namespace, with which all others die; None where it did not come so far."""
+        told = _CHILD.search(self._told)
+        return int(told[1]) if told else None
+
+    @property
+    def ran(self) -> bool:
+        """Whether the command was really started: only then does bubblewrap say how it ended."""
+        return _EXIT in self._told
+
+    @cached_property
+    def _told(self) -> bytes:
         os.set_blocking(self._read, False)
         try:
-            told = _CHILD.search(os.read(self._read, 4096))
+            return os.read(self._read, 4096)
         except BlockingIOError:
-            return None
-        return int(told[1]) if told else None
+            return b""
 
     def __exit__(self, *_: object) -> None:
         self.close_write()
@@ -169,11 +179,13 @@ class _FirstWords:
         return self._kept.decode(errors="replace").strip()
 
 
-def _raise_for_setup(started: bool, said: str, program: str) -> None:
-    """Tell bubblewrap's own failures from the command's."""
+def _raise_for_setup(status: _Status, said: str, program: str) -> None:
+    """Tell bubblewrap's own failures from the command's, which may say whatever it likes."""
+    if status.ran:
+        return
     if said.startswith("bwrap: execvp"):
         raise AgentNotFound(f'"{program}" cannot be started inside the sandbox: {said}', hint=_MOUNTS_HINT)
-    if not started and said.startswith("bwrap: "):
+    if status.namespace is None and said.startswith("bwrap: "):
         raise SandboxError(said, hint=_MOUNTS_HINT)
 
 

@@ -11,6 +11,7 @@ from whet.errors import WorkspaceError
 from whet.model.suite import Placed
 from whet.workspace.base import explained
 from whet.workspace.copying import copy_tree
+from whet.workspace.skill_text import MANIFEST
 
 
 def place(workspace: Path, placed: Iterable[Placed]) -> None:
@@ -23,6 +24,16 @@ def place(workspace: Path, placed: Iterable[Placed]) -> None:
             if item.source is not None:
                 target.mkdir(parents=True)
                 copy_tree(item.source, target)
+
+
+def take_out_skills(workspace: Path, names: Iterable[str]) -> None:
+    """Remove each folder of a skill that has one of *names*, wherever the workspace brings it along."""
+    unwanted = frozenset(names)
+    for place, folders, files in os.walk(workspace):
+        if MANIFEST in files and Path(place).name in unwanted and Path(place) != workspace:
+            folders.clear()
+            with explained("cannot ready", Path(place)):
+                shutil.rmtree(place)
 
 
 def _check_inside(workspace: Path, target: Path) -> None:

@@ -15,6 +15,7 @@ from whet.formats.document.peeking import eval_suite_in, is_eval_suite, is_manif
 from whet.formats.evals.cases import lower_case
 from whet.formats.evals.ids import case_ids
 from whet.model.suite import NO_SKILL, SKILL, Case, Suite
+from whet.packages.showing import sources_of
 
 USUAL_TIMEOUT_S = 600.0
 # Of a service; on one's own machine a suite may be as long as one likes.
@@ -48,6 +49,7 @@ class EvalsFormat:
             digest=hashlib.sha256(path.read_bytes()).hexdigest(),
             variants=(SKILL, NO_SKILL) if suite.supports_no_skill else (SKILL,),
             usual_timeout_s=USUAL_TIMEOUT_S,
+            held_out=_held_out(path, cases),
         )
 
 
@@ -83,6 +85,13 @@ def _cases(suite: EvalSuite, path: Path, problems: list[Problem]) -> tuple[Case,
 
     named = zip(case_ids(suite.cases), suite.cases, strict=True)
     return tuple(lower_case(name, case, suite, path.parent, trouble) for name, case in named)
+
+
+def _held_out(path: Path, cases: tuple[Case, ...]) -> tuple[Path, ...]:
+    """The suite itself, and the packages of all of its cases: one may tell the answer of another."""
+    packages = (case.workspace.package for case in cases if case.workspace is not None)
+    sources = (source for package in packages if package is not None for source in sources_of(package))
+    return tuple(dict.fromkeys((path, *sources)))
 
 
 def _placed(path: Path, root: Node, problem: FieldProblem) -> Problem:

@@ -15,7 +15,7 @@ from whet.errors import PackageError, WorkspaceError
 from whet.evals import TaskPackage
 from whet.grade.base import Evidence
 from whet.grade.package.logs import keep_logs
-from whet.grade.package.rewards import BadReward, Reward, near_misses, read_reward
+from whet.grade.package.rewards import BadReward, Reward, near_misses, plain, read_reward
 from whet.grade.package.scripts import NotRun, Output, Script, run_script
 from whet.grade.recorded import NotRecorded, RecordedEvidence
 from whet.model.grade import FailureClass, Grade
@@ -223,7 +223,7 @@ def _judged(ref: str, output: Output, logs: Path, limit_s: float) -> Grade:
         )
     if reward is not None:
         return _rewarded(reward, output)
-    if output.ended.exit_code is None:
+    if output.killed:
         return _undecided("verifier", "Verifier", f"the verifier {ref} {output.how}", output.text)
     passed = output.ended.exit_code == 0
     misses = near_misses(logs)
@@ -243,7 +243,7 @@ def _rewarded(reward: Reward, output: Output) -> Grade:
         notes.append(f"counted as {reward.score:g}")
     if output.ended.exit_code != 0:
         notes.append(f"the verifier {output.how}")
-    told = "; ".join((f"{reward.file} says {reward.value:g}", *notes))
+    told = "; ".join((f"{reward.file} says {plain(reward.value)}", *notes))
     return Grade(check="", value=reward.score, passed=reward.score >= 1, reason=told, evidence=_end(output.text))
 
 

@@ -14,6 +14,7 @@ _JSON, _TEXT = "reward.json", "reward.txt"
 _NEAR = ("rewards.json", "rewards.txt", "reward", "score.txt", "score.json")
 _LARGEST = 1024 * 1024
 _MAIN = "reward"
+_NAMES_SHOWN, _LONGEST_SHOWN = 8, 40
 
 
 class BadReward(ValueError):
@@ -45,6 +46,11 @@ def read_reward(folder: Path) -> Reward | None:
     return Reward(value=value, file=_JSON, notes=notes)
 
 
+def plain(number: float) -> str:
+    """*number* as a person writes it, and never rounded: what is almost 1 is not 1."""
+    return f"{number:g}" if float(f"{number:g}") == number else repr(number)
+
+
 def near_misses(folder: Path) -> tuple[str, ...]:
     """Files in *folder* that look as if they were meant for rewards."""
     return tuple(name for name in _NEAR if (folder / name).is_file())
@@ -55,7 +61,7 @@ def _conflict(value: float, text: bytes) -> tuple[str, ...]:
         other = _from_text(text)
     except BadReward as error:
         return (f"{error}; {_JSON} counts",)
-    return () if other == value else (f"{_TEXT} says {other:g} and {_JSON} {value:g}; {_JSON} counts",)
+    return () if other == value else (f"{_TEXT} says {plain(other)} and {_JSON} {plain(value)}; {_JSON} counts",)
 
 
 def _content(path: Path) -> bytes | None:
@@ -99,7 +105,9 @@ def _from_json(data: bytes) -> tuple[float, tuple[str, ...]]:
     if _MAIN in numbers:
         return numbers[_MAIN], ()
     mean = sum(numbers.values()) / len(numbers)
-    note = f"no reward is called `{_MAIN}`: the mean of {', '.join(sorted(numbers))} counts"
+    names = sorted(name[:_LONGEST_SHOWN] for name in numbers)
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    note = f"no reward is called `{_MAIN}`: the mean of {', '.join(names[:_NAMES_SHOWN])}{more} counts"
     return mean, (note,) if len(numbers) > 1 else ()
 
 

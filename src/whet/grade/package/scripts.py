@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from whet.sandbox.base import Boundary, Command, Ended, Sandbox
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ")
 _OUTPUT_KEPT = 4 * 1024 * 1024
 _LONGEST_SHEBANG = 256
+_KILLED = 128 + signal.SIGKILL
 
 
 class NotRun(Exception):
@@ -45,11 +47,18 @@ class Output:
     text: str
 
     @property
+    def killed(self) -> bool:
+        """Whether it did not end by itself; bubblewrap tells of a kill by an exit code, as shells do."""
+        return self.ended.exit_code in (None, _KILLED)
+
+    @property
     def how(self) -> str:
         """How it ended, in words."""
+        reached = f"ran into its ceiling of {self.ended.reached} and " if self.ended.reached else ""
         if self.ended.exit_code is not None:
-            return f"ended with exit code {self.ended.exit_code}"
-        return f"was ended by signal {self.ended.signal}"
+            killed = " (it was killed)" if self.killed else ""
+            return f"{reached}ended with exit code {self.ended.exit_code}{killed}"
+        return f"{reached}was ended by signal {self.ended.signal}"
 
 
 async def run_script(script: Script, shell: Shell, *, home: Path, timeout_s: float) -> Output:
