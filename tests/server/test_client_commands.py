@@ -43,7 +43,23 @@ def test_a_suite_goes_to_the_service_comes_back_and_goes_again(server: Server, k
     now = json.loads(_suites(server, key_file, "get", id_))
     assert (now["version"], now["name"], now["resource_limits_json"]) == (2, "renamed", {})
     assert json.loads(_suites(server, key_file, "get", id_, "--version", "1")) == document
-    assert _suites(server, key_file, "list") == f"{id_}  v2  1 cases  renamed\n"
+    assert _suites(server, key_file, "list") == f"{id_}  v2  1 case  renamed\n"
+
+
+def test_a_pulled_suite_can_be_changed_and_pushed_again_and_again(
+    server: Server, key_file: Path, tmp_path: Path
+) -> None:
+    id_ = _suites(server, key_file, "push", str(_write(tmp_path / "a.json"))).split()[0]
+    back = tmp_path / "back.json"
+    _suites(server, key_file, "pull", id_, "--output", str(back))
+
+    told = []
+    for name in ("second", "third"):
+        back.write_text(json.dumps({**json.loads(back.read_text()), "name": name}))
+        told.append(_suites(server, key_file, "push", str(back)).split()[1:3])
+
+    assert told == [["v2", "second"], ["v3", "third"]]
+    assert json.loads(back.read_text()) == json.loads(_suites(server, key_file, "get", id_))
 
 
 def test_a_pulled_suite_can_be_planned_as_it_is(server: Server, key_file: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from running import ask_for_run, skill_archive, wait_for_run
+from running import CONFIG, ask_for_run, create_suite, skill_archive, start_run, wait_for_run
 from serving import SUITES, Server, suite_document
 
 VERIFIER = '#!/bin/bash\ntest -f "$SKILL_DIR/SKILL.md"\n'
@@ -70,3 +70,26 @@ def test_a_package_is_verified_with_the_skill_and_without_it(served: Server, pac
         assert run["outcome"] == "errored"
         assert scores == {"skill": None, "no_skill": None}
         assert "is not a public address" in str(results)
+
+
+@pytest.mark.bubblewrap
+@pytest.mark.parametrize("data", ["settings/data", "settings"], ids=["below the settings", "beside the settings"])
+def test_an_agent_does_not_see_what_the_service_keeps_for_others(tmp_path: Path, organisation: str, data: str) -> None:
+    settings, data_dir = tmp_path / "settings", tmp_path / data
+    data_dir.mkdir(parents=True)
+    (settings / "whet.toml").write_text(CONFIG)
+    served = Server(f"sqlite:///{data_dir}/whet.db", data_dir, ("--config", str(settings / "whet.toml"))).start()
+    try:
+        with served.client(served.key("others")) as others:
+            theirs = start_run(others, create_suite(others, ["echo done"]))
+            wait_for_run(others, theirs)
+        look = f"cat {data_dir}/whet.db* {data_dir}/runs/{theirs}/suite.json | wc -c; ls {data_dir}/bundles; echo done"
+        with served.client(served.key(organisation)) as client:
+            run = start_run(client, create_suite(client, [f"({look}) 2>/dev/null | tr '\\n' ' '"]))
+            wait_for_run(client, run)
+
+            answer = client.get(f"/api/v1/runs/{run}/trials").json()["trials"][0]["failure"]["message"]
+    finally:
+        served.stop()
+
+    assert 'got "0 done' in answer

@@ -109,6 +109,17 @@ def test_a_second_server_on_the_same_database_is_refused(served: Server, tmp_pat
     assert served.stop() == 0
 
 
+def test_a_second_server_that_knows_the_database_by_another_name_is_refused(tmp_path: Path) -> None:
+    served = Server(f"sqlite:///{tmp_path}/whet.db", tmp_path / "data").start()
+    (tmp_path / "alias.db").symlink_to(tmp_path / "whet.db")
+    second = Server(f"sqlite:///{tmp_path}/alias.db", tmp_path / "other")
+
+    with pytest.raises(AssertionError, match="is in use by another server"):
+        second.start()
+
+    assert served.stop() == 0
+
+
 def test_runs_outlast_a_database_that_is_restarted(cluster: Cluster, organisation: str, tmp_path: Path) -> None:
     (tmp_path / "whet.toml").write_text(CONFIG)
     options = ("--config", str(tmp_path / "whet.toml"), "--sandbox", "local")

@@ -302,6 +302,7 @@ def test_another_organisations_suites_and_runs_are_not_found(client: httpx2.Clie
         "run.json",
         ".lock",
         "%00",
+        "a" * 3000,
         "trials",
     ],
 )

@@ -7,11 +7,13 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 
 from whet.errors import UsageError
 from whet.server.rates import Rates
@@ -79,6 +81,28 @@ def test_a_transaction_that_fails_leaves_nothing(database: Database) -> None:
 
     with database.reading() as connection:
         assert connection.execute(text("SELECT count(*) FROM suites")).scalar() == 0
+
+
+def test_a_write_does_not_wait_for_others_without_end(tmp_path: Path) -> None:
+    with closing(Database(f"sqlite:///{tmp_path}/whet.db", patience_s=0.1)) as database, ThreadPoolExecutor(1) as pool:
+
+        def write() -> None:
+            with database.writing():
+                pass
+
+        with database.writing():
+            second = pool.submit(write)
+
+            with pytest.raises(OperationalError, match="locked"):
+                second.result()
+
+        write()
+
+
+def test_the_folder_of_a_new_database_is_for_nobody_else(tmp_path: Path) -> None:
+    open_database(f"sqlite:///{tmp_path}/service/whet.db").close()
+
+    assert (tmp_path / "service").stat().st_mode & 0o777 == 0o700
 
 
 def _run(database: Database) -> tuple[str, str]:

@@ -264,6 +264,25 @@ def test_a_body_that_cannot_be_read_is_refused(client: httpx2.Client, body: byte
     assert set(refused.json()) == {"error", "details"}
 
 
+def test_a_slip_is_told_with_what_may_have_been_meant(client: httpx2.Client) -> None:
+    refused = client.post(SUITES, json=suite_document(resource_limit_json={}))
+
+    assert refused.json()["details"] == [
+        {"path": "resource_limit_json", "message": 'is not a known field; did you mean "resource_limits_json"?'}
+    ]
+
+
+def test_a_document_of_nothing_but_slips_is_not_pondered_over(client: httpx2.Client) -> None:
+    slips = {f"name{number}": 1 for number in range(1000)}
+
+    refused = client.post(SUITES, json=slips)
+
+    said = [each["message"] for each in refused.json()["details"]]
+    assert refused.status_code == 422
+    assert 0 < sum("did you mean" in message for message in said) <= 100
+    assert said[-1].endswith("problems more")
+
+
 def test_a_body_of_unsaid_length_is_not_read_beyond_the_limit(client: httpx2.Client) -> None:
     refused = client.post(
         SUITES, content=(b"[" * 65_536 for _ in range(100)), headers={"content-type": "application/json"}

@@ -12,6 +12,7 @@ import click
 
 from whet.cli.paths import FilePath
 from whet.errors import UsageError
+from whet.plan.words import counted
 
 if TYPE_CHECKING:
     from whet.client import SuitesClient
@@ -48,7 +49,8 @@ def list_(server: str | None, key_file: Path | None, as_json: bool) -> None:
         return
     for suite in found:
         runnable = "" if suite["runnable"] else "  (not runnable)"
-        click.echo(f"{suite['id']}  v{suite['version']}  {suite['case_count']} cases  {suite['name']}{runnable}")
+        count = counted(suite["case_count"], "case")
+        click.echo(f"{suite['id']}  v{suite['version']}  {count}  {suite['name']}{runnable}")
 
 
 @command.command("get")
@@ -78,10 +80,7 @@ def pull(
     target = output or Path(f"{folder_name(suite['name'])}.json")
     if target.exists() and not force:
         raise UsageError(f"{target} is there already", hint="name another one with --output, or say --force")
-    try:
-        target.write_text(json.dumps(suite, ensure_ascii=False, indent=2) + "\n", "utf-8")
-    except OSError as error:
-        raise UsageError(f"{target} cannot be written: {error.strerror}") from error
+    _write(target, suite)
     click.echo(f"{target}: {suite['name']}, version {suite['version']}")
 
 
@@ -90,7 +89,7 @@ def pull(
 @click.option("--new", is_flag=True, help="Make a new suite, also of a file that was pulled.")
 @_asking
 def push(file: Path, new: bool, server: str | None, key_file: Path | None) -> None:
-    """Give a suite to the service: a pulled one as its next version, any other as a new one."""
+    """Give a suite to the service: a pulled one as its next version, which its file then names, any other as new."""
     document = _read(file)
     from whet.evals import read_suite, to_json
 
@@ -102,9 +101,18 @@ def push(file: Path, new: bool, server: str | None, key_file: Path | None) -> No
         else:
             change = {name: value for name, value in plain.items() if name not in _PROVENANCE}
             suite = client.change(id_, {"resource_limits_json": {}, **change}, version=version)
+            # Else the next push of it would be refused, as a change of an earlier version.
+            _write(file, suite)
     click.echo(f"{suite['id']}  v{suite['version']}  {suite['name']}")
     for reason in suite["not_runnable_reasons"]:
         click.echo(f"not runnable: {reason}")
+
+
+def _write(file: Path, suite: dict[str, Any]) -> None:
+    try:
+        file.write_text(json.dumps(suite, ensure_ascii=False, indent=2) + "\n", "utf-8")
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror}") from error
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from whet.evals.problems import FieldProblem
 
 T = TypeVar("T")
 _SHOWN = 60
+# Looking for the name that was meant takes long; whoever has more slips than this made up a document of them.
+_MOST_HINTS = 100
 
 
 @dataclass(slots=True)
@@ -36,7 +38,7 @@ class Fields:
         """A key that nothing reads is most likely a slip, and would change what is measured."""
         for name in self.values:
             if name not in known:
-                near = get_close_matches(name, known, n=1)
+                near = get_close_matches(name, known, n=1) if len(self.problems) < _MOST_HINTS else []
                 self.problem(name, "is not a known field", f'did you mean "{near[0]}"?' if near else None)
 
     def given(self, name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -35,6 +36,10 @@ def make_masker(settings: Settings, plan: Plan) -> Masker:
     key = judge_key(plan)
     masker.learn((*((key,) if key is not None else ()), *bucket_keys(package_settings(settings.packages), os.environ)))
     return masker
+
+
+# Where a service that started us keeps what belongs to others; the settings may lie around it, which agents see.
+HIDDEN_VARIABLE = "WHET_SERVICE_HIDDEN"
 
 
 def make_graders(suite: Suite, stack: ExitStack) -> dict[str, Grader]:
@@ -74,10 +79,14 @@ def make_parts(
         environ=dict(os.environ),
         settings_dir=settings.file.parent if settings.file else None,
         mounts=settings.mounts,
-        hidden=(*records, scratch),
+        hidden=(*records, scratch, *_of_others(os.environ)),
         max_output_bytes=settings.max_output_bytes,
         ceilings=settings.ceilings,
     )
+
+
+def _of_others(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    return tuple(Path(path) for path in environ.get(HIDDEN_VARIABLE, "").split(os.pathsep) if path)
 
 
 def _records(plan: Plan, settings: Settings) -> tuple[Path, ...]:

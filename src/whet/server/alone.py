@@ -26,7 +26,8 @@ def alone(database: Database, data_dir: Path) -> Iterator[None]:
 
 def _database_held(database: Database) -> AbstractContextManager[None]:
     if database.is_sqlite:
-        return _file_held(Path(f"{database.url.database}-server"), database.shown)
+        # Resolved, because a link to the file is another name of the same database.
+        return _file_held(Path(f"{Path(str(database.url.database)).resolve()}-server"), database.shown)
     return _advisory_lock(database)
 
 

@@ -113,7 +113,10 @@ def _without_paths(suite: EvalSuite) -> EvalSuite:
 
 
 def _refused(problems: Sequence[FieldProblem]) -> Refused:
-    found = [(problem.path, problem.message) for problem in problems]
+    found = [
+        (problem.path, f"{problem.message}; {problem.hint}" if problem.hint else problem.message)
+        for problem in problems
+    ]
     more = len(found) - _MOST_DETAILS
     details = found[:_MOST_DETAILS] + ([("", f"and {more} problems more")] if more > 0 else [])
     return Refused(422, "the suite is not valid", details=details)

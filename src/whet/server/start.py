@@ -20,6 +20,7 @@ from whet.errors import UsageError
 from whet.packages.settings import package_settings
 from whet.server.alone import alone
 from whet.server.app import make_app
+from whet.server.impatience import ImpatientProtocol
 from whet.server.limits import Limits
 from whet.server.runs.bundles import clear_drafts
 from whet.server.service import Service
@@ -30,6 +31,7 @@ DATABASE_FILE = "whet.db"
 _CONFIG = "whet.toml"
 # How long answers that are under way may take once the server is asked to end.
 _GRACE_S = 10
+_BACKLOG = 128
 
 
 def default_database(data_dir: Path) -> str:
@@ -43,7 +45,8 @@ def open_database(url: str) -> Database:
     if database.is_sqlite:
         folder = Path(str(database.url.database)).parent
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            # For ourselves alone, as `serve` makes it: the suites of all organisations will lie in it.
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise UsageError(f"{folder} cannot be made: {error.strerror}") from error
     try:
@@ -123,6 +126,9 @@ def _uvicorn_config(service: Service) -> uvicorn.Config:
         server_header=False,
         timeout_graceful_shutdown=_GRACE_S,
         lifespan="on",
+        http=ImpatientProtocol,
+        # So often asyncio tries to accept, and logs each failure, once no more files may be open.
+        backlog=_BACKLOG,
     )
 
 

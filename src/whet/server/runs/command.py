@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from whet.model.run import NO_AGENT
+from whet.pipeline.parts import HIDDEN_VARIABLE
 from whet.server.runs.folder import RunPlace
 from whet.server.service import Service
 from whet.server.storage.runs import RunAsked
@@ -42,7 +43,17 @@ def environment_of(service: Service, environ: Mapping[str, str], run_id: str) ->
         "WHET_ALLOW_PRIVATE_ADDRESSES": "true" if service.packages.allow_private_addresses else "false",
         "WHET_ALLOW_LOCAL_FILES": "false",
     }
-    return {**kept, **reach, MARK: run_id, "NO_COLOR": "1", "TERM": "dumb"}
+    hidden = os.pathsep.join(map(str, _private(service)))
+    return {**kept, **reach, MARK: run_id, HIDDEN_VARIABLE: hidden, "NO_COLOR": "1", "TERM": "dumb"}
+
+
+def _private(service: Service) -> list[Path]:
+    """What no agent may see: one by one as well, because a folder that an agent is shown is not hidden as a whole."""
+    places = [service.data_dir, service.data_dir / "runs", service.data_dir / "bundles"]
+    if service.database.is_sqlite:
+        file = Path(str(service.database.url.database)).resolve()
+        places += [file, *(file.with_name(f"{file.name}{end}") for end in ("-wal", "-shm"))]
+    return places
 
 
 def _again(record: Path) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def file_in(place: RunPlace, path: str) -> Path | None:
     extra = {file.name: file for file in _extras(place)}
     record = place.record
     found = extra.get(path) or (record / path if record is not None else None)
-    if found is None or found.is_symlink() or not found.is_file():
+    if found is None or _size(found) is None:
         return None
     # A folder on the way may be a link too: an agent made what is in a workspace.
     root = (record if path not in extra else place.path) or place.path
@@ -43,19 +44,32 @@ def _is_plain(path: str) -> bool:
 
 
 def _extras(place: RunPlace) -> list[Path]:
-    return [file for file in (place.log, place.report) if file.is_file()]
+    return [file for file in (place.log, place.report) if _size(file) is not None]
+
+
+def _size(file: Path) -> int | None:
+    """The size of a file; none where it is anything else, is gone by now, or has a name that no file can have."""
+    try:
+        seen = file.lstat()
+    except OSError:
+        return None
+    return seen.st_size if stat.S_ISREG(seen.st_mode) else None
 
 
 def _all_files(place: RunPlace) -> Iterator[tuple[str, int]]:
+    for file, shown in _named(place):
+        # A name that is no text cannot be asked for.
+        if shown not in _PRIVATE and shown.isprintable() and (size := _size(file)) is not None:
+            yield shown, size
+
+
+def _named(place: RunPlace) -> Iterator[tuple[Path, str]]:
     for file in _extras(place):
-        yield file.name, file.stat().st_size
+        yield file, file.name
     record = place.record
     if record is None:
         return
     for folder, _, names in os.walk(record):
         for name in names:
             file = Path(folder, name)
-            shown = str(file.relative_to(record))
-            # A name that is no text cannot be asked for.
-            if shown not in _PRIVATE and shown.isprintable() and not file.is_symlink() and file.is_file():
-                yield shown, file.stat().st_size
+            yield file, str(file.relative_to(record))

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, create_engine, event, make_url
 from sqlalchemy.engine import URL, Engine
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
 from whet.errors import UsageError
 
@@ -20,18 +20,18 @@ _POSTGRESQL_NAMES = ("postgresql", "postgres", POSTGRESQL_DRIVER)
 _EXAMPLES = "write sqlite:///whet.db or postgresql://user@host/name"
 # As many as there are threads that ask; see `server/threads.py`.
 CONNECTIONS = 16
-_BUSY_MS = 30_000
+# How long a write waits for those before it; who waits keeps a thread that others could read with.
+PATIENCE_S = 10.0
 
 
 class Database:
     """Connections to one database; reading and writing are transactions of their own."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, patience_s: float = PATIENCE_S) -> None:
         self.url = database_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
-        self.engine = _sqlite_engine(self.url) if self.is_sqlite else _postgresql_engine(self.url)
-        # SQLite lets one write at a time and makes the others poll; a lock lets them wait in turn.
-        self._writing = threading.Lock() if self.is_sqlite else nullcontext()
+        self.engine = _sqlite_engine(self.url, patience_s) if self.is_sqlite else _postgresql_engine(self.url)
+        self._turn = _Turn(patience_s) if self.is_sqlite else nullcontext()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -42,7 +42,7 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction that is kept if the block ends well, and undone otherwise."""
-        with self._writing, self.engine.connect() as plain:
+        with self._turn, self.engine.connect() as plain:
             connection = plain.execution_options(writes=True)
             with connection.begin():
                 yield connection
@@ -66,6 +66,22 @@ class Database:
         self.engine.dispose()
 
 
+class _Turn:
+    """SQLite lets one write at a time and makes the others poll; here they wait in turn, and not for ever."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._lock = threading.Lock()
+        self._patience_s = patience_s
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(timeout=self._patience_s):
+            # As SQLite says it itself where another process holds it.
+            raise OperationalError("BEGIN IMMEDIATE", None, sqlite3.OperationalError("database is locked"))
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 def database_url(text: str) -> URL:
     """The URL that *text* says, with the driver that we use; `UsageError` where it is none of ours."""
     try:
@@ -87,14 +103,15 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
-def _sqlite_engine(url: URL) -> Engine:
+def _sqlite_engine(url: URL, patience_s: float) -> Engine:
     engine = create_engine(url, pool_size=CONNECTIONS, max_overflow=0)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _: Any) -> None:
         # The driver would begin transactions by itself, and too late.
         connection.isolation_level = None
-        for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", f"busy_timeout = {_BUSY_MS}"):
+        busy = f"busy_timeout = {int(patience_s * 1000)}"
+        for pragma in (busy, "journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")
