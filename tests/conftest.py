@@ -48,6 +48,14 @@ def sandbox_name(request: pytest.FixtureRequest) -> str:
     return name
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note what failed where somebody wants to run it again; in one place, whatever process it ran in."""
+    place = os.environ.get("WHET_FAILED_TESTS")
+    if place and report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        with Path(place).open("a", encoding="utf-8") as file:
+            file.write(f"{report.nodeid}\n")
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Under WHET_CI_STRICT a boundary that was not tested makes the session red."""
     if os.environ.get(STRICT) == "1" and session.exitstatus == pytest.ExitCode.OK and _untested(_skips(session.config)):

@@ -6,6 +6,7 @@ import io
 import json
 import tarfile
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -68,6 +69,14 @@ def get_run(client: httpx2.Client, run_id: str) -> dict[str, Any]:
     """A run as it is now."""
     run: dict[str, Any] = client.get(f"/api/v1/runs/{run_id}").json()["run"]
     return run
+
+
+def is_running(pid: str) -> bool:
+    """Whether a process is there and not merely waiting for somebody to look at how it ended."""
+    try:
+        return Path("/proc", pid, "stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False
 
 
 def wait_for_run(client: httpx2.Client, run_id: str, *statuses: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from postgres import Cluster
-from running import CONFIG, all_events, create_suite, get_run, start_run, wait_for_run
+from running import CONFIG, all_events, create_suite, get_run, is_running, start_run, wait_for_run
 from serving import Server, wait_until
 
 RUNS, CASES = 10, 6
@@ -76,7 +76,7 @@ def test_nothing_of_a_run_outlives_a_server_that_was_killed(served: Server, orga
 
     served.kill()
 
-    wait_until(lambda: not [pid for pid in pids.read_text().split() if Path("/proc", pid).exists()])
+    wait_until(lambda: not [pid for pid in pids.read_text().split() if is_running(pid)])
 
 
 def test_a_run_whose_cancellation_was_asked_before_the_end_is_cancelled_after_it(

@@ -69,7 +69,7 @@ def taken_until(error: type[Exception], reporter: GuardedReporter) -> int:
 def let_threads_end() -> None:
     for thread in threading.enumerate():
         if thread.name.startswith("reporter "):
-            thread.join(30)
+            thread.join(3)
 
 
 def theirs(text: str, folder: Path, monkeypatch, *, patience: Patience = LONG, stderr=None) -> tuple[Reporters, Pipe]:

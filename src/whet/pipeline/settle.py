@@ -97,7 +97,11 @@ def _runners(plan: Plan) -> list[Runner]:
 
 def _check_temporary(plan: Plan) -> None:
     """Workspaces are made in the temporary folder: inside of what they are copies of, each would copy all others."""
-    temporary = Path(tempfile.gettempdir()).resolve()
+    try:
+        temporary = Path(tempfile.gettempdir()).resolve()
+    except FileNotFoundError:
+        # Nothing can be written anywhere; whoever makes the record says so.
+        return
     templates = {each.workspace.template_dir for each in plan.executions if each.workspace.mode == "isolated"}
     for template in templates:
         if template is not None and temporary.is_relative_to(template.resolve()):
