@@ -271,7 +271,8 @@ _ODD: st.SearchStrategy[Any] = st.one_of(
     st.sampled_from([0, 1, -1, 1.5, 16, 101, 0.5, 2**70]),
     st.sampled_from(["", " ", "x", "..", "/a", "a/../b", "a\\b", "/a~", "should_trigger", "whole", "any", "output"]),
     st.sampled_from([[], ["x"], [""], [1], {}, {"a": 1}, {"a": "b"}, {"op": "contains", "value": "x"}]),
-)
+    # A copy of its own: what is drawn becomes part of a document that is changed further.
+).map(copy.deepcopy)
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
