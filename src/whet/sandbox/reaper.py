@@ -22,6 +22,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Carried in the environment of everything that an attempt starts; the value names the attempt.
 MARK = "WHET_MARK"
 _PAUSE_S = 0.002
+_DEAD = (b"Z", b"X")
 _PATIENCE_S = 10.0
 
 
@@ -78,8 +79,9 @@ class Reaper:
         deadline = time.monotonic() + _PATIENCE_S
         while pid is not None and _is_orphan(pid) and time.monotonic() < deadline:
             signal_all([pid], signal.SIGKILL)
-            _reap(pid)
             await anyio.sleep(_PAUSE_S)
+        if pid is not None:
+            _reap(pid)
 
     async def end_all(self) -> None:
         """Kill everything that attempts left behind, whoever started it."""
@@ -182,9 +184,10 @@ def _stat_fields(pid: int) -> list[bytes]:
 
 
 def _is_orphan(pid: int) -> bool:
-    """Whether *pid* is there and came to us or to init; another one by that number has a parent of its own."""
+    """Whether *pid* lives and came to us or to init; another one by that number has a parent of its own."""
     fields = _stat_fields(pid)
-    return bool(fields) and int(fields[1]) in (1, os.getpid())
+    # One that is dead and waits for init to look at it does nothing any more, and some look once a second.
+    return bool(fields) and fields[0] not in _DEAD and int(fields[1]) in (1, os.getpid())
 
 
 def _start_ticks(pid: int) -> int | None:
