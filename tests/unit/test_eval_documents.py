@@ -253,6 +253,16 @@ def test_what_is_read_is_written_back_and_reads_to_the_same() -> None:
     jsonschema.validate(document, suite_schema())
 
 
+def test_a_slip_in_the_name_of_the_kind_is_told_as_one() -> None:
+    document = suite_of({"case_knd": "exact_match", "query": "q", "expected": 1})
+
+    with pytest.raises(EvalSuiteError) as raised:
+        read_suite(document)
+
+    slip = next(problem for problem in raised.value.problems if problem.path == "cases_json[0].case_knd")
+    assert slip.hint == 'did you mean "case_kind"?'
+
+
 # What only the reader can see: a schema knows neither other cases nor the syntax of patterns, schemas and addresses.
 _BEYOND = (
     "is the id of",

@@ -46,6 +46,7 @@ def read_case(given: Fields, *, remote_only: bool) -> EvalCase | None:
     """The case that an object says; none where it does not say its kind."""
     kind = given.choice("case_kind", CASE_KINDS, required=True)
     if kind is None:
+        given.point_at_slip("case_kind")
         return None
     if kind == "task_package":
         return _task_package(given, remote_only=remote_only)

@@ -41,6 +41,12 @@ class Fields:
                 near = get_close_matches(name, known, n=1) if len(self.problems) < _MOST_HINTS else []
                 self.problem(name, "is not a known field", f'did you mean "{near[0]}"?' if near else None)
 
+    def point_at_slip(self, name: str) -> None:
+        """Where *name* is missing and decides which others are known, only what looks like it can be told."""
+        if name not in self.values and len(self.problems) < _MOST_HINTS:
+            for near in get_close_matches(name, list(self.values), n=1, cutoff=0.8):
+                self.problem(near, "is not a known field", f'did you mean "{name}"?')
+
     def given(self, name: str) -> Any:
         """The value as it is; null is none."""
         return self.values.get(name)
