@@ -70,7 +70,9 @@ async def lay(parts: Parts, shared: SharedGround, trial: Trial, artifact_dir: Pa
         try:
             await _bootstrap(parts, own, workspace, trial=trial, logs=artifact_dir, folders=(home, temporary))
         except BaseException:
-            await leave(ground)
+            # Also where a signal ends it: there is no other chance to remove it.
+            with anyio.CancelScope(shield=True):
+                await leave(ground)
             raise
     await _done(workspace.mark, at_once=workspace.untouched)
     return ground
@@ -90,7 +92,8 @@ async def _isolated(parts: Parts, trial: Trial, artifact_dir: Path, home: Path, 
         if spec.bootstrap is not None:
             await _bootstrap(parts, spec.bootstrap, workspace, trial=trial, logs=artifact_dir, folders=folders)
     except BaseException:
-        await clear(workspace)
+        with anyio.CancelScope(shield=True):
+            await clear(workspace)
         raise
     return workspace
 
