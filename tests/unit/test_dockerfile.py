@@ -27,7 +27,7 @@ def image(folder: Path, text: str) -> Image:
         ("WORKDIR /app\nCOPY a.csv /app/a.csv\nCOPY data data/", {"/app": "."}),
         ("WORKDIR /app\nCOPY *.csv ./", {"/app": "."}),
         ("WORKDIR /app\nCOPY src/ /app/", {"/app": "src"}),
-        ("WORKDIR /a\nWORKDIR b\nCOPY data /root/data", {"/a/b": ".", "/root/data": "data"}),
+        ("WORKDIR /a\nWORKDIR b\nCOPY data /srv/data", {"/a/b": ".", "/srv/data": "data"}),
         ('WORKDIR /app\nCOPY ["data", "/data"]', {"/app": ".", "/data": "data"}),
         ('WORKDIR /app\nCOPY --chown=1:1 ["data", "/data"]', {"/app": ".", "/data": "data"}),
         ("workdir /app\ncopy data /data", {"/app": ".", "/data": "data"}),
@@ -46,7 +46,7 @@ def test_folders_are_found_at_the_paths_of_the_container(tmp_path: Path, text: s
     [
         ("WORKDIR /app\nCOPY a.csv /app/b.csv", "COPY a.csv /app/b.csv"),
         ("WORKDIR /app\nCOPY a.csv /etc/a.csv", "COPY a.csv /etc/a.csv"),
-        ("WORKDIR /app\nCOPY skills /root/.claude/skills", "skills are put in place by the run"),
+        ("WORKDIR /app\nCOPY skills /srv/.claude/skills", "skills are put in place by the run"),
         ("WORKDIR /usr/src/app\nCOPY . .", "WORKDIR /usr/src/app"),
         ("ENV A=$B", "ENV A"),
         ("USER nobody", "USER nobody"),
