@@ -48,6 +48,13 @@ _AMOUNT = click.IntRange(min=1)
 @click.option(
     "--max-bundle-mb", type=_AMOUNT, default=64, show_default=True, metavar="N", help="Largest skill archive."
 )
+@click.option(
+    "--trusted-proxy",
+    "trusted_proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Believe X-Forwarded-For from this address or network; repeatable.",
+)
 def command(
     *,
     host: str,
@@ -61,6 +68,7 @@ def command(
     requests_per_minute: int,
     max_body_mb: int,
     max_bundle_mb: int,
+    trusted_proxies: tuple[str, ...],
 ) -> int:
     """Answer requests for suites and runs until interrupted.
 
@@ -83,4 +91,5 @@ def command(
         workers=workers,
         sandbox=sandbox,
         allow_private_addresses=allow_private_addresses,
+        trusted_proxies=trusted_proxies,
     )

@@ -30,7 +30,7 @@ from whet.evals.kinds import (
 )
 from whet.evals.problems import EvalSuiteError, FieldProblem
 from whet.evals.reading import EvalSuitePatch, read_manifest, read_patch, read_suite
-from whet.evals.runnable import FAMILIES, not_runnable_reasons, suite_kind
+from whet.evals.runnable import FAMILIES, WITHOUT_AGENT, Need, needs_of, not_runnable_reasons, suite_kind
 from whet.evals.writing import case_to_json, to_json
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "MOST_CASES",
     "SOURCE_KINDS",
     "VERIFIER_KINDS",
+    "WITHOUT_AGENT",
     "Assertion",
     "BooleanAssertion",
     "CaseKind",
@@ -51,6 +52,7 @@ __all__ = [
     "JsonSchema",
     "JudgeHints",
     "LlmRubric",
+    "Need",
     "ResourceHints",
     "RubricItem",
     "SourceKind",
@@ -59,6 +61,7 @@ __all__ = [
     "TriggerQuery",
     "VerifierKind",
     "case_to_json",
+    "needs_of",
     "not_runnable_reasons",
     "read_manifest",
     "read_patch",

@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
-from whet.evals.kinds import CaseKind, EvalCase, EvalSuite, SuiteKind, VerifierKind
+from whet.evals.kinds import CaseKind, EvalCase, EvalSuite, SuiteKind, TaskPackage, VerifierKind
 
 FAMILIES: Mapping[VerifierKind, frozenset[CaseKind]] = {
     "llm_judge": frozenset({"trigger_query", "llm_rubric"}),
     "deterministic": frozenset({"exact_match", "json_schema", "boolean_assertion", "task_package"}),
     "structured_rubric": frozenset(),
 }
+
+
+# What a service must have to run a suite: an agent, a judge, and the buckets of packages by their scheme.
+Need = Literal["agent", "judge", "r2", "s3"]
+_BUCKETS: tuple[Need, ...] = ("r2", "s3")
+# A judge decides the one if there is no agent, and the verifier alone the other.
+WITHOUT_AGENT: frozenset[CaseKind] = frozenset({"trigger_query", "task_package"})
+
+
+def needs_of(suite: EvalSuite, *, agent: bool = True) -> tuple[Need, ...]:
+    """What the suite cannot be run without; with no *agent*, a judge decides whether a skill is triggered."""
+    needs: list[Need] = []
+    for case in suite.cases:
+        if case.kind not in WITHOUT_AGENT:
+            needs.append("agent")
+        if case.kind == "llm_rubric" or (case.kind == "trigger_query" and not agent):
+            needs.append("judge")
+        if isinstance(case, TaskPackage):
+            scheme = case.environment_ref.partition("://")[0].lower()
+            needs += [need for need in _BUCKETS if need == scheme]
+    return tuple(sorted(set(needs)))
 
 
 def suite_kind(cases: Sequence[EvalCase]) -> SuiteKind:

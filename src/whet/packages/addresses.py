@@ -12,6 +12,8 @@ import httpcore2
 
 from whet.errors import PackageError
 
+# All that is given out to anybody; the rest is for special uses, some of which lead to IPv4 addresses.
+_UNICAST = IPv6Network("2000::/3")
 # Translated to IPv4 on the way; the last four bytes are the address that is reached.
 _NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
 _HINT = "packages.allow_private_addresses allows it"
@@ -24,7 +26,10 @@ class AddressRefused(PackageError):
 def is_public(text: str) -> bool:
     """Whether anybody on the internet could reach the address *text*, also by what is wrapped into it."""
     address = ip_address(text.partition("%")[0])
-    return all(each.is_global and not each.is_multicast for each in (address, *_wrapped(address)))
+    wrapped = tuple(_wrapped(address))
+    if isinstance(address, IPv6Address) and address not in _UNICAST and not wrapped:
+        return False
+    return all(each.is_global and not each.is_multicast for each in (address, *wrapped))
 
 
 def _wrapped(address: IPv4Address | IPv6Address) -> Iterable[IPv4Address]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +12,9 @@ from whet.evals import (
     EvalSuite,
     EvalSuiteError,
     FieldProblem,
+    Need,
     TriggerQuery,
+    needs_of,
     not_runnable_reasons,
     read_patch,
     read_suite,
@@ -20,6 +22,7 @@ from whet.evals import (
     to_json,
 )
 from whet.evals.competing import competitor_of
+from whet.server.lacking import reasons_against
 from whet.server.problems import Refused
 from whet.server.storage.suites import StoredSuite
 
@@ -61,24 +64,30 @@ def packed(suite: EvalSuite) -> tuple[bytes, bytes]:
     document = to_json(suite)
     cases = document.pop("cases_json")
     reasons = not_runnable_reasons(suite)
-    derived = {
+    derived: dict[str, Any] = {
         "suite_kind": suite_kind(suite.cases),
         "case_count": len(suite.cases),
         "runnable": not reasons,
         "not_runnable_reasons": reasons,
+        "needs": needs_of(suite),
     }
     return msgspec.json.encode({"document": document, "derived": derived}), msgspec.json.encode(cases)
 
 
-def shown_suite(stored: StoredSuite) -> dict[str, Any]:
+def shown_suite(stored: StoredSuite, lacking: Mapping[Need, str]) -> dict[str, Any]:
     """A suite as callers see it; without its cases where the row was read without them."""
     head = msgspec.json.decode(stored.head)
+    derived = head["derived"]
+    # The rest of the reasons is this server's, which may have more tomorrow.
+    reasons = [*derived["not_runnable_reasons"], *reasons_against(derived.pop("needs", ()), lacking)]
     shown = {
         "id": stored.id,
         "version": stored.version,
         **_EMPTY,
         **head["document"],
-        **head["derived"],
+        **derived,
+        "runnable": not reasons,
+        "not_runnable_reasons": reasons,
         "created_at": shown_time(stored.created_us),
         "updated_at": shown_time(stored.updated_us),
     }

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from whet.evals import Need
 from whet.packages.limits import PackageLimits
 from whet.packages.settings import PackageSettings
 from whet.server.limits import Limits
@@ -18,6 +18,8 @@ from whet.server.storage.database import Database
 
 # How much larger a skill may be once it is unpacked.
 _UNPACKED = 8
+# A skill is read by people: one of more files than these is a mistake, and takes a minute to look into.
+_BUNDLE_ENTRIES = 10_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,6 +30,8 @@ class Service:
     data_dir: Path
     config_file: Path
     runners: tuple[str, ...] = ()
+    # What suites may need and this server does not have, with the reason.
+    lacking: Mapping[Need, str] = field(default_factory=dict)
     sandbox: str = "bubblewrap"
     workers: int = 2
     packages: PackageSettings = field(default_factory=lambda: PackageSettings(allow_private_addresses=False))
@@ -50,15 +54,18 @@ class Service:
             limits,
             download_bytes=min(limits.download_bytes, self.limits.max_bundle_bytes),
             unpacked_bytes=min(limits.unpacked_bytes, _UNPACKED * self.limits.max_bundle_bytes),
+            entries=min(limits.entries, _BUNDLE_ENTRIES),
         )
 
-    @contextmanager
-    def counted_stream(self, organisation_id: str) -> Iterator[None]:
-        """An event stream of the organisation is open."""
+    def take_stream(self, organisation_id: str) -> bool:
+        """Count one more event stream of the organisation; False if it has as many as it may."""
+        if self.streams[organisation_id] >= self.limits.max_streams:
+            return False
         self.streams[organisation_id] += 1
         self.metrics.streams.inc()
-        try:
-            yield
-        finally:
-            self.metrics.streams.dec()
-            self.streams[organisation_id] -= 1
+        return True
+
+    def end_stream(self, organisation_id: str) -> None:
+        """Count one event stream less."""
+        self.metrics.streams.dec()
+        self.streams[organisation_id] -= 1

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import socket
+import stat
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -21,6 +22,7 @@ from whet.packages.settings import package_settings
 from whet.server.alone import alone
 from whet.server.app import make_app
 from whet.server.impatience import ImpatientProtocol
+from whet.server.lacking import find_lacking
 from whet.server.limits import Limits
 from whet.server.runs.bundles import clear_drafts
 from whet.server.service import Service
@@ -47,14 +49,25 @@ def open_database(url: str) -> Database:
         try:
             # For ourselves alone, as `serve` makes it: the suites of all organisations will lie in it.
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _close_to_others(Path(str(database.url.database)))
         except OSError as error:
-            raise UsageError(f"{folder} cannot be made: {error.strerror}") from error
+            raise UsageError(f"{error.filename or folder} cannot be made: {error.strerror}") from error
     try:
         migrate(database)
     except BaseException:
         database.close()
         raise
     return database
+
+
+def _close_to_others(file: Path) -> None:
+    """Make the database a file that only its owner reads, whatever the umask, or whoever made it, left it."""
+    opened = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if os.fstat(opened).st_uid == os.geteuid():
+            os.fchmod(opened, 0o600)
+    finally:
+        os.close(opened)
 
 
 def serve(
@@ -65,12 +78,12 @@ def serve(
     config_file: Path | None,
     limits: Limits,
     allow_private_addresses: bool,
+    trusted_proxies: tuple[str, ...],
     **options: Any,
 ) -> int:
     """Answer requests and work on runs until we are asked to end; the exit code."""
     _log_to_stderr()
-    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    data_dir = data_dir.resolve()
+    data_dir = _own_folder(data_dir)
     config = config_file.resolve() if config_file is not None else _own_config(data_dir)
     settings = load_settings(config, flags={}, environ=os.environ, config_file=config)
     packages = replace(
@@ -85,11 +98,12 @@ def serve(
             data_dir=data_dir,
             config_file=config,
             runners=tuple(runner.id for runner in settings.runners),
+            lacking=find_lacking(settings, packages, os.environ),
             packages=packages,
             limits=limits,
             **options,
         )
-        server = _Server(_uvicorn_config(service), service, lambda: _announce(listener, database))
+        server = _Server(_uvicorn_config(service, trusted_proxies), service, lambda: _announce(listener, database))
         # uvicorn ends in good order and then raises the signal once more, for whoever listened before it.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
@@ -117,19 +131,35 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _uvicorn_config(service: Service) -> uvicorn.Config:
+def _uvicorn_config(service: Service, trusted_proxies: tuple[str, ...]) -> uvicorn.Config:
     return uvicorn.Config(
         make_app(service),
         # Ours says less: a query may hold what nobody should read.
         access_log=False,
         log_config=None,
         server_header=False,
+        # Anybody can write a header that says where they come from; wrong keys are counted by address.
+        proxy_headers=bool(trusted_proxies),
+        forwarded_allow_ips=list(trusted_proxies),
         timeout_graceful_shutdown=_GRACE_S,
         lifespan="on",
         http=ImpatientProtocol,
         # So often asyncio tries to accept, and logs each failure, once no more files may be open.
         backlog=_BACKLOG,
     )
+
+
+def _own_folder(data_dir: Path) -> Path:
+    """The data folder, which only we may look into: it holds keys, suites and what agents said."""
+    # For whatever is made below it, the database among it.
+    os.umask(0o077)
+    data_dir.mkdir(parents=True, exist_ok=True)
+    data_dir = data_dir.resolve()
+    found = data_dir.stat()
+    if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) & 0o077:
+        data_dir.chmod(0o700)
+        logging.getLogger("whet.server").info("closed %s to other users: it holds what agents said", data_dir)
+    return data_dir
 
 
 def _listening(address: tuple[str, int]) -> socket.socket:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated
 
 import anyio
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from whet.server import shapes
 from whet.server.auth import At, Reader
@@ -48,10 +50,26 @@ async def stream_events(
     """What happened to a run and happens to it, from the beginning or after an event; ends with the run."""
     run = await find_run(service, caller, id)
     after = _number(last_event_id) if last_event_id is not None else cursor or 0
-    if service.streams[caller.organisation_id] >= service.limits.max_streams:
+    # Taken here and not when the stream begins: of many requests at once, all would still find a place.
+    if not service.take_stream(caller.organisation_id):
         raise Refused(429, "too many event streams are open", headers={"retry-after": "10"})
-    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(_stream(service, run, after), media_type=_STREAM, headers=headers)
+    return _Counted(service, run, after)
+
+
+class _Counted(StreamingResponse):
+    """A stream that gives its place back, also if its caller leaves before it begins."""
+
+    def __init__(self, service: Service, run: StoredRun, after: int) -> None:
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        super().__init__(_stream(service, run, after), media_type=_STREAM, headers=headers)
+        self._give_back = partial(service.end_stream, run.organisation_id)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._give_back()
 
 
 def _number(text: str) -> int:
@@ -63,22 +81,21 @@ def _number(text: str) -> int:
 
 
 async def _stream(service: Service, run: StoredRun, after: int) -> AsyncIterator[bytes]:
-    with service.counted_stream(run.organisation_id):
-        while not service.notices.stopping:
-            told = service.notices.listen(run.id)
-            events = await in_thread(_read, service, run, after)
-            if events:
-                yield b"".join(_written(event) for event in events)
-                after = events[-1].number
-                if any(event.type in _LAST for event in events):
-                    return
-                continue
-            if run.ended:
+    while not service.notices.stopping:
+        told = service.notices.listen(run.id)
+        events = await in_thread(_read, service, run, after)
+        if events:
+            yield b"".join(_written(event) for event in events)
+            after = events[-1].number
+            if any(event.type in _LAST for event in events):
                 return
-            with anyio.move_on_after(_SILENCE_S) as waited:
-                await told.wait()
-            if waited.cancelled_caught:
-                yield b": still there\n\n"
+            continue
+        if run.ended:
+            return
+        with anyio.move_on_after(_SILENCE_S) as waited:
+            await told.wait()
+        if waited.cancelled_caught:
+            yield b": still there\n\n"
 
 
 _LAST = frozenset({"run_completed", "run_failed", "run_cancelled"})

@@ -115,7 +115,7 @@ def _create(service: Service, caller: Caller, suite_id: str, asked: RunBody, onc
         if found is None:
             raise not_found("suite")
         suite = suite_of(found)
-        refuse_what_cannot_run(suite)
+        refuse_what_cannot_run(service, suite, asked)
         refuse_wrong_request(service, connection, organisation_id, suite, asked)
         wanted = RunAsked(
             runner=asked.runner,

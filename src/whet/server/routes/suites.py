@@ -12,7 +12,7 @@ from whet.server import shapes
 from whet.server.answers import answer, id_in, page_of
 from whet.server.auth import At, Reader, Writer
 from whet.server.bodies import read_json
-from whet.server.documents import packed, patched, read_document, shown_suite
+from whet.server.documents import packed, patched, read_document, shown_suite, suite_of
 from whet.server.headers import IdempotencyKey, IfMatch, IfNoneMatch, etag, require_match, unchanged
 from whet.server.problems import Refused, not_found
 from whet.server.service import Service
@@ -47,7 +47,7 @@ async def list_suites(caller: Reader, service: At, limit: Limit = DEFAULT_LIMIT,
             return stored.list_suites(connection, caller.organisation_id, page)
 
     found, following = await in_thread(look)
-    return answer({"suites": [shown_suite(suite) for suite in found], "next_cursor": following})
+    return answer({"suites": [shown_suite(suite, service.lacking) for suite in found], "next_cursor": following})
 
 
 @router.post(
@@ -74,7 +74,7 @@ async def create_suite(
                 remember(connection, caller.organisation_id, once, made.id)
             return made
 
-    return _suite_answer(await once_only(create), 201)
+    return _suite_answer(service, await once_only(create), 201)
 
 
 @router.get(
@@ -87,7 +87,7 @@ async def get_suite(id: SuiteId, caller: Reader, service: At, if_none_match: IfN
     suite = await _look_up(service, caller.organisation_id, id)
     if unchanged(if_none_match, suite.version):
         return Response(status_code=304, headers={"etag": etag(suite.version)})
-    return _suite_answer(suite)
+    return _suite_answer(service, suite)
 
 
 @router.patch(
@@ -110,12 +110,13 @@ async def change_suite(
         with service.database.writing() as connection:
             suite = _found(stored.get_suite(connection, caller.organisation_id, id_in(id, "suite"), lock=True))
             require_match(if_match, suite.version)
-            head, cases = packed(patched(suite, value))
-            if (head, cases) == (suite.head, suite.cases):
+            changed = patched(suite, value)
+            if changed == suite_of(suite):
                 return suite
+            head, cases = packed(changed)
             return stored.add_version(connection, suite, head, cases)
 
-    return _suite_answer(await in_thread(change))
+    return _suite_answer(service, await in_thread(change))
 
 
 @router.delete("/{id}", status_code=204, response_model=None, responses=shapes.problems(404, 412, 422))
@@ -149,13 +150,15 @@ async def list_versions(
 
     found = await in_thread(look)
     following = str(found[limit - 1].version) if len(found) > limit else None
-    return answer({"versions": [shown_suite(suite) for suite in found[:limit]], "next_cursor": following})
+    return answer(
+        {"versions": [shown_suite(suite, service.lacking) for suite in found[:limit]], "next_cursor": following}
+    )
 
 
 @router.get("/{id}/versions/{version}", response_model=shapes.SuiteAnswer, responses=shapes.problems(404, 422))
 async def get_version(id: SuiteId, version: Version, caller: Reader, service: At) -> Response:  # noqa: A002
     """One version of a suite, which never changes."""
-    return _suite_answer(await _look_up(service, caller.organisation_id, id, version))
+    return _suite_answer(service, await _look_up(service, caller.organisation_id, id, version))
 
 
 async def once_only(make: Any) -> Any:
@@ -185,8 +188,8 @@ def _found(suite: StoredSuite | None) -> StoredSuite:
     return suite
 
 
-def _suite_answer(suite: StoredSuite, status: int = 200) -> Response:
+def _suite_answer(service: Service, suite: StoredSuite, status: int = 200) -> Response:
     headers = {"etag": etag(suite.version)}
     if status == 201:  # noqa: PLR2004 - the status of what was created
         headers["location"] = f"{router.prefix}/{suite.id}"
-    return answer({"suite": shown_suite(suite)}, status, headers)
+    return answer({"suite": shown_suite(suite, service.lacking)}, status, headers)

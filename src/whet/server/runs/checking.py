@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from sqlalchemy import Connection
 
-from whet.evals import EvalSuite, not_runnable_reasons
+from whet.evals import WITHOUT_AGENT, EvalSuite, needs_of, not_runnable_reasons
 from whet.model.run import NO_AGENT
+from whet.server.lacking import reasons_against
 from whet.server.problems import Refused
 from whet.server.runs.skills import skill_problem, uploaded_digest
 from whet.server.service import Service
@@ -15,13 +16,11 @@ from whet.server.shapes import RunBody
 from whet.server.storage.bundles import has_bundle
 from whet.server.storage.runs import count_waiting
 
-# A judge decides the one where no agent can, and the verifier alone the other.
-_WITHOUT_AGENT = ("trigger_query", "task_package")
 
-
-def refuse_what_cannot_run(suite: EvalSuite) -> None:
-    """Refuse a suite that the service does not run, with every reason."""
-    reasons = not_runnable_reasons(suite)
+def refuse_what_cannot_run(service: Service, suite: EvalSuite, asked: RunBody) -> None:
+    """Refuse a suite that the service does not run, or not as it is asked, with every reason."""
+    needs = needs_of(suite, agent=asked.runner not in (None, NO_AGENT))
+    reasons = [*not_runnable_reasons(suite), *reasons_against(needs, service.lacking)]
     if reasons:
         raise Refused(409, "the suite is not runnable", details=[("", reason) for reason in reasons])
 
@@ -56,7 +55,7 @@ def _skill_problems(
 def _runner_problems(service: Service, suite: EvalSuite, asked: RunBody) -> Iterator[tuple[str, str]]:
     known = ", ".join(service.runners) or "none is configured"
     if asked.runner in (None, NO_AGENT):
-        needing = next((index for index, case in enumerate(suite.cases) if case.kind not in _WITHOUT_AGENT), None)
+        needing = next((index for index, case in enumerate(suite.cases) if case.kind not in WITHOUT_AGENT), None)
         if needing is not None:
             yield "runner", f"is missing, and cases_json[{needing}] needs an agent; known: {known}"
     elif asked.runner not in service.runners:
