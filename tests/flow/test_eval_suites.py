@@ -178,7 +178,7 @@ def test_the_skill_is_there_among_its_competitors_and_is_seen_to_be_loaded(skill
     skilled.write("other/lint/SKILL.md", "---\nname: lint\ndescription: Looks at style.\n---\n")
     suite(
         skilled,
-        trigger("please deploy", competing_skills=["other/lint", "notes: Writes release notes."]),
+        trigger("please deploy", competing_skills=["notes: Writes release notes.", "other/lint"]),
         trigger("please lint", competing_skills=["other/lint"]),
         trigger("please lint", "should_not_trigger", competing_skills=["other/lint"]),
         verifier_kind="llm_judge",

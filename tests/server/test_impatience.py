@@ -59,3 +59,17 @@ def test_who_has_asked_is_answered_however_long_it_takes_and_may_not_dawdle_afte
 
         assert answer.startswith(b"HTTP/1.1 200")
         assert caller.recv(100) == b""
+
+
+def test_who_stays_connected_has_as_long_for_each_answer(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as caller:
+        answers = []
+        for _ in range(3):
+            caller.sendall(REQUEST[:10])
+            caller.sendall(REQUEST[10:])
+            answer = caller.recv(1000)
+            while not answer.endswith(b"ok"):
+                answer += caller.recv(1000)
+            answers.append(answer[:12])
+
+        assert answers == [b"HTTP/1.1 200"] * 3

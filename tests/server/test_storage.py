@@ -170,6 +170,20 @@ def test_a_rate_fills_up_again_as_time_goes_by() -> None:
     assert rates.wait_s("b") == 0
 
 
+def test_a_rate_never_holds_more_than_a_minutes_worth() -> None:
+    now = [0.0]
+    rates = Rates(2, clock=lambda: now[0])
+    rates.take("a")
+
+    now[0] = 3600.0
+    taken = 0
+    while rates.wait_s("a") == 0 and taken < 100:
+        rates.take("a")
+        taken += 1
+
+    assert taken == 2
+
+
 def test_the_service_without_its_extra_says_what_to_install() -> None:
     hidden = "import sys, runpy; sys.modules['sqlalchemy'] = None; sys.argv = ['whet', 'serve']"
     script = f"{hidden}; runpy.run_module('whet', run_name='__main__')"

@@ -235,6 +235,11 @@ def _looking_up(known: Mapping[str, str], asked: list[str] | None = None, answer
         ("::ffff:10.0.0.1", False),
         ("64:ff9b::7f00:1", False),
         ("64:ff9b::808:808", True),
+        ("::ffff:8.8.8.8", True),
+        ("::ffff:0:127.0.0.1", False),
+        ("::ffff:0:8.8.8.8", False),
+        ("100::1", False),
+        ("5f00::1", False),
         ("2002:7f00:1::", False),
         ("fe80::1%eth0", False),
         ("fc00::1", False),
@@ -342,7 +347,7 @@ def test_an_object_that_is_not_there_is_told_without_another_try(serve, tmp_path
     assert not caught.value.retry
 
 
-@pytest.mark.parametrize("environ", [{}, {"MY_KEY": KEY, "MY_SECRET": "wrong"}])
+@pytest.mark.parametrize("environ", [{}, {"MY_KEY": KEY}, {"MY_SECRET": SECRET}, {"MY_KEY": KEY, "MY_SECRET": "wrong"}])
 def test_missing_and_wrong_keys_are_told_by_the_names_of_their_variables(
     serve, tmp_path: Path, environ: dict[str, str]
 ) -> None:
