@@ -644,3 +644,100 @@ def test_every_problem_is_told_with_its_path_and_line(skilled: Project) -> None:
     assert "cases_json[0].environment_ref (line 3): is missing" in lines
     assert "cases_json[1].wieght (line 5): is not a known field" in lines
     assert 'did you mean "weight"?' in lines
+
+
+@pytest.mark.parametrize("runner", ["command", "scripted"])
+def test_an_agent_without_a_place_for_skills_is_told_where_the_skill_is(
+    skilled: Project, sandbox_name: str, runner: str
+) -> None:
+    skilled.sandbox = sandbox_name
+    look = 'echo "$WHET_ARM" $(head -2 "$WHET_SKILL/SKILL.md" 2>/dev/null | tail -1)'
+    if runner == "scripted":
+        steps = f"[[steps]]\nrun = {json.dumps(f'({look}) > seen.txt; cat seen.txt')}\n[[steps]]\nsay = 'done'\n"
+        skilled.write("steps.toml", steps)
+        skilled.settings('[runners.sc.agent]\ntype = "scripted"\nscript = "steps.toml"\n')
+        seen = [{"op": "file_contains", "target": "seen.txt", "value": "name: deploy"}]
+    else:
+        seen = [{"op": "contains", "value": "name: deploy"}]
+    suite(skilled, asserted(look, *seen), supports_no_skill=True)
+
+    done = run(skilled, "--skill", "deploy")
+
+    arms = by_variant(done)
+    assert {arm: each["status"] for (_, arm), each in arms.items()} == {
+        "skill": "passed",
+        "no_skill": "expected-failed",
+    }
+    if runner == "command":
+        assert {arm: each["trials"][0]["final_output"].strip() for (_, arm), each in arms.items()} == {
+            "skill": "skill name: deploy",
+            "no_skill": "no_skill",
+        }
+
+
+def test_skills_of_a_runner_are_there_for_a_command(skilled: Project) -> None:
+    skilled.settings('[runners.sh]\nskills = ["deploy"]\n[runners.sh.agent]\ntype = "command"\ncommand = "sh"\n')
+    suite(skilled, exact("head -2 ~/.agents/skills/deploy/SKILL.md | tail -1", "name: deploy"), supports_no_skill=True)
+
+    done = run(skilled)
+
+    assert done.statuses == {"c1": "passed"}, done.stdout
+
+
+FOREIGN = """
+from whet.agents.base import AgentCommand, AgentDefaults, environment
+class Parrot(AgentDefaults):
+    def command(self, task):
+        return AgentCommand(argv=("sh",), env=environment(task), stdin=task.prompt.encode(), output="text")
+"""
+
+
+def test_an_agent_of_somebody_elses_that_takes_no_skills_is_refused_but_for_packages(skilled: Project) -> None:
+    skilled.write("lib/parrot.py", FOREIGN)
+    skilled.write("lib/parrot-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: parrot\nVersion: 1\n")
+    skilled.write("lib/parrot-1.dist-info/entry_points.txt", "[whet.agents]\nparrot = parrot:Parrot\n")
+    skilled.settings('[runners.p.agent]\ntype = "parrot"\n')
+    skilled.write("package/tests/test.sh", "#!/bin/sh\ngrep -q deploy skill-under-test/SKILL.md\n", mode=0o755)
+    env = {"PYTHONPATH": str(skilled.root / "lib")}
+    suite(skilled, exact("echo hi", "hi"))
+    refused = run(skilled, "--skill", "deploy", env=env)
+    suite(skilled, {"case_kind": "task_package", "environment_ref": "package", "instruction": "echo hi"})
+
+    taken = run(skilled, "--skill", "deploy", env=env)
+
+    assert refused.code == 2
+    assert "the agent parrot has no place for skills" in refused.stderr
+    assert taken.statuses == {"c1": "passed"}, taken.stdout + taken.stderr
+
+
+def test_whether_the_skill_was_triggered_counts_in_the_verdict_and_not_in_the_lift(skilled: Project) -> None:
+    claude(skilled)
+    triggered = {"op": "skill_triggered"}
+    suite(
+        skilled,
+        asserted("please deploy", triggered, {"op": "contains", "value": "e"}),
+        asserted("please deploy", triggered),
+        asserted("please deploy", triggered, {"op": "contains", "value": "never"}, match="any"),
+        supports_no_skill=True,
+    )
+
+    done = run(skilled, "--skill", "deploy")
+
+    (lift,) = done.results["lift"]
+    assert {arm: each["status"] for (case, arm), each in by_variant(done).items() if case == "c1"} == {
+        "skill": "passed",
+        "no_skill": "expected-failed",
+    }
+    assert [(case["case"], case["value"]) for case in lift["cases"]] == [("c1", 0.0)]
+    assert lift["unpaired"] == ["c2", "c3"]
+    assert (lift["triggered"], lift["asked"]) == (3, 3)
+    assert "triggered 3 of 3, not counted" in done.stdout
+
+
+def test_the_rate_without_the_skill_counts_what_really_passed(skilled: Project) -> None:
+    suite(skilled, exact('test -n "$WHET_SKILL" && echo done', "done"), supports_no_skill=True)
+
+    done = run(skilled, "--skill", "deploy", "--trials", "3")
+
+    rates = {arm: (each["rate"]["passed"], each["rate"]["total"]) for (_, arm), each in by_variant(done).items()}
+    assert rates == {"skill": (3, 3), "no_skill": (0, 3)}

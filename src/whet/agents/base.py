@@ -9,9 +9,13 @@ from typing import Any, Literal, Protocol
 
 from whet.model.run import Runner
 from whet.model.session import Event, Usage
-from whet.model.suite import Case
+from whet.model.suite import NO_SKILL, SKILL, Case
 
 Output = Literal["text", "events", "records"]
+# How an agent is given skills: where it looks for them in its home, or by the variable `WHET_SKILL`.
+TakesSkills = Literal["home", "variable"]
+# Where skills are put for agents that are told by a variable.
+NAMED_SKILLS = ".agents/skills"
 # What every process gets of our own environment; anything else is asked for by `env` or `pass_env`.
 _PASSED_ON = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
 
@@ -40,6 +44,8 @@ class Task:
     variant: str = "default"
     trial: int = 1
     resume: Resume | None = None
+    # The skill under test, if it is there.
+    skill: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +89,11 @@ class Agent(Protocol):
     """One file per agent; an object lives for one attempt, so what later records need may be kept on it.
 
     `state` names what of its home its sessions lie in, so that one can be resumed; none means that none can.
+    `takes_skills` says how it is given skills; an agent that says None is not run where a skill is under test.
     """
 
     state: tuple[str, ...]
+    takes_skills: TakesSkills | None
 
     def command(self, task: Task) -> AgentCommand:
         """How to start it for *task*."""
@@ -104,6 +112,7 @@ class AgentDefaults:
     """What most agents have nothing to say about."""
 
     state: tuple[str, ...] = ()
+    takes_skills: TakesSkills | None = None
 
     def events(self, record: bytes) -> Iterable[Event]:
         """Nothing: its output is text or our own events."""
@@ -155,6 +164,8 @@ def environment(task: Task) -> dict[str, str]:
     home = task.environ["HOME"] if inherited else str(task.home)
     env |= {"HOME": home, "TMPDIR": str(task.temporary), "TERM": "dumb"}
     env |= {"WHET_WORKSPACE": str(task.workspace)}
+    if task.variant in {SKILL, NO_SKILL}:
+        env["WHET_ARM"] = task.variant
     return env | options.table("env")
 
 
@@ -171,6 +182,11 @@ def mounts(task: Task) -> tuple[Path, ...]:
 def skill_copies(task: Task, folder: str) -> dict[str, Path]:
     """The skills under test, each under its own name below *folder* of the home."""
     return {f"{folder}/{skill.name}": skill for skill in task.runner.skills}
+
+
+def named_skill(task: Task) -> dict[str, str]:
+    """The variable that names the skill under test, for agents that have no place of their own to look for skills."""
+    return {} if task.skill is None else {"WHET_SKILL": str(task.home / NAMED_SKILLS / task.skill.name)}
 
 
 def credential_files(task: Task, names: Iterable[str]) -> dict[str, Path]:

@@ -31,6 +31,7 @@ class ClaudeCodeAgent(base.AgentDefaults):
     """Reads `system`, `assistant` (one record for each block of a reply), `user` (results) and `result`."""
 
     state = (".claude/projects",)
+    takes_skills = "home"
 
     def __init__(self) -> None:
         self._reading, self._spending = Reading(), Spending(derived=("input_tokens",))

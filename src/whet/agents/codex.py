@@ -37,6 +37,7 @@ class CodexAgent(base.AgentDefaults):
     """Reads `thread.started`, `item.*`, `turn.*` and `error`."""
 
     state = (".codex/sessions",)
+    takes_skills = "home"
 
     def __init__(self) -> None:
         self._reading, self._spending = Reading(), Spending()

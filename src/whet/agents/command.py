@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from whet.agents.base import AgentCommand, AgentDefaults, Options, Task, environment, mounts
+from whet.agents.base import (
+    NAMED_SKILLS,
+    AgentCommand,
+    AgentDefaults,
+    Options,
+    Task,
+    environment,
+    mounts,
+    named_skill,
+    skill_copies,
+)
 from whet.model.run import Runner
 from whet.model.suite import Case
 
@@ -15,6 +25,8 @@ _LONGEST_VARIABLE = 128 * 1024 - 64
 class CommandAgent(AgentDefaults):
     """Starts what the runner's `command` and `args` say; `output = "events"` makes each line one of our events."""
 
+    takes_skills = "variable"
+
     def command(self, task: Task) -> AgentCommand:
         """The program with its arguments; it sees the folders of the suite and of the settings."""
         options = Options(task.runner.options)
@@ -22,10 +34,11 @@ class CommandAgent(AgentDefaults):
         folders = [task.suite_dir, *([task.settings_dir] if task.settings_dir else []), *mounts(task)]
         return AgentCommand(
             argv=tuple(part.replace("{prompt}", task.prompt) for part in argv),
-            env=environment(task) | _facts(task),
+            env=environment(task) | _facts(task) | named_skill(task),
             stdin=task.prompt.encode(),
             output="events" if options.text("output") == "events" else "text",
             readable=tuple(dict.fromkeys(folders)),
+            home_copies=skill_copies(task, NAMED_SKILLS),
             network=options.flag("network", True),
         )
 

@@ -38,6 +38,7 @@ class CopilotAgent(AgentDefaults):
     """Reads messages, tool executions, failures and `result`; what is marked as ephemeral is said again later."""
 
     state = (".copilot/session-state",)
+    takes_skills = "home"
 
     def __init__(self) -> None:
         self._reading, self._spending = Reading(), Spending()

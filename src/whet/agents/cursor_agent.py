@@ -28,6 +28,7 @@ class CursorAgent(AgentDefaults):
     """Reads `system`, `user`, `thinking`, `assistant`, `tool_call` and `result`."""
 
     state = (".cursor/chats",)
+    takes_skills = "home"
 
     def __init__(self) -> None:
         self._reading = Reading()

@@ -41,6 +41,7 @@ class GeminiAgent(AgentDefaults):
     """Reads `init`, `message`, `tool_use`, `tool_result`, `error` and `result`."""
 
     state = (".gemini/tmp",)
+    takes_skills = "home"
 
     def __init__(self) -> None:
         self._reading = Reading()

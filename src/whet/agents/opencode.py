@@ -27,6 +27,7 @@ class OpencodeAgent(AgentDefaults):
     """Reads `step_start`, `text`, `reasoning`, `tool_use`, `step_finish` and `error`; none of them is the end."""
 
     state = tuple(f".local/share/opencode/opencode.db{part}" for part in ("", "-wal", "-shm"))
+    takes_skills = "home"
 
     def __init__(self) -> None:
         self._reading = Reading()

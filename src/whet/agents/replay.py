@@ -55,6 +55,9 @@ class Recording:
 class ReplayAgent(AgentDefaults):
     """Plays `script`, a run folder or its `trials`: the same case, variant and trial, by the runner of that name."""
 
+    # Those of the recording are in it already.
+    takes_skills = "variable"
+
     def __init__(self) -> None:
         self._adapter: Agent | None = None
         self._events: Path | None = None

@@ -11,7 +11,17 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 
-from whet.agents.base import AgentCommand, AgentDefaults, Options, Task, environment, mounts
+from whet.agents.base import (
+    NAMED_SKILLS,
+    AgentCommand,
+    AgentDefaults,
+    Options,
+    Task,
+    environment,
+    mounts,
+    named_skill,
+    skill_copies,
+)
 from whet.model.run import Runner
 from whet.model.session import MessagePhase
 from whet.model.suite import Case
@@ -40,6 +50,8 @@ _LARGEST_EXIT = 255
 class ScriptedAgent(AgentDefaults):
     """Plays `script`: one file for every case, or a folder with one file per case id (`.toml` or `.json`)."""
 
+    takes_skills = "variable"
+
     def command(self, task: Task) -> AgentCommand:
         """The player with the case's steps on standard input."""
         steps = read_steps(script_for(task.runner, task.case))
@@ -47,10 +59,11 @@ class ScriptedAgent(AgentDefaults):
         return AgentCommand(
             # -I -S: nothing of the user's Python leaks in, and it starts in 10 ms.
             argv=(sys.executable, "-I", "-S", str(_PLAYER)),
-            env=environment(task),
+            env=environment(task) | named_skill(task),
             stdin=told.encode(),
             output="events",
             readable=(_PLAYER.parent, *mounts(task)),
+            home_copies=skill_copies(task, NAMED_SKILLS),
             network=Options(task.runner.options).flag("network", True),
         )
 

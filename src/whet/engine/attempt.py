@@ -256,6 +256,7 @@ def _task(parts: Parts, ground: Ground, trial: Trial, resume: Resume | None) -> 
         variant=trial.key.variant,
         trial=trial.key.number,
         resume=resume,
+        skill=trial.execution.skill,
     )
 
 

@@ -25,7 +25,8 @@ class Lift:
     """What the skill adds for one runner, over the cases that have a score in both variants.
 
     `low` and `high` are a 95 % interval, paired by case; there is none of a single case. `unpaired` are the cases that
-    lack a score in one of the variants, because it errored or was not run.
+    lack a score in one of the variants, because it errored, was not run, or asks about nothing but the skill itself.
+    Checks of whether the skill was triggered do not count in it: `triggered` of `asked` held with the skill.
     """
 
     runner: str
@@ -36,6 +37,8 @@ class Lift:
     no_skill: float
     cases: tuple[CaseLift, ...]
     unpaired: tuple[str, ...] = ()
+    triggered: int = 0
+    asked: int = 0
 
     @property
     def better(self) -> int:

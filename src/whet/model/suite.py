@@ -112,12 +112,16 @@ class WorkspaceSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One condition that a case places on the evidence, decided by the grader of that name."""
+    """One condition that a case places on the evidence, decided by the grader of that name.
+
+    One that is not `compared` asks about the skill itself: it cannot hold without the skill, so no lift counts it.
+    """
 
     grader: str
     params: Mapping[str, Any] = field(default_factory=dict)
     label: str = "check"
     weight: float = 1.0
+    compared: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

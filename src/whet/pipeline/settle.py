@@ -95,6 +95,12 @@ def _runners(plan: Plan) -> list[Runner]:
     return list(found.values())
 
 
+def _gives_skills(plan: Plan, runner: Runner) -> bool:
+    """Whether *runner* is given skills other than those that lie in the workspaces of packages."""
+    own = (each for each in plan.executions if each.runner.id == runner.id)
+    return any(each.runner.skills and each.case.skill_place is None for each in own)
+
+
 def _check_temporary(plan: Plan) -> None:
     """Workspaces are made in the temporary folder: inside of what they are copies of, each would copy all others."""
     try:
@@ -123,7 +129,12 @@ def _check_agents(plan: Plan, settings: Settings) -> None:
             if not (skill / "SKILL.md").is_file()
         )
         problems += mount_problems(f"runners.{runner.id}.agent.mounts", runner.options.get("mounts") or ())
-        if runner.skills and runner.options.get("inherit_home"):
+        if runner.skills and getattr(agent, "takes_skills", None) is None and _gives_skills(plan, runner):
+            problems.append(
+                f"runners.{runner.id}: the agent {runner.agent} has no place for skills, so it would be without them; "
+                "let its class say `takes_skills`, or leave this runner out"
+            )
+        if runner.skills and runner.options.get("inherit_home") and getattr(agent, "takes_skills", "home") == "home":
             problems.append(f"runners.{runner.id}.skills: cannot be placed in an inherited home; leave one of them out")
     if problems:
         where = settings.file.name if settings.file else "settings"

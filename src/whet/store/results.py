@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from whet import wire
 from whet.errors import RecordLost
 from whet.model.event import ExecutionSummary
-from whet.model.grade import AS_EXPECTED, STATUSES
+from whet.model.grade import AS_EXPECTED, STATUSES, Status
 from whet.model.lift import Lift
 from whet.model.run import Attempt, Execution, Plan, RunInfo, TrialResult
 from whet.model.session import Usage
@@ -24,6 +24,7 @@ from whet.store.journal import GO_ON, Entry, Journal
 from whet.store.snapshots import snapshot_key
 
 SCHEMA = "whet/results/1"
+_PASSED: frozenset[Status] = frozenset({"passed", "unexpected-passed"})
 _USAGE = tuple(item.name for item in fields(Usage))
 _ATTEMPT = tuple(item.name for item in fields(Attempt))
 
@@ -97,13 +98,15 @@ class JournalResults:
 def _summary(execution: Execution, entries: list[Entry]) -> ExecutionSummary:
     counted = [entry for entry in entries if entry.status != "errored"]
     status = combined_status(entry.status for entry in entries)
-    as_expected = sum(entry.status in AS_EXPECTED for entry in counted)
+    # A control may fail, and still has failed: its rate is compared with the one of what it is a control for.
+    successes = _PASSED if execution.control else AS_EXPECTED
+    succeeded = sum(entry.status in successes for entry in counted)
     return ExecutionSummary(
         execution=execution,
         status=status or "not-run",
         passed=len(entries) == execution.trials and all(entry.status in AS_EXPECTED for entry in entries),
         score=mean(entry.score for entry in counted if entry.score is not None),
-        rate=wilson(as_expected, len(counted)) if counted else None,
+        rate=wilson(succeeded, len(counted)) if counted else None,
         counts=dict(Counter(entry.status for entry in entries)),
         duration_s=mean(entry.duration_s for entry in entries) or 0.0,
     )
@@ -164,6 +167,8 @@ def _lift(lift: Lift) -> dict[str, Any]:
         "worse": lift.worse,
         "same": lift.same,
         "unpaired": lift.unpaired,
+        "triggered": lift.triggered,
+        "asked": lift.asked,
         "cases": [
             {
                 "case": case.case,

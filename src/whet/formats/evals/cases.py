@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from whet.evals import (
@@ -23,6 +24,7 @@ from whet.packages.spec import package_problems, package_workspace
 # Notes what is wrong with a field of a case.
 Trouble = Callable[[str, str, str], None]
 _VERIFIER_TIMEOUT_MS = 120_000.0
+_TRIGGERED = "skill_triggered"
 
 
 def lower_case(name: str, case: EvalCase, suite: EvalSuite, folder: Path, trouble: Trouble) -> Case:
@@ -32,7 +34,9 @@ def lower_case(name: str, case: EvalCase, suite: EvalSuite, folder: Path, troubl
             return _trigger(name, case, suite, folder, trouble)
         case LlmRubric():
             return _asked(name, case, suite, "rubric", prompt=_with_inputs(case))
-        case ExactMatch() | JsonSchema() | BooleanAssertion():
+        case BooleanAssertion():
+            return replace(_asked(name, case, suite, "answer", prompt=case.instruction), checks=_asserted(case))
+        case ExactMatch() | JsonSchema():
             return _asked(name, case, suite, "answer", prompt=case.instruction)
         case TaskPackage():
             return _package(name, case, suite, folder, trouble)
@@ -53,6 +57,28 @@ def _asked(
         tags=case.tags,
         weight=case.weight,
         limits=_limits(suite),
+    )
+
+
+def _asserted(case: BooleanAssertion) -> tuple[Check, ...]:
+    """Whether the skill was triggered is a check of its own, so that a comparison can leave it out."""
+    about = tuple(each for each in case.assertions if each.op == _TRIGGERED)
+    others = tuple(each for each in case.assertions if each.op != _TRIGGERED)
+    if not about:
+        return (Check(grader="answer", params={"case": case}, label=case.kind),)
+    if not others or case.match == "any":
+        return (Check(grader="answer", params={"case": case}, label=_TRIGGERED, compared=False),)
+    parts = ((case.kind, others, True), (_TRIGGERED, about, False))
+    # By their numbers, so that together they come to the same score.
+    return tuple(
+        Check(
+            grader="answer",
+            params={"case": replace(case, assertions=part)},
+            label=label,
+            weight=float(len(part)),
+            compared=compared,
+        )
+        for label, part, compared in parts
     )
 
 
