@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import importlib.util
 import os
 import posix
@@ -22,6 +23,8 @@ from whet.formats import authoring
 from whet.formats.python_fields import lower_case, lower_workspace
 from whet.model.naming import folder_name
 from whet.model.suite import Case, Suite, WorkspaceSpec
+
+_PACKAGE = "__init__.py"
 
 
 class PythonFormat:
@@ -49,36 +52,63 @@ class PythonFormat:
 
 
 def _digest(path: Path) -> str:
-    """Of the suite and of the modules beside it that it has imported, in the order of their names."""
+    """Of the suite and of the modules of its folder or package that it has imported, in the order of their names."""
     files = {path}
+    top = _top(path)
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if isinstance(file, str) and file.endswith(".py") and Path(file).is_relative_to(path.parent):
+        if isinstance(file, str) and file.endswith(".py") and Path(file).is_relative_to(top):
             files.add(Path(file))
     own = sorted(file for file in files if "site-packages" not in file.parts and file.is_file())
     return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in own)).hexdigest()
 
 
+def _top(path: Path) -> Path:
+    """The folder that the suite's imports begin in: its own, or the topmost of the packages around it."""
+    top = path.parent
+    while (top / _PACKAGE).is_file() and (top.parent / _PACKAGE).is_file():
+        top = top.parent
+    return top
+
+
+def _name(path: Path) -> str:
+    """The module's name: its own in its package; elsewhere one that can take nobody's place."""
+    if not (path.parent / _PACKAGE).is_file():
+        return f"whet_suite_{path.stem}"
+    return ".".join((*path.parent.relative_to(_top(path).parent).parts, path.stem))
+
+
 def _import(path: Path) -> ModuleType:
-    """The module, imported with its folder on the path, under a name that can take nobody's place."""
-    name = f"whet_suite_{path.stem}"
+    """The module, imported with its folder on the path, or with the one that holds its package."""
+    name, top = _name(path), _top(path)
+    package = name.rpartition(".")[0]
     spec = importlib.util.spec_from_file_location(name, path, loader=SuiteLoader(name, str(path)))
     if spec is None or spec.loader is None:
         raise SuiteError([Problem(file=str(path), message="cannot be imported")])
     module = importlib.util.module_from_spec(spec)
     authoring.marked.pop(name, None)
-    sys.modules[name] = module
-    sys.path.append(str(path.parent))
-    rewrite_helpers(path.parent)
+    sys.path += [str(path.parent), *([str(top.parent)] if package else [])]
+    rewrite_helpers(top.parent if package else path.parent)
     try:
         # What a module prints while it loads must not get between the lines of a reporter.
         with contextlib.redirect_stdout(sys.stderr), _same_process(), _no_way_out():
+            if package:
+                _check_package(importlib.import_module(package), path)
+            sys.modules[name] = module
             spec.loader.exec_module(module)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         raise SuiteError([_import_problem(path, error)]) from error
     return module
+
+
+def _check_package(package: ModuleType, path: Path) -> None:
+    """Another package of that name, which Python finds first, would give the suite other helpers than its own."""
+    if str(path.parent) not in [str(Path(place).resolve()) for place in getattr(package, "__path__", ())]:
+        raise ImportError(
+            f'its package "{package.__name__}" has the name of {package.__file__}, which Python finds first: rename it'
+        )
 
 
 @contextlib.contextmanager
@@ -131,7 +161,18 @@ def _import_problem(path: Path, error: BaseException) -> Problem:
     said = text_of(error)
     what = said if isinstance(error, _Ended) else f"{type(error).__name__}: {said}" if said else type(error).__name__
     place = f"line {line}" if line else None
-    return Problem(file=str(path), field=place, message=f"cannot be imported: {what}")
+    return Problem(file=str(path), field=place, message=f"cannot be imported: {what}", hint=_import_hint(path, error))
+
+
+def _import_hint(path: Path, error: BaseException) -> str | None:
+    """How imports of a suite work, where it is likely that its author expects them to work otherwise."""
+    if isinstance(error, ImportError) and "no known parent package" in text_of(error):
+        return f"relative imports need a package: add {_PACKAGE} to {path.parent}, or write `import helpers`"
+    top = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    holder = next((folder for folder in path.parents if top and top == folder.name), None)
+    if holder is not None:
+        return f"{holder} is not a package: add {_PACKAGE} to it and to the folders between it and the suite"
+    return None
 
 
 def _cases(module: ModuleType, path: Path, problems: list[Problem]) -> Iterator[Case]:
