@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -296,3 +297,71 @@ def test_a_suite_that_is_a_pipe_is_called_no_file(passing: Project) -> None:
 
     assert done.returncode == 2
     assert "pipe.py: is not a file" in done.stderr
+
+
+def test_a_bare_case_says_that_it_has_no_prompt(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite("@case\ndef greets(session): pass\n")
+
+    done = project.run()
+
+    assert done.code == 2
+    assert "greets" in done.stderr
+    assert "prompt" in done.stderr
+
+
+def test_a_program_beside_the_settings_is_offered_by_the_path_that_would_start_it(project: Project) -> None:
+    project.write("agent.sh", "#!/bin/sh\necho hi\n", mode=0o755)
+    project.settings('[runners.a.agent]\ntype = "command"\ncommand = "agent.sh"\n')
+    project.suite("suite = [Case(id='a', prompt='p', check=ok)]\n")
+
+    done = project.run()
+
+    assert done.code == 2
+    assert 'did you mean "./agent.sh"?' in done.stderr
+
+
+def test_the_header_says_that_a_workspace_is_empty(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite("suite = [Case(id='a', prompt='true', check=ok)]\n")
+
+    done = project.run()
+
+    assert re.search(r"workspace +isolated, empty\n", done.stdout)
+
+
+def test_a_folder_of_suites_is_validated_file_by_file_with_every_problem(project: Project) -> None:
+    project.write(
+        "bench/a.json", '{"name": "a", "cases": [{"id": "x", "prompt": "p", "expect": ["file:a.txt created"]}]}'
+    )
+    project.write("bench/b.yaml", "name: b\ncases: []\n")
+    project.suite("suite = [Case(id='c', prompt='p')]\n", name="bench/c.py")
+    project.write("bench/helpers.py", "WORD = 'hi'\n")
+
+    done = project.whet("validate", "bench")
+
+    assert done.code == 2
+    assert "bench/a.json: 1 case with 1 check, nothing is wrong" in done.stdout
+    assert "bench/b.yaml" in done.stderr
+    assert "bench/c.py" in done.stderr
+    assert "helpers" not in done.stdout + done.stderr
+
+
+def test_a_folder_without_suites_says_what_was_looked_for(project: Project) -> None:
+    (project.root / "empty").mkdir()
+
+    done = project.whet("validate", "empty")
+
+    assert done.code == 2
+    assert "holds no suite" in done.stderr
+
+
+def test_init_writes_a_python_suite_that_can_be_run(project: Project) -> None:
+    project.write("package.json", '{"scripts": {"test": "true"}}')
+
+    written = project.whet("init", "--python")
+    project.settings(SHELL.replace('"sh"', '"sh"\nargs = ["-c", "echo Getting started > README.md"]'))
+    done = project.whet("run", "bench/suite.py")
+
+    assert "say in whet.toml which agent to run" in written.stdout
+    assert done.statuses == {"getting_started": "passed"}, done.stdout

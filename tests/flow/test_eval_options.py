@@ -276,3 +276,12 @@ def test_the_k_of_passes_is_chosen_and_needs_as_many_runs(tmp_path: Path) -> Non
     assert "pass@2 needs as many runs, and every task is run once" in refused.stderr
     assert ended.returncode == 0, ended.stderr
     assert set(reports(tmp_path)[0]["summary"]["passAtK"]) == {"2", "3"}
+
+
+def test_formats_may_follow_one_another_behind_one_option(tmp_path: Path) -> None:
+    skill(tmp_path)
+
+    ended = whet(tmp_path, "eval", "--skills", "skills", "--tasks", three(tmp_path), "--format", "json", "markdown")
+
+    assert ended.returncode == 0, ended.stderr
+    assert {path.suffix for path in (tmp_path / "reports").iterdir()} == {".json", ".md"}

@@ -88,7 +88,7 @@ def test_commands_that_must_not_run_are_named_by_number(report: Session) -> None
 
     said = _said(lambda: expect.commands.not_includes(report, "git"))
 
-    assert said == f'expected no command matching "git", but found 1, 4\n{OBSERVED}'
+    assert said == f'expected no command matching "git", but found numbers 1, 4\n{OBSERVED}'
 
 
 def test_of_very_many_finds_only_the_first_numbers_are_listed() -> None:
@@ -96,7 +96,7 @@ def test_of_very_many_finds_only_the_first_numbers_are_listed() -> None:
 
     said = _said(lambda: expect.commands.not_includes(report, "echo"))
 
-    assert said.startswith('expected no command matching "echo", but found 1, 2, 3, 4, 5 and 4 more\n')
+    assert said.startswith('expected no command matching "echo", but found numbers 1, 2, 3, 4, 5 and 4 more\n')
 
 
 def test_commands_are_counted(report: Session) -> None:
@@ -169,8 +169,10 @@ def test_only_what_is_allowed_was_run(report: Session) -> None:
 
     said = _said(lambda: expect.commands.only(report, [re.compile("^git"), "install"]))
 
-    assert said == f'expected only commands matching /^git/ or "install", but found 3\n{OBSERVED}'
-    assert "expected no commands at all, but found 1, 2, 3, 4" in _said(lambda: expect.commands.only(report, []))
+    assert said == f'expected only commands matching /^git/ or "install", but found number 3\n{OBSERVED}'
+    assert "expected no commands at all, but found numbers 1, 2, 3, 4" in _said(
+        lambda: expect.commands.only(report, [])
+    )
 
 
 @pytest.mark.parametrize("group", ["commands", "file_reads"])
@@ -193,7 +195,7 @@ def test_the_first_command_is_as_expected(report: Session) -> None:
 
     said = _said(lambda: expect.commands.first(report, "git push"))
 
-    assert said == f'expected the first command to match "git push", but found 4\n{OBSERVED}'
+    assert said == f'expected the first command to match "git push", but found number 4\n{OBSERVED}'
     assert _said(lambda: expect.commands.first(_session(), "ls")).endswith("observed no commands")
 
 
@@ -276,7 +278,7 @@ def test_file_reads_are_found_by_their_paths(report: Session) -> None:
         f'expected a file read matching "/app/src/mian.py"\n{OBSERVED_READS}\nnearest: 2. /app/src/main.py'
     )
     assert _said(lambda: expect.file_reads.not_includes(report, "/app")) == (
-        f'expected no file read matching "/app", but found 1, 2\n{OBSERVED_READS}'
+        f'expected no file read matching "/app", but found numbers 1, 2\n{OBSERVED_READS}'
     )
     assert "the first file read to match" in _said(lambda: expect.file_reads.first(report, "main"))
     assert "the last file read to match" in _said(lambda: expect.file_reads.last(report, "main"))

@@ -94,7 +94,7 @@ def test_a_call_that_must_not_be_made_is_named_by_number(report: Session) -> Non
 
     said = _said(lambda: expect.tool_calls.not_has(report, Tool(tool="edit", where=_edits_b)))
 
-    assert said == f'expected no call of "edit" where _edits_b, but found 4\n{OBSERVED}'
+    assert said == f'expected no call of "edit" where _edits_b, but found number 4\n{OBSERVED}'
 
 
 def test_calls_are_counted(report: Session) -> None:
@@ -154,9 +154,9 @@ def test_only_the_tools_that_are_allowed_were_called(report: Session) -> None:
     expect.tool_calls.only(_session(), [])
 
     assert _said(lambda: expect.tool_calls.only(report, ["read", "edit"])) == (
-        f'expected only calls of "read" or "edit", but found 3\n{OBSERVED}'
+        f'expected only calls of "read" or "edit", but found number 3\n{OBSERVED}'
     )
-    assert "expected no tool calls at all, but found 1" in _said(lambda: expect.tool_calls.only(report, []))
+    assert "expected no tool calls at all, but found number 1" in _said(lambda: expect.tool_calls.only(report, []))
 
 
 @pytest.mark.parametrize("matcher", [None, 3, {"tool": "edit"}, b"edit"], ids=repr)

@@ -58,6 +58,7 @@ def command(skills: tuple[Path, ...], more_skills: tuple[Path, ...], **given: An
     Exit code: 0 done, 1 a skill completes less than was asked for, 2 nothing was run because something must be
     corrected first, 3 some calls could not be made, 4 the run could not be recorded, 130 interrupted.
     """
+    more_skills, given["formats"] = _taken_apart(more_skills, given["formats"])
     if given["benchmark"] and given["tasks"]:
         raise UsageError("--benchmark and --tasks exclude one another")
     least = given["min_completion"]
@@ -91,6 +92,12 @@ def command(skills: tuple[Path, ...], more_skills: tuple[Path, ...], **given: An
             min_completion=least,
         )
     )
+
+
+def _taken_apart(paths: tuple[Path, ...], formats: tuple[str, ...]) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """Formats behind one --format, as in `--format json markdown`, which would be taken for paths of skills."""
+    more = tuple(str(path) for path in paths if formats and str(path) in _FORMATS and not path.exists())
+    return tuple(path for path in paths if str(path) not in more), (*formats, *more)
 
 
 def _weights(given: tuple[str, ...]) -> dict[str, float]:

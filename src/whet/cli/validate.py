@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,9 +29,15 @@ def command(files: tuple[Path, ...], strict: bool) -> None:
 
     problems: list[Problem] = []
     warnings: list[Problem] = []
-    for file in files:
+
+    waiting = list(files)
+    while waiting:
+        file = waiting.pop(0)
         try:
             found = examine(file)
+            if found is None and file.is_dir():
+                waiting[:0] = _suites_in(file)
+                continue
             if found is None:
                 suite = load_suite(file)
                 found = [Examined(file, _summary(suite), suite.warnings)]
@@ -48,6 +55,22 @@ def command(files: tuple[Path, ...], strict: bool) -> None:
     if problems:
         raise SuiteError(problems, warnings)
     warn(warnings)
+
+
+def _suites_in(folder: Path) -> list[Path]:
+    """The files of *folder* that look like suites: JSON and YAML, and Python that imports whet."""
+    from whet.formats.document import SUFFIXES
+
+    files = [path for path in sorted(folder.iterdir()) if path.is_file()]
+    suites = [path for path in files if path.suffix.lower() in SUFFIXES or _imports_whet(path)]
+    if not suites:
+        message = "holds no suite (JSON, YAML, or Python that imports whet), no benchmark.json and no skill.json"
+        raise SuiteError([Problem(file=str(folder), message=message)])
+    return suites
+
+
+def _imports_whet(path: Path) -> bool:
+    return path.suffix == ".py" and re.search(rb"(?m)^(from|import) whet\b", path.read_bytes()) is not None
 
 
 def _summary(suite: Suite) -> str:

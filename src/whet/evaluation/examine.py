@@ -54,13 +54,13 @@ def _object(path: Path, document: dict[str, Any]) -> list[Examined] | None:
     return [_benchmark(path, read_benchmark(path))] if "tasks" in document else None
 
 
-def _folder(path: Path) -> list[Examined]:
+def _folder(path: Path) -> list[Examined] | None:
     for name in FILES:
         if (path / name).is_file():
             return [_benchmark(path / name, read_benchmark(path / name))]
     files = list(manifests(path))
     if not files:
-        raise SuiteError([Problem(file=str(path), message=f"has no {MANIFEST} and no {FILES[0]}")])
+        return None
     # Together, because two of them may have one id.
     find_skills([path])
     return [_skill(file) for file in files]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from whet.expectations.failure import nearest, shorten
-from whet.expectations.group import Group
+from whet.expectations.group import Group, characters
 from whet.expectations.matchers import TextMatcher, check_matcher, equals, matches, shown
 from whet.model.changes import Changes
 
@@ -74,7 +74,7 @@ class FilesGroup(Group):
         check_matcher(matcher)
         text = self._text(ctx, path, message, explain)
         if text is not None and not matches(matcher, text):
-            shown_text = f"it has {len(text)} characters: {shorten(text, _SHOWN)}"
+            shown_text = f"it has {characters(text)}: {shorten(text, _SHOWN)}"
             self._say(f"expected {path} to contain {shown(matcher)}\n{shown_text}", message=message, explain=explain)
 
     def matches(
@@ -91,7 +91,7 @@ class FilesGroup(Group):
         text = self._text(ctx, path, message, explain)
         wanted = matcher.strip() if isinstance(matcher, str) else matcher
         if text is not None and not equals(wanted, text.strip()):
-            shown_text = f"it has {len(text)} characters: {shorten(text, _SHOWN)}"
+            shown_text = f"it has {characters(text)}: {shorten(text, _SHOWN)}"
             self._say(f"expected {path} to be {shown(matcher)}\n{shown_text}", message=message, explain=explain)
 
     def _text(self, ctx: HasChanges, path: str, message: str | None, explain: str | None) -> str | None:

@@ -65,10 +65,16 @@ def check_words(**words: object) -> None:
 
 
 def numbers(indexes: Sequence[int]) -> str:
-    """Such as "1, 3 and 12 more", as they are numbered in a message."""
+    """Such as "number 5" or "numbers 1, 3 and 12 more", as they are numbered in a message."""
     shown_most = 5
     listed = ", ".join(str(index + 1) for index in indexes[:shown_most])
-    return listed if len(indexes) <= shown_most else f"{listed} and {len(indexes) - shown_most} more"
+    more = f" and {len(indexes) - shown_most} more" if len(indexes) > shown_most else ""
+    return f"number{'' if len(indexes) == 1 else 's'} {listed}{more}"
+
+
+def characters(text: str) -> str:
+    """Such as "1 character"."""
+    return f"{len(text)} character{'' if len(text) == 1 else 's'}"
 
 
 def check_count(count: object) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from whet.expectations.failure import shorten
-from whet.expectations.group import Group, Report, session_of
+from whet.expectations.group import Group, Report, characters, session_of
 from whet.expectations.matchers import TextMatcher, check_matcher, check_predicate, matches, says, shown
 
 _SHOWN = 1000
@@ -79,7 +79,7 @@ class OutputGroup(Group):
 
     def _miss(self, expected: str, report: Report, message: str | None, explain: str | None) -> None:
         output = session_of(report).final_output
-        observed = f"observed {len(output)} characters: {shorten(output, _SHOWN)}" if output else "observed no output"
+        observed = f"observed {characters(output)}: {shorten(output, _SHOWN)}" if output else "observed no output"
         self._say(f"expected {expected}\n{observed}", message=message, explain=explain)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 if TYPE_CHECKING:
     from whet.model.grade import FailureClass
@@ -106,14 +106,28 @@ class Workspace(_Written):
         ) -> None: ...
 
 
+@overload
+def case(check: CheckFunction, /) -> Case: ...
+@overload
 def case(
+    *,
+    prompt: str = "",
+    id: str | None = None,
+    tags: Sequence[str] = (),
+    **others: Any,
+) -> Callable[[CheckFunction], Case]: ...
+def case(
+    check: CheckFunction | None = None,
+    /,
     *,
     prompt: str = "",
     id: str | None = None,  # noqa: A002 - the author's word
     tags: Sequence[str] = (),
     **others: Any,
-) -> Callable[[CheckFunction], Case]:
+) -> Callable[[CheckFunction], Case] | Case:
     """Mark a function as the check of a case; its name is the id unless one is given.
+
+    Without brackets it has no prompt, which is reported with everything else.
 
     Takes every field of `Case` but the check; an unknown one is reported with the others when the suite is loaded.
     """
@@ -126,4 +140,4 @@ def case(
         marked.setdefault(getattr(check, "__module__", ""), []).append(made)
         return made
 
-    return mark
+    return mark if check is None else mark(check)

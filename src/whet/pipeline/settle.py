@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,15 @@ def _runners(plan: Plan) -> list[Runner]:
     return list(found.values())
 
 
+def _near_programs(runner: Runner, settings: Settings) -> Iterator[str]:
+    """A program that is not on PATH and lies beside the settings: a shell would not find it by that name either."""
+    program = runner.options.get("command")
+    if runner.agent != "command" or not program or "/" in program or settings.file is None:
+        return
+    if shutil.which(program) is None and (settings.file.parent / program).is_file():
+        yield f'runners.{runner.id}.agent.command: there is no program "{program}" on PATH; did you mean "./{program}"?'
+
+
 def _gives_skills(plan: Plan, runner: Runner) -> bool:
     """Whether *runner* is given skills other than those that lie in the workspaces of packages."""
     own = (each for each in plan.executions if each.runner.id == runner.id)
@@ -128,6 +138,7 @@ def _check_agents(plan: Plan, settings: Settings) -> None:
             for skill in runner.skills
             if not (skill / "SKILL.md").is_file()
         )
+        problems += _near_programs(runner, settings)
         problems += mount_problems(f"runners.{runner.id}.agent.mounts", runner.options.get("mounts") or ())
         if runner.skills and getattr(agent, "takes_skills", None) is None and _gives_skills(plan, runner):
             problems.append(

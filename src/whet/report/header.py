@@ -8,6 +8,7 @@ from pathlib import Path
 
 from whet.model.event import Notice, RunStarted
 from whet.model.run import Plan
+from whet.model.suite import WorkspaceSpec
 from whet.report.plain import notice_line
 from whet.report.screen import Screen
 from whet.report.text import count, left, one_line, path_for_people
@@ -57,7 +58,13 @@ def shares_at_once(plan: Plan) -> bool:
 
 
 def _workspaces(plan: Plan) -> str:
-    return " and ".join(sorted({execution.workspace.mode for execution in plan.executions}))
+    """Such as "isolated, empty": what an agent finds there is what people wonder about first."""
+    return " and ".join(sorted({_workspace(execution.workspace) for execution in plan.executions}))
+
+
+def _workspace(spec: WorkspaceSpec) -> str:
+    bare = spec.template_dir is None and spec.package is None and spec.bootstrap is None and not spec.placed
+    return f"{spec.mode}, empty" if bare and spec.cwd is None else spec.mode
 
 
 def _size(plan: Plan, words: Words) -> str:

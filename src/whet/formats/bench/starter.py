@@ -61,6 +61,26 @@ def starter_text(project: Project, *, as_yaml: bool) -> str:
     return "\n".join(_yaml(suite)) + "\n" if as_yaml else json.dumps(suite, indent=2, ensure_ascii=False) + "\n"
 
 
+def python_text(project: Project) -> str:
+    """The same case as a Python suite."""
+    tests = ""
+    if project.command is not None:
+        tests = f"    ran = ctx.run({json.dumps(project.command)})\n    assert ran.exit_code == 0, ran.stderr\n"
+    return f'''\
+"""What an agent should be able to do in {project.name}."""
+
+from whet import CheckContext, Session, Workspace, case, expect
+
+# Every attempt works in a fresh copy of the project.
+workspace = Workspace(mode="isolated", template_dir="..")
+
+
+@case(prompt={json.dumps(_PROMPT)})
+def getting_started(session: Session, ctx: CheckContext) -> None:
+    expect.files.contains(ctx, "README.md", "Getting started")
+{tests}'''
+
+
 def installed_agent() -> str | None:
     """The type of the first agent whose program is there."""
     return next((kind for kind, program in _PROGRAMS.items() if shutil.which(program)), None)
