@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import Problem
+from whet.numbers import is_number, written
 
 _SHOWN = 60
 
@@ -31,6 +32,10 @@ def read_document(path: Path) -> Any:
         return json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise BadDocument(f"is no JSON: {error.msg} in line {error.lineno}, column {error.colno}") from error
+    except BadDocument:
+        raise
+    except ValueError as error:
+        raise BadDocument("holds a number of more digits than anybody needs") from error
     except RecursionError as error:
         raise BadDocument("is nested too deeply") from error
 
@@ -119,8 +124,7 @@ class Fields:
         value = self.values.get(name)
         if value is None:
             return default
-        fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not fits or value > most or (value <= 0 if least is None else value < least):
+        if not is_number(value) or value > most or (value <= 0 if least is None else value < least):
             floor = "more than 0" if least is None else f"at least {least:g}"
             ceiling = f" and at most {most:g}" if most < math.inf else ""
             self.problem(name, f"must be a number, {floor}{ceiling}, not {shown(value)}")
@@ -167,5 +171,8 @@ class Fields:
 
 def shown(value: Any) -> str:
     """A value for a message, shortened."""
-    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except ValueError:
+        text = written(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

@@ -59,8 +59,7 @@ def test_a_failing_command_is_seen_with_its_exit_code_and_the_session_goes_on(st
     assert played.verdict == ("passed", None), played.story
     commands = [event for event in played.events if event["type"] == "command"]
     assert [event["command"] for event in commands] == ["echo no; exit 3"]
-    # One of them does not tell exit codes.
-    assert commands[0]["exit_code"] == (None if stage.program.agent == "gemini" else 3)
+    assert commands[0]["exit_code"] == 3
 
 
 def test_a_skill_under_test_is_offered_loaded_and_detected(boxed: Stage) -> None:

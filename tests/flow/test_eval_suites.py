@@ -369,6 +369,30 @@ def test_a_session_that_came_upon_the_skill_all_the_same_says_nothing_about_bein
     assert (done.code, done.results["lift"]) == (3, [])
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo 'done; .claude/skills/deploy/run.py was not needed'",
+        "git commit -m 'note (.claude/skills/deploy/x) y'",
+        "grep 'x|.claude/skills/deploy/run.sh' f",
+        "echo {root}/deploy/SKILL.md",
+    ],
+)
+def test_a_session_whose_commands_only_mention_the_skill_was_without_it(skilled: Project, command: str) -> None:
+    skilled.settings(EVENTS)
+    ran = {"type": "command", "command": command.format(root=skilled.root), "exit_code": 0}
+    skilled.write("said.jsonl", f"{json.dumps(ran)}\n{json.dumps({'type': 'final_output', 'text': 'ok'})}\n")
+    query = f"cat {skilled.root}/said.jsonl"
+    unasked = {"case_kind": "trigger_query", "query": query, "expectation": "should_not_trigger"}
+    suite(skilled, exact(query, "ok"), unasked, supports_no_skill=True)
+
+    done = run(skilled, "--skill", "deploy")
+
+    found = by_variant(done)
+    assert found["c1", "no_skill"]["status"] == "passed", done.stdout
+    assert found["c2", "skill"]["status"] == "passed", done.stdout
+
+
 @pytest.mark.bubblewrap
 def test_in_a_sandbox_the_skill_cannot_be_read_by_who_should_be_without_it(skilled: Project) -> None:
     skilled.sandbox = "bubblewrap"

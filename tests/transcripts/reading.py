@@ -64,6 +64,8 @@ def read_recording(agent: Agent, name: str, collected: Mapping[str, bytes] | Non
     """Read the recording in the folder *name* (such as "claude/plain") with *agent*; *given* goes to `task`."""
     folder = RECORDINGS / name
     exit_code = json.loads((folder / "meta.json").read_text())["exit_code"]
+    home = {path.relative_to(folder / "home") for path in (folder / "home").rglob("*") if path.is_file()}
+    collected = {str(path): (folder / "home" / path).read_bytes() for path in home} | dict(collected or {})
     return read_output(agent, (folder / "stdout.jsonl").read_bytes(), exit_code, collected, **given)
 
 
@@ -72,6 +74,7 @@ def read_output(
 ) -> Read:
     """The same for any *output*; an exit code below 0 is a signal."""
     asked = agent.command(task(**given))
+    agent.learn(collected or {})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "events.jsonl"
         observer = Observer(asked.output, agent.events, events_path=path)

@@ -137,6 +137,8 @@ def test_a_plain_word_of_yaml_means_what_it_means_in_its_core_schema(text: str, 
         ("a: 1\n<<: {b: 1}", 2, "merge keys"),
         ("[" * 100_000, 1, "nested too deeply"),
         ("- " * 100_000, 1, "nested too deeply"),
+        ("a: é\nb: x\x07y", 2, "holds the control character U+0007"),
+        ("a: \x1b[2J", 1, "holds the control character U+001B"),
     ],
 )
 def test_what_is_no_plain_yaml_is_told_with_its_line(text: str, line: int | None, message: str) -> None:

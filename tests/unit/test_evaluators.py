@@ -71,6 +71,12 @@ def test_a_number_is_a_number_however_it_is_written() -> None:
 
 def test_as_text_numbers_and_strings_are_alike_and_objects_are_not_all_the_same() -> None:
     assert is_exact({"result": 2}, " 2 ", compare="text")
+    # Where a number is expected, it is one however it is written.
+    assert is_exact({"result": "25.0"}, 25, compare="text")
+    assert is_exact("2.50e1", 25, compare="text")
+    assert not is_exact("25.01", 25, compare="text")
+    assert not is_exact("25.0", "25", compare="text")
+    assert not is_exact("25 or so", 25, compare="text")
     assert is_exact({"result": 25.0}, "25", compare="text")
     assert not is_exact({"result": {"a": 1}}, {"a": 2}, compare="text")
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from whet.model.grade import STATUSES, Grade, Status
 from whet.score import combined_status, mean, score_of, wilson
+from whet.score.composite import Weights, composite
+from whet.score.resample import paired_difference
 
 
 def test_a_score_is_the_weighted_mean_of_grades() -> None:
@@ -16,6 +20,19 @@ def test_a_score_is_the_weighted_mean_of_grades() -> None:
     assert score_of(grades) == 0.75
     assert score_of([]) is None
     assert score_of([Grade(check="a", value=1.0, passed=True, weight=0)]) is None
+
+
+def test_weights_whose_sum_is_beyond_every_number_count_like_others() -> None:
+    grades = [Grade(check=name, value=1.0, passed=True, weight=1e308) for name in "ab"]
+    worse = replace(grades[0], value=0.5)
+
+    assert score_of(grades) == 1.0
+    assert score_of([worse, grades[1]]) == 0.75
+    large = Weights(completion=1e308, speed=1e308, reliability=0)
+    assert composite(large, completion=1, speed=0.5, error_rate=0, consistency=None) == 0.75
+    found = paired_difference({"a": [0.0], "b": [0.0]}, {"a": [1.0], "b": [0.5]}, weights={"a": 1e308, "b": 1e308})
+    assert found is not None
+    assert (found.value, found.low, found.high) == (0.75, 0.5, 1.0)
 
 
 def test_a_mean_of_nothing_is_nothing() -> None:

@@ -34,6 +34,9 @@ def only(line: str) -> SimpleCommand:
         ("cat a | grep b", [("cat", "a"), ("grep", "b")]),
         ("cmd ''", [("cmd", "")]),
         ("bash -c", [("bash", "-c")]),
+        # After `--` come operands: the first is a file to run.
+        ("bash -- -c x", [("bash", "--", "-c", "x")]),
+        ("bash -c -- 'ls -a'", [("ls", "-a")]),
     ],
 )
 def test_lines_that_other_matchers_misread_are_read_right(line: str, expected: object) -> None:

@@ -105,6 +105,20 @@ def test_other_files_say_nothing(path: str) -> None:
         ("cd /tmp && FOO=1 bash -e .claude/skills/greeting/run.sh", "medium"),
         (".claude/skills/greeting/run.sh | head", "medium"),
         ("uv run .claude/skills/greeting/run.py", "medium"),
+        ("uv run --with rich python3 -u .claude/skills/greeting/run.py", "medium"),
+        ("deno run -A .claude/skills/greeting/run.ts", "medium"),
+        ("timeout 5 env A=1 .claude/skills/greeting/run.sh", "medium"),
+        ("bash -lc 'node .claude/skills/greeting/run.js'", "medium"),
+        ("source .claude/skills/greeting/env.sh", "medium"),
+        ("out=$(.claude/skills/greeting/run.sh)", "medium"),
+        # Where `cd` leads to.
+        ("cd .claude/skills/greeting && python3 scripts/run.py", "medium"),
+        ("cd .claude/skills; cd greeting/scripts && ./run.sh", "medium"),
+        ("cd .claude/skills/greeting/scripts && python3 ../run.py", "medium"),
+        ("(cd ~/.agents/skills/greeting && ./run.sh)", "medium"),
+        ("cd .claude/skills/greeting && cd - && python3 run.py", "weak"),
+        ("(cd .claude/skills/greeting); ./run.sh", "weak"),
+        ("cd .claude/skills/greeting && python3 -c 'print(1)' run.py", "weak"),
         ("ls -l ~/.agents/skills/greeting", "weak"),
         ("test -f '.claude/skills/greeting/SKILL.md'", "weak"),
         ("jq . skills/greeting/data.json", "weak"),
@@ -124,6 +138,27 @@ def test_a_script_that_could_not_be_run_is_weak() -> None:
     assert [confidence for _, confidence, _ in seen(ran)] == ["weak"]
 
 
+def test_a_script_of_which_nobody_says_whether_it_worked_is_weak() -> None:
+    command = "python3 .claude/skills/greeting/run.py"
+
+    assert [confidence for _, confidence, _ in seen(CommandRun(command=command))] == ["weak"]
+    assert [confidence for _, confidence, _ in seen(CommandRun(command=command, ok=True))] == ["medium"]
+
+
+def test_a_script_is_looked_for_where_its_command_ran() -> None:
+    ran = CommandRun(command="./run.sh", exit_code=0, cwd=".claude/skills/greeting")
+
+    assert seen(ran) == [("greeting", "medium", "ran ./run.sh")]
+
+
+def test_a_read_that_may_have_failed_is_weak_and_makes_no_folder_that_of_a_skill() -> None:
+    ghost = ".agents/skills/ghost/SKILL.md"
+    ran = CommandRun(command=f"cat {ghost}")
+
+    assert seen(ran, FileRead(path=ghost, ok=None)) == [("ghost", "weak", f"may have read {ghost}")]
+    assert seen(FileRead(path="lib/ghost/SKILL.md", ok=None), FileRead(path="lib/ghost/more.md")) == []
+
+
 def test_a_command_that_reads_is_told_by_what_it_reads() -> None:
     path = ".agents/skills/greeting/SKILL.md"
 
@@ -141,6 +176,10 @@ def test_a_command_that_reads_is_told_by_what_it_reads() -> None:
         "echo hi > .claude/skills/greeting/notes.md",
         "cat > notes.md <<EOF\nsee .claude/skills/greeting/notes.md\nEOF",
         "echo .claude/skills/greeting/run.sh",
+        "echo 'done; .claude/skills/greeting/scripts/run.py was not needed'",
+        "git commit -m 'note (.claude/skills/greeting/x) y'",
+        "grep 'x|.claude/skills/greeting/run.sh' f",
+        "python3 -c 'x = 1; # .claude/skills/greeting/run.py'",
         "git add .claude/skills/greeting/SKILL.md",
         "ls .claude/skills",
         "ls skills/other/",

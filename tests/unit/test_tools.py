@@ -155,7 +155,23 @@ def test_a_tool_that_was_refused_did_nothing(tool: str) -> None:
 def test_a_command_reads_from_where_it_is_run() -> None:
     deeds = done("exec_command", {"cmd": "cat a.md", "workdir": "/ws/docs"}, exit_code=0)
 
-    assert deeds == [CommandRun(command="cat a.md", exit_code=0), FileRead(path="docs/a.md")]
+    assert deeds == [CommandRun(command="cat a.md", exit_code=0, cwd="docs"), FileRead(path="docs/a.md")]
+
+
+def test_the_workspace_itself_is_no_other_place() -> None:
+    deeds = done("exec_command", {"cmd": "cat a.md", "workdir": "/ws/"}, exit_code=0)
+
+    assert deeds == [CommandRun(command="cat a.md", exit_code=0), FileRead(path="a.md")]
+
+
+def test_what_a_command_shows_is_sure_where_somebody_says_that_it_worked() -> None:
+    unknown = done("bash", {"command": "cat a.md"})
+    worked = done("bash", {"command": "cat a.md"}, worked=True)
+    failed = done("bash", {"command": "cat a.md"}, worked=False)
+
+    assert unknown == [CommandRun(command="cat a.md"), FileRead(path="a.md", ok=None)]
+    assert worked == [CommandRun(command="cat a.md", ok=True), FileRead(path="a.md")]
+    assert failed == [CommandRun(command="cat a.md", ok=False)]
 
 
 def test_a_result_without_its_call_is_still_a_result() -> None:

@@ -46,6 +46,8 @@ class Task:
     resume: Resume | None = None
     # The skill under test, if it is there.
     skill: Path | None = None
+    # The folders of skills in the workspace, such as `.agents/skills/tidy-up`, before the agent begins.
+    workspace_skills: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,14 @@ class Unpacking:
 
     variable: str
     argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What `query` finds in a SQLite database of the home: a JSON object for each row, each on a line."""
+
+    database: str
+    query: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +86,9 @@ class AgentCommand:
     # Paths are relative to the home of the attempt, which is deleted afterwards: credentials may lie there.
     home_files: Mapping[str, bytes] = field(default_factory=dict)
     home_copies: Mapping[str, Path] = field(default_factory=dict)
+    # What is given to `ending` and `learn`: files, also by patterns such as `logs/*.jsonl`, and what databases hold.
     collect: tuple[str, ...] = ()
+    collect_rows: Mapping[str, Rows] = field(default_factory=dict)
     unpacking: Unpacking | None = None
     readable: tuple[Path, ...] = ()
     network: bool = True
@@ -104,6 +116,12 @@ class Agent(Protocol):
     def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
         """What is known only at the end, such as tokens in a file that was asked for by `collect`."""
 
+    def learn(self, collected: Mapping[str, bytes]) -> bool:
+        """Whether files in its home say more about records than the records do.
+
+        They are then read once more from the first on, by an object that has learned from *collected* before.
+        """
+
     def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
         """What is wrong with *runner*, found before anything is started."""
 
@@ -123,6 +141,11 @@ class AgentDefaults:
         """Nothing."""
         del collected
         return ()
+
+    def learn(self, collected: Mapping[str, bytes]) -> bool:
+        """Records are all that there is."""
+        del collected
+        return False
 
     def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
         """None."""

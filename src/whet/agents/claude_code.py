@@ -8,9 +8,11 @@ from typing import Any
 
 from whet.agents import base
 from whet.agents.base import AgentCommand, Options, Task
+from whet.agents.claude_usage import Bill, read_tokens
+from whet.agents.invoking import slash_invoked
 from whet.agents.reading import Reading, Spending
-from whet.agents.records import amount, as_text, look, number, parse, plus, rows, status_kind, table, text
-from whet.model.session import Event, SessionEnded, SessionStarted, TroubleKind, Usage
+from whet.agents.records import as_text, look, number, parse, rows, status_kind, table, text
+from whet.model.session import Event, SessionEnded, SessionStarted, TroubleKind
 
 _CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN")
 # IS_SANDBOX: without it the program refuses, as root, to work without asking for permissions.
@@ -24,6 +26,7 @@ _ERRORS: dict[str, TroubleKind] = {
     "overloaded": "overloaded",
     "invalid_request": "bad-request",
 }
+_IN_BACKGROUND = re.compile(r"Command running in background with ID: ")
 _EXIT_CODE = re.compile(r"Exit code (\d{1,9})\b")
 
 
@@ -35,15 +38,17 @@ class ClaudeCodeAgent(base.AgentDefaults):
 
     def __init__(self) -> None:
         self._reading, self._spending = Reading(), Spending(derived=("input_tokens",))
-        self._refused, self._reply = set[str | None](), ""
+        self._refused = set[str | None]()
+        # The last reply of the agent and of each sub-agent.
+        self._replies: dict[str | None, str | None] = {}
         self._error: tuple[str | None, int | None] = (None, None)
-        self._before, self._paid = Usage(), 0.0
+        self._bill, self._prompt = Bill(), ""
 
     def command(self, task: Task) -> AgentCommand:
         """Its settings and its login lie in the home of the attempt, unless the runner wants the user's own."""
         options, env = Options(task.runner.options), base.environment(task)
-        self._reading.workspace = str(task.workspace)
-        self._before = task.resume.usage if task.resume else Usage()
+        self._reading.workspace, self._prompt = str(task.workspace), task.prompt
+        self._bill = Bill(task.resume.usage if task.resume else None)
         own = env["HOME"] == str(task.home)
         state = {"CLAUDE_CONFIG_DIR": str(task.home / ".claude")} if own else {}
         login = base.credential_files(task, (".claude/.credentials.json",)) if own else {}
@@ -87,6 +92,10 @@ class ClaudeCodeAgent(base.AgentDefaults):
                 model, version = text(seen, "model"), text(seen, "claude_code_version")
                 skills = tuple(name for name in rows(seen, "skills") if isinstance(name, str))
                 yield SessionStarted(session_id=text(seen, "session_id"), model=model, version=version, skills=skills)
+                # Some skills are for the model alone; those are no commands.
+                commands = rows(seen, "slash_commands") or skills
+                yield from slash_invoked(self._prompt, {name for name in skills if name in commands})
+                self._prompt = ""
             case "api_retry":
                 error, status = text(seen, "error"), number(seen, "error_status")
                 yield from self._reading.trouble(error or "it tries again", _kind(error, status), status)
@@ -100,10 +109,11 @@ class ClaudeCodeAgent(base.AgentDefaults):
             self._error = text(seen, "error"), number(seen, "api_error_status")
             yield from self._reading.trouble(as_text(rows(message, "content")), _kind(*self._error), self._error[1])
             return
-        if text(message, "id") != self._reply:
+        author, reply = text(seen, "parent_tool_use_id"), text(message, "id")
+        if author not in self._replies or self._replies[author] != reply:
             # Every block of a reply repeats its usage; how much it wrote is not known before the end.
-            self._reply = text(message, "id") or ""
-            yield from self._spending.more(**_input(table(message, "usage")))
+            self._replies[author] = reply
+            yield from self._spending.more(**read_tokens(table(message, "usage")))
         yield from self._reading.blocks(rows(message, "content"), at=at)
 
     def _returned(self, block: dict[str, Any], details: Any, at: str | None) -> Iterator[Event]:
@@ -111,44 +121,27 @@ class ClaudeCodeAgent(base.AgentDefaults):
         failed = block.get("is_error") is True
         ran = call_id not in self._refused and not (failed and output.startswith("<tool_use_error>"))
         said = _EXIT_CODE.match(output) if failed else None
-        # A code that was explained away, or a command in the background: it is not known to be 0.
-        unsure = failed or look(details, "returnCodeInterpretation") or look(details, "backgroundTaskId")
+        in_background = look(details, "backgroundTaskId") or _IN_BACKGROUND.match(output)
+        # A code that was explained away, or a sub-agent, of which no details are told: it worked, by whichever code.
+        unsure = failed or not isinstance(details, dict) or look(details, "returnCodeInterpretation") or in_background
         code = int(said[1]) if said else None if unsure else 0
-        yield from self._reading.ended(call_id, output=output, ok=not failed, exit_code=code, ran=ran, at=at)
+        worked = None if failed or in_background else True
+        yield from self._reading.ended(
+            call_id, output=output, ok=not failed, exit_code=code, worked=worked, ran=ran, at=at
+        )
 
     def _result(self, seen: dict[str, Any]) -> Iterator[Event]:
-        """An error is a "success" with `is_error`; its tokens are those of this run, its cost of all that it counts."""
+        """An error is a "success" with `is_error`."""
         ok = seen.get("is_error") is not True and seen.get("subtype") == "success"
-        answer, status, total = text(seen, "result"), number(seen, "api_error_status"), amount(seen, "total_cost_usd")
+        answer, status = text(seen, "result"), number(seen, "api_error_status")
         if ok:
             yield from self._reading.answered(answer)
         elif status is not None and status != self._error[1]:
             yield from self._reading.trouble(answer, _kind(self._error[0], status), status)
         yield from self._reading.settle()
-        written = number(seen, "usage", "output_tokens")
-        recent = [amount(model, "costUSD") or 0 for model in table(seen, "model_usage_since_last_result").values()]
-        paid = self._paid + self._paid_before(seen, written)
-        cost = sum(recent) if recent else None if total is None else total - paid
-        thoughts = number(seen, "usage", "output_tokens_details", "thinking_tokens")
-        told = {"output_tokens": written, "reasoning_tokens": thoughts, "cost_usd": cost}
-        yield from self._spending.total(**_input(table(seen, "usage")), **told)
+        yield from self._spending.total(**self._bill.spent(seen))
         self._spending.anew()
-        self._paid = total or self._paid
         yield SessionEnded(ok=ok, reason=None if ok else answer or text(seen, "subtype"))
-
-    def _paid_before(self, seen: dict[str, Any], written: int | None) -> float:
-        """What of the total was paid before the session was resumed: only some versions count that in."""
-        before, self._before = self._before, Usage()
-        counted = sum(number(model, "outputTokens") or 0 for model in table(seen, "modelUsage").values())
-        whole = counted >= (written or 0) + (before.output_tokens or 0)
-        return before.cost_usd or 0 if whole and before.cost_source == "agent" else 0
-
-
-def _input(usage: dict[str, Any]) -> dict[str, int | None]:
-    """Its input is told without what was read from and written to the cache."""
-    read, written = number(usage, "cache_read_input_tokens"), number(usage, "cache_creation_input_tokens")
-    gross = plus(number(usage, "input_tokens"), read, written)
-    return {"input_tokens": gross, "cached_tokens": read, "cache_write_tokens": written}
 
 
 def _kind(name: str | None, status: int | None) -> TroubleKind:

@@ -9,10 +9,11 @@ from typing import Any
 
 from whet.agents import base
 from whet.agents.base import AgentCommand, Options, Task
+from whet.agents.invoking import dollar_invoked
 from whet.agents.reading import Reading, Spending
 from whet.agents.records import look, number, parse, rows, status_kind, table, text
 from whet.agents.shell_reads import unwrapped
-from whet.model.session import Event, SessionEnded, SessionStarted, TroubleKind
+from whet.model.session import Event, SessionEnded, SessionStarted, SkillSignal, TroubleKind
 
 _CREDENTIALS = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY")
 _MODE = ("exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
@@ -41,6 +42,7 @@ class CodexAgent(base.AgentDefaults):
 
     def __init__(self) -> None:
         self._reading, self._spending = Reading(), Spending()
+        self._invoked: list[SkillSignal] = []
 
     def command(self, task: Task) -> AgentCommand:
         """Its login lies in the home of the attempt, or in the user's own; what we set is said on the command line."""
@@ -55,6 +57,7 @@ class CodexAgent(base.AgentDefaults):
         login = base.credential_files(task, (".codex/auth.json",)) if own else {}
         model = ("--model", task.runner.model) if task.runner.model else ()
         self._spending.resumed(task.resume)
+        self._invoked = dollar_invoked(task.prompt, _skills(task))
         resume = (*base.resuming(task, "resume"), "-") if task.resume else ()
         return AgentCommand(
             argv=(options.text("command") or "codex", *_MODE, *_settings(env), *model, *options.texts("args"), *resume),
@@ -79,7 +82,8 @@ class CodexAgent(base.AgentDefaults):
                 item = table(seen, "item")
                 return self._completed(item.get("id"), item)
             case "thread.started":
-                return [SessionStarted(session_id=text(seen, "thread_id"))]
+                invoked, self._invoked = self._invoked, []
+                return [SessionStarted(session_id=text(seen, "thread_id")), *invoked]
             case "error":
                 return self._reading.trouble(*_trouble(text(seen, "message") or "it reports an error"))
             case "turn.completed":
@@ -134,6 +138,12 @@ class CodexAgent(base.AgentDefaults):
             output_tokens=number(usage, "output_tokens"),
             reasoning_tokens=number(usage, "reasoning_output_tokens"),
         )
+
+
+def _skills(task: Task) -> set[str]:
+    """The skills that it finds, as far as we know: it does not tell which it offers."""
+    there = (folder for folder in task.workspace_skills if folder.startswith((".agents/", ".codex/")))
+    return {skill.name for skill in task.runner.skills} | {folder.rpartition("/")[2] for folder in there}
 
 
 def _settings(env: Mapping[str, str]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from whet.agents import base
 from whet.agents.base import AgentCommand, AgentDefaults, Options, Task
+from whet.agents.gemini_chats import CHATS, Chats
 from whet.agents.reading import Reading
 from whet.agents.records import number, parse, plus, rows, status_kind, table, text
 from whet.model.session import Event, Message, SessionEnded, SessionStarted, TroubleKind, UsageSeen
@@ -46,6 +47,7 @@ class GeminiAgent(AgentDefaults):
     def __init__(self) -> None:
         self._reading = Reading()
         self._pieces: list[str] = []
+        self._chats = Chats()
 
     def command(self, task: Task) -> AgentCommand:
         """Its settings name the way to log in: without that it refuses a base URL that is not Google's.
@@ -68,6 +70,7 @@ class GeminiAgent(AgentDefaults):
             announces_end=True,
             home_files={".gemini/settings.json": _settings(env, bool(login))} if own else {},
             home_copies={**login, **base.skill_copies(task, ".gemini/skills")},
+            collect=CHATS,
             readable=(*base.mounts(task), *key_file),
             network=options.flag("network", True),
         )
@@ -90,17 +93,39 @@ class GeminiAgent(AgentDefaults):
                 yield from self._reading.began(call_id, seen.get("tool_name"), seen.get("parameters"), at=at)
             case "tool_result":
                 done, ran = seen.get("status") == "success", text(seen, "error", "type") not in _REFUSED
-                yield from self._reading.ended(call_id, output=seen.get("output"), ok=done, ran=ran, at=at)
+                yield from self._helped(call_id)
+                code = self._chats.exit_code(call_id)
+                yield from self._reading.ended(
+                    call_id, output=seen.get("output"), ok=done, exit_code=code, ran=ran, at=at
+                )
             case "error":
                 yield from self._reading.trouble(seen.get("message"), "other", at=at)
             case "result":
                 yield from self._result(seen, at)
+
+    def learn(self, collected: Mapping[str, bytes]) -> bool:
+        """Exit codes, and what sub-agents did, are told in the files of its chats alone."""
+        self._chats = Chats(collected)
+        return bool(self._chats)
 
     def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
         """What it was saying or doing when it was stopped."""
         del collected
         yield from self._joined()
         yield from self._reading.left()
+
+    def _helped(self, call_id: Any) -> Iterator[Event]:
+        """What the sub-agent did that a call asked for, and its own sub-agents."""
+        for said, calls in self._chats.inside(call_id):
+            yield from self._reading.said(said)
+            for call in calls:
+                yield from self._reading.began(call.get("id"), call.get("name"), call.get("args"))
+            for call in calls:
+                inner, done = call.get("id"), call.get("status") == "success"
+                yield from self._helped(inner)
+                code = self._chats.exit_code(inner)
+                yield from self._reading.ended(inner, output=call.get("resultDisplay"), ok=done, exit_code=code)
+            yield from self._reading.settle()
 
     def _joined(self) -> list[Event]:
         whole = "".join(self._pieces)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from whet.agents import base
-from whet.agents.base import AgentCommand, AgentDefaults, Options, Task
+from whet.agents.base import AgentCommand, AgentDefaults, Options, Rows, Task
 from whet.agents.reading import Reading
 from whet.agents.records import amount, look, moment, number, parse, plus, status_kind, table, text
 from whet.model.session import Event, SessionEnded, SessionStarted, ToolResult, TroubleKind, UsageSeen
@@ -20,6 +20,13 @@ _LOGIN = (".local/share/opencode/auth.json",)
 _CONFIG = "opencode.json"
 _OFF = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "SHARE")
 _QUIET = {f"OPENCODE_DISABLE_{what}": "1" for what in _OFF}
+# What sub-agents did: it prints only what the agent itself does.
+_PARTS = "sub-agents"
+_QUERY = """
+SELECT part.session_id AS session, part.data AS part, message.data AS message FROM part
+JOIN message ON message.id = part.message_id JOIN session ON session.id = part.session_id
+WHERE session.parent_id IS NOT NULL ORDER BY part.id
+"""
 _MODE = ("run", "--format", "json", "--auto", "--thinking")
 
 
@@ -34,12 +41,15 @@ class OpencodeAgent(AgentDefaults):
         self._session: str | None = None
         self._reason = "nothing"
         self._failed: str | None = None
+        # What sub-agents did, by their sessions.
+        self._inner: dict[str, list[dict[str, Any]]] = {}
+        self._fresh = True
         # A call is told once it has ended. Its result waits for the end of the step, so that a step is one round.
         self._results: list[Event] = []
 
     def command(self, task: Task) -> AgentCommand:
         """What it keeps lies below its home, and what `args` say goes to `run`."""
-        self._reading.workspace = str(task.workspace)
+        self._reading.workspace, self._fresh = str(task.workspace), task.resume is None
         options = Options(task.runner.options)
         passed = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ}
         model = ("--model", task.runner.model) if task.runner.model else ()
@@ -55,6 +65,7 @@ class OpencodeAgent(AgentDefaults):
             announces_end=True,
             home_files=config,
             home_copies={**base.credential_files(task, _LOGIN), **skills},
+            collect_rows={_PARTS: Rows(self.state[0], _QUERY)},
             readable=base.mounts(task),
             network=options.flag("network", True),
         )
@@ -82,10 +93,22 @@ class OpencodeAgent(AgentDefaults):
                 yield from self._let_go()
                 yield from self._trouble(table(seen, "error"), at)
 
+    def learn(self, collected: Mapping[str, bytes]) -> bool:
+        """A sub-agent has a session of its own, of which nothing but its last words is printed."""
+        for line in collected.get(_PARTS, b"").splitlines():
+            row = parse(line)
+            session, part, message = (text(row, name) or "" for name in ("session", "part", "message"))
+            if parse(message.encode("utf-8", "replace")).get("role") == "assistant":
+                self._inner.setdefault(session, []).append(parse(part.encode("utf-8", "replace")))
+        return bool(self._inner)
+
     def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
         """It is done if its last step stopped by itself: one that asked for a tool was refused it or was killed."""
         del collected
         yield from self._let_go()
+        # Those that were cut off while they worked; an earlier run may have left some too.
+        for session in list(self._inner) if self._fresh else ():
+            yield from self._helped(session)
         yield from self._reading.left()
         ok = self._reason == "stop"
         why = f" ({self._failed})" if self._failed else ""
@@ -97,6 +120,7 @@ class OpencodeAgent(AgentDefaults):
         self._failed = None if done else text(state, "error")
         output = state.get("output") if done else state.get("error")
         yield from self._reading.began(call_id, part.get("tool"), state.get("input"), at=at)
+        yield from self._helped(text(state, "metadata", "sessionId"))
         # A command that fails is a tool that completed; an error is a call that was refused or could not be made.
         for event in self._reading.ended(
             call_id, output=output, ok=done, ran=done, exit_code=look(state, "metadata", "exit"), at=at
@@ -105,6 +129,23 @@ class OpencodeAgent(AgentDefaults):
                 self._results.append(event)
             else:
                 yield event
+
+    def _helped(self, session: str | None) -> Iterator[Event]:
+        """What a sub-agent did in the session of its own; once, whoever continues it."""
+        outside, self._results, failed = self._results, [], self._failed
+        for part in self._inner.pop(session or "", ()):
+            match part.get("type"):
+                case "text":
+                    yield from self._reading.said(part.get("text"))
+                case "reasoning":
+                    yield from self._reading.thought(part.get("text"))
+                case "tool":
+                    yield from self._tool(part, moment(look(part, "state", "time", "end")))
+                case "step-finish":
+                    yield from self._let_go()
+                    yield from _usage(part)
+        yield from self._let_go()
+        self._results, self._failed = outside, failed
 
     def _step(self, part: dict[str, Any]) -> Iterator[Event]:
         self._reason = text(part, "reason") or "nothing"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -25,6 +24,7 @@ from whet.agents.base import (
 from whet.model.run import Runner
 from whet.model.session import MessagePhase
 from whet.model.suite import Case
+from whet.numbers import is_number, is_whole
 
 _PLAYER = Path(__file__).with_name("scripted_player.py")
 # What each step may say besides its own word; the player knows what they do.
@@ -166,8 +166,8 @@ def _usage_problems(name: str, amount: Any) -> Iterator[str]:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return is_whole(value, 0)
 
 
 def _is_amount(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+    return is_number(value) and value >= 0

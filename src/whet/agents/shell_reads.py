@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from whet.shell import SimpleCommand, read_command
+from whet.shell import SimpleCommand, followed, joined, read_command
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,10 @@ def _shown(line: str, exit_code: int | None) -> Iterator[str]:
     commands = _commands(line)
     if len(commands) == 1 and exit_code and not (_searches(commands[0]) and exit_code == _FOUND_NOTHING):
         return
-    folder = ""
     seen: set[str] = set()
-    for command in commands:
-        if command.name == "cd":
-            folder = posixpath.join(folder, next((word for word in command.words if not word.startswith("-")), "~"))
+    for command, folder in followed(commands):
         for operand in _operands(command):
-            path = operand if operand.startswith(("~", "$")) else posixpath.join(folder, operand)
+            path = joined(folder, operand)
             if path not in seen and _is_path(path):
                 seen.add(path)
                 yield path

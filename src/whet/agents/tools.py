@@ -123,10 +123,14 @@ class Calls:
         output: Any = "",
         ok: bool | None = None,
         exit_code: Any = None,
+        worked: bool | None = None,
         ran: bool = True,
         at: str | None = None,
     ) -> list[Event]:
-        """A tool gave its result; `ran=False` where it was refused, so that it did nothing."""
+        """A tool gave its result; `ran=False` where it was refused, so that it did nothing.
+
+        `worked` says whether a command did where its exit code is not told.
+        """
         known = text(call_id)
         call = self._open.pop(known, None) if known else None
         result = ToolResult(
@@ -138,7 +142,11 @@ class Calls:
             # Also where it failed: that it was asked for is evidence of its own.
             signal = f"tool:{call.tool.lower()}"
             return [SkillSignal(skill=skill, signal=signal, loaded=ran and ok is not False, at=at), result]
-        return [*self._deeds(call, ok, number(exit_code), at), result] if ran else [result]
+        if not ran:
+            return [result]
+        if call.kind == "shell":
+            return [*self._ran(call, number(exit_code), worked, at), result]
+        return [*self._deeds(call, ok, at), result]
 
     def left(self) -> list[Event]:
         """What is left when the session is over: commands that were cut off while they ran."""
@@ -150,11 +158,9 @@ class Calls:
         """Whether a call with this id waits for its result."""
         return text(call_id) in self._open
 
-    def _deeds(self, call: Call, ok: bool | None, exit_code: int | None, at: str | None) -> Sequence[Event]:
+    def _deeds(self, call: Call, ok: bool | None, at: str | None) -> Sequence[Event]:
         """What a call did; one that failed read and wrote nothing."""
         kind = call.kind
-        if kind == "shell":
-            return self._ran(call, exit_code, at)
         if ok is False or kind is None:
             return ()
         if kind == "read":
@@ -163,12 +169,18 @@ class Calls:
             return [FileEdit(path=self._path(path, call.folder), at=at) for path in call.paths()]
         return ()
 
-    def _ran(self, call: Call, exit_code: int | None, at: str | None) -> list[Event]:
+    def _ran(self, call: Call, exit_code: int | None, worked: bool | None, at: str | None) -> list[Event]:
+        """A command and what it shows; where nobody says whether it worked, it may have shown nothing."""
         command = call.command
         if not command:
             return []
-        reads = [FileRead(path=self._path(path, call.folder), at=at) for path in shell_reads(command, exit_code)]
-        return [CommandRun(command=command, exit_code=exit_code, at=at), *reads]
+        told = worked if exit_code is None else None
+        sure = True if told or exit_code is not None else None
+        shown = shell_reads(command, exit_code) if told is not False else ()
+        reads = [FileRead(path=self._path(path, call.folder), ok=sure, at=at) for path in shown]
+        folder = self._path(call.folder, "") if call.folder else ""
+        cwd = folder if folder not in ("", ".", self.workspace.rstrip("/")) else None
+        return [CommandRun(command=command, exit_code=exit_code, cwd=cwd, ok=told, at=at), *reads]
 
     def _path(self, path: str, folder: str) -> str:
         if path.startswith(("~", "$")) or (not folder and _SETTLED.fullmatch(path)):

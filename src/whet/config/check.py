@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from whet.config.places import Base
 from whet.config.schema import SCHEMA, Rule, Table, Value, is_variable_name
 from whet.mask import looks_secret
+from whet.numbers import written
 
 Key: TypeAlias = tuple[str, ...]
 
@@ -88,7 +89,8 @@ def shown(value: object) -> str:
         case Mapping():
             return "a table"
         case _:
-            return str(value)
+            text = written(value)
+            return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."
 
 
 def _value_problems(value: Value, rule: Rule, where: str, *, hide: bool) -> list[tuple[str, str]]:

@@ -127,5 +127,7 @@ def _parse(text: str, label: str) -> dict[str, Any]:
         line = int(found[1]) if found else len(text.splitlines())
         message = _AT_LINE.sub("", message).removesuffix(_AT_END)
         raise ConfigError(f"{label}: line {line}: {message[:1].lower()}{message[1:]}") from error
+    except ValueError as error:
+        raise ConfigError(f"{label}: holds a number of more digits than anybody needs") from error
     except RecursionError:
         raise ConfigError(f"{label}: is nested too deeply") from None

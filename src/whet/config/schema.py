@@ -6,7 +6,6 @@ at once, and `whet run` starts without the 90 ms that importing pydantic takes.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -14,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 from whet.config.settings import SANDBOXES
 from whet.model.run import SCHEDULES
 from whet.model.snapshot import METRICS
+from whet.numbers import LARGEST_WHOLE, is_number, is_whole
 
 # What a person may have written: anything that TOML can hold.
 Value: TypeAlias = Any
@@ -41,12 +41,11 @@ class Rule:
 Table: TypeAlias = Mapping[str, "Rule | Table"]
 
 
-def _integer(least: int, most: int = 2**53) -> Rule:
-    # bool is an int to Python and a mistake to everybody else.
-    beyond = f" and at most {most:,}" if most < 2**53 else ""
+def _integer(least: int, most: int = LARGEST_WHOLE) -> Rule:
+    beyond = f" and at most {most:,}" if most < LARGEST_WHOLE else ""
     return Rule(
         expected=f"an integer of at least {least}{beyond}",
-        accepts=lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most,
+        accepts=lambda value: is_whole(value, least, most),
         whole=True,
     )
 
@@ -66,7 +65,7 @@ def _text(place: Place | None = None, *, many: bool = False) -> Rule:
 
 
 def _is_amount(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    return is_number(value) and value >= 0
 
 
 def is_variable_name(value: object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,9 +15,10 @@ from whet import plugins, wire
 from whet.agents.base import Agent, AgentCommand, Resume, Task
 from whet.engine import ground as grounds
 from whet.engine.capture import Capture
+from whet.engine.collecting import collected
 from whet.engine.contamination import refuse_contaminated
 from whet.engine.ending import judge_ending
-from whet.engine.furnish import collected, furnish, login_secrets
+from whet.engine.furnish import furnish, login_secrets
 from whet.engine.grading import evidence_of, grade, inform, survey
 from whet.engine.ground import Ground, SharedGround
 from whet.engine.observe import Observer, Watch
@@ -42,6 +43,7 @@ from whet.model.suite import Limits
 from whet.packages.showing import in_package
 from whet.sandbox.base import Boundary, Command, Ended
 from whet.workspace.recording import note_folders, record_changes
+from whet.workspace.skill_text import skills_in
 
 
 async def run_attempt(parts: Parts, shared: SharedGround, trial: Trial, number: int) -> AttemptRecord:
@@ -125,6 +127,8 @@ def _went_as_expected(trial: Trial, record: AttemptRecord) -> bool:
     return record.passed
 
 
+EVENTS = "events.jsonl"
+_PIECE = 1024 * 1024
 # How a session can end badly and still be read to its end.
 _TELLING = (AgentCrashed, AgentTimedOut, CeilingReached, SessionUnfinished, ProviderFailed)
 
@@ -133,6 +137,7 @@ _TELLING = (AgentCrashed, AgentTimedOut, CeilingReached, SessionUnfinished, Prov
 class _Conversation:
     """An agent on one task: how it is started, who reads along, and where its words are kept."""
 
+    task: Task
     agent: Agent
     asked: AgentCommand
     observer: Observer
@@ -204,10 +209,9 @@ def _converse(
         prompt=task.prompt,
         placed_skills=tuple(skill.name for skill in task.runner.skills) or asked.placed_skills,
     )
-    events_path = artifact_dir / "events.jsonl"
-    observer = Observer(asked.output, agent.events, events_path=events_path, watch=watch, then=then)
+    observer = Observer(asked.output, agent.events, events_path=artifact_dir / EVENTS, watch=watch, then=then)
     transcript = artifact_dir / ("transcript.txt" if asked.output == "text" else "transcript.jsonl")
-    return _Conversation(agent, asked, observer, watch, transcript)
+    return _Conversation(task, agent, asked, observer, watch, transcript)
 
 
 def _resumable(talk: _Conversation) -> Resumable | None:
@@ -257,6 +261,7 @@ def _task(parts: Parts, ground: Ground, trial: Trial, resume: Resume | None) -> 
         trial=trial.key.number,
         resume=resume,
         skill=trial.execution.skill,
+        workspace_skills=skills_in(ground.workspace.path),
     )
 
 
@@ -278,12 +283,40 @@ async def _stream(parts: Parts, ground: Ground, trial: Trial, talk: _Conversatio
             stdout.close()
             observer.finish()
             stderr.close()
-        for event in talk.agent.ending(collected(ground.home, asked.collect)):
+        found = collected(ground.home, asked, parts.masker)
+        for event in talk.agent.ending(found):
             observer.take(event)
     finally:
         # Also where the agent was stopped for going beyond its limits.
         observer.close()
+    await anyio.to_thread.run_sync(_read_again, talk, found)
     return ended, stderr.tail or stdout.tail
+
+
+def _read_again(talk: _Conversation, found: Mapping[str, bytes]) -> None:
+    """Read the transcript once more where files of the home say more about it, such as what sub-agents did."""
+    if not found:
+        return
+    agent: Agent = plugins.find("agents", talk.task.runner.agent)()
+    agent.command(talk.task)
+    if not agent.learn(found):
+        return
+    again = Observer(
+        talk.asked.output,
+        agent.events,
+        events_path=talk.transcript.with_name(EVENTS),
+        watch=replace(talk.watch, max_steps=None, budget_usd=None),
+    )
+    try:
+        with talk.transcript.open("rb") as file:
+            while data := file.read(_PIECE):
+                again.feed(data)
+        again.finish()
+        for event in agent.ending(found):
+            again.take(event)
+    finally:
+        again.close()
+    talk.observer.adopt(again)
 
 
 def _boundary(parts: Parts, ground: Ground, trial: Trial, asked: AgentCommand) -> Boundary:

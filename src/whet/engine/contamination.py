@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from whet.engine.parts import Parts
 from whet.engine.record import AttemptRecord
 from whet.errors import Contaminated
@@ -10,10 +12,12 @@ from whet.grade.report import events_path
 from whet.model.run import Trial
 from whet.model.session import CommandRun, Event, FileRead
 from whet.model.suite import NO_SKILL, SkillUnderTest
+from whet.shell import read_command
 
 # An agent may speak of a skill that it knows from elsewhere; reading or loading it is another matter.
 _USED = frozenset(("explicit", "strong", "medium"))
 _SHOWN = 200
+_TALKS = frozenset(("echo", "printf"))
 
 
 def refuse_contaminated(parts: Parts, trial: Trial, record: AttemptRecord) -> None:
@@ -48,7 +52,16 @@ def _named(skill: SkillUnderTest, parts: Parts, record: AttemptRecord) -> str | 
 
 
 def _told(event: Event) -> str:
-    """The paths that an event speaks of; a command that failed has read nothing."""
+    """The words of an event that may be paths; what failed has read nothing, and what only talks does not either."""
     if isinstance(event, CommandRun):
-        return "" if event.exit_code else event.command
-    return event.path if isinstance(event, FileRead) else ""
+        failed = event.exit_code or event.ok is False
+        return "" if failed else "\n".join(" ".join(words) for words in _doing(event.command))
+    return event.path if isinstance(event, FileRead) and event.ok is not False else ""
+
+
+def _doing(line: str) -> Iterator[tuple[str, ...]]:
+    """The commands of a line but those that print their words, or keep them as a note."""
+    for command in read_command(line):
+        notes = command.name == "git" and command.words[:1] in (("commit",), ("tag",))
+        if command.name not in _TALKS and not notes:
+            yield (command.executable, *command.words, *(turn for turn in command.redirections if "<" in turn))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 
 from whet.agents.base import AgentCommand
@@ -49,13 +48,3 @@ def _below(home: Path, name: str) -> Path:
     path = home / name
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
-
-
-def collected(home: Path, names: Iterable[str]) -> dict[str, bytes]:
-    """The files that an agent left in its home and its adapter asked for; one that is not there is left out."""
-    found: dict[str, bytes] = {}
-    for name in names:
-        path = home / name
-        if path.is_file() and not path.is_symlink() and path.stat().st_size <= _LARGEST:
-            found[name] = path.read_bytes()
-    return found

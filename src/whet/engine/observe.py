@@ -114,6 +114,12 @@ class Observer:
         if self._events:
             self._events.close()
 
+    def adopt(self, again: Observer) -> None:
+        """Take the figures of a second reading, which knew more; raises where they are beyond the budget."""
+        self.steps, self._usage, self._derived = again.steps, again._usage, again._derived
+        self._skills, self._characters = again._skills, again._characters
+        self._hold_budget()
+
     def usage(self) -> Usage:
         """What was reported; a figure that was never mentioned stays unknown."""
         return priced(sourced(self._derived, **self._usage), self.started.model or self._limits.model)
@@ -226,6 +232,9 @@ class Observer:
             if value is not None and value >= 0:
                 self._usage[name] = self._usage.get(name, 0) + value
         self._derived |= frozenset(seen.derived)
+        self._hold_budget()
+
+    def _hold_budget(self) -> None:
         budget = self._limits.budget_usd
         if budget is not None and (spent := self._spent()) is not None and spent > budget + _ROUNDING_USD:
             raise BudgetSpent(f"has spent ${spent:.6g} of a budget of ${budget:g}")

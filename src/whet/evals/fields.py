@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from whet.evals.kinds import LONGEST_TEXT
 from whet.evals.problems import FieldProblem
+from whet.numbers import is_number, written
 
 T = TypeVar("T")
 _SHOWN = 60
@@ -89,22 +90,23 @@ class Fields:
         value = self.given(name)
         if value is None:
             return None
-        fits = isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value)
+        fits = is_number(value)
         too_small = fits and ((above is not None and value <= above) or (least is not None and value < least))
         if not fits or too_small or value > most:
             floor = f" above {above:g}" if above is not None else f" of at least {least:g}" if least is not None else ""
             ceiling = f" and at most {most:g}" if most < math.inf else ""
             self.problem(name, f"must be a number{floor}{ceiling}, not {shown(value)}")
             return None
-        return float(value)
+        # As it was written: what comes back to its author is 120000, and not 120000.0.
+        number: float = value
+        return number
 
     def count(self, name: str, *, most: int) -> int | None:
         """A whole number from 1 to *most*."""
         value = self.given(name)
         if value is None:
             return None
-        whole = isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value)
-        if not whole or value != int(value) or not 1 <= value <= most:
+        if not is_number(value) or value != int(value) or not 1 <= value <= most:
             self.problem(name, f"must be a whole number from 1 to {most}, not {shown(value)}")
             return None
         return int(value)
@@ -166,18 +168,13 @@ class Fields:
         return value
 
 
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        # A whole number beyond every float.
-        return False
-
-
 def shown(value: Any) -> str:
     """A value for a message, shortened."""
     try:
         text = json.dumps(value, ensure_ascii=True, default=str)
-    except (ValueError, RecursionError):
+    except RecursionError:
         text = "something that is nested too deeply"
+    except ValueError:
+        # It refers to itself, or has too many digits.
+        text = written(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

@@ -33,8 +33,11 @@ def unsound(value: Any, path: str = "", depth: int = 0) -> Iterator[FieldProblem
 
 def _problem(value: Any) -> str | None:
     match value:
-        case None | bool() | int():
+        case None | bool():
             return None
+        case int():
+            # What can be stored of whole numbers.
+            return None if -(2**63) <= value < 2**64 else "is a number that is too large"
         case str():
             return _text_problem(value)
         case float():

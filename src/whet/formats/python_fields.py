@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -14,6 +13,7 @@ from whet.errors import Problem
 from whet.formats import authoring
 from whet.model.naming import id_problem
 from whet.model.suite import BootstrapSpec, Case, Check, Limits, WorkspaceMode, WorkspaceSpec
+from whet.numbers import is_number, is_whole, written
 
 _CHECK_PARAMETERS = 2
 _MODES: tuple[WorkspaceMode, ...] = ("shared", "isolated")
@@ -75,8 +75,8 @@ class _Reader:
         value = self.fields.get(name)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            self.note(name, f"must be an integer of at least 1, not {_shown(value)}")
+        if not is_whole(value, 1):
+            self.note(name, f"must be an integer of at least 1 and at most 2**53, not {_shown(value)}")
             return None
         return value
 
@@ -84,7 +84,7 @@ class _Reader:
         value = self.fields.get(name)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        if not is_number(value) or value < 0:
             self.note(name, f"must be a number of at least 0, not {_shown(value)}")
             return None
         return float(value)
@@ -253,5 +253,5 @@ def _is_utf8(text: str) -> bool:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    text = written(value)
     return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - what fits on a line

@@ -46,19 +46,25 @@ class ToolResult(Struct, frozen=True, kw_only=True):
 
 
 class CommandRun(Struct, frozen=True, kw_only=True):
-    """A shell command that the agent ran."""
+    """A shell command that the agent ran, in `cwd` where that is not the workspace.
+
+    `ok` says whether it worked where its exit code is not known and that is.
+    """
 
     type: Literal["command"] = "command"
     command: str
     exit_code: int | None = None
+    cwd: str | None = None
+    ok: bool | None = None
     at: str | None = None
 
 
 class FileRead(Struct, frozen=True, kw_only=True):
-    """A file that the agent looked into."""
+    """A file that the agent looked into; `ok` is null where the command that shows it may have failed."""
 
     type: Literal["file_read"] = "file_read"
     path: str
+    ok: bool | None = True
     at: str | None = None
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from functools import lru_cache
 
 _MANIFEST = "SKILL.md"
 # Where agents look for skills, also for those that come with a plug-in.
@@ -120,45 +118,3 @@ def _speaking_of(names: Iterable[str]) -> re.Pattern[str]:
     mark = r"[`'\"*_\u201c\u201d\u2018\u2019]*"
     name = rf"(?:[\w-]+:)?[/$]?({either})(?![\w-])"
     return re.compile(rf"\bskill\b:?\s+{mark}{name}|(?<![\w-]){mark}{name}{mark}\s+skill\b")
-
-
-@dataclass(frozen=True, slots=True)
-class CommandPart:
-    """One program of a command line: its words that may be paths, what it runs, and what it writes."""
-
-    words: tuple[str, ...]
-    runs: str | None
-    written: tuple[str, ...]
-
-
-_BREAK = re.compile(r"\n|;|&&?|\|\|?|[()]")
-_WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""")
-_ASSIGNMENT = re.compile(r"\w+=\S*\Z")
-_WRITES = re.compile(r"\d?>>?\|?\s*['\"]?([^\s'\"<>]+)")
-# What makes, moves or removes files, or only talks.
-_NO_USE = frozenset(("mkdir", "touch", "tee", "rm", "rmdir", "chmod", "mv", "cp", "ln", "git", "echo", "printf", "tar"))
-_INTERPRETER = re.compile(r"(?:(?:ba|z|da|k)?sh|python[\d.]*|node|ruby|perl|php|deno|bun|tsx|ts-node|source|\.)\Z")
-_BETWEEN = frozenset(("sudo", "env", "time", "exec", "nohup", "uv", "npx", "run"))
-
-
-@lru_cache(_MOST_REMEMBERED)
-def command_parts(line: str) -> tuple[CommandPart, ...]:
-    """The programs of a command line, as far as it takes to see which files they concern."""
-    return tuple(_parts(line))
-
-
-def _parts(line: str) -> Iterator[CommandPart]:
-    # What follows is the text of a file.
-    line = line.partition("<<")[0]
-    for piece in _BREAK.split(line):
-        written = tuple(_WRITES.findall(piece))
-        words = [word.replace("'", "").replace('"', "") for word in _WORD.findall(_WRITES.sub(" ", piece))]
-        while words and (_ASSIGNMENT.match(words[0]) or words[0] in _BETWEEN):
-            words.pop(0)
-        if not words or words[0] in _NO_USE:
-            yield CommandPart((), None, written)
-        elif _INTERPRETER.match(posixpath.basename(words[0])):
-            script = next((word for word in words[1:] if not word.startswith("-")), None)
-            yield CommandPart(tuple(words), script, written)
-        else:
-            yield CommandPart(tuple(words), words[0], written)

@@ -1,8 +1,9 @@
 """That a skill was used: what speaks for it in a session, and how much each piece of evidence is worth.
 
-`explicit`: the agent loaded it by its own word. `strong`: its SKILL.md was read. `medium`: something else in its folder
-was read or run. `weak`: the agent asked for it in vain, named its folder in a command, or spoke of using it.
-What a user says, what an agent lists and what it wrote itself is no evidence.
+`explicit`: the agent loaded it by its own word, or the prompt invoked it. `strong`: its SKILL.md was read. `medium`:
+something else in its folder was read or run. `weak`: the agent asked for it in vain, named its folder in a command, may
+have read or run something in it, or spoke of using it.
+What a user says besides, what an agent lists and what it wrote itself is no evidence.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from whet.model.command_use import command_uses
 from whet.model.seen import CommandRun, Event, FileEdit, FileRead, Message, SessionStarted, SkillSignal
-from whet.model.skill_places import SkillPlaces, command_parts, skill_name
+from whet.model.skill_places import SkillPlaces, skill_name
 
 Confidence = Literal["explicit", "strong", "medium", "weak"]
 CONFIDENCES: tuple[Confidence, ...] = ("explicit", "strong", "medium", "weak")
@@ -75,6 +77,9 @@ class SkillWatch:
 
     def _on_read(self, event: FileRead) -> None:
         path = event.path
+        if event.ok is not True:
+            self._on_unsure_read(event)
+            return
         skill = self._places.manifest(path)
         confidence: Confidence = "strong" if skill else "medium"
         skill = skill or self._places.owner(path)
@@ -82,16 +87,23 @@ class SkillWatch:
             self._command.pop(skill, None)
             self._add(skill, confidence, "read", path)
 
+    def _on_unsure_read(self, event: FileRead) -> None:
+        """There may be no such file at all, so it makes no folder that of a skill."""
+        skill = self._places.owner(event.path)
+        if skill and event.ok is None and self._command.get(skill, ("weak",))[0] == "weak":
+            self._command.pop(skill, None)
+            self._add(skill, "weak", "may have read", event.path)
+
     def _on_command(self, event: CommandRun) -> None:
         """A command that runs what lies in the folder uses it; one that names the folder may only have looked."""
-        if not self._places.concern(event.command):
+        if not self._places.concern(event.command) and not self._places.concern(event.cwd or ""):
             return
-        for part in command_parts(event.command):
-            for word in part.written:
-                self._places.wrote(word)
-            for word in part.words:
-                skill = self._places.owner(f"{word}/")
-                runs = word == part.runs and not event.exit_code
+        for use in command_uses(event.command, event.cwd or ""):
+            for path in use.written:
+                self._places.wrote(path)
+            for path in (*use.named, *([use.ran] if use.ran else ())):
+                skill = self._places.owner(f"{path}/")
+                runs = path == use.ran and _worked(event)
                 if skill and (runs or skill not in self._command):
                     self._command[skill] = ("medium" if runs else "weak", event.command, self._at)
 
@@ -149,3 +161,8 @@ _SHOWN = 160
 def _shown(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 4]} ..."
+
+
+def _worked(event: CommandRun) -> bool:
+    """Whether a command is known to have worked."""
+    return event.ok is True if event.exit_code is None else event.exit_code == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import sqrt
+from math import frexp, ldexp, sqrt
 
 from whet.model.grade import Grade, Rate, Status
 
@@ -13,10 +13,25 @@ Z95 = 1.959963984540054
 
 def score_of(grades: Sequence[Grade]) -> float | None:
     """The weighted mean of the grades; none without grades."""
-    weight = sum(grade.weight for grade in grades)
-    if weight <= 0:
-        return None
-    return sum(grade.value * grade.weight for grade in grades) / weight
+    return weighted_mean((grade.value, grade.weight) for grade in grades)
+
+
+def weighted_mean(weighed: Iterable[tuple[float, float]]) -> float | None:
+    """The mean of values that have a weight each; none where all weights are 0."""
+    known = list(weighed)
+    unit = weight_unit(weight for _, weight in known)
+    shares = [(value, weight / unit) for value, weight in known]
+    whole = sum(share for _, share in shares)
+    return sum(value * share for value, share in shares) / whole if whole > 0 else None
+
+
+def weight_unit(weights: Iterable[float]) -> float:
+    """What weights are divided by before they are added: a sum of large ones may be beyond every number.
+
+    It is a power of two, so that nothing is rounded.
+    """
+    largest = max(weights, default=0.0)
+    return ldexp(1.0, frexp(largest)[1] - 1) if largest > 0 else 1.0
 
 
 def mean(values: Iterable[float]) -> float | None:

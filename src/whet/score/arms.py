@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from whet.model.event import Results
+from whet.score import weighted_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,15 +20,13 @@ class ArmScore:
 
 def arm_scores(results: Results) -> tuple[ArmScore, ...]:
     """A score for each runner and variant, in the order of the plan."""
-    sums: dict[tuple[str, str], list[float]] = {}
+    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for summary in results.summaries():
         execution = summary.execution
-        found = sums.setdefault((execution.runner.id, execution.variant), [0.0, 0.0, 0])
+        weighed = found.setdefault((execution.runner.id, execution.variant), [])
         if summary.score is not None:
-            found[0] += summary.score * execution.case.weight
-            found[1] += execution.case.weight
-            found[2] += 1
+            weighed.append((summary.score, execution.case.weight))
     return tuple(
-        ArmScore(runner=runner, variant=variant, score=total / weight if weight else None, cases=int(count))
-        for (runner, variant), (total, weight, count) in sums.items()
+        ArmScore(runner=runner, variant=variant, score=weighted_mean(weighed), cases=len(weighed))
+        for (runner, variant), weighed in found.items()
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
-from math import isfinite
 
 from whet.errors import UsageError
+from whet.numbers import is_number
+from whet.score import weighted_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +20,7 @@ class Weights:
 
     def __post_init__(self) -> None:
         values = astuple(self)
-        if not all(isfinite(value) and value >= 0 for value in values) or sum(values) <= 0:
+        if not all(is_number(value) and value >= 0 for value in values) or not any(values):
             raise UsageError("the weights of the composite must be at least 0, and one of them more than 0")
 
 
@@ -37,5 +38,4 @@ def composite(
     ]
     if consistency is not None:
         parts.append((weights.consistency, consistency * (1 - error_rate)))
-    whole = sum(weight for weight, _ in parts)
-    return sum(weight * value for weight, value in parts) / whole if whole else 0.0
+    return weighted_mean((value, weight) for weight, value in parts) or 0.0

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from whet.model.event import ExecutionSummary, Results
 from whet.model.lift import CaseLift, Lift
 from whet.model.suite import NO_SKILL, SKILL
-from whet.score import mean, score_of
+from whet.score import mean, score_of, weighted_mean
 from whet.score.resample import paired_difference
 
 _Scores = dict[str, dict[str, float | None]]
@@ -63,7 +63,6 @@ def _lift(
     )
     if difference is None:
         return None
-    whole = sum(case.weight for case in paired)
     compared = {case.case for case in paired}
     return Lift(
         runner=runner,
@@ -71,8 +70,8 @@ def _lift(
         value=difference.value + 0.0,
         low=difference.low,
         high=difference.high,
-        skill=sum(case.skill * case.weight for case in paired) / whole,
-        no_skill=sum(case.no_skill * case.weight for case in paired) / whole,
+        skill=weighted_mean((case.skill, case.weight) for case in paired) or 0.0,
+        no_skill=weighted_mean((case.no_skill, case.weight) for case in paired) or 0.0,
         cases=paired,
         unpaired=tuple(case for case in both if case not in compared),
         triggered=sum(triggers),

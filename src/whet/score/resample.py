@@ -8,6 +8,7 @@ from random import Random
 from statistics import NormalDist
 
 from whet.model.benchmark import Difference, Interval
+from whet.score import weight_unit
 from whet.score.student import t_quantile
 
 RESAMPLES = 2000
@@ -63,7 +64,9 @@ def paired_difference(
     if not common:
         return None
     changes = {task: _mean(after[task]) - _mean(before[task]) for task in common}
-    weigh = {task: (weights or {}).get(task, 1.0) for task in common}
+    given = {task: (weights or {}).get(task, 1.0) for task in common}
+    unit = weight_unit(given.values())
+    weigh = {task: weight / unit for task, weight in given.items()}
     clusters = [(changes[task] * weigh[task], weigh[task]) for task in common]
     value = ratio(clusters)
     if value is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import pstdev
 
 from whet.model.benchmark import DEFAULT_MAX_LATENCY_MS, Interval, Sample, ScoringMethod, Summary
-from whet.score import wilson_interval
+from whet.score import weight_unit, wilson_interval
 from whet.score.composite import Weights, composite
 from whet.score.grouping import by_task, counted
 from whet.score.latency import latency_of, speed
@@ -109,10 +109,9 @@ def _clusters(samples: Sequence[Sample], scoring: ScoringMethod, k: int) -> list
         case "mean":
             return [(sum(sample.score for sample in found), len(found)) for found in groups]
         case "weighted_mean":
-            return [
-                (sum(sample.score * sample.weight for sample in found), sum(sample.weight for sample in found))
-                for found in groups
-            ]
+            unit = weight_unit(sample.weight for sample in samples)
+            tasks = [[(sample.score, sample.weight / unit) for sample in found] for found in groups]
+            return [(sum(score * share for score, share in task), sum(share for _, share in task)) for task in tasks]
         case "pass_at_k":
             tries = [[sample.status == "pass" for sample in found] for found in groups]
             return [(pass_at_k(len(found), sum(found), k), 1) for found in tries if len(found) >= k]

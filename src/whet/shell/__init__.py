@@ -1,6 +1,7 @@
 """Reading shell commands, and saying what they should have been."""
 
 from whet.shell.arguments import Arguments
+from whet.shell.following import followed, joined
 from whet.shell.index import CommandIndex
 from whet.shell.matching import CommandMatcher, command, reading_of, requirements_of
 from whet.shell.quoting import quote_command
@@ -15,6 +16,8 @@ __all__ = [
     "Matcher",
     "SimpleCommand",
     "command",
+    "followed",
+    "joined",
     "quote_command",
     "read_command",
     "reading_of",

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from whet.shell.scanning import Draft, scan
 from whet.shell.simple import SimpleCommand
-from whet.shell.words import MAX_DEPTH
+from whet.shell.words import MAX_DEPTH, Scope
 from whet.shell.wrappers import Carried, reads_input, unwrap
 
 # More than the commands of a long session; one entry is about as large as its line.
@@ -63,12 +63,14 @@ def _read_line(line: str) -> tuple[SimpleCommand, ...]:
     return tuple(_read(line, 0, _Surroundings(_Budget(line))))
 
 
-def _read(text: str, depth: int, around: _Surroundings, *, is_document: bool = False) -> Iterator[SimpleCommand]:
-    for item in scan(text, depth, is_document=is_document):
+def _read(
+    text: str, depth: int, around: _Surroundings, *, is_document: bool = False, scope: Scope = ()
+) -> Iterator[SimpleCommand]:
+    for item in scan(text, depth, is_document=is_document, scope=scope):
         if isinstance(item, Draft):
             yield from _unwrapped(item, around)
         elif item.depth <= MAX_DEPTH and around.budget.allows(item.text):
-            yield from _read(item.text, item.depth, around, is_document=item.is_document)
+            yield from _read(item.text, item.depth, around, is_document=item.is_document, scope=item.scope)
 
 
 def _unwrapped(draft: Draft, around: _Surroundings) -> Iterator[SimpleCommand]:
@@ -81,6 +83,7 @@ def _unwrapped(draft: Draft, around: _Surroundings) -> Iterator[SimpleCommand]:
         redirections=tuple(draft.redirections),
         wrappers=around.wrappers,
         depth=draft.depth,
+        scope=draft.scope,
         carriers=around.carriers,
     )
     for _ in range(_MOST_WRAPPERS):
@@ -88,7 +91,7 @@ def _unwrapped(draft: Draft, around: _Surroundings) -> Iterator[SimpleCommand]:
         if carried is None:
             break
         if carried.script is not None:
-            yield from _script(command, carried, around.budget) or (command,)
+            yield from _script(command, carried, around.budget, draft.start) or (command,)
             return
         command = replace(
             command,
@@ -100,15 +103,17 @@ def _unwrapped(draft: Draft, around: _Surroundings) -> Iterator[SimpleCommand]:
         )
     if draft.documents and reads_input(command.name, (command.executable, *command.words)):
         carried = Carried(label=command.executable, script=draft.documents[-1])
-        yield from _script(command, carried, around.budget) or (command,)
+        yield from _script(command, carried, around.budget, draft.start) or (command,)
         return
     yield command
 
 
-def _script(command: SimpleCommand, carried: Carried, budget: _Budget) -> tuple[SimpleCommand, ...]:
+def _script(command: SimpleCommand, carried: Carried, budget: _Budget, start: int) -> tuple[SimpleCommand, ...]:
     """The commands of a script; none when it is empty, too deep or too much."""
     if command.depth >= MAX_DEPTH or carried.script is None or not budget.allows(carried.script):
         return ()
     # The shell itself is no carrier: it is how the commands were handed over, and many agents wrap every line in one.
     around = _Surroundings(budget, command.env, (*command.wrappers, carried.label), command.carriers)
-    return tuple(_read(carried.script, command.depth + 1, around))
+    # Only `eval` runs its script in the shell that it stands in.
+    scope = command.scope if command.name == "eval" else (*command.scope, start)
+    return tuple(_read(carried.script, command.depth + 1, around, scope=scope))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from whet.shell.words import ASSIGNMENT, Nested, Unterminated, WordScanner
+from whet.shell.words import ASSIGNMENT, Nested, Scope, Unterminated, WordScanner
 
 # Each try takes one more quote as it stands; a text with more of them is read carelessly, a long one sooner.
 _TRIES, _TRIES_IF_LONG = 8, 2
@@ -41,6 +41,7 @@ class Draft:
     documents: list[str] = field(default_factory=list)
     depth: int = 0
     raw: str = ""
+    scope: Scope = ()
 
 
 @dataclass(slots=True)
@@ -74,8 +75,8 @@ class _Frame:
 class CommandScanner(WordScanner):
     """Reads a text into drafts and nested texts, in the order in which they begin."""
 
-    def __init__(self, text: str, *, depth: int, literal: frozenset[int], careless: bool) -> None:
-        super().__init__(text, depth=depth, literal=literal, careless=careless)
+    def __init__(self, text: str, *, depth: int, literal: frozenset[int], careless: bool, scope: Scope = ()) -> None:
+        super().__init__(text, depth=depth, literal=literal, careless=careless, scope=scope)
         self.items: list[Draft | Nested] = []
         self.awaited: list[_Document] = []
 
@@ -110,7 +111,7 @@ class CommandScanner(WordScanner):
     def _begin(self, frame: _Frame, start: int, place: int) -> Draft:
         draft = frame.draft
         if draft is None:
-            draft = frame.draft = Draft(start, depth=self.depth)
+            draft = frame.draft = Draft(start, depth=self.depth, scope=self.scope)
             self.items.insert(place, draft)
         return draft
 
@@ -162,6 +163,7 @@ class CommandScanner(WordScanner):
             return
         frame.end_command()
         frame.groups += 1
+        self.scope = (*self.scope, self.pos - 1)
 
     def _close(self, frame: _Frame) -> bool:
         frame.end_command()
@@ -170,6 +172,7 @@ class CommandScanner(WordScanner):
             return False
         if frame.groups:
             frame.groups -= 1
+            self.scope = self.scope[:-1]
             return False
         return frame.closer == ")"
 
@@ -224,7 +227,7 @@ class CommandScanner(WordScanner):
             body = self._document(document)
             document.draft.documents.append(body)
             if document.expands:
-                self.items.append(Nested(body, self.depth + 1, is_document=True))
+                self.items.append(Nested(body, self.depth + 1, is_document=True, scope=document.draft.scope))
         self.awaited = []
 
     def _document(self, document: _Document) -> str:
@@ -239,12 +242,12 @@ class CommandScanner(WordScanner):
         return self.text[start:]
 
 
-def scan(text: str, depth: int, *, is_document: bool = False) -> list[Draft | Nested]:
+def scan(text: str, depth: int, *, is_document: bool = False, scope: Scope = ()) -> list[Draft | Nested]:
     """The commands of *text* and the texts inside it; a quote that nothing closes is a character like any other."""
     literal: frozenset[int] = frozenset()
     tries = _TRIES if len(text) < _LONG else _TRIES_IF_LONG
     for attempt in range(tries + 1):
-        scanner = CommandScanner(text, depth=depth, literal=literal, careless=attempt == tries)
+        scanner = CommandScanner(text, depth=depth, literal=literal, careless=attempt == tries, scope=scope)
         try:
             if is_document:
                 scanner.quoted("")

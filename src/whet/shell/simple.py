@@ -18,6 +18,8 @@ class SimpleCommand:
     redirections: tuple[str, ...] = ()
     wrappers: tuple[str, ...] = ()
     depth: int = 0
+    # The subshells that it runs in, see `followed`.
+    scope: tuple[int, ...] = field(default=(), repr=False, compare=False)
     # The commands that carried this one (`sudo pnpm test` is also a `sudo`), outermost first.
     carriers: tuple[SimpleCommand, ...] = field(default=(), repr=False, compare=False)
 

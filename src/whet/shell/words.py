@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from whet.shell.quoting import decode_ansi
 
@@ -25,6 +26,10 @@ _BLANK = re.compile(r"(?:[ \t\r\n]|\\\n|#[^\n]*)+")
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\[[A-Za-z0-9_@*.-]*\])?\+?)=")
 
 
+# Which subshells something stands in, outermost first, each by its place in the text: a `cd` counts there alone.
+Scope: TypeAlias = tuple[int, ...]
+
+
 class Unterminated(Exception):
     """A quote or a brace that nothing closes; the reading starts again and takes it as it stands."""
 
@@ -40,18 +45,20 @@ class Nested:
     text: str
     depth: int
     is_document: bool = False
+    scope: Scope = ()
 
 
 class WordScanner:
     """Reads one word at a time; what stands in substitutions goes to `commands`."""
 
-    def __init__(self, text: str, *, depth: int, literal: frozenset[int], careless: bool) -> None:
+    def __init__(self, text: str, *, depth: int, literal: frozenset[int], careless: bool, scope: Scope = ()) -> None:
         self.text = text
         self.end = len(text)
         self.pos = 0
         self.depth = depth
         # How much of MAX_DEPTH is used: substitutions count for both, braces and arrays only here.
         self.level = depth
+        self.scope = scope
         self.literal = literal
         self.careless = careless
         self.looks = _LOOKS_AHEAD
@@ -200,7 +207,9 @@ class WordScanner:
             self.pos += 2
             self.depth += 1
             self.level += 1
+            outside, self.scope = self.scope, (*self.scope, start)
             self.commands(")")
+            self.scope = outside
             self.depth -= 1
             self.level -= 1
         return self.text[start : self.pos]
@@ -233,7 +242,8 @@ class WordScanner:
         found = _BACKQUOTED.match(self.text, self.pos)
         if not found:
             return self._take(1)
-        self.found(Nested(re.sub(r"\\([\\`$])", r"\1", found[1]), self.depth + 1))
+        inner = re.sub(r"\\([\\`$])", r"\1", found[1])
+        self.found(Nested(inner, self.depth + 1, scope=(*self.scope, self.pos)))
         return self._take(found.end() - found.start())
 
     def _is_array(self, start: int) -> bool:

@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 from whet import wire
 from whet.agents.base import Agent, AgentCommand, Task
+from whet.engine.collecting import collected as collected_from
 from whet.engine.observe import Observer
+from whet.mask import Masker
 from whet.model.run import Runner
 from whet.model.session import (
     USAGE_FIGURES,
@@ -43,20 +45,21 @@ def check_agent(
     """Read the recording in a folder, and raise `ContractBroken` unless the agent does so as it must.
 
     The folder holds what the program printed in `stdout.jsonl` (or `transcript.jsonl`, as in a run's folder), and
-    beside it the files that the agent asks for by `collect`, each by its last name. `complete=False` is for the
-    recording of a program that was stopped: it has no end.
+    beside it the files that the agent asks for by `collect`, each by its last name, or in a folder `home` as in the
+    home of the program. `complete=False` is for the recording of a program that was stopped: it has no end.
     """
     runner = runner or Runner(id="recorded", agent="recorded")
     lines = _lines(recording)
     asked = _check_command(agent_class, runner)
     found = {name: path for name in asked.collect if (path := recording / PurePosixPath(name).name).is_file()}
     collected = {name: path.read_bytes() for name, path in found.items()}
+    collected |= collected_from(recording / "home", asked, Masker())
     reading = _read(agent_class(), asked, runner, lines, collected)
     _check_ids(reading.events)
     _check_usage(reading.events)
     if complete and asked.announces_end and not any(isinstance(event, SessionEnded) for event in reading.events):
         raise ContractBroken("the agent announces its end (`announces_end`), and no `session_ended` was read")
-    _check_garbled(agent_class, lines, asked.collect)
+    _check_garbled(agent_class, lines, (*asked.collect, *asked.collect_rows))
     return reading
 
 
@@ -105,6 +108,7 @@ def _read(
     """Read the lines as a run does, events by way of the disk."""
     with tempfile.TemporaryDirectory(prefix="whet-check-") as folder:
         path = Path(folder) / "events.jsonl"
+        agent.learn(collected)
         observer = Observer("records", agent.events, events_path=path)
         for line in lines:
             observer.feed(line + b"\n")
@@ -177,6 +181,8 @@ def _check_garbled(agent_class: Callable[[], Agent], lines: list[bytes], collect
             _valid(wire.encode(event))
     for data in (None, b"", b"{", b"[1]", b"null", b"\xff"):
         try:
-            list(agent_class().ending(dict.fromkeys(collect, data) if data is not None else {}))
+            agent, found = agent_class(), dict.fromkeys(collect, data) if data is not None else {}
+            agent.learn(found)
+            list(agent.ending(found))
         except Exception as error:
             raise ContractBroken(f"a collected file that holds {data!r} makes it raise {error!r}") from error

@@ -31,3 +31,12 @@ def _front_matter(manifest: Path) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError):
         return {}
     return told if isinstance(told, dict) else {}
+
+
+_HOLDERS = (".agents", ".claude", ".codex", ".copilot", ".cursor", ".gemini", ".github", ".opencode")
+
+
+def skills_in(workspace: Path) -> tuple[str, ...]:
+    """The folders of skills that agents find in *workspace*, such as `.agents/skills/tidy-up`."""
+    found = (path for holder in _HOLDERS for path in sorted((workspace / holder).glob(f"skill*/*/{MANIFEST}")))
+    return tuple(str(path.parent.relative_to(workspace)) for path in found)

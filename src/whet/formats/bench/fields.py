@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from whet.errors import Problem
 from whet.formats.document import Node
+from whet.numbers import is_number
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LOOKS_LIKE_MS = 10_000
@@ -107,7 +107,7 @@ class Fields:
         if node is None:
             return None
         value = node.value
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        if not is_number(value) or value <= 0:
             hint = "leave out the quotes" if isinstance(value, str) and re.fullmatch(r"[0-9.]+", value) else None
             self.note(name, f"must be a number above 0, not {shown(node)}", hint)
             return None

@@ -32,6 +32,7 @@ _HINTS = {
     "mapping values are not allowed": "a text with a colon and a blank in it needs quotes around all of it",
     "cannot start any token": "indent by blanks: YAML allows no tabs there, nor % @ or ` at the start of a text",
 }
+_ABOUT_SIGNS = 'take it out, or write it as an escape in double quotes, such as "\\x1b"'
 
 
 def read_yaml(text: str) -> Document:
@@ -48,6 +49,10 @@ def read_yaml(text: str) -> Document:
         said = " ".join(part for part in (error.context, error.problem) if part)
         hint = next((hint for part, hint in _HINTS.items() if part in said), None)
         raise DocumentError(f"cannot be read: {said}", line=mark.line + 1 if mark else None, hint=hint) from None
+    except yaml.reader.ReaderError as error:
+        sign = error.character if isinstance(error.character, str) else chr(error.character)
+        line = text[: max(text.find(sign), 0)].count("\n") + 1
+        raise DocumentError(f"holds the control character U+{ord(sign):04X}", line=line, hint=_ABOUT_SIGNS) from None
     except yaml.YAMLError as error:
         raise DocumentError(f"cannot be read: {str(error).splitlines()[0]}") from None
     return builder.document()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 
 from whet.errors import AgentError, CheckTimedOut, GraderError, SandboxError, UsageError
 from whet.model.grade import Grade
+from whet.numbers import is_number
 from whet.sandbox.base import Boundary, Command, Sandbox
 
 _PLAYER = Path(__file__).with_name("custom_player.py")
@@ -128,17 +128,13 @@ def _decided(given: Any) -> Grade | None:
     passed, score, reason = told.get("passed"), told.get("score"), told.get("reason", "")
     if score is None and isinstance(passed, bool):
         score = float(passed)
-    if isinstance(score, bool) or not isinstance(score, int | float) or not _in_range(score):
+    if not is_number(score) or not 0 <= score <= 1:
         return None
     if passed is None:
         passed = score >= 1
     if not isinstance(passed, bool) or not isinstance(reason, str):
         return None
     return Grade(check="custom", value=float(score), passed=passed, reason=reason)
-
-
-def _in_range(score: float) -> bool:
-    return math.isfinite(score) and 0 <= score <= 1
 
 
 class _Kept:

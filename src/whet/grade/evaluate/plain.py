@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any
 
 from whet.errors import GraderError
 from whet.grade.evaluate.answer import as_text, searchable, shortened, unwrapped
 from whet.model.benchmark import Evaluator, EvaluatorKind, Expected
 from whet.model.grade import Grade
+from whet.numbers import is_number
 from whet.schemas import SchemaTrouble, schema_problems
 
+_NUMBER = re.compile(r"[-+]?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][-+]?[0-9]{1,3})?", re.ASCII)
 Plain = Callable[[Any, Expected, Evaluator], Grade]
 
 
@@ -20,7 +23,8 @@ def exact(output: Any, expected: Expected, evaluator: Evaluator) -> Grade:
     """The same JSON value, as a whole or unwrapped; with `compare` "text", the same text."""
     wanted, given = expected.value, unwrapped(output)
     if evaluator.compare == "text":
-        held = _folded(as_text(given).strip(), evaluator) == _folded(as_text(wanted).strip(), evaluator)
+        texts = as_text(given).strip(), as_text(wanted).strip()
+        held = _folded(texts[0], evaluator) == _folded(texts[1], evaluator) or _same_number(texts[0], wanted)
     else:
         held = same(wanted, output, evaluator) or same(wanted, given, evaluator)
     if held:
@@ -29,6 +33,11 @@ def exact(output: Any, expected: Expected, evaluator: Evaluator) -> Grade:
     if evaluator.compare == "json" and as_text(given).strip() == as_text(wanted).strip():
         reason += '; their texts are the same, which "compare": "text" would accept'
     return _grade("exact", 0.0, reason)
+
+
+def _same_number(text: str, wanted: Any) -> bool:
+    """Whether a text is the number that is wanted: 25 and "25.0" are one."""
+    return is_number(wanted) and bool(_NUMBER.fullmatch(text)) and Decimal(text) == Decimal(repr(wanted))
 
 
 def contains(output: Any, expected: Expected, evaluator: Evaluator) -> Grade:

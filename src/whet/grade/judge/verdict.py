@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 from whet.errors import JudgeFailed
 from whet.model.session import Usage
+from whet.numbers import is_number
 
 _BARE = re.compile(r"\A\W*(?:rating|score)?\W*(\d+(?:\.\d+)?)(?:\s*/\s*10)?\W*\Z", re.IGNORECASE)
 _HIGHEST = 10
@@ -60,11 +60,10 @@ def read_text(text: str) -> Verdict:
 
 def _verdict(told: Any, shown: Any) -> Verdict:
     rating = told.get("rating") if isinstance(told, Mapping) else None
-    fits = isinstance(rating, int | float) and not isinstance(rating, bool) and math.isfinite(rating)
-    if not fits or not 0 <= float(rating or 0) <= _HIGHEST:
+    if not is_number(rating) or not 0 <= rating <= _HIGHEST:
         raise JudgeFailed(f"the judge gave no rating from 0 to {_HIGHEST}: {_short(shown)}")
     return Verdict(
-        rating=float(rating or 0),
+        rating=float(rating),
         rationale=str(told.get("rationale") or ""),
         manipulation=told.get("manipulation") is True,
     )

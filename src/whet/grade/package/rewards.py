@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+
+from whet.numbers import is_number
 
 _JSON, _TEXT = "reward.json", "reward.txt"
 # How others spell it; nobody reads those, and whoever wrote one should know.
@@ -114,10 +115,6 @@ def _from_json(data: bytes) -> tuple[float, tuple[str, ...]]:
 def _finite(value: object, where: str) -> float:
     if not isinstance(value, int | float):
         raise BadReward(f"{where} is no number")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
+    if not is_number(value) and not isinstance(value, bool):
         raise BadReward(f"{where} is not a finite number")
-    return number
+    return float(value)
