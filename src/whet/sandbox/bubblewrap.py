@@ -28,7 +28,12 @@ from whet.sandbox.toolchains import toolchains
 
 _INNER_USER = "1000"
 _PROBE_TIMEOUT_S = 10
-_PROBE = ("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev")
+# Just enough for a shell to start.
+_PROBE_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/nix")
+_PROBE = (
+    *("--proc", "/proc", "--dev", "/dev"),
+    *chain(*(("--ro-bind-try", folder, folder) for folder in _PROBE_FOLDERS)),
+)
 _ALLOW_NAMESPACES = "allow user namespaces (`whet doctor` says by which setting; a container must allow them too)"
 _CHILD = re.compile(rb'"child-pid": (\d+)')
 _EXIT = b'"exit-code"'
