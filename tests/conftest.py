@@ -24,9 +24,11 @@ def bubblewrap_state() -> Availability:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what needs bubblewrap where there is none, and say why."""
+    """Skip what needs bubblewrap, or root, where there is none, and say why."""
     if item.get_closest_marker("bubblewrap") and not bubblewrap_state().usable:
         pytest.skip(f"bubblewrap cannot be used here: {bubblewrap_state().reason}")
+    if item.get_closest_marker("root") and os.getuid() != 0:
+        pytest.skip("it differs for root; .ci/run runs it as root")
 
 
 @pytest.fixture(scope="session", autouse=True)

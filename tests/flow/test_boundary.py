@@ -77,28 +77,63 @@ def test_it_can_write_to_workspace_home_and_temporary_folder_only(walled: Projec
     assert list(walled.root.parent.rglob("probe")) == []
 
 
-def test_it_sees_the_folders_of_suite_and_settings_read_only_also_below_the_temporary_folder(walled: Project) -> None:
-    walled.write("suites/data.txt", "of the suite")
-    walled.write("beside.txt", "of the settings")
-    walled.settings(SHELL)
-    script = f"cat {walled.root}/suites/data.txt {walled.root}/beside.txt; (: > {walled.root}/suites/new) 2>&1; true"
-    walled.suite(f"suite = [Case(id='a', prompt={script!r}, check=ok)]", "suites/suite.py")
+def test_it_sees_what_its_arguments_name_read_only_and_nothing_else_of_its_project(walled: Project) -> None:
+    for name in ("agent.sh", "named.txt", "option.txt", "folder/inner.txt", "answers.txt", "suites/data.txt"):
+        walled.write(name, f"echo this is {name}\n")
+    walled.write(
+        "agent.sh", f"cd {walled.root}; cat named.txt option.txt folder/* answers.txt suites/* whet.toml; : > named.txt"
+    )
+    walled.settings(f"""
+        [runners.sh.agent]
+        type = "command"
+        command = "sh"
+        args = ["./agent.sh", "./named.txt", "--option={walled.root}/option.txt", "./folder"]
+        [runners.other.agent]
+        type = "command"
+        command = "true"
+        env = {{ OTHER = "of another runner" }}
+    """)
+    walled.suite("suite = [Case(id='a', prompt='x', check=ok)]", "suites/suite.py")
 
-    done = walled.whet("run", "suites/suite.py")
+    done = walled.whet("run", "suites/suite.py", "--runner", "sh")
 
-    assert str(walled.root).startswith("/tmp/")
-    assert done.code == 0, done.stderr
-    assert "of the suite" in said(done)
-    assert "of the settings" in said(done)
-    assert "Read-only" in said(done)
-    assert not (walled.root / "suites" / "new").exists()
+    seen = done.artifact("a", "transcript.txt").read_text()
+    assert [name for name in ("named.txt", "option.txt", "folder/inner.txt") if f"this is {name}" not in seen] == []
+    assert "answers.txt" not in seen
+    assert "data.txt" not in seen
+    assert "another runner" not in seen
+    assert "Read-only" in done.artifact("a", "stderr.log").read_text()
+
+
+def test_a_prompt_that_names_a_file_shows_nothing(walled: Project) -> None:
+    answers = walled.write("answers.txt", "the answer is 42")
+    walled.settings('[runners.cat.agent]\ntype = "command"\ncommand = "cat"\nargs = ["{prompt}"]\n')
+    walled.suite(f"suite = [Case(id='a', prompt={str(answers)!r}, check=ok)]")
+
+    done = walled.run()
+
+    assert done.statuses == {"a": "failed"}
+    assert "42" not in said(done)
+
+
+def test_a_program_that_lies_in_a_project_does_not_open_the_project(walled: Project) -> None:
+    (walled.root / "lib").mkdir()
+    answers = walled.write("answers.txt", "the answer is 42")
+    walled.write("bin/agent", f"#!/bin/sh\necho started; cat {answers}; ls {walled.root}\n", mode=0o755)
+
+    seen = told(walled, "x; true", settings='[runners.a.agent]\ntype = "command"\ncommand = "./bin/agent"\n')
+
+    assert "started" in seen
+    assert "42" not in seen
+    assert "whet.toml" not in seen
 
 
 def test_it_does_not_see_earlier_results(walled: Project) -> None:
     script = f"ls -A {walled.root}/.whet/runs; ls {walled.root}; cat {walled.root}/.whet/runs/latest/results.json; true"
-    told(walled, script)
+    shown = SHELL + 'mounts = ["."]\n'
+    told(walled, script, settings=shown)
 
-    seen = told(walled, script)
+    seen = told(walled, script, settings=shown)
 
     assert "whet.toml" in seen
     assert "passed" not in seen

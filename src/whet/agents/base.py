@@ -91,6 +91,8 @@ class AgentCommand:
     collect_rows: Mapping[str, Rows] = field(default_factory=dict)
     unpacking: Unpacking | None = None
     readable: tuple[Path, ...] = ()
+    # What its arguments name: shown as well and, like its program, nothing that logs it in.
+    named: tuple[Path, ...] = ()
     network: bool = True
     # Whose session it is where that is not the runner's own, as in a recording.
     model: str | None = None

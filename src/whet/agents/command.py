@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from whet.agents.base import (
     NAMED_SKILLS,
@@ -17,6 +18,7 @@ from whet.agents.base import (
 )
 from whet.model.run import Runner
 from whet.model.suite import Case
+from whet.sandbox.programs import is_there
 
 # The kernel takes no argument or variable longer than 128 KiB; the rest of the variable is its name.
 _LONGEST_VARIABLE = 128 * 1024 - 64
@@ -28,17 +30,18 @@ class CommandAgent(AgentDefaults):
     takes_skills = "variable"
 
     def command(self, task: Task) -> AgentCommand:
-        """The program with its arguments; it sees the folders of the suite and of the settings."""
+        """The program with its arguments; it sees what these name, and nothing else of where the settings lie."""
         options = Options(task.runner.options)
         argv = (options.text("command") or "", *options.texts("args"))
-        folders = [task.suite_dir, *([task.settings_dir] if task.settings_dir else []), *mounts(task)]
         return AgentCommand(
             argv=tuple(part.replace("{prompt}", task.prompt) for part in argv),
             env=environment(task) | _facts(task) | named_skill(task),
             stdin=task.prompt.encode(),
             output="events" if options.text("output") == "events" else "text",
-            readable=tuple(dict.fromkeys(folders)),
             home_copies=skill_copies(task, NAMED_SKILLS),
+            readable=mounts(task),
+            # As they are written: a prompt names nothing that may be shown.
+            named=tuple(_named(argv[1:])),
             network=options.flag("network", True),
         )
 
@@ -47,6 +50,14 @@ class CommandAgent(AgentDefaults):
         del cases
         if not Options(runner.options).text("command"):
             yield "agent.command: is missing; say which program to start"
+
+
+def _named(args: Iterable[str]) -> Iterator[Path]:
+    """The files and folders that arguments name, also behind an option as in `--config=/there`."""
+    for arg in args:
+        for text in (arg, arg.partition("=")[2]):
+            if text.startswith("/") and is_there(Path(text)):
+                yield Path(text)
 
 
 def _facts(task: Task) -> dict[str, str]:

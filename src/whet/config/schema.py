@@ -131,6 +131,7 @@ _AGENT: Table = {
     "mounts": _text("path", many=True),
     "inherit_home": _YES_OR_NO,
     "network": _YES_OR_NO,
+    "network_required": _YES_OR_NO,
     # Whatever a third-party agent wants: only its adapter can tell.
     "options": Rule(expected="a table", accepts=lambda value: isinstance(value, dict)),
 }

@@ -11,6 +11,7 @@ from pathlib import Path
 from whet.doctor.findings import Finding, State
 from whet.sandbox.bubblewrap import BubblewrapSandbox
 from whet.sandbox.cgroups import CONTROLLERS, usable_places
+from whet.sandbox.refused_calls import refused_calls
 from whet.workspace import private_mounts
 from whet.workspace.overlay import OverlayWorkspace
 from whet.workspace.template import Template
@@ -53,10 +54,12 @@ def _finding(name: str, state: State, message: str, hint: str | None = None) -> 
 def _bubblewrap() -> Finding:
     state = BubblewrapSandbox.availability()
     if state.usable:
-        return _finding("bubblewrap", "ok", f"agents run inside it ({state.details.get('program', 'bwrap')})")
-    missing = "not installed" in state.reason
-    hint = "install the package bubblewrap" if missing else "allow user namespaces, see the next line"
-    return _finding("bubblewrap", "warning", state.reason, f"{hint}; until then agents can see your files")
+        said = f"agents run inside it ({state.details.get('program', 'bwrap')})"
+        if refused_calls() is None:
+            unknown = f"no call of the kernel is refused: those of {platform.machine()} are not known"
+            return _finding("bubblewrap", "warning", f"{said}; {unknown}")
+        return _finding("bubblewrap", "ok", said)
+    return _finding("bubblewrap", "warning", state.reason, f"{state.remedy}; until then agents can see your files")
 
 
 def _namespaces() -> Finding:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from whet.sandbox.base import Boundary, Command, Sandbox
 
 _PATIENCE_S = 15.0
 _KEPT = 4096
-_SHOWN = 60
+_SHOWN, _SHOWN_WRONG = 60, 160
+_WRONG = re.compile(r"error|missing|cannot find|not found|no such", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,20 +57,22 @@ def ask_versions(programs: Iterable[str], sandbox: Sandbox, environ: Mapping[str
 
 async def _version(program: str, sandbox: Sandbox, environ: Mapping[str, str]) -> Version:
     """Run it inside the sandbox, in an empty home without network: it is asked for a word, not trusted."""
-    printed = _Beginning()
+    printed, complained = _Beginning(), _Beginning()
     with tempfile.TemporaryDirectory(prefix="whet-doctor-", ignore_cleanup_errors=True) as home:
         folder = Path(home)
         env = {"PATH": environ.get("PATH", ""), "HOME": home, "TMPDIR": home, "TERM": "dumb", "LANG": "C.UTF-8"}
         command = Command(argv=(program, "--version"), env=env, cwd=folder)
         boundary = Boundary(writable=(folder,), network=False)
         try:
-            ended = await sandbox.run(command, boundary, timeout_s=_PATIENCE_S, stdout=printed, stderr=_Beginning())
+            ended = await sandbox.run(command, boundary, timeout_s=_PATIENCE_S, stdout=printed, stderr=complained)
         except AttemptError as error:
             return Version(text=one_line(error.message), ok=False)
     if ended.timed_out:
         return Version(text=f'"--version" did not end within {_PATIENCE_S:g} s', ok=False)
     if ended.exit_code != 0:
-        return Version(text=f'"--version" ended with exit code {ended.exit_code}', ok=False)
+        said = complained.telling_line()
+        about = f": {said}" if said else ""
+        return Version(text=f'"--version" ended with exit code {ended.exit_code}{about}', ok=False)
     return Version(text=printed.first_line() or "version unknown", ok=True)
 
 
@@ -82,8 +86,20 @@ class _Beginning:
         self._data += chunk[: _KEPT - len(self._data)]
 
     def first_line(self) -> str:
-        lines = self._data.decode("utf-8", "replace").split("\n")
-        return one_line(next((line for line in lines if line.strip()), ""), _SHOWN)
+        return one_line(next(self._lines(), ""), _SHOWN)
+
+    def telling_line(self) -> str:
+        """The line that says what is wrong, which in a trace of calls is not the first one."""
+        telling = (line for line in self._lines() if _WRONG.search(line))
+        return one_line(next(telling, next(self._lines(), "")), _SHOWN_WRONG)
+
+    def _lines(self) -> Iterator[str]:
+        return (line for line in self._data.decode("utf-8", "replace").split("\n") if line.strip())
+
+
+def not_working(program: str) -> str:
+    """What to do about a program that does not say its version."""
+    return f"see whether {program} works by hand; if it does, add the folder that it misses to `mounts` of its runner"
 
 
 def look_at_agent(agent: KnownAgent, program: str | None, version: Version | None, found: list[str]) -> Finding:
@@ -91,7 +107,7 @@ def look_at_agent(agent: KnownAgent, program: str | None, version: Version | Non
     if program is None:
         return _finding(agent, "absent", "not installed", agent.install)
     if version is not None and not version.ok:
-        return _finding(agent, "warning", f"{program}: {version.text}", f"see whether {program} works by hand")
+        return _finding(agent, "warning", f"{program}: {version.text}", not_working(program))
     said = f"{version.text if version else 'version unknown'}  ({program})"
     if not found:
         hint = f"log in once by hand, or set {' or '.join(agent.variables[:2])}"

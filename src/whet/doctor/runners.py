@@ -8,7 +8,7 @@ from whet import plugins
 from whet.agents.base import Agent, Options
 from whet.doctor.findings import Finding
 from whet.doctor.known import BY_TYPE, logins
-from whet.doctor.programs import Version, find_program
+from whet.doctor.programs import Version, find_program, not_working
 from whet.errors import WhetError
 from whet.model.run import Runner
 from whet.model.suite import Case
@@ -72,7 +72,7 @@ def _problems(
         install = known.install if known else "install it, or correct `command` of this runner"
         yield f'there is no program "{name}"', install
     if program is not None and program in versions and not versions[program].ok:
-        yield f"{program}: {versions[program].text}", f"see whether {program} works by hand"
+        yield f"{program}: {versions[program].text}", not_working(program)
 
 
 def _name(runner: Runner) -> str | None:

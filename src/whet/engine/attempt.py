@@ -324,7 +324,7 @@ def _boundary(parts: Parts, ground: Ground, trial: Trial, asked: AgentCommand) -
     homes = {ground.home, Path(asked.env.get("HOME", ground.home))}
     return Boundary(
         writable=(ground.workspace.path, ground.temporary, *homes),
-        readable=(*asked.readable, *parts.mounts),
+        readable=(*asked.readable, *asked.named, *parts.mounts),
         hidden=(*parts.hidden_from(trial), *parts.plan.suite.held_out),
         network=asked.network,
         ceilings=parts.ceilings,

@@ -30,7 +30,7 @@ from whet.packages.prepare import Packages
 from whet.packages.settings import package_settings
 from whet.pipeline import ERRORED, FAILED, INTERRUPTED, PASSED, make_masker, single_errors
 from whet.sandbox.base import Sandbox
-from whet.sandbox.choose import choose_sandbox
+from whet.sandbox.choose import choose_sandbox, hold_network
 from whet.sandbox.reaper import become_subreaper
 from whet.store import folder as folders
 from whet.workspace import Workspaces
@@ -164,6 +164,7 @@ def _prepare(request: ExplainRequest, asking: _Asking, session: SessionSummary, 
     runner = find_runner(subject, session, state, settings)
     warnings = list(doubts(subject, runner, asking.pending))
     sandbox, note = choose_sandbox(settings.sandbox)
+    warnings += hold_network(sandbox, [runner])
     stack.callback(os.close, folders.lock(run_dir))
     clear_scratch(run_dir)
     scratch = Path(state.home).parent

@@ -119,7 +119,11 @@ class _Reader:
         if not isinstance(value, str | Path) or not str(value):
             self.note(name, f"must be a path, not {_shown(value)}")
             return None
-        found = (self.path.parent / Path(value).expanduser()).resolve()
+        try:
+            found = (self.path.parent / Path(value).expanduser()).resolve()
+        except RuntimeError as error:
+            self.note(name, f"{value}: {error}")
+            return None
         if must_exist and not found.is_dir():
             self.note(name, f"{found} {'is not a folder' if found.exists() else 'does not exist'}")
             return None

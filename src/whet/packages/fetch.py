@@ -49,7 +49,10 @@ def kind_of(ref: str) -> Kind:
 def local_path(ref: str, base_dir: Path) -> Path:
     """Where a local reference leads, a relative path seen from *base_dir*."""
     if not ref.lower().startswith("file://"):
-        return base_dir / Path(ref).expanduser()
+        try:
+            return base_dir / Path(ref).expanduser()
+        except RuntimeError as error:
+            raise PackageError(f"{shown_ref(ref)}: {error}") from error
     parts = urlsplit(ref)
     if parts.netloc not in ("", "localhost"):
         raise PackageError(f"{shown_ref(ref)} names another machine, whose files cannot be read")

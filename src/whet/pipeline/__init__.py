@@ -18,6 +18,7 @@ from whet.pipeline.carry_out import (
 from whet.pipeline.parts import make_masker
 from whet.pipeline.settle import Planned, settle
 from whet.plan import RunRequest, describe_plan
+from whet.sandbox.choose import hold_network
 
 __all__ = [
     "ERRORED",
@@ -40,4 +41,5 @@ def run(request: RunRequest) -> int:
     if request.dry_run:
         sys.stdout.write("".join(f"{line}\n" for line in describe_plan(planned.plan)))
         return PASSED
-    return carry_out(planned, Approach(trying=run_trial))
+    runners = [execution.runner for execution in planned.plan.executions]
+    return carry_out(planned, Approach(trying=run_trial, ready=lambda sandbox, _: hold_network(sandbox, runners)))

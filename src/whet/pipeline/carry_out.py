@@ -94,9 +94,8 @@ def carry_out(planned: Planned, approach: Approach) -> int:
     request, settings, earlier = planned.request, planned.settings, planned.earlier
     plan, fewer = fit_open_files(planned.plan)
     snapshots = find_snapshots(settings, request)
-    if any(execution.workspace.template_dir or execution.workspace.package for execution in plan.executions):
-        # Before there are reporters: one that is not ours has a thread.
-        private_mounts()
+    # Before there are reporters: one that is not ours has a thread.
+    private_mounts()
     with ExitStack() as stack:
         reporters = stack.enter_context(
             make_reporters(

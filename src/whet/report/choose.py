@@ -141,7 +141,10 @@ def _make(name: str, factory: ReporterFactory, context: ReporterContext) -> Repo
 def _target(choice: ReporterChoice, base: Path, protected: frozenset[Path]) -> Path | None:
     if choice.target is None:
         return None
-    path = base / Path(choice.target).expanduser()
+    try:
+        path = base / Path(choice.target).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f'reporter "{choice.name}": {choice.target}: {error}', hint="name the whole path") from error
     folder = path.parent
     if not folder.is_dir():
         raise UsageError(f'reporter "{choice.name}": no folder {folder}', hint=f"make it first: mkdir -p {folder}")

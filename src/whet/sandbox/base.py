@@ -93,8 +93,9 @@ class Sandbox(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Availability:
-    """Whether a sandbox can be used on this machine, and why not."""
+    """Whether a sandbox can be used on this machine, why not, and what to do about it."""
 
     usable: bool
     reason: str = ""
+    remedy: str = ""
     details: Mapping[str, str] = field(default_factory=dict)

@@ -6,10 +6,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from functools import cached_property, lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Self
 
@@ -18,17 +18,23 @@ import anyio
 from whet.errors import AgentNotFound, SandboxError
 from whet.sandbox.base import Availability, Boundary, Command, Ended, Sink, Talk
 from whet.sandbox.ceilings import Hold, holding, judged
+from whet.sandbox.mounts import private_mounts
 from whet.sandbox.process import open_process, run_process
-from whet.sandbox.programs import find_program
+from whet.sandbox.programs import find_program, is_there
 from whet.sandbox.reaper import reaper
+from whet.sandbox.refused_calls import as_file, refused_calls
+from whet.sandbox.shown import shown, system
+from whet.sandbox.toolchains import toolchains
 
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/snap", "/sys")
-# Where /etc/resolv.conf points on many machines.
-_SYSTEM_RUN = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager", "/run/current-system")
-_PRIVATE = ("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-")
-_OWN_TEMPORARY = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - these are the ones inside
 _INNER_USER = "1000"
 _PROBE_TIMEOUT_S = 10
+# Just enough for a shell to start.
+_PROBE_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/nix")
+_PROBE = (
+    *("--proc", "/proc", "--dev", "/dev"),
+    *chain(*(("--ro-bind-try", folder, folder) for folder in _PROBE_FOLDERS)),
+)
+_ALLOW_NAMESPACES = "allow user namespaces (`whet doctor` says by which setting; a container must allow them too)"
 _CHILD = re.compile(rb'"child-pid": (\d+)')
 _EXIT = b'"exit-code"'
 
@@ -43,19 +49,25 @@ class BubblewrapSandbox:
         """Whether bubblewrap is there and may make namespaces here."""
         program = shutil.which("bwrap")
         if program is None:
-            return Availability(usable=False, reason="bubblewrap (bwrap) is not installed")
-        argv = (program, *_namespaces(network=False), *_system(), "--", "/bin/sh", "-c", "exit 0")
+            return Availability(
+                usable=False, reason="bubblewrap (bwrap) is not installed", remedy="install the package bubblewrap"
+            )
+        argv = (program, *_namespaces(network=False), *_PROBE, "--", "/bin/sh", "-c", "exit 0")
         try:
             tried = subprocess.run(argv, capture_output=True, timeout=_PROBE_TIMEOUT_S, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            return Availability(usable=False, reason=f"bubblewrap does not run: {error}")
+            remedy = f"see whether {program} works by hand"
+            return Availability(usable=False, reason=f"bubblewrap does not run: {error}", remedy=remedy)
         if tried.returncode != 0:
             said = tried.stderr.decode(errors="replace").strip()
-            return Availability(usable=False, reason=f"bubblewrap may not make namespaces here: {said}")
+            reason = f"bubblewrap is installed ({program}), but may not make namespaces here: {said}"
+            return Availability(usable=False, reason=reason, remedy=_ALLOW_NAMESPACES)
         return Availability(usable=True, details={"program": program})
 
     def __init__(self) -> None:
         self._program = shutil.which("bwrap") or "bwrap"
+        # While there is one thread, if we may: what is shown to root can then be made ready once.
+        private_mounts()
 
     async def run(self, command: Command, boundary: Boundary, *, timeout_s: float, stdout: Sink, stderr: Sink) -> Ended:
         """Run *command*; see `Sandbox.run`."""
@@ -68,7 +80,7 @@ class BubblewrapSandbox:
                     timeout_s=timeout_s,
                     stdout=stdout,
                     stderr=said,
-                    pass_fds=(status.write,),
+                    pass_fds=status.inherited,
                     started=status.close_write,
                 )
             finally:
@@ -85,7 +97,7 @@ class BubblewrapSandbox:
             outer = self._outer(command, boundary, program, status, hold)
             try:
                 async with open_process(
-                    outer, stdout=stdout, stderr=said, pass_fds=(status.write,), started=status.close_write
+                    outer, stdout=stdout, stderr=said, pass_fds=status.inherited, started=status.close_write
                 ) as talk:
                     yield talk
             finally:
@@ -98,10 +110,10 @@ class BubblewrapSandbox:
         argv = (
             self._program,
             *_namespaces(network=boundary.network),
-            *_system(),
-            *_declared(boundary, _toolchains(command.env.get("PATH", ""), program)),
+            *system(network=boundary.network),
+            *_declared(boundary, toolchains(command.env.get("PATH", ""), program)),
             *("--chdir", str(command.cwd)),
-            *("--json-status-fd", str(status.write)),
+            *status.arguments,
             *("--", program, *command.argv[1:]),
         )
         # The environment is given to bwrap itself: --clearenv would leave ours readable in /proc/1/environ.
@@ -119,18 +131,26 @@ async def _see_dead(status: _Status) -> None:
 
 
 class _Status:
-    """The pipe on which bubblewrap says that it came as far as starting the command."""
+    """The pipe on which bubblewrap says that it came as far as starting the command, and the filter that it reads."""
 
     def __enter__(self) -> Self:
         self._read, self.write = os.pipe2(os.O_CLOEXEC)
-        self._write_open = True
+        calls = refused_calls()
+        self.inherited: tuple[int, ...] = (self.write,) if calls is None else (self.write, as_file(calls))
+        self._inherited_open = True
         return self
 
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What tells bubblewrap of them."""
+        return tuple(chain(*zip(("--json-status-fd", "--seccomp"), map(str, self.inherited), strict=False)))
+
     def close_write(self) -> None:
-        """Let go of our end, so that the pipe has an end."""
-        if self._write_open:
-            os.close(self.write)
-            self._write_open = False
+        """Let go of what bubblewrap has inherited, so that the pipe has an end."""
+        if self._inherited_open:
+            for fd in self.inherited:
+                os.close(fd)
+            self._inherited_open = False
 
     @cached_property
     def namespace(self) -> int | None:
@@ -203,66 +223,16 @@ def _namespaces(*, network: bool) -> tuple[str, ...]:
     return (*argv, "--cap-drop", "ALL", "--disable-userns", "--die-with-parent")
 
 
-@lru_cache
-def _system() -> tuple[str, ...]:
-    argv: list[str] = []
-    for folder in _OWN_TEMPORARY:
-        argv += ["--tmpfs", folder]
-    for folder in (*_SYSTEM, *_SYSTEM_RUN):
-        argv += ["--ro-bind-try", folder, folder]
-    for file in _PRIVATE:
-        if Path(file).exists():
-            # Root outside owns these, and may read them whatever its name is inside.
-            argv += ["--ro-bind", os.devnull, file]
-    return (*argv, "--proc", "/proc", "--dev", "/dev")
-
-
-@lru_cache(maxsize=64)
-def _toolchains(path: str, program: str) -> tuple[Path, ...]:
-    """Programs installed outside the system: what stands on PATH, the program itself and the running Python."""
-    wanted = {Path(sys.prefix), Path(sys.base_prefix)}
-    for entry in path.split(os.pathsep):
-        if Path(entry).is_absolute() and Path(entry) != Path.home():
-            wanted.update(_installation(Path(entry)))
-    for place in (Path(program), Path(program).resolve()):
-        # The program alone: its folder may be anybody's home.
-        wanted.update(folder for folder in _installation(place.parent) if folder != place.parent)
-        wanted.add(place)
-    return tuple(_uncovered(wanted))
-
-
-def _installation(folder: Path) -> Iterator[Path]:
-    """A folder of programs, and the installation around it where it looks like one.
-
-    `~/.pyenv/shims` is nothing without `~/.pyenv`, and `node/v20/bin` needs `node/v20/lib`; but `~/.cargo` also holds
-    credentials and `~/.local` anything at all, so those show their `bin` only.
-    """
-    yield folder
-    whole = folder.parent
-    if folder.name == "shims" or (folder.name == "bin" and (whole / "lib").is_dir() and whole.name != ".local"):
-        yield whole
-
-
-def _uncovered(paths: Iterable[Path]) -> Iterator[Path]:
-    """Those that are there and not below another one, or below the system."""
-    covered = [Path(folder) for folder in _SYSTEM]
-    for path in sorted(set(paths), key=lambda path: len(path.parts)):
-        if path != Path("/") and path.exists() and not any(path.is_relative_to(other) for other in covered):
-            covered.append(path)
-            yield path
-
-
-def _declared(boundary: Boundary, toolchains: Iterable[Path]) -> Iterator[str]:
+def _declared(boundary: Boundary, installed: Iterable[Path]) -> Iterator[str]:
     """Outer folders first, so that an inner one is laid over them; a hidden one matters only where it would be seen."""
-    layers: list[tuple[Path, int, tuple[str, ...]]] = [
-        (path, 0, ("--ro-bind-try", str(path), str(path))) for path in (*toolchains, *boundary.readable)
-    ]
+    layers: list[tuple[Path, int, tuple[str, ...]]] = [(path, 0, shown(str(path))) for path in installed]
+    layers += [(path, 0, ("--ro-bind-try", str(path), str(path))) for path in boundary.readable]
     layers += [(path, 2, ("--bind", str(path), str(path))) for path in boundary.writable]
     seen = [path for path, _, _ in layers]
     layers += [
         (path, 1, _covered(path))
         for path in boundary.hidden
-        if path.exists() and any(path != other and path.is_relative_to(other) for other in seen)
+        if is_there(path) and any(path != other and path.is_relative_to(other) for other in seen)
     ]
     layers += [(path, 3, ("--bind", str(folder), str(path))) for path, folder in boundary.shown_at]
     for _, _, arguments in sorted(layers, key=lambda layer: (len(layer[0].parts), layer[1])):

@@ -19,6 +19,7 @@ import uvicorn
 from whet.config import load_settings
 from whet.errors import UsageError
 from whet.packages.settings import package_settings
+from whet.sandbox.choose import require_sandbox
 from whet.server.alone import alone
 from whet.server.app import make_app
 from whet.server.impatience import ImpatientProtocol
@@ -86,6 +87,8 @@ def serve(
     data_dir = _own_folder(data_dir)
     config = config_file.resolve() if config_file is not None else _own_config(data_dir)
     settings = load_settings(config, flags={}, environ=os.environ, config_file=config)
+    # Every run would fail by it, one after the other.
+    require_sandbox(options["sandbox"])
     packages = replace(
         package_settings(settings.packages),
         allow_private_addresses=allow_private_addresses,
