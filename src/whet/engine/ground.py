@@ -181,16 +181,22 @@ async def changes_of(ground: Ground) -> Changes:
     return Changes() if ground.workspace.untouched else await _done(ground.workspace.changes)
 
 
-async def keep(parts: Parts, ground: Ground, trial: Trial, attempt: int) -> str | None:
-    """Keep the workspace for a person to look at; where it lies, relative to the run folder."""
+async def keep(parts: Parts, ground: Ground, trial: Trial, attempt: int) -> tuple[str | None, list[str]]:
+    """Keep the workspace for a person to look at; where it lies, relative to the run folder, and what is not in it."""
     if ground.shared:
-        return None
+        return None, []
     where = f"workspaces/{trial_folder(trial.key)}/{attempt}"
-    destination = parts.run_dir / where
-    await anyio.to_thread.run_sync(ground.workspace.keep, destination)
-    if parts.masker:
-        await anyio.to_thread.run_sync(mask_files, parts.masker, destination)
-    return where
+    return where, await _done(lambda: _kept(parts, ground.workspace, parts.run_dir / where))
+
+
+def _kept(parts: Parts, workspace: Workspace, destination: Path) -> list[str]:
+    """Move a workspace to *destination*, without secrets; what could not be kept without them, as sentences."""
+    workspace.keep(destination)
+    try:
+        return mask_files(parts.masker, destination) if parts.masker else []
+    except OSError as error:
+        remove_tree(destination)
+        raise WorkspaceError(f"secrets cannot be taken out of it: {error}") from error
 
 
 async def leave(ground: Ground) -> list[str]:
