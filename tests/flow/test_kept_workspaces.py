@@ -96,3 +96,46 @@ def test_a_secret_with_slashes_in_it_is_hidden_though_it_is_several_folders(boxe
 
     names = sorted(str(path.relative_to(kept(done))) for path in kept(done).rglob("*"))
     assert names == ["x", "x/***", "x/***/***", "x/***/***/***", "x/***/***/***/f", "y", "y/abcdef"]
+
+
+def test_the_shared_workspace_of_a_failed_run_is_kept_without_secrets(boxed: Project) -> None:
+    boxed.settings(RUNNER + '[run.workspace]\nmode = "shared"\n')
+    boxed.suite("""
+        suite = [Case(id="a", prompt="echo $DEMO_API_KEY > a; mkdir shut; chmod 0 shut", check=ok),
+                 Case(id="b", prompt="echo work > b; exit 1", check=ok),
+                 Case(id="c", prompt="echo work > c", check=ok)]
+    """)
+
+    done = boxed.run()
+
+    folder = done.folder / "workspaces" / "shared"
+    assert {path.name for path in folder.iterdir()} == {"a", "b", "c", "shut"}
+    assert (folder / "a").read_text() == "***\n"
+    assert f"the shared workspace is kept in {folder}" in " ".join((done.stdout + done.stderr).split())
+    shutil.rmtree(done.folder)
+
+
+def test_the_shared_workspace_of_a_run_that_passed_is_removed(project: Project) -> None:
+    project.settings(SHELL + '[run.workspace]\nmode = "shared"\n')
+    project.suite('suite = [Case(id="a", prompt="echo work > a", check=ok)]')
+
+    done = project.run()
+
+    assert done.code == 0, done.stderr
+    assert not (done.folder / "workspaces").exists()
+
+
+def test_the_workspace_of_a_case_that_failed_otherwise_than_expected_is_kept(boxed: Project) -> None:
+    boxed.settings(SHELL)
+    boxed.suite("""
+        suite = [Case(id="crashes", prompt="echo x > made; exit 1", check=no, expected_fail=True),
+                 Case(id="passes", prompt="echo x > made", check=ok, expected_fail=True),
+                 Case(id="fails", prompt="echo x > made", check=no, expected_fail=True)]
+    """)
+
+    done = boxed.run()
+
+    assert done.statuses == {"crashes": "failed", "passes": "unexpected-passed", "fails": "expected-failed"}
+    assert (kept(done, "crashes") / "made").exists()
+    assert (kept(done, "passes") / "made").exists()
+    assert done.trial("fails")["workspace_dir"] is None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
-from project import PYTHON, SHELL, Project
+from project import EVENTS, PYTHON, SHELL, Project
 
 TEMPLATE = 'workspace = Workspace(mode="isolated", template_dir="template")'
 
@@ -57,3 +60,33 @@ def test_what_an_agent_does_in_a_repository_of_its_own_making_is_seen(template: 
     done = template.run()
 
     assert done.statuses == {"a": "passed"}, done.message("a")
+
+
+@pytest.mark.parametrize(
+    ("name", "env"),
+    [
+        pytest.param(b"caf\xe9", {}, id="no UTF-8"),
+        pytest.param("café".encode(), {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0"}, id="UTF-8 in the C locale"),
+    ],
+)
+def test_the_name_of_a_folder_need_not_be_text(
+    tmp_path: Path, name: bytes, env: dict[str, str], sandbox_name: str
+) -> None:
+    project = Project(tmp_path / os.fsdecode(name), sandbox=sandbox_name)
+    project.settings(EVENTS)
+    project.write("template/src/a.txt", "one\n")
+    project.suite(f"""
+        {TEMPLATE}
+        def looks(report, ctx):
+            assert ctx.read("made") == "x\\n" and ctx.changes().created == ("made",)
+            assert report.final_output == "done" and [event.type for event in report.events] == ["final_output"]
+            assert ctx.run("test -e src/a.txt").ok
+        SAYS = "echo '{{\\"type\\":\\"final_output\\",\\"text\\":\\"done\\"}}'"
+        suite = [Case(id="a", prompt="echo x > made; " + SAYS, check=looks),
+                 Case(id="b", prompt="echo y > made; exit 1", check=ok)]
+    """)
+
+    done = project.run(env=env)
+
+    assert done.statuses == {"a": "passed", "b": "failed"}, done.message("a")
+    assert (done.folder / done.trial("b")["workspace_dir"] / "made").read_text() == "y\n"

@@ -7,7 +7,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from whet.workspace.base import trouble
@@ -40,6 +40,15 @@ def copy_some(source: Path, destination: Path, wanted: Callable[[str], bool]) ->
         copier.copy(src, dst)
 
 
+def merge_tree(
+    source: Path, destination: Path, wanted: Callable[[str], bool], *, skip: frozenset[str] = frozenset()
+) -> None:
+    """Copy the *wanted* files over what is in *destination* already; folders named in *skip* at the top stay out."""
+    copier = _Copier(force=False, wanted=wanted, skip=skip, merge=True)
+    with Descent(source, follow=True) as src, Descent(destination) as dst:
+        copier.copy(src, dst)
+
+
 class _Copier:
     def __init__(
         self,
@@ -48,8 +57,10 @@ class _Copier:
         wanted: Callable[[str], bool] | None = None,
         skip: frozenset[str] = frozenset(),
         own: Folders = frozenset(),
+        merge: bool = False,
     ) -> None:
         self.inventory = Inventory()
+        self._merge = merge
         self._force = force
         self._wanted = wanted
         self._skip = skip
@@ -71,7 +82,8 @@ class _Copier:
 
     def _take(self, step: Step, src: Descent, dst: Descent) -> None:
         if step.kind == "enter":
-            os.mkdir(step.name, stat.S_IRWXU, dir_fd=dst.fd)
+            with suppress(FileExistsError) if self._merge else nullcontext():
+                os.mkdir(step.name, stat.S_IRWXU, dir_fd=dst.fd)
             dst.enter(step.name)
             self._names.append(step.name)
             self._open.append(_is_open(step.stat))
@@ -86,6 +98,9 @@ class _Copier:
             self._item(step, src, dst)
 
     def _item(self, step: Step, src: Descent, dst: Descent) -> None:
+        if self._merge:
+            with suppress(FileNotFoundError):
+                os.unlink(step.name, dir_fd=dst.fd)
         if stat.S_ISLNK(step.stat.st_mode):
             os.symlink(os.readlink(step.name, dir_fd=src.fd), step.name, dir_fd=dst.fd)
             times = (step.stat.st_atime_ns, step.stat.st_mtime_ns)
