@@ -1,7 +1,5 @@
 """What an agent leaves behind does not run in the place of what decides about it."""
 
-# ruff: noqa: E501 - suites and scripts stand here as their authors would write them
-
 from __future__ import annotations
 
 import json
