@@ -15,9 +15,17 @@ _NO_SECRET = frozenset({"PWD", "OLDPWD"})
 # What stands between a user's name and the host of an address.
 _PASSWORD_IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
 _HEX = re.compile("%[0-9A-F]{2}")
+# As login files name what is not called a token or a key.
+_SECRET_IN_LOGIN = re.compile(r"^(access|refresh|code|pin|session|bearer)$", re.IGNORECASE)
+_ASSIGNED = re.compile(r"""^\s*(?:export\s+)?["']?([\w.-]+)["']?\s*[=:]\s*["']?(.*?)["']?\s*,?\s*$""")
+# As `.netrc` does.
+_FOLLOWED = re.compile(r"\b(?:password|passwd|token|secret|key)\s+(\S+)", re.IGNORECASE)
 # A shorter value would take ordinary words with it.
 _SHORTEST = 8
-_SHORTEST_IN_LOGIN = 20
+# The same where its name does not say that it is secret: a login file holds names, dates and addresses as well.
+_SHORTEST_UNNAMED = 20
+# How what is written with two bytes a character shows: by zeros, as they are or escaped.
+_ZEROS = (b"\0", b"\\u0000", b"\\x00")
 
 
 def looks_secret(name: str) -> bool:
@@ -38,28 +46,44 @@ def secret_values(*tables: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def secrets_in(login: bytes) -> Iterator[str]:
-    """What could be secret in a file that logs somebody in: every long word of its values, whatever they are called."""
+    """What could be secret in a file that logs somebody in: what is called so, and every long word of its values."""
     try:
-        values: Iterable[str] = _texts(json.loads(login))
+        values = _texts(json.loads(login), named=False)
     except (ValueError, RecursionError):
-        values = login.decode("utf-8", "replace").splitlines()
-    for value in values:
-        if len(value) >= _SHORTEST_IN_LOGIN and (" " not in value or "PRIVATE KEY" in value):
+        values = _lines(login.decode("utf-8", "replace"))
+    for value, named in values:
+        shortest = _SHORTEST if named else _SHORTEST_UNNAMED
+        if len(value) >= shortest and (named or " " not in value or "PRIVATE KEY" in value):
             yield value
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: Any, *, named: bool) -> Iterator[tuple[str, bool]]:
+    """Every text in *value*, and whether a name on the way to it says that it is secret."""
     match value:
         case str():
-            yield value
+            yield value, named
         case dict():
-            for item in value.values():
-                yield from _texts(item)
+            for key, item in value.items():
+                yield from _texts(item, named=named or _names_secret(str(key)))
         case list():
             for item in value:
-                yield from _texts(item)
+                yield from _texts(item, named=named)
         case _:
             pass
+
+
+def _lines(text: str) -> Iterator[tuple[str, bool]]:
+    """Every line, and what a line gives a name to."""
+    for line in text.splitlines():
+        yield line, False
+        found = _ASSIGNED.match(line)
+        if found:
+            yield found[2], _names_secret(found[1])
+        yield from ((value, True) for value in _FOLLOWED.findall(line))
+
+
+def _names_secret(name: str) -> bool:
+    return looks_secret(name) or _SECRET_IN_LOGIN.search(name) is not None
 
 
 def written_forms(value: str) -> set[str]:
@@ -82,12 +106,23 @@ def written_forms(value: str) -> set[str]:
     return {value} | escaped | shell | quoted | small | encoded | {form.rstrip("=") for form in encoded}
 
 
+def wide_forms(value: str) -> set[bytes]:
+    """*value* with two bytes a character, as it is and as JSON and Python write the zeros.
+
+    A reader that drops the zeros, as many do, would show it plainly. No form begins or ends with one.
+    """
+    wide = "\0".join(value)
+    raw = {value.encode(f"utf-16-{order}", "surrogatepass").strip(b"\0") for order in ("le", "be")}
+    return raw | {_bytes(form) for form in (wide, json.dumps(wide)[1:-1], repr(wide)[1:-1])}
+
+
 class Masker:
-    """Replaces known values wherever they appear, as they are or as `written_forms` gives them."""
+    """Replaces known values wherever they appear, as they are or as `written_forms` and `wide_forms` give them."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values: set[str] = set()
         self._forms: list[bytes] = []
+        self._wide: list[bytes] = []
         self.learn(values)
 
     def learn(self, values: Iterable[str]) -> None:
@@ -99,6 +134,7 @@ class Masker:
         forms = {form for value in self._values for form in written_forms(value)}
         # The longest first, so that a value that contains another is replaced whole.
         self._forms = sorted((_bytes(form) for form in forms if form), key=len, reverse=True)
+        self._wide = sorted({form for value in self._values for form in wide_forms(value)}, key=len, reverse=True)
 
     def __bool__(self) -> bool:
         return bool(self._forms)
@@ -107,11 +143,20 @@ class Masker:
         """One that replaces *more* values as well."""
         return Masker((*self._values, *more))
 
+    @property
+    def longest(self) -> int:
+        """The length of the longest thing that is replaced."""
+        return max((len(form) for form in (*self._forms, *self._wide)), default=0)
+
+    def finds(self, data: bytes) -> bool:
+        """Whether something in *data* would be replaced."""
+        return any(form in data for form in self._likely(data))
+
     def data(self, data: bytes) -> bytes:
         """*data* without secrets; where two of them overlap, both are gone."""
         pieces: list[bytes] = []
         done = 0
-        for begin, end in self._found(data):
+        for begin, end in self.found(data):
             pieces += [data[done:begin], HIDDEN.encode()]
             done = end
         return b"".join((*pieces, data[done:])) if pieces else data
@@ -136,12 +181,17 @@ class Masker:
 
     def split(self, data: bytes) -> int:
         """Where *data* can be cut so that no secret, not even one that has only begun, lies across."""
-        cut = len(data) - max((_overlap(data, form) for form in self._forms), default=0)
-        return min((begin for begin, end in self._found(data) if begin < cut < end), default=cut)
+        cut = len(data) - max((_overlap(data, form) for form in self._likely(data)), default=0)
+        return min((begin for begin, end in self.found(data) if begin < cut < end), default=cut)
 
-    def _found(self, data: bytes) -> list[tuple[int, int]]:
+    def _likely(self, data: bytes) -> list[bytes]:
+        """The forms to look for: wide ones only where there is a zero, which is seldom, or where one may have begun."""
+        wide = any(zero in data for zero in _ZEROS) or data.endswith((b"\\", b"\\u", b"\\u0", b"\\u00", b"\\u000"))
+        return self._forms + self._wide if wide or data.endswith((b"\\x", b"\\x0")) else self._forms
+
+    def found(self, data: bytes) -> list[tuple[int, int]]:
         """Where secrets stand, overlapping ones as one."""
-        spans = sorted(span for form in self._forms if form in data for span in _places(data, form))
+        spans = sorted(span for form in self._likely(data) if form in data for span in _places(data, form))
         merged: list[tuple[int, int]] = []
         for begin, end in spans:
             if merged and begin <= merged[-1][1]:

@@ -1,7 +1,10 @@
 """Secrets stay out of the record, wherever an agent, a check or a bootstrap command puts them."""
 
+# ruff: noqa: E501 - suites and scripts stand here as their authors would write them
+
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -17,9 +20,20 @@ env = {{ DEMO_API_KEY = "{SECRET}" }}
 
 
 def leaks(folder: Path) -> list[str]:
-    """Files below *folder* that hold the secret, or a good part of it."""
-    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    return sorted(str(path.relative_to(folder)) for path in files if SECRET.encode() in path.read_bytes())
+    """What below *folder* holds the secret: in its name, its content, where it leads, or an attribute."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if SECRET.encode() in _all_of(path))
+
+
+def _all_of(path: Path) -> bytes:
+    if path.is_symlink():
+        return os.fsencode(path) + os.fsencode(path.readlink())
+    if path.is_file():
+        # Of a closed file too, what its owner could make readable counts.
+        path.chmod(0o600)
+    attributes = b"".join(os.fsencode(name) + os.getxattr(path, name) for name in os.listxattr(path))
+    content = path.read_bytes() if path.is_file() else b""
+    # As a reader shows it who drops what cannot be printed.
+    return os.fsencode(path) + attributes + content + content.replace(b"\0", b"").replace(b"\\u0000", b"")
 
 
 @pytest.mark.parametrize(
@@ -33,6 +47,30 @@ def leaks(folder: Path) -> list[str]:
         pytest.param("echo $DEMO_API_KEY > \"$(printf 'new\\nline')\"; exit 1", id="a file with an odd name"),
         pytest.param("echo $DEMO_API_KEY > \"$(printf 'bad\\377')\"; exit 1", id="a file whose name is no text"),
         pytest.param("echo $DEMO_API_KEY > file; chmod 000 file; exit 1", id="a closed file"),
+        pytest.param("echo $DEMO_API_KEY > id_rsa; chmod 400 id_rsa; exit 1", id="a file that only its owner reads"),
+        pytest.param("echo $DEMO_API_KEY > file; chmod 444 file; exit 1", id="a file that everybody reads"),
+        pytest.param("mkdir d; echo $DEMO_API_KEY > d/f; chmod 444 d/f; chmod 000 d; exit 1", id="a closed folder"),
+        pytest.param("echo x > pre-$DEMO_API_KEY; echo y > $DEMO_API_KEY.txt; exit 1", id="names of files"),
+        pytest.param(
+            "mkdir -p a/$DEMO_API_KEY/$DEMO_API_KEY; echo x > a/$DEMO_API_KEY/f; exit 1", id="names of folders"
+        ),
+        pytest.param("ln -s /keys/$DEMO_API_KEY link; ln -s x $DEMO_API_KEY; exit 1", id="links"),
+        pytest.param(
+            'echo x > f; mkdir d; python3 -c \'import os; k = os.environ["DEMO_API_KEY"]; [os.setxattr(f, "user." + n, v.encode()) for f in "fd" for n, v in (("a", k), (k, "b"))]\'; exit 1',
+            id="extended attributes",
+        ),
+        pytest.param(
+            'python3 -c \'import os, sys; sys.stdout.buffer.write(os.environ["DEMO_API_KEY"].encode("utf-16"))\'; exit 1',
+            id="printed in UTF-16",
+        ),
+        pytest.param(
+            'python3 -c \'import os; open("wide", "wb").write(os.environ["DEMO_API_KEY"].encode("utf-16-be"))\'; exit 1',
+            id="a file in UTF-16",
+        ),
+        pytest.param(
+            'python3 -c \'import os; f = open("big", "wb"); f.seek(70_000_000); f.write(os.environ["DEMO_API_KEY"].encode())\'; exit 1',
+            id="a large file",
+        ),
         pytest.param("rm -rf $WHET_WORKSPACE/*; echo $DEMO_API_KEY | tee copy", id="text that a check repeats"),
     ],
 )
@@ -48,7 +86,8 @@ def test_what_an_agent_prints_or_writes_is_masked(boxed: Project, prompt: str) -
     assert done.code == 1, done.stderr
     assert done.statuses == {"a": "failed"}
     assert leaks(done.folder) == []
-    assert SECRET not in (boxed.root / "out.xml").read_text() + (boxed.root / "out.md").read_text()
+    reports = (boxed.root / "out.xml").read_text() + (boxed.root / "out.md").read_text()
+    assert SECRET not in reports.replace("\0", "")
     assert SECRET not in done.stdout + done.stderr
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import pairwise
 
@@ -92,11 +93,37 @@ def test_a_secret_that_begins_like_another_is_masked_whole_when_it_comes_in_two_
         (b'{"private_key": "-----BEGIN PRIVATE KEY-----\\nMII"}', ["-----BEGIN PRIVATE KEY-----\nMII"]),
         (b'{"scope": "one of many words and another"}', []),
         (b"token 1\n0123456789012345678901\n\xff", ["0123456789012345678901"]),
+        (b'{"tokens": {"access": "short-one", "kind": "x"}, "user": "somebody"}', ["short-one"]),
+        (b'{"password": "two words", "api_key": "1234567"}', ["two words"]),
+        (b"oauth_token: gho_12345\nuser: somebody\n", ["gho_12345"]),
+        (b"export API_KEY='12345678'\n", ["12345678"]),
+        (b"machine example.com login me password hunter2-hunter2\n", ["hunter2-hunter2"]),
         (b"", []),
     ],
 )
 def test_every_long_word_of_a_login_file_is_secret(login: bytes, secrets: list[str]) -> None:
     assert list(secrets_in(login)) == secrets
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        SECRET.encode("utf-16"),
+        SECRET.encode("utf-16-le"),
+        SECRET.encode("utf-16-be"),
+        json.dumps("\0".join(SECRET)).encode(),
+        repr("\0".join(SECRET)).encode(),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 2, 5, 1000])
+def test_a_value_with_two_bytes_a_character_is_masked_however_a_stream_is_cut(written: bytes, size: int) -> None:
+    stream = MaskedStream(Masker([SECRET]))
+
+    pieces = [stream.feed((b"x" + written + b"y")[at : at + size]) for at in range(0, len(written) + 2, size)]
+    told = b"".join(pieces) + stream.finish()
+
+    assert HIDDEN.encode() in told
+    assert b"0123" not in told.replace(b"\0", b"").replace(b"\\u0000", b"").replace(b"\\x00", b"")
 
 
 def test_a_masker_can_learn_more() -> None:

@@ -116,7 +116,8 @@ async def _keep(parts: Parts, ground: Ground, trial: Trial, record: AttemptRecor
     if as_expected or (record.failure is not None and record.failure.phase == "start"):
         return
     try:
-        record.workspace_dir = await grounds.keep(parts, ground, trial, record.number)
+        record.workspace_dir, not_kept = await grounds.keep(parts, ground, trial, record.number)
+        record.notes += not_kept
     except AttemptError as error:
         record.notes.append(f"the workspace could not be kept: {error.message}")
 

@@ -48,6 +48,8 @@ class SharedGround:
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     ready: Workspace | None = None
     trouble: WorkspaceError | None = None
+    # Whether a trial in it ended otherwise than expected, so that somebody may want to look at it.
+    went_wrong: bool = False
 
 
 async def lay(parts: Parts, shared: SharedGround, trial: Trial, artifact_dir: Path) -> Ground:
@@ -181,16 +183,39 @@ async def changes_of(ground: Ground) -> Changes:
     return Changes() if ground.workspace.untouched else await _done(ground.workspace.changes)
 
 
-async def keep(parts: Parts, ground: Ground, trial: Trial, attempt: int) -> str | None:
-    """Keep the workspace for a person to look at; where it lies, relative to the run folder."""
+async def keep(parts: Parts, ground: Ground, trial: Trial, attempt: int) -> tuple[str | None, list[str]]:
+    """Keep the workspace for a person to look at; where it lies, relative to the run folder, and what is not in it."""
     if ground.shared:
-        return None
+        return None, []
     where = f"workspaces/{trial_folder(trial.key)}/{attempt}"
-    destination = parts.run_dir / where
-    await anyio.to_thread.run_sync(ground.workspace.keep, destination)
-    if parts.masker:
-        await anyio.to_thread.run_sync(mask_files, parts.masker, destination)
-    return where
+    return where, await _done(lambda: _kept(parts, ground.workspace, parts.run_dir / where))
+
+
+async def keep_shared(parts: Parts, shared: SharedGround) -> list[str]:
+    """Keep the one workspace of a run in which something went wrong; where it lies, and what is not in it.
+
+    To be called once the last attempt is done. A folder that was given stays where it is.
+    """
+    workspace = shared.ready
+    if workspace is None or not shared.went_wrong or workspace.method == "given":
+        return []
+    names = ("shared" if number == 1 else f"shared-{number}" for number in count(1))
+    destination = next(path for path in (parts.run_dir / "workspaces" / name for name in names) if not path.exists())
+    try:
+        not_kept = await _done(lambda: _kept(parts, workspace, destination))
+    except WorkspaceError as error:
+        return [parts.masker.text(f"the shared workspace could not be kept: {error.message}")]
+    return [f"the shared workspace is kept in {destination}", *not_kept]
+
+
+def _kept(parts: Parts, workspace: Workspace, destination: Path) -> list[str]:
+    """Move a workspace to *destination*, without secrets; what could not be kept without them, as sentences."""
+    workspace.keep(destination)
+    try:
+        return mask_files(parts.masker, destination) if parts.masker else []
+    except OSError as error:
+        remove_tree(destination)
+        raise WorkspaceError(f"secrets cannot be taken out of it: {error}") from error
 
 
 async def leave(ground: Ground) -> list[str]:

@@ -50,6 +50,16 @@ def clear_scratch(run_dir: Path) -> None:
         note.unlink()
 
 
+def starts_nothing(scratch: Path) -> str | None:
+    """What to say where no program in a workspace could be started, because its disk is mounted so."""
+    if not os.statvfs(scratch).f_flag & os.ST_NOEXEC:
+        return None
+    return (
+        f"{scratch.parent} is mounted noexec, so that no script or program in a workspace can be started by its path:"
+        " let TMPDIR name a folder on another disk"
+    )
+
+
 def names_scratch(path: Path) -> bool:
     """Whether *path* is one that we could have chosen: absolute, without detours, and named as we name them."""
     return path.is_absolute() and ".." not in path.parts and _NAME.fullmatch(path.name) is not None

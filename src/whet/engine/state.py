@@ -95,8 +95,7 @@ def _keep_files(home: Path, session: Resumable, kept: Path, masker: Masker) -> l
     logins = (value for source in session.asked.home_copies.values() for value in _login_values(source))
     careful = masker.knowing(logins)
     notes = list(_drop_what_cannot_be_masked(careful, kept))
-    mask_files(careful, kept)
-    return notes
+    return notes + mask_files(careful, kept)
 
 
 def _copy(source: Path, target: Path) -> None:

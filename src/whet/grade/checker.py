@@ -90,11 +90,11 @@ class Checker:
     def serve(self, request: bytes, printed: Printed) -> bytes:
         """Answer one request."""
         began = time.monotonic()
-        if wire.decode(request, _Kind).kind == "classify":
-            answer = self._classify(wire.decode(request, ClassifyRequest))
+        if wire.decode_exact(request, _Kind).kind == "classify":
+            answer = self._classify(wire.decode_exact(request, ClassifyRequest))
         else:
-            answer = self._check(wire.decode(request, CheckRequest))
-        return wire.encode(replace(answer, printed=printed.text(), duration_s=round(time.monotonic() - began, 6)))
+            answer = self._check(wire.decode_exact(request, CheckRequest))
+        return wire.encode_exact(replace(answer, printed=printed.text(), duration_s=round(time.monotonic() - began, 6)))
 
     def _check(self, request: CheckRequest) -> CheckAnswer:
         session = Session.of(request.session, EventLog(Path(request.events_path) if request.events_path else None))

@@ -92,13 +92,13 @@ class PythonGrader:
         self, request: CheckRequest | ClassifyRequest, *, mark: str, timeout_s: float, what: str
     ) -> CheckAnswer:
         try:
-            answer = await self._workers.call(wire.encode(request), mark=mark, timeout_s=timeout_s)
+            answer = await self._workers.call(wire.encode_exact(request), mark=mark, timeout_s=timeout_s)
         except WorkerHung:
             raise CheckTimedOut(f"the {what} did not end within {timeout_s:g} s") from None
         except WorkerDied:
             raise CheckerDied(f"the {what} ended its process") from None
         try:
-            return wire.decode(answer, CheckAnswer)
+            return wire.decode_exact(answer, CheckAnswer)
         except wire.WireError:
             raise CheckerDied(f"the {what} spoiled its own process") from None
 

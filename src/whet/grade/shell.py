@@ -21,6 +21,14 @@ from whet.sandbox.base import Boundary, Command, Ended, Sandbox
 _OUTPUT_KEPT = 16 * 1024 * 1024
 _NOT_FOUND = 127
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ")
+# An agent may have set a program in the settings of its repository that git starts with every command. Hooks stay:
+# whether they hold may be what a check asks.
+_SAFE_GIT = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.fsmonitor", "GIT_CONFIG_VALUE_0": "false"}
+
+
+def plain_environment() -> dict[str, str]:
+    """What a command that decides something gets of our variables, and what keeps an agent out of it."""
+    return {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | _SAFE_GIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +74,7 @@ class Shell:
 
     async def _run(self, workspace: Path, argv: tuple[str, ...], timeout_s: float, home: Path) -> Ran:
         sandbox: Sandbox = plugins.find("sandboxes", self.sandbox)()
-        env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        env = plain_environment()
         env |= {"HOME": str(home), "TMPDIR": str(home), **self.env, "WHET_WORKSPACE": str(workspace)}
         boundary = Boundary(
             writable=(workspace, home),

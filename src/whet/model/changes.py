@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """Paths are relative to the workspace, with `/`, sorted; `.git` is left out.
+    """Paths are relative to the workspace, with `/`, sorted; the `.git` at its top is left out.
 
     `diff` is a unified diff of what can be shown as text and is not too large; what is left out is said in a line.
     """

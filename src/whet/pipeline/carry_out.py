@@ -14,12 +14,12 @@ from typing import TypeAlias
 
 import anyio
 
-from whet.engine.ground import SharedGround
+from whet.engine.ground import SharedGround, keep_shared
 from whet.engine.interrupt import interruptible, undisturbed, watch_signals
 from whet.engine.open_files import fit_open_files
 from whet.engine.parts import Parts, trial_folder
 from whet.engine.schedule import run_all
-from whet.engine.scratch import clear_scratch, new_scratch
+from whet.engine.scratch import clear_scratch, new_scratch, starts_nothing
 from whet.errors import WhetError
 from whet.grade.base import Releasing
 from whet.mask import Masker
@@ -137,7 +137,8 @@ def carry_out(planned: Planned, approach: Approach) -> int:
         if request.verbose:
             parts = replace(parts, listen=lambda trial, event: under_way.emit(SessionSeen(trial=trial, event=event)))
         under_way.emit(RunStarted(info=info, plan=plan, done=len(journal)))
-        for message in (note, fewer, weaknesses(settings.ceilings), *planned.notices, *notices):
+        messages = (note, fewer, starts_nothing(scratch), weaknesses(settings.ceilings), *planned.notices, *notices)
+        for message in messages:
             if message:
                 under_way.emit(Notice(level="warning", message=message))
         with single_errors():
@@ -198,7 +199,9 @@ async def _execute(under_way: UnderWay, parts: Parts, approach: Approach, resume
         if resumed:
             _clear_remains(parts, trial)
         under_way.emit(TrialStarted(trial=trial))
-        under_way.emit(TrialEnded(trial=trial, result=await approach.trying(parts, shared, trial)))
+        result = await approach.trying(parts, shared, trial)
+        shared.went_wrong |= not result.passed
+        under_way.emit(TrialEnded(trial=trial, result=result))
 
     try:
         # Outside of what a signal cancels, so that it can be let go of in peace.
@@ -213,6 +216,8 @@ async def _execute(under_way: UnderWay, parts: Parts, approach: Approach, resume
                 if isinstance(grader, Releasing):
                     await grader.release()
             await parts.sandbox.close()
+            for message in await keep_shared(parts, shared):
+                under_way.emit(Notice(level="info", message=message))
         parts.workspaces.close()
 
 

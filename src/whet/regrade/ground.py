@@ -30,7 +30,7 @@ def lay_ground(record: Record, result: TrialResult, into: Path) -> tuple[Gaps, C
     unknown = None if recorded is not None else _UNKNOWN_CHANGES
     kept = record.run_dir / result.workspace_dir if result.workspace_dir else None
     if kept is not None and kept.is_dir():
-        copy_tree(kept, into)
+        copy_tree(kept, into, force=True)
         return Gaps(changes=unknown), changes
     reason = next(_reasons(record, result, recorded), None)
     template = _template(record)

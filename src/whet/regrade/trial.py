@@ -102,7 +102,7 @@ async def _check(parts: Parts, trial: Trial, earlier: _Earlier, record: AttemptR
         record.fail(parts, error)
     if not record.passed and gaps.workspace is None:
         record.workspace_dir = f"workspaces/{trial_folder(trial.key)}/{record.number}"
-        await anyio.to_thread.run_sync(_keep, parts, ground, parts.run_dir / record.workspace_dir)
+        record.notes += await anyio.to_thread.run_sync(_keep, parts, ground, parts.run_dir / record.workspace_dir)
 
 
 def _take_over(record: Record, old: TrialResult, run_dir: Path) -> None:
@@ -120,14 +120,13 @@ def _take_over(record: Record, old: TrialResult, run_dir: Path) -> None:
 def _copy(source: Path, destination: Path, folder: str) -> None:
     if (source / folder).is_dir():
         (destination / folder).mkdir(parents=True, exist_ok=True)
-        copy_tree(source / folder, destination / folder)
+        copy_tree(source / folder, destination / folder, force=True)
 
 
-def _keep(parts: Parts, ground: Path, destination: Path) -> None:
+def _keep(parts: Parts, ground: Path, destination: Path) -> list[str]:
     destination.mkdir(parents=True)
     copy_tree(ground, destination, force=True)
-    if parts.masker:
-        mask_files(parts.masker, destination)
+    return mask_files(parts.masker, destination) if parts.masker else []
 
 
 def _never_ended(trial: Trial, record: Record) -> TrialResult:

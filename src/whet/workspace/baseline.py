@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -54,12 +54,13 @@ class Baseline:
 class Found:
     """What is at a path now; `real` is where it lies once links are followed, if that is inside of the workspace.
 
-    `linked` says of what is absent that there is a link to it.
+    `linked` says of what is absent that there is a link to it, `whole` of a folder that it is the workspace itself.
     """
 
     kind: Kind
     real: str | None = None
     linked: bool = False
+    whole: bool = False
 
 
 def find(workspace: Path, path: str) -> Found:
@@ -73,10 +74,17 @@ def find(workspace: Path, path: str) -> Found:
         if error.errno == errno.ELOOP:
             return Found("absent", linked=True)
         raise
-    if not (_is_in(real, str(workspace)) or _is_in(real, _followed(workspace)[0])):
+    root = next((each for each in _roots(workspace) if _is_in(real, each)), None)
+    if root is None:
         return Found("outside")
     kind: Kind = "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
-    return Found(kind, real)
+    return Found(kind, real, whole=real == root)
+
+
+def _roots(workspace: Path) -> Iterator[str]:
+    """The workspace as it is named, and where that leads."""
+    yield str(workspace)
+    yield _followed(workspace)[0]
 
 
 def _is_in(real: str, root: str) -> bool:
@@ -103,19 +111,23 @@ def take_before(workspace: Path, paths: Iterable[str], *, digests: Iterable[str]
 
 
 def digest_of(found: Found) -> str | None:
-    """A digest of the content of a file, or of all that a folder holds but `.git`: names, links and content."""
+    """A digest of the content of a file, or of all that a folder holds: names, links and content.
+
+    The `.git` folder of the workspace itself is left out, as it is from the list of changes.
+    """
     if found.real is None:
         return None
     if found.kind == "file":
         return _content(open_file(found.real)).hex()
-    return _folder(Path(found.real)) if found.kind == "folder" else None
+    skip = GIT if found.whole else frozenset[str]()
+    return _folder(Path(found.real), skip) if found.kind == "folder" else None
 
 
-def _folder(folder: Path) -> str:
+def _folder(folder: Path, skip: frozenset[str]) -> str:
     lines = []
     names: list[str] = []
     with Descent(folder, force=True) as place:
-        for step in walk(place, skip=GIT):
+        for step in walk(place, skip=skip):
             if step.kind == "enter":
                 names.append(step.name)
                 continue

@@ -7,7 +7,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from whet.workspace.base import trouble
@@ -25,6 +25,7 @@ def copy_tree(source: Path, destination: Path, *, force: bool = False, own: Fold
 
     Sockets, fifos, devices and folders of our *own* are left out. With *force*, *source* is what an agent left:
     permissions that were taken away do not stop us, and it may not be a link. The two may not lie inside one another.
+    The owner of a copy may write to all of its folders, and to the files of those that are closed in *source*.
     """
     copier = _Copier(force=force, own=own)
     with Descent(source, follow=not force, force=force) as src, Descent(destination, follow=True) as dst:
@@ -33,9 +34,18 @@ def copy_tree(source: Path, destination: Path, *, force: bool = False, own: Fold
 
 
 def copy_some(source: Path, destination: Path, wanted: Callable[[str], bool]) -> None:
-    """Copy the *wanted* files, and every folder; `.git` folders are left out."""
+    """Copy the *wanted* files, and every folder; the `.git` folder at the top is left out."""
     copier = _Copier(force=True, wanted=wanted, skip=GIT)
     with Descent(source, force=True) as src, Descent(destination) as dst:
+        copier.copy(src, dst)
+
+
+def merge_tree(
+    source: Path, destination: Path, wanted: Callable[[str], bool], *, skip: frozenset[str] = frozenset()
+) -> None:
+    """Copy the *wanted* files over what is in *destination* already; folders named in *skip* at the top stay out."""
+    copier = _Copier(force=False, wanted=wanted, skip=skip, merge=True)
+    with Descent(source, follow=True) as src, Descent(destination) as dst:
         copier.copy(src, dst)
 
 
@@ -47,16 +57,20 @@ class _Copier:
         wanted: Callable[[str], bool] | None = None,
         skip: frozenset[str] = frozenset(),
         own: Folders = frozenset(),
+        merge: bool = False,
     ) -> None:
         self.inventory = Inventory()
+        self._merge = merge
         self._force = force
         self._wanted = wanted
         self._skip = skip
         self._own = own
         self._names: list[str] = []
-        self._git = 0
+        # Whether the owner may write to the folder where we are, and to those above it.
+        self._open: list[bool] = []
 
     def copy(self, src: Descent, dst: Descent) -> None:
+        self._open = [_is_open(os.fstat(src.fd))]
         for step in walk(src, skip=self._skip, own=self._own):
             try:
                 self._take(step, src, dst)
@@ -68,43 +82,53 @@ class _Copier:
 
     def _take(self, step: Step, src: Descent, dst: Descent) -> None:
         if step.kind == "enter":
-            os.mkdir(step.name, stat.S_IRWXU, dir_fd=dst.fd)
+            with suppress(FileExistsError) if self._merge else nullcontext():
+                os.mkdir(step.name, stat.S_IRWXU, dir_fd=dst.fd)
             dst.enter(step.name)
             self._names.append(step.name)
-            self._git += step.name in GIT
+            self._open.append(_is_open(step.stat))
         elif step.kind == "leave":
-            _finish(dst.fd, step.stat)
+            _finish(dst.fd, step.stat, stat.S_IRWXU)
             dst.leave()
-            self._git -= self._names.pop() in GIT
+            self._names.pop()
+            self._open.pop()
         elif step.kind == "unread":
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         elif self._wanted is None or self._wanted(self._path(step.name)):
             self._item(step, src, dst)
 
     def _item(self, step: Step, src: Descent, dst: Descent) -> None:
+        if self._merge:
+            with suppress(FileNotFoundError):
+                os.unlink(step.name, dir_fd=dst.fd)
         if stat.S_ISLNK(step.stat.st_mode):
             os.symlink(os.readlink(step.name, dir_fd=src.fd), step.name, dir_fd=dst.fd)
             times = (step.stat.st_atime_ns, step.stat.st_mtime_ns)
             os.utime(step.name, ns=times, dir_fd=dst.fd, follow_symlinks=False)
             made = os.stat(step.name, dir_fd=dst.fd, follow_symlinks=False)
         elif stat.S_ISREG(step.stat.st_mode):
-            made = _copy_file(step, src.fd, dst.fd, force=self._force)
+            more = 0 if self._force or self._open[-1] else stat.S_IWUSR
+            made = _copy_file(step, src.fd, dst.fd, force=self._force, more=more)
         else:
             return
-        if not self._git:
+        if not (self._names and self._names[0] in GIT):
             self.inventory.files[self._path(step.name)] = Entry.of(made)
 
     def _path(self, name: str) -> str:
         return "/".join((*self._names, name))
 
 
-def _copy_file(step: Step, src_fd: int, dst_fd: int, *, force: bool) -> os.stat_result:
+def _is_open(found: os.stat_result) -> bool:
+    return bool(found.st_mode & stat.S_IWUSR)
+
+
+def _copy_file(step: Step, src_fd: int, dst_fd: int, *, force: bool, more: int) -> os.stat_result:
     source = _opened(step.name, src_fd, force=force)
     try:
         copy = os.open(step.name, _CREATE, stat.S_IRUSR | stat.S_IWUSR, dir_fd=dst_fd)
         try:
             _copy_bytes(source, copy)
-            _finish(copy, step.stat)
+            _finish(copy, step.stat, more)
             return os.fstat(copy)
         finally:
             os.close(copy)
@@ -122,8 +146,8 @@ def _opened(name: str, dir_fd: int, *, force: bool) -> int:
     return open_file(name, dir_fd=dir_fd)
 
 
-def _finish(fd: int, like: os.stat_result) -> None:
-    os.fchmod(fd, stat.S_IMODE(like.st_mode))
+def _finish(fd: int, like: os.stat_result, more: int) -> None:
+    os.fchmod(fd, stat.S_IMODE(like.st_mode) | more)
     os.utime(fd, ns=(like.st_atime_ns, like.st_mtime_ns))
 
 
@@ -134,14 +158,15 @@ def _copy_bytes(source: int, copy: int) -> None:
     with suppress(OSError):
         fcntl.ioctl(copy, _FICLONE, source)
         return
-    for start, end in _extents(source, found):
+    for start, end in extents(source, found):
         _copy_range(source, copy, start, end)
     if os.fstat(copy).st_size < found.st_size:
         # It ends with a hole.
         os.ftruncate(copy, found.st_size)
 
 
-def _extents(fd: int, found: os.stat_result) -> Iterator[tuple[int, int]]:
+def extents(fd: int, found: os.stat_result) -> Iterator[tuple[int, int]]:
+    """Where a file has data, from and to, without its holes."""
     if found.st_blocks * _BLOCK >= found.st_size:
         yield 0, found.st_size
         return

@@ -15,7 +15,7 @@ from whet.workspace.base import Method, Workspace, explained
 from whet.workspace.copying import copy_some, copy_tree
 from whet.workspace.differences import told
 from whet.workspace.inventory import Entry, Inventory, Version, alike, compare, take_inventory
-from whet.workspace.removing import remove_specials, remove_tree
+from whet.workspace.removing import make_presentable, remove_tree
 from whet.workspace.tree import Descent, Folders, Tree, grant, is_empty
 
 # A clock tick of the kernel, at its longest: what changed twice within one may bear the same times.
@@ -179,4 +179,4 @@ def _move(path: Path, destination: Path) -> None:
         copy_tree(path, destination, force=True)
         remove_tree(path)
     else:
-        remove_specials(destination)
+        make_presentable(destination)

@@ -33,7 +33,7 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Inventory:
-    """Everything in a folder that is no folder itself, by relative path; `.git` folders are left out."""
+    """Everything in a folder that is no folder itself, by relative path; the `.git` folder at its top is left out."""
 
     files: dict[str, Entry] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
@@ -45,7 +45,7 @@ def take_inventory(place: Descent, prefix: str = "", *, own: Folders = frozenset
     names: list[str] = []
     here: str | None = prefix
     characters = 0
-    for step in walk(place, skip=GIT, own=own):
+    for step in walk(place, skip=frozenset() if prefix else GIT, own=own):
         if step.kind == "enter":
             names.append(step.name)
             here = None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import stat
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from whet.workspace.folder import FolderWorkspace, SharedWorkspace
 from whet.workspace.mounts import are_private
 from whet.workspace.overlay import OverlayWorkspace
 from whet.workspace.removing import remove_tree
-from whet.workspace.template import MaskedTemplate, Template
+from whet.workspace.repositories import lacking, make_whole
+from whet.workspace.template import LayeredTemplate, Template
 from whet.workspace.tree import Folders, identities, is_empty
 
 
@@ -34,10 +36,13 @@ class Workspaces:
         self._own = identities(own)
         self._scratch = scratch
         self._numbers = count(1)
-        self._lock = threading.Lock()
+        # A shared workspace is made, and its template with it, by one thread.
+        self._lock = threading.RLock()
         self._shared: dict[tuple[Path | None, Path | None], Workspace] = {}
         self._overlays: list[OverlayWorkspace] = []
         self._apart: set[Path] = set()
+        self._elsewhere: dict[Path, dict[str, Path]] = {}
+        self._wholes: dict[Path, Path] = {}
         self._templates: dict[tuple[Path, tuple[Path, ...]], Template] = {}
         self._try_overlay = are_private()
 
@@ -58,7 +63,10 @@ class Workspaces:
             return FolderWorkspace(path, None)
         _check_template(template)
         self._check_apart(path, template)
-        return self._overlaid(path, template) or _copied(path, template, self._own)
+        # A package may come from anywhere: what it says of repositories elsewhere is not believed.
+        repositories = {} if spec.package is not None else self._repositories(template)
+        overlaid = self._overlaid(path, template, repositories)
+        return overlaid or _copied(path, self._whole(template, repositories), self._own)
 
     def are_quick(self, spec: WorkspaceSpec) -> bool:
         """Whether making another isolated one is a few calls to the system and nothing is copied."""
@@ -89,11 +97,37 @@ class Workspaces:
         there = [path for path in self._own_paths if path.is_dir()]
         return _outermost(template, tuple(there))
 
-    def _overlaid(self, path: Path, template: Path) -> Workspace | None:
-        if not self._try_overlay:
+    def _repositories(self, template: Path) -> dict[str, Path]:
+        """The folders of *template* whose repository lies elsewhere; looked for once."""
+        if template not in self._elsewhere:
+            with explained("cannot read template", template):
+                self._elsewhere[template] = lacking(template)
+        return self._elsewhere[template]
+
+    def _whole(self, template: Path, repositories: dict[str, Path]) -> Path:
+        """What is copied: the template, or where its repositories lie elsewhere, a copy of it that has them."""
+        if not repositories:
+            return template
+        with self._lock:
+            if template not in self._wholes:
+                side = self._scratch / f"r{len(self._wholes) + 1}"
+                with explained("cannot copy template", template):
+                    side.mkdir()
+                    copy_tree(template, side, own=self._own)
+                    side.chmod(stat.S_IMODE(template.stat().st_mode) | stat.S_IRWXU)
+                    for folder, git_dir in repositories.items():
+                        if (side / folder / ".git").is_file():
+                            (side / folder / ".git").unlink()
+                        make_whole(git_dir, side / folder / ".git")
+                self._wholes[template] = side
+            return self._wholes[template]
+
+    def _overlaid(self, path: Path, template: Path, repositories: dict[str, Path]) -> Workspace | None:
+        if not self._try_overlay or not template.stat().st_mode & stat.S_IWUSR:
+            # Over a template that may not be written to, nor may the workspace be: a copy is opened up.
             return None
         try:
-            workspace = OverlayWorkspace(path, self._template(template))
+            workspace = OverlayWorkspace(path, self._template(template, repositories))
         except OSError:
             # A file system that cannot carry one, or a kernel without: it will be no different next time.
             self._try_overlay = False
@@ -103,24 +137,39 @@ class Workspaces:
             self._overlays.append(workspace)
         return workspace
 
-    def _template(self, folder: Path) -> Template:
-        """What to lie over; the same for all workspaces, so that hiding our own folders is done once."""
+    def _template(self, folder: Path, repositories: dict[str, Path]) -> Template:
+        """What to lie over; the same for all workspaces, so that its layers are made once."""
         leave_out = self._own_in(folder)
         with self._lock:
             key = (folder, leave_out)
             if key not in self._templates:
                 side = self._scratch / f"m{len(self._templates) + 1}"
-                self._templates[key] = MaskedTemplate(folder, leave_out, side) if leave_out else Template(folder)
+                plain = not leave_out and not repositories
+                layered = partial(LayeredTemplate, folder, side, leave_out=leave_out, repositories=repositories)
+                self._templates[key] = Template(folder) if plain else layered()
             return self._templates[key]
 
     def _made_shared(self, spec: WorkspaceSpec) -> Workspace:
         if spec.cwd is not None:
-            _fill(spec.cwd, spec.template_dir, self._own)
+            self._fill(spec.cwd, spec.template_dir)
             return SharedWorkspace(spec.cwd, method="given", own=self._own)
         path = self._scratch / ("shared" if not self._shared else f"shared{len(self._shared) + 1}")
-        _fill(path, spec.template_dir, self._own)
+        self._fill(path, spec.template_dir)
         method: Method = "empty" if spec.template_dir is None else "copy"
         return SharedWorkspace(path, method=method)
+
+    def _fill(self, path: Path, template: Path | None) -> None:
+        with explained("cannot make workspace", path):
+            path.mkdir(parents=True, exist_ok=True)
+            if template is None:
+                return
+            _check_apart(path, template)
+            if not is_empty(path):
+                raise WorkspaceError(
+                    f"the workspace {path} is not empty, so the template {template} is not copied into it",
+                    hint="empty the folder, or leave out the template",
+                )
+            copy_tree(self._whole(template, self._repositories(template)), path, own=self._own)
 
 
 @cache
@@ -155,17 +204,3 @@ def _copied(path: Path, template: Path, own: Folders) -> Workspace:
         # A disk that is full must not stay so because of a half copy.
         remove_tree(path)
         raise
-
-
-def _fill(path: Path, template: Path | None, own: Folders) -> None:
-    with explained("cannot make workspace", path):
-        path.mkdir(parents=True, exist_ok=True)
-        if template is None:
-            return
-        _check_apart(path, template)
-        if not is_empty(path):
-            raise WorkspaceError(
-                f"the workspace {path} is not empty, so the template {template} is not copied into it",
-                hint="empty the folder, or leave out the template",
-            )
-        copy_tree(template, path, own=own)

@@ -20,7 +20,9 @@ from whet.workspace.tree import GIT, Descent, Step, Tree, is_empty, walk
 # What the kernel makes in the work folder of a mount that need not survive a crash, the innermost first.
 _DIRTY = "work/incompat/volatile/dirty"
 _WORK = ("work/incompat/volatile", "work/incompat", "work", "")
-_OPAQUE = ("trusted.overlay.opaque", "user.overlay.opaque")
+# What the kernel writes, and only it: the names that begin with `user.` are anybody's to set, and it reads them only
+# in mounts that ask for it.
+_OPAQUE = "trusted.overlay.opaque"
 
 
 class OverlayWorkspace(Workspace):
@@ -74,8 +76,15 @@ class OverlayWorkspace(Workspace):
             def same(path: str, before: Entry, after: Entry) -> bool:
                 return alike(path, Version(before, self._base), Version(after, above))
 
+            for path in [each for each in old.files if each not in new.files and self._is_seen(each)]:
+                del old.files[path]
             found = compare(old, new, same)
             return told(found, old, new, before=lambda _: self._base, after=above)
+
+    def _is_seen(self, path: str) -> bool:
+        """Whether a file can be seen in the workspace: then it is not deleted, whatever the layers say."""
+        found = Tree(self.path).stat(path)
+        return found is not None and not stat.S_ISDIR(found.st_mode)
 
     def keep(self, destination: Path) -> None:
         """Copy what the agent saw: nobody else can see the mount."""
@@ -178,7 +187,7 @@ class _Layers:
             return
         if not stat.S_ISDIR(found.st_mode):
             self._old.files[path] = Entry.of(found)
-        elif path.rpartition("/")[2] not in GIT:
+        elif path not in GIT:
             with Descent(self._base.root, follow=True) as place:
                 for name in path.split("/"):
                     place.enter(name)
@@ -190,8 +199,6 @@ def _is_whiteout(found: os.stat_result) -> bool:
 
 
 def _is_opaque(fd: int) -> bool:
-    for name in _OPAQUE:
-        with suppress(OSError):
-            if os.getxattr(fd, name) == b"y":
-                return True
+    with suppress(OSError):
+        return os.getxattr(fd, _OPAQUE) == b"y"
     return False

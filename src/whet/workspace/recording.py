@@ -8,6 +8,7 @@ import stat
 import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from whet import wire
@@ -30,7 +31,8 @@ class RecordedChanges:
     """What changed, and what the archive lacks of it.
 
     `gone` are folders that vanished with what was in them, `missing` says by path why something is not in the archive,
-    `masked` are files that held a secret, and `git` says that there was a `.git`, which is never recorded.
+    `masked` are files and links that held a secret or were named after one, and `git` says that there was a `.git` at
+    the top, which is never recorded.
     """
 
     created: tuple[str, ...] = ()
@@ -61,11 +63,12 @@ def record_changes(root: Path, changes: Changes, folder: Path, masker: Masker) -
         if paths:
             with tarfile.open(folder / ARCHIVE_FILE, "w", format=tarfile.PAX_FORMAT) as file:
                 archive.fill(file, paths)
+        named = archive.named
         listed = RecordedChanges(
-            created=changes.created,
-            modified=changes.modified,
-            deleted=changes.deleted,
-            gone=tuple(sorted(set(_gone(root, changes.deleted)))),
+            created=tuple(map(named, changes.created)),
+            modified=tuple(map(named, changes.modified)),
+            deleted=tuple(map(named, changes.deleted)),
+            gone=tuple(sorted(set(map(masker.text, _gone(root, changes.deleted))))),
             missing=archive.missing,
             masked=tuple(archive.masked),
             git=git,
@@ -107,8 +110,19 @@ class _Archive:
         self._tree = tree
         self._masker = masker
         self._left = _LARGEST_ARCHIVE
+        self._names: dict[str, str] = {}
+        self._taken: set[str] = set()
         self.missing: dict[str, str] = {}
         self.masked: list[str] = []
+
+    def named(self, path: str) -> str:
+        """*path* without secrets; two of them never become one."""
+        if path not in self._names:
+            masked = self._masker.text(path)
+            numbered = (masked if number == 1 else f"{masked}-{number}" for number in count(1))
+            self._names[path] = next(name for name in numbered if name not in self._taken)
+            self._taken.add(self._names[path])
+        return self._names[path]
 
     def fill(self, file: tarfile.TarFile, paths: tuple[str, ...]) -> None:
         """Take all of *paths*."""
@@ -118,30 +132,36 @@ class _Archive:
             except OSError as error:
                 reason = error.strerror or str(error)
             if reason:
-                self.missing[path] = reason
+                self.missing[self.named(path)] = reason
 
     def _take(self, file: tarfile.TarFile, path: str) -> str | None:
         """Take one; why not, if not."""
         found = self._tree.stat(path)
         if found is None:
             return "it cannot be found under this name"
-        entry = tarfile.TarInfo(path)
+        entry = tarfile.TarInfo(self.named(path))
         entry.mode = stat.S_IMODE(found.st_mode)
         if stat.S_ISLNK(found.st_mode):
-            entry.type, entry.linkname = tarfile.SYMTYPE, self._tree.link(path)
+            target = self._tree.link(path)
+            entry.type, entry.linkname = tarfile.SYMTYPE, self._masker.text(target)
             file.addfile(entry)
+            self._note_masked(entry.name, changed=entry.name != path or entry.linkname != target)
             return None
         if not stat.S_ISREG(found.st_mode):
             return "it is neither a file nor a link"
         if found.st_size > min(_LARGEST_FILE, self._left):
             return f"it has {found.st_size:,} bytes, more than is recorded"
-        self._add(file, entry, self._tree.read(path, found.st_size))
+        content = self._tree.read(path, found.st_size)
+        data = self._masker.data(content)
+        self._note_masked(entry.name, changed=entry.name != path or data != content)
+        self._add(file, entry, data)
         return None
 
-    def _add(self, file: tarfile.TarFile, entry: tarfile.TarInfo, content: bytes) -> None:
-        data = self._masker.data(content)
-        if data != content:
-            self.masked.append(entry.name)
+    def _note_masked(self, name: str, *, changed: bool) -> None:
+        if changed:
+            self.masked.append(name)
+
+    def _add(self, file: tarfile.TarFile, entry: tarfile.TarInfo, data: bytes) -> None:
         self._left -= len(data)
         entry.size = len(data)
         file.addfile(entry, io.BytesIO(data))

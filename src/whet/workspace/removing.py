@@ -38,9 +38,9 @@ def _emptied(path: Path) -> list[str]:
     return []
 
 
-def remove_specials(root: Path) -> None:
-    """Delete the sockets, fifos and devices below *root*: nobody looks into them later."""
-    with Descent(root, force=True) as place:
+def make_presentable(root: Path) -> None:
+    """Ready what an agent left for a person: every folder opens to its owner; sockets, fifos and devices are gone."""
+    with Descent(root, open_up=True) as place:
         for step in walk(place):
             if step.kind == "item" and not (stat.S_ISREG(step.stat.st_mode) or stat.S_ISLNK(step.stat.st_mode)):
                 with suppress(OSError):

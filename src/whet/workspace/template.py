@@ -1,11 +1,13 @@
-"""A template as overlays lie over it: its folder, and over that a layer that hides what is no part of it."""
+"""A template as overlays lie over it: its folder, and layers that hide what is no part of it or bring in what is."""
 
 from __future__ import annotations
 
+import shutil
 import stat
 from pathlib import Path
 
 from whet.workspace.mounts import mount_overlay, unmount
+from whet.workspace.repositories import make_whole
 from whet.workspace.tree import Tree
 
 
@@ -21,32 +23,50 @@ class Template:
         """Let go of what it holds."""
 
 
-class MaskedTemplate(Template):
-    """A template without some of its folders, however large they are; made in *side*, once for all that lie over it.
+class LayeredTemplate(Template):
+    """A template with layers over it, made in *side*, once for all that lie over it.
 
+    It is without the folders *leave_out*, however large they are, and *repositories* that lie elsewhere are in it.
     An OSError means that it cannot be done here.
     """
 
-    def __init__(self, folder: Path, leave_out: tuple[Path, ...], side: Path) -> None:
+    def __init__(self, folder: Path, side: Path, *, leave_out: tuple[Path, ...], repositories: dict[str, Path]) -> None:
         super().__init__(folder)
-        files, hidden, work = side / "f", side / "h", side / "k"
         self._shown = side / "s"
-        for made in (side, files, hidden, work, self._shown):
+        self._shown.mkdir(parents=True)
+        if repositories:
+            self.layers = (_brought_in(folder, side / "g", repositories), *self.layers)
+        if leave_out:
+            self.layers = self._without(leave_out, side)
+        mount_overlay(self._shown, lower=self.layers, upper=None, work=None)
+        self.view = Tree(self._shown)
+
+    def _without(self, leave_out: tuple[Path, ...], side: Path) -> tuple[Path, ...]:
+        files, hidden, work = side / "f", side / "h", side / "k"
+        for made in (files, hidden, work):
             made.mkdir()
         # A file in the place of a folder hides what is in it, and removing the file through the mount hides both.
         for path in leave_out:
             (files / path.parent).mkdir(parents=True, exist_ok=True)
             (files / path).touch()
-        mount_overlay(self._shown, lower=(files, folder), upper=hidden, work=work)
+        mount_overlay(self._shown, lower=(files, *self.layers), upper=hidden, work=work)
         try:
             for path in leave_out:
                 (self._shown / path).unlink()
         finally:
             unmount(self._shown)
-        self.layers = (hidden, files, folder)
-        mount_overlay(self._shown, lower=self.layers, upper=None, work=None)
-        self.view = Tree(self._shown)
+        return (hidden, files, *self.layers)
 
     def close(self) -> None:
         """Take its mount away."""
         unmount(self._shown)
+
+
+def _brought_in(folder: Path, layer: Path, repositories: dict[str, Path]) -> Path:
+    """A layer that has the *repositories* where *folder* has a link to them."""
+    for below, git_dir in repositories.items():
+        make_whole(git_dir, layer / below / ".git")
+        # What lies over a folder of the template gives it its mode and times.
+        for part in (Path(below), *Path(below).parents):
+            shutil.copystat(folder / part, layer / part)
+    return layer

@@ -60,13 +60,16 @@ class _Level:
 class Descent:
     """A place in a tree, moved one folder at a time; holds few descriptors however deep it is.
 
-    With `force`, permissions that the agent took from its own folders are lent back while we are inside.
+    With `force`, permissions that the agent took from its own folders are lent back while we are inside;
+    with `open_up` its owner keeps all of them, so that a person can look in and delete it.
     """
 
     _open_levels = 32
 
-    def __init__(self, root: Path, *, follow: bool = False, force: bool = False) -> None:
-        self._force = force
+    def __init__(self, root: Path, *, follow: bool = False, force: bool = False, open_up: bool = False) -> None:
+        self._force = force or open_up
+        self._wanted = stat.S_IRWXU if open_up else _LOOK
+        self._lend = not open_up
         flags = _FOLDER & ~os.O_NOFOLLOW if follow else _FOLDER
         self._levels = [self._opened(str(root), None, flags)]
 
@@ -101,10 +104,10 @@ class Descent:
         if not self._force:
             return _Level(os.open(name, flags, dir_fd=dir_fd))
         before = stat.S_IMODE(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode)
-        if before & _LOOK == _LOOK:
+        if before & self._wanted == self._wanted:
             return _Level(os.open(name, flags, dir_fd=dir_fd))
         grant(name, stat.S_IRWXU, dir_fd=dir_fd)
-        return _Level(os.open(name, flags, dir_fd=dir_fd), restore=before)
+        return _Level(os.open(name, flags, dir_fd=dir_fd), restore=before if self._lend else None)
 
     @staticmethod
     def _rest(level: _Level) -> None:
@@ -153,7 +156,10 @@ def identities(folders: Iterable[Path]) -> Folders:
 
 
 def walk(place: Descent, *, skip: frozenset[str] = frozenset(), own: Folders = frozenset()) -> Iterator[Step]:
-    """Every step through the tree below *place*, which moves along; folders named in *skip* or *own* are passed by."""
+    """Every step through the tree below *place*, which moves along; folders of our *own* are passed by.
+
+    So are those named in *skip*, but only at the top: what an agent does in a repository of its own making is seen.
+    """
     waiting: list[list[Step]] = [[]]
     entered: list[Step] = []
     yield from _items(place, waiting[-1], skip, own)
@@ -168,7 +174,7 @@ def walk(place: Descent, *, skip: frozenset[str] = frozenset(), own: Folders = f
             waiting.append([])
             entered.append(step)
             yield step
-            yield from _items(place, waiting[-1], skip, own)
+            yield from _items(place, waiting[-1], frozenset(), own)
         else:
             waiting.pop()
             if waiting:

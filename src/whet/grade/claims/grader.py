@@ -59,7 +59,7 @@ class ClaimGrader:
     async def _surveyed(self, request: SurveyRequest, mark: str, timeout_s: float) -> SurveyAnswer:
         limit_s = PATTERN_TIMEOUT_S if request.search else timeout_s
         try:
-            answer = await self._workers.call(wire.encode(request), mark=mark, timeout_s=limit_s)
+            answer = await self._workers.call(wire.encode_exact(request), mark=mark, timeout_s=limit_s)
         except WorkerHung:
             if request.search:
                 # The same search is made after the agent has ended, and says there what is wrong with it.
@@ -67,7 +67,7 @@ class ClaimGrader:
             raise CheckTimedOut(f"looking at the workspace took more than {timeout_s:g} s") from None
         except WorkerDied:
             raise CheckerDied("the look at the workspace ended its process") from None
-        return wire.decode(answer, SurveyAnswer)
+        return wire.decode_exact(answer, SurveyAnswer)
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         """The decision on one claim; one that cannot be decided is a grade too, so that the others are heard."""
@@ -108,7 +108,7 @@ class ClaimGrader:
         request = _request(checks, claims, evidence)
         limit_s = max(_limit(claim, evidence) for claim in claims)
         try:
-            answer = await self._workers.call(wire.encode(request), mark=evidence.mark, timeout_s=limit_s)
+            answer = await self._workers.call(wire.encode_exact(request), mark=evidence.mark, timeout_s=limit_s)
         except (WorkerHung, WorkerDied) as error:
             if len(checks) > 1:
                 # Whose doing that was, each of them shows alone.
@@ -116,7 +116,7 @@ class ClaimGrader:
             hung = isinstance(error, WorkerHung)
             outcome = _hung(claims[0], limit_s) if hung else undecided("deciding it ended the process that did")
             return [ClaimAnswer(outcome=outcome, duration_s=limit_s if hung else 0.0)]
-        return wire.decode(answer, ClaimAnswers).answers
+        return wire.decode_exact(answer, ClaimAnswers).answers
 
     def close(self) -> None:
         """End the workers."""

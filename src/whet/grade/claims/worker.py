@@ -92,11 +92,13 @@ class ClaimDecider:
     def serve(self, request: bytes, printed: Printed) -> bytes:
         """Answer one request."""
         del printed
-        if wire.decode(request, _Kind).kind == "survey":
-            return wire.encode(self._survey(wire.decode(request, SurveyRequest)))
-        asked = wire.decode(request, ClaimRequest)
+        if wire.decode_exact(request, _Kind).kind == "survey":
+            return wire.encode_exact(self._survey(wire.decode_exact(request, SurveyRequest)))
+        asked = wire.decode_exact(request, ClaimRequest)
         claims = self._claims(asked.case)
-        return wire.encode(ClaimAnswers(answers=tuple(self._decide(asked, claims[each]) for each in asked.numbers)))
+        return wire.encode_exact(
+            ClaimAnswers(answers=tuple(self._decide(asked, claims[each]) for each in asked.numbers))
+        )
 
     def _survey(self, asked: SurveyRequest) -> SurveyAnswer:
         claims, workspace = self._claims(asked.case), Path(asked.workspace)

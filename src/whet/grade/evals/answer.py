@@ -82,7 +82,7 @@ class AnswerGrader:
 
     async def _ask(self, request: _Request, *, mark: str, timeout_s: float) -> _Answer:
         try:
-            answer = await self._workers.call(wire.encode(request), mark=mark, timeout_s=timeout_s)
+            answer = await self._workers.call(wire.encode_exact(request), mark=mark, timeout_s=timeout_s)
         except WorkerHung:
             raise CheckTimedOut(
                 f"no decision about the answer within {timeout_s:g} s",
@@ -90,7 +90,7 @@ class AnswerGrader:
             ) from None
         except WorkerDied:
             raise CheckerDied("deciding about the answer ended the process that did") from None
-        return wire.decode(answer, _Answer)
+        return wire.decode_exact(answer, _Answer)
 
     def close(self) -> None:
         """End the workers."""
@@ -107,7 +107,7 @@ class _Decider:
     def serve(self, request: bytes, printed: Printed) -> bytes:
         """Answer one request; what is not foreseen is told as the trouble that it is."""
         del printed
-        asked = wire.decode(request, _Request)
+        asked = wire.decode_exact(request, _Request)
         events = EventLog(Path(asked.events_path) if asked.events_path else None)
         subject = Subject(
             session=Session.of(asked.session, events), workspace=Path(asked.workspace), skill_names=self._names
@@ -115,8 +115,8 @@ class _Decider:
         try:
             outcome, value = decide(self._cases[asked.case].checks[asked.number].params["case"], subject)
         except Exception as error:  # noqa: BLE001 - told to whoever asked, for whom it is no decision
-            return wire.encode(_Answer(trouble=f"{type(error).__name__}: {error}"))
-        return wire.encode(_Answer(outcome=outcome, value=value))
+            return wire.encode_exact(_Answer(trouble=f"{type(error).__name__}: {error}"))
+        return wire.encode_exact(_Answer(outcome=outcome, value=value))
 
 
 def _refuse_gaps(check: Check, evidence: Evidence) -> None:

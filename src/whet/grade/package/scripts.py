@@ -12,14 +12,15 @@ from pathlib import Path
 
 from whet import plugins
 from whet.errors import AgentNotFound, AgentNotStarted
-from whet.grade.shell import Shell
+from whet.grade.shell import Shell, plain_environment
 from whet.packages.showing import ShownAt
 from whet.sandbox.base import Boundary, Command, Ended, Sandbox
 
-_PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ")
 _OUTPUT_KEPT = 4 * 1024 * 1024
 _LONGEST_SHEBANG = 256
 _KILLED = 128 + signal.SIGKILL
+# Lets Python find the modules of a workspace last.
+_SAFE_PYTHON = Path(__file__).parent / "python"
 
 
 class NotRun(Exception):
@@ -64,11 +65,13 @@ class Output:
 async def run_script(script: Script, shell: Shell, *, home: Path, timeout_s: float) -> Output:
     """Run *script* to its end; `NotRun` where it cannot be started."""
     sandbox: Sandbox = plugins.find("sandboxes", shell.sandbox)()
-    env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    env |= {"HOME": str(home), "TMPDIR": str(home), **script.env}
+    env = plain_environment()
+    env |= {"HOME": str(home), "TMPDIR": str(home), "PYTHONSAFEPATH": "1", **script.env}
+    if env["PYTHONSAFEPATH"]:
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_SAFE_PYTHON), env.get("PYTHONPATH"))))
     boundary = Boundary(
         writable=(script.workspace, home, *script.writable),
-        readable=tuple(map(Path, shell.readable)),
+        readable=(*map(Path, shell.readable), _SAFE_PYTHON),
         hidden=tuple(map(Path, shell.hidden)),
         network=script.network,
         ceilings=shell.ceilings,
