@@ -37,10 +37,10 @@ def command(folder: Path, as_yaml: bool) -> None:
 
 def _settle_runner(folder: Path) -> None:
     """Leave the project with settings that name an agent, or say what to write."""
-    from whet.config.files import find_project_file
+    from whet.config.search import search_settings
     from whet.formats.bench.starter import installed_agent, settings_text
 
-    if find_project_file(folder.resolve()) is not None:
+    if search_settings(folder.resolve()).file is not None:
         return
     agent = installed_agent()
     path = folder / "whet.toml"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from whet.cli.errors import warn
-from whet.errors import Problem, SuiteError
+from whet.errors import PathRefused, Problem, SuiteError
 
 if TYPE_CHECKING:
     from whet.model.suite import Suite
@@ -25,18 +25,23 @@ def command(files: tuple[Path, ...], strict: bool) -> None:
     # Only now: "whet validate --help" needs none of it.
     from whet.evaluation.examine import Examined, examine
     from whet.formats.base import load_suite
+    from whet.refused import refusals
 
     problems: list[Problem] = []
     warnings: list[Problem] = []
     for file in files:
         try:
-            found = examine(file)
-            if found is None:
-                suite = load_suite(file)
-                found = [Examined(file, _summary(suite), suite.warnings)]
+            with refusals():
+                found = examine(file)
+                if found is None:
+                    suite = load_suite(file)
+                    found = [Examined(file, _summary(suite), suite.warnings)]
         except SuiteError as error:
             problems += error.problems
             warnings += error.warnings
+            continue
+        except PathRefused as error:
+            problems.append(Problem(file=error.path, message=error.reason, hint=error.hint))
             continue
         for each in found:
             warnings += each.notes
