@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -39,6 +40,8 @@ def _nobodys_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         patch.delenv("XDG_CONFIG_HOME", raising=False)
         for name in [name for name in os.environ if name.startswith("WHET_")]:
             patch.delenv(name)
+        # A shell that starts us in the background has interrupts ignored, and whatever we start would ignore them too.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         yield
 
 
