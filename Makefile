@@ -7,11 +7,12 @@ BIN := $(VENV)/bin
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11)
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-agents bench clean
+.PHONY: help demo test test-root test-agents bench clean
 
 help:
 	@echo "make demo         set up, run the quick-start suite and show where its results are"
 	@echo "make test         set up, then lint, types, import contracts and tests"
+	@echo "make test-root    as root: set up, then the tests that differ for root"
 	@echo "make test-agents  set up, then the tests that run OpenCode, Copilot and Gemini"
 	@echo "make bench        set up, then measure what whet costs beside the agents"
 	@echo "make clean        remove what these commands made"
@@ -31,6 +32,12 @@ test: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2
+
+# Overlay mounts, control groups and boundaries differ for root. The first line runs what an ordinary user skips, the
+# second what holds for both, and has to.
+test-root: $(VENV)/.installed-dev
+	$(BIN)/pytest -n 2 -m root
+	$(BIN)/pytest -n 2 -m 'not root' tests/contract tests/flow/test_boundary.py tests/flow/test_workspaces.py tests/unit/test_workspace.py
 
 # Their installations weigh 640 MB, so they are not part of `make test`, which does the same with Claude Code and Codex.
 test-agents: $(VENV)/.installed-dev

@@ -5,6 +5,7 @@ WhetError
 │   ├── ConfigError           a setting, named by its dotted path
 │   ├── SuiteError            a suite file, with all of its problems at once
 │   ├── UnknownName           a name that nothing answers to, with the nearest one that does
+│   ├── PathRefused           a path on which the system refuses what was asked
 │   └── PluginError           an extension that cannot be loaded
 ├── AttemptError              ends one attempt, never the run; becomes `Failure` data in the engine
 │   ├── WorkspaceError        the folder could not be made ready
@@ -86,6 +87,17 @@ class UnknownName(UsageError):
     """A name that nothing answers to."""
 
     code = "name"
+
+
+class PathRefused(UsageError):
+    """A path on which the system refuses what was asked: it is closed, on a read-only disk, or too long."""
+
+    code = "path"
+
+    def __init__(self, path: str, reason: str, *, hint: str | None = None) -> None:
+        super().__init__(f"{path}: {reason}", hint=hint)
+        self.path = path
+        self.reason = reason
 
 
 class PluginError(UsageError):

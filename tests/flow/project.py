@@ -114,6 +114,8 @@ class Project:
     env: dict[str, str] = field(default_factory=dict)
     # In the environment of whatever agents of this project start, so that what is left of it can be found.
     token: str = field(default_factory=lambda: f"whet-test-{secrets.token_hex(8)}")
+    # What starts the command, where it is not started as we were.
+    starter: tuple[str, ...] = ()
     # `{token}` and `{outside}` in suites and settings are filled in.
     outside: Path = field(init=False)
 
@@ -159,7 +161,7 @@ class Project:
     def whet(self, *args: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Outcome:
         """Run `whet` with any arguments."""
         ended = subprocess.run(
-            [sys.executable, "-m", "whet", *args],
+            [*self.starter, sys.executable, "-m", "whet", *args],
             cwd=cwd or self.root,
             env=self.environment(env),
             stdin=subprocess.DEVNULL,

@@ -31,6 +31,20 @@ def test_results_have_their_format_and_list_every_case(bench: Project) -> None:
     assert by_id(results)["mute"]["cost"] is None
 
 
+@pytest.mark.parametrize("here", [".", "bench", ".."])
+def test_without_a_repository_the_folder_of_the_settings_is_the_project_wherever_one_stands(
+    project: Project, here: str
+) -> None:
+    project.settings(EVENTS)
+    project.write("README.md", "# Old\n")
+    write(project, {"id": "a", "prompt": "true", "expect": ["file:README.md exists"]})
+
+    ended = project.whet("bench", str(project.root / "bench/suite.json"), cwd=project.root / here)
+
+    assert ended.code == 0, ended.stdout
+    assert "(the folder of whet.toml)" in ended.stdout
+
+
 def test_a_cost_that_nobody_knows_is_not_zero_and_a_budget_without_it_is_said(bench: Project) -> None:
     write(bench, case("a", "touch made"), case("b", "touch made"), defaults={"budget": 1})
 

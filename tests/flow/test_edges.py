@@ -140,6 +140,27 @@ def test_what_cannot_be_printed_is_one_line_and_no_success(passing: Project, com
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("reporter", ["terminal", "json", "junit"])
+@pytest.mark.parametrize("stdout", [">/dev/full", ">&-"])
+def test_a_run_whose_report_cannot_be_printed_is_no_success_and_is_recorded(
+    passing: Project, reporter: str, stdout: str
+) -> None:
+    done = shell(passing, f"whet run suite.py --reporter {reporter} {stdout}")
+
+    assert done.returncode == 74, done.stderr
+    assert done.stderr.startswith(f'warning: reporter "{reporter}" could not be printed: ')
+    assert len(done.stderr.splitlines()) == 1
+    assert (passing.output_dir / "latest/results.json").exists()
+
+
+def test_a_failed_run_whose_report_cannot_be_printed_has_failed(passing: Project) -> None:
+    passing.suite('suite = [Case(id="a", prompt="true", check=no)]')
+
+    done = shell(passing, "whet run suite.py >/dev/full")
+
+    assert done.returncode == 1, done.stderr
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -222,7 +222,7 @@ def test_a_burst_of_200_processes_is_over_with_its_trial(boxed: Project) -> None
 def test_ten_thousand_files_are_told_and_cleared_away(boxed: Project) -> None:
     done = run(
         boxed,
-        """suite = beside(Case(id="many", prompt="for n in range(10000): open(f'f{n}', 'w').write('x')",
+        """suite = beside(Case(id="many", timeout_ms=50_000, prompt="for n in range(10000): open(f'f{n}', 'w').write('x')",
             check=lambda report, ctx: len(ctx.changes().created) == 10000 or 1/0))""",
         settings=PYTHON,
     )

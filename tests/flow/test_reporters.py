@@ -42,6 +42,27 @@ def test_json_alone_has_stdout_for_itself(project: Project) -> None:
     assert json.loads(done.stdout) == done.results
 
 
+@pytest.mark.parametrize("target", ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_stdout_can_be_named_as_the_file_of_a_document(project: Project, target: str) -> None:
+    project.settings(SHELL)
+    project.suite(SUITE)
+
+    done = project.run("--reporter", f"junit={target}", "--reporter", "terminal")
+
+    assert len(ET.fromstring(done.stdout).findall(".//testcase")) == 2
+    assert "1 of 2 trials" in done.stderr
+
+
+def test_a_document_is_written_into_a_pipe_that_lies_in_a_folder_of_somebody_else(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite(SUITE)
+
+    done = project.run("--reporter", "junit=/dev/stderr", "--reporter", "terminal")
+
+    assert len(ET.fromstring(done.stderr).findall(".//testcase")) == 2
+    assert "1 of 2 trials" in done.stdout
+
+
 def test_ones_own_reporter_sees_every_event(project: Project) -> None:
     project.settings(SHELL + '[run]\nreporters = ["mine:Mine"]\n')
     project.write(

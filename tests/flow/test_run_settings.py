@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from project import SHELL, Project
@@ -46,6 +47,43 @@ def test_a_case_stands_above_the_file_and_below_a_flag(project: Project) -> None
 
     assert " 5 s" in own.stdout
     assert " 7 s" in typed.stdout
+
+
+@pytest.mark.root
+def test_settings_that_another_user_put_above_a_suite_run_nothing_as_us(project: Project) -> None:
+    foreign = project.settings('[runners.evil.agent]\ntype = "command"\ncommand = "touch"\nargs = ["{outside}/evil"]\n')
+    os.chown(foreign, 65534, 65534)
+    suite = project.suite(ONE, "mine/suite.py")
+
+    done = project.whet("run", str(suite))
+
+    assert done.code == 2
+    assert f"{foreign} is not read: it belongs to " in done.stderr
+    assert not (project.outside / "evil").exists()
+
+
+def test_the_header_names_every_file_with_settings(project: Project) -> None:
+    user = project.root.parent / "home/.config/whet/config.toml"
+    user.parent.mkdir(parents=True)
+    user.write_text("[run]\ntrials = 2\n")
+    project.settings(SHELL)
+    project.suite(ONE)
+
+    done = project.run()
+
+    assert f"  settings   whet.toml and {user}\n" in done.stdout
+
+
+def test_where_no_settings_are_found_it_is_said_how_far_they_were_searched_for(project: Project) -> None:
+    project.settings(SHELL)
+    (project.root / "repo/.git").mkdir(parents=True)
+    suite = project.suite(ONE, "repo/suite.py")
+
+    done = project.whet("run", str(suite))
+
+    assert done.code == 2
+    assert "no runners are configured" in done.stderr
+    assert f"settings were searched for up to {project.root}/repo" in done.stderr
 
 
 def test_settings_are_found_upwards_and_paths_are_taken_from_their_file(project: Project) -> None:

@@ -187,6 +187,7 @@ def test_a_workspace_from_the_settings_is_used_and_the_suites_own_stands_above_i
     assert theirs.code == own.code == 0, (theirs.trials, own.trials)
 
 
+@pytest.mark.root
 def test_an_overlay_is_used_where_it_can_be(template: Project) -> None:
     template.suite("""
         workspace = Workspace(mode="isolated", template_dir="template")

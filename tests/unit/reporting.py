@@ -124,6 +124,7 @@ def make_info(**changed: object) -> RunInfo:
         started_at="2025-01-02T03:04:05Z",
         sandbox="bubblewrap",
         version="0.1.0",
+        settings_files=(Path("/project/whet.toml"),),
     )
     return replace(info, **changed)
 

@@ -216,21 +216,24 @@ def test_a_misspelled_field_is_told_beside_what_is_then_missing(tmp_path: Path) 
     assert caught.value.warnings[0].hint == 'did you mean "expect"?'
 
 
-def test_the_project_of_a_suite_is_the_nearest_repository_above_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("here", [".", "repo", "plain", "plain/bench"])
+def test_the_project_of_a_suite_is_its_repository_else_the_folder_of_its_settings_wherever_one_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: str
 ) -> None:
     (tmp_path / "repo/.git").mkdir(parents=True)
     (tmp_path / "repo/bench").mkdir()
+    (tmp_path / "repo/bench/whet.toml").touch()
     (tmp_path / "plain/bench").mkdir(parents=True)
-    (tmp_path / "other").mkdir()
+    (tmp_path / "plain/whet.toml").touch()
+    (tmp_path / "other/bench").mkdir(parents=True)
 
-    monkeypatch.chdir(tmp_path / "plain")
-    found = [load(tmp_path / name, suite_with()).workspace for name in ("repo/bench", "plain/bench", "other")]
+    monkeypatch.chdir(tmp_path / here)
+    found = [load(tmp_path / name, suite_with()).workspace for name in ("repo/bench", "plain/bench", "other/bench")]
 
     assert [spec.template_dir for spec in found if spec] == [
         tmp_path / "repo",
         tmp_path / "plain",
-        tmp_path / "other",
+        tmp_path / "other/bench",
     ]
 
 

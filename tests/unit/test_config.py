@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from whet.config import Settings, describe, entries, load_settings
+from whet.config.search import is_project_root
 from whet.errors import ConfigError
 from whet.model.suite import BootstrapSpec, WorkspaceSpec
 
@@ -61,6 +62,99 @@ def test_the_first_folder_upwards_that_has_settings_wins(tmp_path: Path) -> None
     assert (settings.trials, settings.retries) == (1, 2)
     assert settings.origins["run.retries"] == "whet.toml"
     assert settings.output_dir == tmp_path / "a" / ".whet" / "runs"
+
+
+@pytest.fixture
+def stranger(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Makes a path somebody else's: root gives it away; anybody else becomes another user for those who ask."""
+
+    def give_away(path: Path) -> None:
+        if os.getuid() == 0:
+            os.chown(path, 65534, 65534, follow_symlinks=False)
+        else:
+            monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+
+    return give_away
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("whet.toml", "[run]\ntrials = 9"), ("pyproject.toml", "[tool.whet.run]\ntrials = 9")]
+)
+def test_the_search_ends_at_settings_of_somebody_else_and_says_so(
+    tmp_path: Path, stranger: Callable[[Path], None], name: str, text: str
+) -> None:
+    write(tmp_path, "[run]\ntrials = 8")
+    foreign = write(tmp_path / "shared", text, name)
+    (tmp_path / "shared/mine").mkdir()
+    stranger(foreign)
+
+    settings = load(tmp_path / "shared/mine/suite.py")
+
+    assert (settings.file, settings.trials, settings.searched_to) == (None, 1, tmp_path / "shared")
+    [notice] = settings.notices
+    assert notice.startswith(f"{foreign} is not read: it belongs to ")
+    assert notice.endswith("name it with --config if you trust it")
+
+
+def test_settings_of_somebody_else_can_be_named(tmp_path: Path, stranger: Callable[[Path], None]) -> None:
+    foreign = write(tmp_path, "[run]\ntrials = 9")
+    stranger(foreign)
+
+    settings = load(tmp_path, config_file=foreign)
+
+    assert (settings.file, settings.trials, settings.notices) == (foreign, 9, ())
+
+
+def test_a_link_of_somebody_else_leads_nowhere(tmp_path: Path, stranger: Callable[[Path], None]) -> None:
+    own = write(tmp_path / "own", "[run]\ntrials = 9")
+    link = tmp_path / "shared/whet.toml"
+    link.parent.mkdir()
+    link.symlink_to(own)
+    stranger(link)
+
+    settings = load(tmp_path / "shared")
+
+    assert settings.file is None
+    assert str(link) in settings.notices[0]
+
+
+def test_a_pyproject_of_somebody_else_that_is_not_about_us_is_passed_over(
+    tmp_path: Path, stranger: Callable[[Path], None]
+) -> None:
+    stranger(write(tmp_path / "a", "[project]\nname = 'other'", "pyproject.toml"))
+
+    settings = load(tmp_path / "a")
+
+    assert settings.notices == ()
+
+
+@pytest.mark.parametrize("mark", ["folder", "file"])
+def test_the_search_ends_at_the_root_of_the_project(tmp_path: Path, mark: str) -> None:
+    write(tmp_path, "[run]\ntrials = 9")
+    (tmp_path / "repo/bench").mkdir(parents=True)
+    git = tmp_path / "repo/.git"
+    git.mkdir() if mark == "folder" else git.write_text("gitdir: ../elsewhere")
+
+    settings = load(tmp_path / "repo/bench/suite.py")
+
+    assert (settings.file, settings.trials, settings.searched_to) == (None, 1, tmp_path / "repo")
+
+
+def test_settings_in_the_root_of_the_project_are_found(tmp_path: Path) -> None:
+    near = write(tmp_path / "repo", "[run]\ntrials = 9")
+    (tmp_path / "repo/.git").mkdir()
+    (tmp_path / "repo/bench").mkdir()
+
+    settings = load(tmp_path / "repo/bench/suite.py")
+
+    assert settings.file == near
+
+
+def test_a_repository_of_somebody_else_is_no_root(tmp_path: Path, stranger: Callable[[Path], None]) -> None:
+    (tmp_path / "shared/.git").mkdir(parents=True)
+    stranger(tmp_path / "shared/.git")
+
+    assert not is_project_root(tmp_path / "shared")
 
 
 def test_a_pyproject_counts_only_with_a_table_of_ours(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ def test_the_header_says_what_will_be_done_and_where():
     assert printed.startswith(
         "whet 0.1.0\n"
         "  suite      core (bench/core.py)\n"
+        "  settings   whet.toml\n"
         "  plan       2 cases x 2 runners x 3 trials = 12 trials\n"
         "  schedule   parallel, up to 4 at once\n"
         "  workspace  isolated\n"

@@ -828,6 +828,7 @@ def _overlay_work(folder: Path) -> None:
         assert list((folder / "scratch").iterdir()) == []
 
 
+@pytest.mark.root
 def test_an_overlay_tells_what_an_agent_did(overlay, template):
     in_a_child(_overlay_work, template.parent)
 
@@ -847,6 +848,7 @@ def _overlay_bootstrap(folder: Path) -> None:
     assert list((folder / "scratch").iterdir()) == []
 
 
+@pytest.mark.root
 def test_what_a_bootstrap_wrote_is_not_the_agents_doing_over_a_template(overlay, template):
     in_a_child(_overlay_bootstrap, template.parent)
 
@@ -864,6 +866,7 @@ def _overlay_keep(folder: Path) -> None:
     assert list((folder / "scratch").iterdir()) == []
 
 
+@pytest.mark.root
 def test_an_overlay_is_kept_as_the_agent_saw_it(overlay, template, tmp_path):
     in_a_child(_overlay_keep, template.parent)
 
@@ -875,6 +878,7 @@ def test_an_overlay_is_kept_as_the_agent_saw_it(overlay, template, tmp_path):
     subprocess.run(["rm", "-rf", str(kept)], check=True)
 
 
+@pytest.mark.root
 def test_paths_with_the_characters_that_separate_options_are_no_obstacle(overlay, template, tmp_path):
     odd = tmp_path / "a:b,c\\d=e f"
     odd.mkdir()
@@ -896,6 +900,7 @@ def _overlay_close(folder: Path) -> None:
     assert workspace.remove() == []
 
 
+@pytest.mark.root
 def test_closing_unmounts_what_is_still_mounted(overlay, template, scratch):
     in_a_child(_overlay_close, template.parent)
 
@@ -906,6 +911,7 @@ def _overlay_leave(folder: Path) -> None:
     assert str(workspace.path) in Path("/proc/self/mounts").read_text()
 
 
+@pytest.mark.root
 def test_a_mount_ends_with_the_process_and_was_never_seen_by_others(overlay, template):
     in_a_child(_overlay_leave, template.parent)
 
@@ -926,6 +932,7 @@ def _no_overlay_here(folder: Path) -> None:
     assert told(workspace, busy) == WORK[1][1]
 
 
+@pytest.mark.root
 def test_where_an_overlay_cannot_be_mounted_a_copy_is_made(overlay, template, scratch):
     in_a_child(_no_overlay_here, template.parent)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from whet.cli.errors import warn_of
 from whet.cli.paths import FilePath
 from whet.config import describe, entries, load_settings
 from whet.errors import UsageError
@@ -22,12 +23,14 @@ def command(place: Path, config_file: Path | None, as_json: bool) -> None:
     if not place.exists():
         raise UsageError(f"{place}: no such file or folder")
     settings = load_settings(place, flags={}, environ=os.environ, config_file=config_file)
+    warn_of(settings.notices)
     if as_json:
         found = {key: {"value": value, "origin": origin} for key, value, origin in entries(settings)}
         file = str(settings.file) if settings.file else None
         click.echo(json.dumps({"file": file, "settings": found}, indent=2, ensure_ascii=False))
         return
-    click.echo(f"settings file: {settings.file or 'none found'}\n")
+    none = f"none found up to {settings.searched_to}" if settings.searched_to else "none found"
+    click.echo(f"settings file: {settings.file or none}\n")
     for line in _aligned(describe(settings)):
         click.echo(line)
 

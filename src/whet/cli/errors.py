@@ -41,6 +41,10 @@ def guarded(action: Callable[[], int]) -> int:  # noqa: PLR0911 - one ending for
     except Exception as error:  # noqa: BLE001 - the outermost place: whatever comes here was not foreseen
         if isinstance(error, BrokenPipeError) and _stdout_is_gone():
             return _leave_stdout(BROKEN_PIPE)
+        from whet.refused import refusal
+
+        if refused := refusal(error):
+            return _report(refused)
         if isinstance(error, OSError) and _stdout_is_full():
             _write([(f"error[stdout]: what was to be printed could not be: {error.strerror}", None)])
             return _leave_stdout(NOT_PRINTED)
@@ -96,6 +100,11 @@ def _lines(error: WhetError) -> Iterator[tuple[str, str | None]]:
 def warn(problems: Iterable[Problem]) -> None:
     """Tell of what looks wrong, in the form of errors."""
     _write(_warnings(problems))
+
+
+def warn_of(messages: Iterable[str]) -> None:
+    """Tell of what has no file and line."""
+    _write((f"warning: {message}", None) for message in messages)
 
 
 def _warnings(problems: Iterable[Problem]) -> Iterator[tuple[str, str | None]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from whet.errors import UsageError
+from whet.errors import SuiteError, UsageError
 
 _COLUMNS = ("id", "name", "version", "adapter", "tags")
 
@@ -26,12 +26,13 @@ _COLUMNS = ("id", "name", "version", "adapter", "tags")
 def command(limit: int, skills_dir: Path, as_json: bool, **asked: Any) -> None:
     """List the skills below a folder that fit, the best first."""
     # Only now: "whet find --help" needs none of it.
-    from whet.skills.read import find_skills
+    from whet.skills.read import load_skills
     from whet.skills.search import search
 
     if not skills_dir.exists():
         raise UsageError(f"{skills_dir}: there is no such folder", hint="name one with --skills-dir")
-    found = search([loaded.skill for loaded in find_skills([skills_dir])], **asked)
+    loaded, problems = load_skills([skills_dir])
+    found = search([each.skill for each in loaded], **asked)
     rows = [
         {
             "id": skill.id,
@@ -45,10 +46,16 @@ def command(limit: int, skills_dir: Path, as_json: bool, **asked: Any) -> None:
     ]
     if as_json:
         click.echo(json.dumps({"total": len(found), "skills": rows}, indent=2, ensure_ascii=False))
-        return
+    else:
+        _print_table(rows, len(found))
+    if problems:
+        raise SuiteError(problems)
+
+
+def _print_table(rows: list[dict[str, Any]], total: int) -> None:
     lines = [_COLUMNS, *((*map(str, list(row.values())[:4]), ", ".join(row["tags"])) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
     for line in lines if rows else []:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-    shown = "" if len(found) <= limit else f"; {len(found) - limit} more, see --limit"
-    click.echo(f"{len(found)} found{shown}" if found else "nothing was found")
+    shown = "" if total <= len(rows) else f"; {total - len(rows)} more, see --limit"
+    click.echo(f"{total} found{shown}" if total else "nothing was found")

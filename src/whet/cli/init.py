@@ -45,10 +45,10 @@ def command(folder: Path, as_yaml: bool, as_python: bool) -> None:
 
 def _settle_runner(folder: Path) -> Path | None:
     """Leave the project with settings that name an agent; where that could not be, the file that has to."""
-    from whet.config.files import find_project_file
+    from whet.config.search import search_settings
     from whet.formats.bench.starter import installed_agent, settings_text
 
-    found = find_project_file(folder.resolve())
+    found = search_settings(folder.resolve()).file
     if found is not None:
         return None if found.data.get("runners") else found.path
     agent = installed_agent()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from whet.cli.errors import warn
-from whet.errors import Problem, SuiteError
+from whet.errors import PathRefused, Problem, SuiteError
 
 if TYPE_CHECKING:
     from whet.model.suite import Suite
@@ -26,6 +26,7 @@ def command(files: tuple[Path, ...], strict: bool) -> None:
     # Only now: "whet validate --help" needs none of it.
     from whet.evaluation.examine import Examined, examine
     from whet.formats.base import load_suite
+    from whet.refused import refusals
 
     problems: list[Problem] = []
     warnings: list[Problem] = []
@@ -34,16 +35,20 @@ def command(files: tuple[Path, ...], strict: bool) -> None:
     while waiting:
         file = waiting.pop(0)
         try:
-            found = examine(file)
-            if found is None and file.is_dir():
-                waiting[:0] = _suites_in(file)
-                continue
-            if found is None:
-                suite = load_suite(file)
-                found = [Examined(file, _summary(suite), suite.warnings)]
+            with refusals():
+                found = examine(file)
+                if found is None and file.is_dir():
+                    waiting[:0] = _suites_in(file)
+                    continue
+                if found is None:
+                    suite = load_suite(file)
+                    found = [Examined(file, _summary(suite), suite.warnings)]
         except SuiteError as error:
             problems += error.problems
             warnings += error.warnings
+            continue
+        except PathRefused as error:
+            problems.append(Problem(file=error.path, message=error.reason, hint=error.hint))
             continue
         for each in found:
             warnings += each.notes

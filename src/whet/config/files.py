@@ -1,4 +1,4 @@
-"""Finding and reading settings files: `whet.toml`, `[tool.whet]` of `pyproject.toml`, and the user's own."""
+"""Reading settings files: `whet.toml`, `[tool.whet]` of `pyproject.toml`, and the user's own."""
 
 from __future__ import annotations
 
@@ -29,22 +29,8 @@ class SettingsFile:
     data: Mapping[str, Any]
 
 
-def find_project_file(folder: Path) -> SettingsFile | None:
-    """The settings file in force for *folder*: of the first folder upwards that has one."""
-    for place in (folder, *folder.parents):
-        own = _read_own(place / PROJECT_FILE)
-        shared = _read_pyproject(place / PYPROJECT)
-        if own and shared:
-            raise ConfigError(
-                f"{place}: both {PROJECT_FILE} and [tool.whet] of {PYPROJECT} hold settings",
-                hint="keep one of them",
-            )
-        if own or shared:
-            return own or shared
-    return None
-
-
-def _read_own(path: Path) -> SettingsFile | None:
+def find_own(path: Path) -> SettingsFile | None:
+    """The `whet.toml` at *path*, where there is one."""
     # os.path: a folder that may not be looked into is a folder without settings.
     if not os.path.lexists(path):
         return None
@@ -57,7 +43,7 @@ def _read_own(path: Path) -> SettingsFile | None:
 def read_file(path: Path, label: str | None = None) -> SettingsFile:
     """The settings file at *path*, which must be there."""
     if path.name == PYPROJECT:
-        found = _read_pyproject(path)
+        found = find_shared(path)
         if found is None:
             raise ConfigError(f"{path}: no [tool.whet] table" if path.is_file() else f"{path}: no such file")
         return found
@@ -80,7 +66,8 @@ def find_user_file(environ: Mapping[str, str]) -> SettingsFile | None:
     return read_file(path, f"user file {shown}")
 
 
-def _read_pyproject(path: Path) -> SettingsFile | None:
+def find_shared(path: Path) -> SettingsFile | None:
+    """The settings in the `pyproject.toml` at *path*, where there are any."""
     if not os.path.isfile(path):  # noqa: PTH113
         return None
     text = _read(path)

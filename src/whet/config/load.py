@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from whet.config.check import Key, dotted
-from whet.config.files import SettingsFile, find_project_file, find_user_file, read_file
+from whet.config.files import SettingsFile, find_user_file, read_file
 from whet.config.merge import Merged, conflicts, merge
 from whet.config.places import Base
 from whet.config.schema import Value
+from whet.config.search import Search, search_settings
 from whet.config.settings import Settings
 from whet.config.sources import from_environ, from_file, from_flags
 from whet.errors import ConfigError
@@ -52,16 +53,21 @@ def load_settings(
     here = Base(Path.cwd(), home)
     start = here.path(str(start))
     folder = start if start.is_dir() else start.parent
-    project = read_file(here.path(str(config_file))) if config_file else find_project_file(folder)
+    search = Search(read_file(here.path(str(config_file)))) if config_file else search_settings(folder)
     user = find_user_file(environ)
-    files = [file for file in (project, user) if file is not None]
+    files = [file for file in (search.file, user) if file is not None]
     spoken = [from_environ(environ, here), *(from_file(file, home) for file in files)]
     typed = from_flags(flags, here)
     merged = merge(typed, spoken)
     problems = [line for source in (typed, *spoken) for line in source.problems] + list(conflicts(merged))
     if problems:
         raise ConfigError("\n".join(problems), hint=_where_files_are(files, problems))
-    return _build(merged, project.path if project else None, folder)
+    return replace(
+        _build(merged, search.file.path if search.file else None, folder),
+        user_file=user.path if user else None,
+        searched_to=search.last,
+        notices=(f"{search.foreign}; name it with --config if you trust it",) if search.foreign else (),
+    )
 
 
 def _where_files_are(files: list[SettingsFile], problems: list[str]) -> str | None:

@@ -49,3 +49,8 @@ class Settings:
     # How much each part of the composite counts, as far as it was said.
     composite: Mapping[str, float] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
+    # The user's own file, where there is one; the folder in which the search for the project's ended, where it ended
+    # before the top; and what a person should know about that search.
+    user_file: Path | None = None
+    searched_to: Path | None = None
+    notices: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -12,16 +13,17 @@ from whet.doctor.known import KNOWN, logins
 from whet.doctor.machine import look_at_machine
 from whet.doctor.programs import ask_versions, find_program, look_at_agent
 from whet.doctor.runners import is_asked, look_at_runner, program_of
-from whet.errors import SuiteError, UsageError
+from whet.errors import PathRefused, SuiteError, UsageError
 from whet.formats.base import load_suite
 from whet.model.suite import Case
+from whet.refused import refusals
 from whet.sandbox.base import Sandbox
 from whet.sandbox.choose import choose_sandbox
 
 
 def examine(place: Path, config_file: Path | None, environ: Mapping[str, str]) -> list[Finding]:
     """Everything there is to say about a run of *place*, a suite or a folder."""
-    found = list(look_at_machine())
+    found = [*look_at_machine(), *_home(environ)]
     settings, said = _settings(place, config_file, environ)
     found += said
     cases, problems = _cases(place)
@@ -41,6 +43,14 @@ def examine(place: Path, config_file: Path | None, environ: Mapping[str, str]) -
     return found
 
 
+def _home(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """That the home cannot be looked into: logins and settings in it are then not seen."""
+    home = environ.get("HOME") or ""
+    if home and os.path.lexists(home) and not os.access(home, os.R_OK | os.X_OK):
+        message = f"HOME is {home}, which you may not look into: logins and settings there are not seen"
+        yield Finding(part="machine", name="home", state="warning", message=message, hint="set HOME to your own")
+
+
 def _settings(
     place: Path, config_file: Path | None, environ: Mapping[str, str]
 ) -> tuple[Settings | None, list[Finding]]:
@@ -49,20 +59,23 @@ def _settings(
     except UsageError as error:
         lines = error.message.split("\n")
         return None, [_finding("problem", line, error.hint if line is lines[-1] else None) for line in lines]
+    noticed = [_finding("warning", notice) for notice in settings.notices]
     if not settings.runners:
         hint = "write a [runners.<id>.agent] table into whet.toml"
-        return settings, [_finding("warning", f"{settings.file or 'no file found'}: no runners are configured", hint)]
-    return settings, [_finding("ok", str(settings.file or "no project file; the user's own"))]
+        none = f"no file found up to {settings.searched_to}" if settings.searched_to else "no file found"
+        return settings, [*noticed, _finding("warning", f"{settings.file or none}: no runners are configured", hint)]
+    return settings, [*noticed, _finding("ok", str(settings.file or "no project file; the user's own"))]
 
 
 def _cases(place: Path) -> tuple[tuple[Case, ...], list[Finding]]:
     """The cases of a suite that was named: some agents can only tell by case whether they are ready."""
-    if not place.is_file():
-        return (), []
     try:
-        return load_suite(place).cases, []
+        with refusals():
+            return (load_suite(place).cases if place.is_file() else ()), []
     except SuiteError as error:
         return (), list(_suite_findings(error))
+    except PathRefused as error:
+        return (), [Finding(part="settings", name="suite", state="problem", message=error.message, hint=error.hint)]
 
 
 def _suite_findings(error: SuiteError) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,5 +74,5 @@ BY_TYPE = {agent.type: agent for agent in KNOWN}
 def logins(agent: KnownAgent, environ: Mapping[str, str]) -> list[str]:
     """The names of what could log *agent* in: variables that are set and files that are there, never what they hold."""
     home = Path(environ.get("HOME") or "/nonexistent")
-    files = [f"~/{name}" for name in agent.files if (home / name).is_file()]
+    files = [f"~/{name}" for name in agent.files if os.path.isfile(home / name)]  # noqa: PTH113 - a home that is closed to us is one without logins
     return [name for name in agent.variables if environ.get(name)] + files

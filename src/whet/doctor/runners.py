@@ -9,9 +9,11 @@ from whet.agents.base import Agent, Options
 from whet.doctor.findings import Finding
 from whet.doctor.known import BY_TYPE, logins
 from whet.doctor.programs import Version, find_program, not_working
-from whet.errors import WhetError
+from whet.errors import PathRefused, WhetError
 from whet.model.run import Runner
 from whet.model.suite import Case
+from whet.plan import skill_problems
+from whet.refused import refusals
 
 
 def program_of(runner: Runner, environ: Mapping[str, str]) -> str | None:
@@ -59,12 +61,13 @@ def _problems(
     except WhetError as error:
         yield error.message, error.hint
         return
-    yield from ((problem, None) for problem in agent.problems(runner, cases))
-    yield from (
-        (f"skills: {skill} is not a skill: it has no SKILL.md", None)
-        for skill in runner.skills
-        if not (skill / "SKILL.md").is_file()
-    )
+    try:
+        with refusals():
+            problems = list(agent.problems(runner, cases))
+        yield from ((problem, None) for problem in problems)
+    except PathRefused as error:
+        yield error.message, error.hint
+    yield from ((problem, None) for problem in skill_problems("skills", runner.skills))
     name = _name(runner)
     program = program_of(runner, environ)
     if name and program is None:

@@ -7,7 +7,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from whet.sandbox.reaper import kill_marked
@@ -36,7 +36,9 @@ def noted_scratch(run_dir: Path, scratch: Path) -> Iterator[None]:
         yield
     finally:
         remove_tree(scratch)
-        note.unlink(missing_ok=True)
+        # In a record that was closed meanwhile it stays: what became of the run is worth more than a note.
+        with suppress(OSError):
+            note.unlink(missing_ok=True)
 
 
 def clear_scratch(run_dir: Path) -> None:

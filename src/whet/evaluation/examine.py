@@ -58,8 +58,9 @@ def _folder(path: Path) -> list[Examined] | None:
     for name in FILES:
         if (path / name).is_file():
             return [_benchmark(path / name, read_benchmark(path / name))]
-    files = list(manifests(path))
-    if not files:
+    problems: list[Problem] = []
+    files = list(manifests(path, problems))
+    if not files and not problems:
         return None
     # Together, because two of them may have one id.
     find_skills([path])

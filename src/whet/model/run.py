@@ -190,3 +190,6 @@ class RunInfo:
     # Which command was asked for the run, for whoever is told how to go on.
     command: str = "run"
     ceilings: Ceilings = field(default_factory=Ceilings)
+    # The files that hold the settings, the project's first, and where the search for that one ended.
+    settings_files: tuple[Path, ...] = ()
+    searched_to: Path | None = None

@@ -137,8 +137,8 @@ def carry_out(planned: Planned, approach: Approach) -> int:
         if request.verbose:
             parts = replace(parts, listen=lambda trial, event: under_way.emit(SessionSeen(trial=trial, event=event)))
         under_way.emit(RunStarted(info=info, plan=plan, done=len(journal)))
-        messages = (note, fewer, starts_nothing(scratch), weaknesses(settings.ceilings), *planned.notices, *notices)
-        for message in messages:
+        warned = (note, fewer, starts_nothing(scratch), weaknesses(settings.ceilings))
+        for message in (*warned, *settings.notices, *planned.notices, *notices):
             if message:
                 under_way.emit(Notice(level="warning", message=message))
         with single_errors():
@@ -175,7 +175,7 @@ def _open_record(planned: Planned, masker: Masker) -> Path:
 
 
 def _info(planned: Planned, run_dir: Path, sandbox: str) -> RunInfo:
-    suite = planned.suite
+    suite, settings = planned.suite, planned.settings
     return RunInfo(
         run_id=run_dir.name,
         run_dir=run_dir,
@@ -185,7 +185,9 @@ def _info(planned: Planned, run_dir: Path, sandbox: str) -> RunInfo:
         sandbox=sandbox,
         version=__version__,
         command=planned.request.command,
-        ceilings=planned.settings.ceilings,
+        ceilings=settings.ceilings,
+        settings_files=tuple(file for file in (settings.file, settings.user_file) if file),
+        searched_to=None if settings.file else settings.searched_to,
     )
 
 

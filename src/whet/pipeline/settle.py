@@ -18,7 +18,7 @@ from whet.model.run import Plan, Runner
 from whet.model.suite import Suite
 from whet.pipeline.judge import check_judge
 from whet.pipeline.skill import bind_skill
-from whet.plan import RunRequest, make_plan, mount_problems, template_problems
+from whet.plan import RunRequest, make_plan, mount_problems, skill_problems, template_problems
 from whet.store import folder as folders
 from whet.store.history import last_failed, newest_run, settings_of, skill_of
 from whet.store.request import Recorded, recorded
@@ -133,11 +133,7 @@ def _check_agents(plan: Plan, settings: Settings) -> None:
     for runner in _runners(plan):
         agent = plugins.find("agents", runner.agent)()
         problems += (f"runners.{runner.id}.{problem}" for problem in agent.problems(runner, cases))
-        problems += (
-            f"runners.{runner.id}.skills: {skill} is not a skill: it has no SKILL.md"
-            for skill in runner.skills
-            if not (skill / "SKILL.md").is_file()
-        )
+        problems += skill_problems(f"runners.{runner.id}.skills", runner.skills)
         problems += _near_programs(runner, settings)
         problems += mount_problems(f"runners.{runner.id}.agent.mounts", runner.options.get("mounts") or ())
         if runner.skills and getattr(agent, "takes_skills", None) is None and _gives_skills(plan, runner):

@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from whet.config import BUILT_IN, Settings
-from whet.errors import UsageError
+from whet.errors import PathRefused, UsageError
 from whet.model.run import NO_AGENT, Execution, Plan, ScheduleName
 from whet.model.suite import NO_SKILL, SKILL, Case, Limits, Suite, WorkspaceSpec
 from whet.model.variants import in_variant
 from whet.plan.request import Selection
 from whet.plan.selecting import selected, sharded
+from whet.refused import refusals
 
 
 def make_plan(
@@ -72,6 +73,17 @@ def mount_problems(key: str, mounts: Iterable[str | Path]) -> Iterator[str]:
         except OSError as error:
             reason = "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be used: {error.strerror}"
             yield f"{key}[{index}]: {mount} {reason}"
+
+
+def skill_problems(key: str, skills: Iterable[Path]) -> Iterator[str]:
+    """A line for each of the *skills* that stand at *key* and is none, or cannot be looked at."""
+    for skill in skills:
+        try:
+            with refusals():
+                if not (skill / "SKILL.md").is_file():
+                    yield f"{key}: {skill} is not a skill: it has no SKILL.md"
+        except PathRefused as error:
+            yield f"{key}: {error.message}"
 
 
 def template_problems(plan: Plan, settings: Settings) -> Iterator[str]:

@@ -58,9 +58,16 @@ def _runners(suite: Suite, settings: Settings, selection: Selection) -> tuple[Ru
     """The configured ones; where cases can do without an agent, one that does nothing stands in for none."""
     bare = any(not case.needs_agent for case in suite.cases)
     if not settings.runners and not bare:
-        raise UsageError("no runners are configured", hint=_EXAMPLE)
+        raise UsageError("no runners are configured", hint="\n".join((*_looked(settings), _EXAMPLE)))
     asked = selection.runners == (NO_AGENT,) and all(runner.id != NO_AGENT for runner in settings.runners)
     return (Runner(id=NO_AGENT, agent=NO_AGENT),) if bare and (asked or not settings.runners) else settings.runners
+
+
+def _looked(settings: Settings) -> Iterator[str]:
+    """Where settings were searched for, where that may surprise: above it there may be some."""
+    yield from settings.notices
+    if settings.file is None and settings.searched_to is not None:
+        yield f"settings were searched for up to {settings.searched_to}"
 
 
 def _refuse_without_skill(suite: Suite, found: Sequence[tuple[Case, Runner, str]]) -> None:

@@ -14,10 +14,13 @@ from typing import Any, TextIO, TypeVar
 from whet import plugins
 from whet.errors import PluginError, UsageError
 from whet.report.base import Reporter, ReporterContext, ReporterFactory, Reporters
+from whet.report.document import is_written_into
 from whet.report.guard import GuardedReporter, GuardThread, Hangs, Patience, exits_refused
 
 T = TypeVar("T")
 PATIENCE = Patience()
+# Opened by its name, it would be written to from two sides, each over what the other wrote.
+_STDOUT = frozenset({"", "-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +32,13 @@ class ReporterChoice:
 
 
 def parse_reporter(text: str) -> ReporterChoice:
-    """Read `junit=out.xml`, `module:object=out` or a bare name; `-` as the target means stdout."""
+    """Read `junit=out.xml`, `module:object=out` or a bare name; `-` or `/dev/stdout` as the target means stdout."""
     name, equals, target = (part.strip() for part in text.partition("="))
     if not name:
         raise UsageError(f'"{text}" names no reporter', hint="write NAME or NAME=FILE, such as junit=out.xml")
     if equals and not target:
         raise UsageError(f'reporter "{name}": no file after the "="', hint=f"write {name}=FILE, or {name} alone")
-    return ReporterChoice(name, None if target in ("", "-") else target)
+    return ReporterChoice(name, None if target in _STDOUT else target)
 
 
 def make_reporters(
@@ -152,7 +155,10 @@ def _target(choice: ReporterChoice, base: Path, protected: frozenset[Path]) -> P
         raise UsageError(f'reporter "{choice.name}": {path} is a folder, not a file')
     if path.resolve() in protected or (folder.resolve() / "run.json").exists():
         raise UsageError(f'reporter "{choice.name}": {path} is a file that whet needs; choose another one')
-    if not os.access(folder, os.W_OK | os.X_OK):
+    if is_written_into(path):
+        if not os.access(path, os.W_OK):
+            raise UsageError(f'reporter "{choice.name}": {path} cannot be written to')
+    elif not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(f'reporter "{choice.name}": the folder {folder} cannot be written to')
     return path
 

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import IO, TextIO
 
 from whet.report.base import NotWritten, ReporterContext
+from whet.report.screen import printing
 
 
 def write_document(chunks: Iterable[bytes], context: ReporterContext) -> None:
     """Write *chunks* to the target, or to stdout where there is none."""
     if context.target is None:
-        _write_stdout(chunks, context.stdout)
+        with printing(context.stdout):
+            _write_stdout(chunks, context.stdout)
         return
     try:
         with replacing(context.target) as file:
@@ -28,13 +30,12 @@ def write_document(chunks: Iterable[bytes], context: ReporterContext) -> None:
 @contextmanager
 def replacing(target: Path) -> Iterator[IO[bytes]]:
     """A file that takes *target*'s place once it is whole; after an error the old one stays."""
-    # What a link points at is replaced, not the link.
-    target = target.resolve()
-    if target.exists() and not target.is_file():
-        # A device or a pipe is written into; to take its place would be to destroy it.
-        with target.open("wb") as file:
+    if is_written_into(target):
+        with target.open("ab") as file:
             yield file
         return
+    # What a link points at is replaced, not the link.
+    target = target.resolve()
     temporary = target.with_name(f".whet-{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("xb") as file:
@@ -45,6 +46,12 @@ def replacing(target: Path) -> Iterator[IO[bytes]]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def is_written_into(target: Path) -> bool:
+    """Whether *target* is a device, a pipe or a stream of ours: to take its place would be to destroy it."""
+    is_stream = str(target).startswith(("/dev/std", "/dev/fd/", "/proc/"))
+    return target.exists() and (is_stream or not target.is_file())
 
 
 def _write_stdout(chunks: Iterable[bytes], stdout: TextIO) -> None:

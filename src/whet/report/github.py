@@ -14,6 +14,7 @@ from whet.model.run import RunInfo, TrialResult
 from whet.report.base import ReporterContext
 from whet.report.finding import class_of, execution_name, finding_of
 from whet.report.markdown import sections, within
+from whet.report.screen import printing
 from whet.report.text import count, one_line, path_for_people
 
 # GitHub shows ten of a kind per step and says nothing about the others.
@@ -35,9 +36,10 @@ class GithubReporter:
         """At the end, annotate and append the summary."""
         if not isinstance(event, RunEnded):
             return
-        for line in self._annotations(event.results, event.info):
-            self._say(line)
-        self._context.stdout.flush()
+        with printing(self._context.stdout):
+            for line in self._annotations(event.results, event.info):
+                self._say(line)
+            self._context.stdout.flush()
         self._summary(event.results, event.info)
 
     def _say(self, line: str) -> None:

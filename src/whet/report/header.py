@@ -7,7 +7,7 @@ from math import prod
 from pathlib import Path
 
 from whet.model.event import Notice, RunStarted
-from whet.model.run import Plan
+from whet.model.run import Plan, RunInfo
 from whet.model.suite import WorkspaceSpec
 from whet.report.plain import notice_line
 from whet.report.screen import Screen
@@ -23,6 +23,8 @@ def header_lines(started: RunStarted, screen: Screen, cwd: Path) -> Iterator[str
     yield f"{screen.paint(f'whet {one_line(info.version, 40)}', 'bold')}"
     facts = {
         words.suite: suite,
+        "settings": _settings(info, cwd),
+        "project": _project(started, cwd),
         "plan": _size(plan, words),
         "done": f"{count(started.done, words.trial)} by an earlier run" if started.done else "",
         "retries": f"up to {plan.retries:,} per {words.trial} that fails or errors" if plan.retries else "",
@@ -39,6 +41,25 @@ def header_lines(started: RunStarted, screen: Screen, cwd: Path) -> Iterator[str
     if shares_at_once(plan):
         yield notice_line(Notice(level="warning", message=_SHARED), screen)
     yield ""
+
+
+def _settings(info: RunInfo, cwd: Path) -> str:
+    """The files in force: whoever wrote them decides what is run, so nobody should have to guess."""
+    if info.settings_files:
+        return " and ".join(path_for_people(file, cwd) for file in info.settings_files)
+    return f"none found up to {path_for_people(info.searched_to, cwd)}" if info.searched_to else "none found"
+
+
+def _project(started: RunStarted, cwd: Path) -> str:
+    """The folder that each workspace of a bench suite is a copy of, and by what it was taken, where that is seen."""
+    info, spec = started.info, started.plan.suite.workspace
+    if info.command != "bench" or spec is None or spec.template_dir is None:
+        return ""
+    folder = spec.template_dir
+    settings = next((file.name for file in info.settings_files if file.parent == folder), None)
+    reason = f"the folder of {settings}" if settings else "the folder of the suite"
+    shown = path_for_people(folder, cwd)
+    return f"{shown} ({reason})" if settings or folder == info.suite_path.parent else shown
 
 
 _SHARED = (

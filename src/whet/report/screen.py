@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Literal, TextIO
+
+from whet.report.base import NotWritten
 
 Style = Literal["good", "bad", "warn", "dim", "bold"]
 _CODES: dict[Style, str] = {"good": "32", "bad": "31", "warn": "33", "dim": "2", "bold": "1"}
@@ -56,21 +58,28 @@ class Screen:
 
     def line(self, text: str = "") -> None:
         """Write one line, at once: whoever follows a log sees it when it happens."""
-        try:
+        with printing(self._stream):
             self._stream.write(self.fit(text).rstrip() + "\n")
             self._stream.flush()
-        except BrokenPipeError:
-            raise
-        except OSError:
-            _forget(self._stream)
-            raise
+
+
+@contextmanager
+def printing(stream: TextIO) -> Iterator[None]:
+    """Whoever prints to a *stream* that is full or closed is told so; that a reader went away is another matter."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _forget(stream)
+        raise NotWritten(f"could not be printed: {error.strerror or error}") from error
 
 
 def _forget(stream: TextIO) -> None:
     """Let what could not be written be gone: tried again at the end, it would stand in for the code of the run."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
-        with contextlib.suppress(OSError, ValueError):
+        with suppress(OSError, ValueError):
             os.dup2(nowhere, stream.fileno())
             stream.flush()
     finally:

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from whet.errors import Problem, SuiteError, UsageError
+from whet.errors import PathRefused, Problem, SuiteError, UsageError
 from whet.fields import BadDocument, Fields, Findings, read_document, shown
 from whet.mask import looks_secret
 from whet.model.skill import ADAPTERS, AUTHS, Adapter, Auth, CallableSkill
+from whet.refused import refusals
 from whet.schemas import SchemaTrouble, check_schema
 
 MANIFEST = "skill.json"
@@ -46,14 +47,25 @@ class LoadedSkill:
 
 def find_skills(places: Iterable[Path]) -> list[LoadedSkill]:
     """Every skill in files or folders, by folder; all problems at once, and two skills of one id are one."""
+    loaded, problems = load_skills(places)
+    if problems:
+        raise SuiteError(problems)
+    return loaded
+
+
+def load_skills(places: Iterable[Path]) -> tuple[list[LoadedSkill], list[Problem]]:
+    """The skills that can be used, and what is wrong with the others."""
     loaded: list[LoadedSkill] = []
     problems: list[Problem] = []
-    files = list(dict.fromkeys(file.resolve() for place in places for file in manifests(place)))
+    files = list(dict.fromkeys(file.resolve() for place in places for file in manifests(place, problems)))
     for file in files:
         try:
-            loaded.append(read_skill(file))
+            with refusals():
+                loaded.append(read_skill(file))
         except SuiteError as error:
             problems += error.problems
+        except PathRefused as error:
+            problems.append(_closed(error))
     seen: dict[str, Path] = {}
     for each in loaded:
         if each.skill.id in seen:
@@ -61,25 +73,32 @@ def find_skills(places: Iterable[Path]) -> list[LoadedSkill]:
             message = f'"{each.skill.id}" is also the id of {other}'
             problems.append(Problem(file=str(each.skill.root / MANIFEST), field="id", message=message))
         seen.setdefault(each.skill.id, each.skill.root / MANIFEST)
-    if problems:
-        raise SuiteError(problems)
-    if not loaded:
+    if not loaded and not problems:
         raise UsageError(f"no skill was found: there is no {MANIFEST}", hint="name a skill's folder, or one above it")
-    return loaded
+    return loaded, problems
 
 
-def manifests(place: Path) -> Iterator[Path]:
-    """The manifests at or below *place*, in order of their paths."""
-    if place.is_file():
-        yield place
-    elif not place.exists():
+def manifests(place: Path, problems: list[Problem]) -> Iterator[Path]:
+    """The manifests at or below *place*, in order of their paths; folders that are closed are added to *problems*."""
+    try:
+        with refusals():
+            is_file, is_there = place.is_file(), place.exists()
+            own = is_there and not is_file and (place / MANIFEST).is_file()
+            folders = sorted(place.iterdir()) if is_there and not (is_file or own) else []
+    except PathRefused as error:
+        problems.append(_closed(error))
+        return
+    if is_file or own:
+        yield place / MANIFEST if own else place
+    elif not is_there:
         raise UsageError(f"{place}: there is no such file or folder")
-    elif (place / MANIFEST).is_file():
-        yield place / MANIFEST
-    else:
-        for folder in sorted(place.iterdir()):
-            if folder.is_dir() and folder.name not in _SKIPPED and not folder.name.startswith("."):
-                yield from manifests(folder)
+    for folder in folders:
+        if folder.is_dir() and folder.name not in _SKIPPED and not folder.name.startswith("."):
+            yield from manifests(folder, problems)
+
+
+def _closed(error: PathRefused) -> Problem:
+    return Problem(file=error.path, message=error.reason, hint=error.hint)
 
 
 def read_skill(file: Path) -> LoadedSkill:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from whet.config.search import find_project
 from whet.errors import Problem, SuiteError
 from whet.formats.bench.cases import Defaults, lower_cases
 from whet.formats.bench.fields import Fields, Notes
@@ -64,7 +65,8 @@ def _suite(document: Document, path: Path, notes: Notes) -> Suite | None:
     name = top.text("name", required=True)
     if name is not None and (problem := id_problem(name)):
         top.note("name", problem)
-    project = project_of(path)
+    # Not the current folder: where somebody stands must not change what is tried.
+    project = find_project(path.parent) or path.parent
     cases = lower_cases(top, _defaults(top), project)
     return Suite(
         name=name or "",
@@ -95,12 +97,3 @@ def _defaults(top: Fields) -> Defaults:
         setup=given.script("setup"),
         protect=protect,
     )
-
-
-def project_of(path: Path) -> Path:
-    """What a suite is about: the nearest folder above it with a `.git`, else the current one if it lies there."""
-    for folder in path.parents:
-        if (folder / ".git").exists():
-            return folder
-    here = Path.cwd()
-    return here if path.is_relative_to(here) else path.parent
