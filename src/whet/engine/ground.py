@@ -189,7 +189,13 @@ async def keep(parts: Parts, ground: Ground, trial: Trial, attempt: int) -> str 
     destination = parts.run_dir / where
     await anyio.to_thread.run_sync(ground.workspace.keep, destination)
     if parts.masker:
-        await anyio.to_thread.run_sync(mask_files, parts.masker, destination)
+        try:
+            await anyio.to_thread.run_sync(mask_files, parts.masker, destination)
+        except BaseException:
+            # What is not masked is not kept.
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(remove_tree, destination)
+            raise
     return where
 
 
