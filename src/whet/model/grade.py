@@ -61,10 +61,20 @@ class Grade:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """A share of successes with its 95 % interval."""
+    """A share of successes with its 95 % interval; errored trials are left out of it.
+
+    `if_errored_failed` and `if_errored_passed` are its bounds: what it would be had all of those failed, or passed.
+    `first_passed` of `first_total` went as expected at the first attempt, and `flaky` ones only at a later one.
+    """
 
     passed: int
     total: int
     value: float
     low: float
     high: float
+    errored: int
+    if_errored_failed: float
+    if_errored_passed: float
+    first_passed: int
+    first_total: int
+    flaky: int

@@ -16,12 +16,12 @@ from whet.model.lift import Lift
 from whet.model.run import Attempt, Execution, Plan, RunInfo, TrialResult
 from whet.model.session import Usage
 from whet.model.snapshot import SnapshotOutcome
-from whet.score import combined_status, mean, wilson
+from whet.score import combined_status, mean, rate_of
 from whet.score.arms import arm_scores
 from whet.score.lift import lifts_of
 from whet.store.folder import RESULTS_FILE
 from whet.store.journal import GO_ON, Entry, Journal
-from whet.store.snapshots import snapshot_key
+from whet.store.snapshots import SnapshotKey, snapshot_key
 
 SCHEMA = "whet/results/1"
 _USAGE = tuple(item.name for item in fields(Usage))
@@ -32,7 +32,11 @@ class JournalResults:
     """What `Results` promises, over a journal."""
 
     def __init__(
-        self, plan: Plan, journal: Journal, duration_s: float, snapshots: Mapping[str, SnapshotOutcome] | None = None
+        self,
+        plan: Plan,
+        journal: Journal,
+        duration_s: float,
+        snapshots: Mapping[SnapshotKey, SnapshotOutcome] | None = None,
     ) -> None:
         self._plan = plan
         self._journal = journal
@@ -79,7 +83,7 @@ class JournalResults:
     def summaries(self) -> Iterator[ExecutionSummary]:
         """Every execution, in declared order."""
         for execution in self._plan.executions:
-            outcome = self._snapshots.get(snapshot_key(self._plan, execution))
+            outcome = self._snapshots.get(snapshot_key(execution))
             yield _held_to(_summary(execution, list(self._entries(execution))), outcome)
 
     def trials(self, execution: Execution) -> Iterator[TrialResult]:
@@ -97,13 +101,12 @@ class JournalResults:
 def _summary(execution: Execution, entries: list[Entry]) -> ExecutionSummary:
     counted = [entry for entry in entries if entry.status != "errored"]
     status = combined_status(entry.status for entry in entries)
-    as_expected = sum(entry.status in AS_EXPECTED for entry in counted)
     return ExecutionSummary(
         execution=execution,
         status=status or "not-run",
         passed=len(entries) == execution.trials and all(entry.status in AS_EXPECTED for entry in entries),
         score=mean(entry.score for entry in counted if entry.score is not None),
-        rate=wilson(as_expected, len(counted)) if counted else None,
+        rate=rate_of([(entry.status, entry.first) for entry in entries]),
         counts=dict(Counter(entry.status for entry in entries)),
         duration_s=mean(entry.duration_s for entry in entries) or 0.0,
     )
