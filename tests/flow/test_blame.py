@@ -174,3 +174,75 @@ def test_a_claim_that_the_agents_own_file_keeps_from_being_decided_is_not_met(be
     statuses = {ident: entry["status"] for ident, entry in by_id(results).items()}
     assert statuses == {"pattern": "failed", "large": "failed", "untouched": "infra_error"}, json.dumps(results)
     assert ended.code == 1
+
+
+VERIFIERS = {
+    "hangs": ("#!/bin/bash\ntest -e hang && sleep 600\nexit 1\n", "touch hang"),
+    "is-killed": ("#!/bin/bash\ntest -e hang && kill -9 $$\nexit 1\n", "touch hang"),
+    "bad-reward": ('#!/bin/bash\ncat reward > "$LOGS_DIR/reward.txt"\n', "echo nonsense > reward"),
+}
+
+
+@pytest.mark.parametrize("name", VERIFIERS)
+def test_a_verifier_that_only_the_agents_files_keep_from_deciding_has_failed_it(project: Project, name: str) -> None:
+    project.settings(SHELL)
+    verifier, prompt = VERIFIERS[name]
+    project.write("task/tests/test.sh", verifier, mode=0o755)
+    project.write("task/reward", "0.5")
+    cases = [
+        {"case_kind": "task_package", "id": ident, "environment_ref": "task", "instruction": instruction}
+        for ident, instruction in (("spoils", prompt), ("idles", "true"))
+    ]
+    hints = {"resource_hints": {"timeout_ms": 1500}}
+    document = {"name": "s", "source_kind": "manual", "verifier_kind": "deterministic"}
+    document["cases_json"] = [case | hints for case in cases]
+    project.write("suite.json", json.dumps(document))
+
+    done = project.whet("run", "suite.json", "--sandbox", "local")
+
+    assert done.statuses == {"spoils": "failed", "idles": "failed"}, done.stdout
+    assert "so what the agent left is the reason" in done.message("spoils")
+    assert "so what the agent left" not in done.message("idles")
+
+
+def test_errored_trials_are_told_beside_the_rate_with_its_bounds(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite("""
+        def exits_every_second_time(session):
+            mark = Path("{outside}/mark")
+            mark.write_text((mark.read_text() if mark.exists() else "") + "x")
+            if len(mark.read_text()) in (1, 2, 4): os._exit(1)
+        suite = [Case(id="a", prompt="true", check=exits_every_second_time)]
+    """)
+
+    done = project.run("--trials", "3", "--schedule", "serial", "--reporter", "terminal", "--reporter", "markdown=r.md")
+
+    rate = done.results["cases"][0]["executions"][0]["rate"]
+    errored = rate["errored"]
+    assert errored > 0
+    assert (rate["if_errored_failed"], rate["if_errored_passed"]) == (rate["passed"] / 3, 1.0)
+    told = f"{errored} errored: {rate['passed'] / 3 * 100:.0f}-100 %"
+    assert told in done.stdout
+    assert told in (project.root / "r.md").read_text()
+
+
+def test_the_rate_of_first_attempts_stands_beside_one_that_retries_raised(project: Project) -> None:
+    project.settings(SHELL)
+    agent = "if [ -e {outside}/done-$WHET_RUN ]; then echo yes; else touch {outside}/done-$WHET_RUN; echo no; fi"
+    project.suite(f"""
+        suite = [Case(id="a", prompt={agent!r}, check=lambda s: expect.equal(s.final_output, "yes"))]
+    """)
+    reporters = ("terminal", "markdown=r.md", "junit=j.xml", "bench=b.json")
+
+    done = project.run(
+        "--trials", "3", "--retries", "2", "--schedule", "serial", *(f"--reporter={name}" for name in reporters)
+    )
+
+    rate = done.results["cases"][0]["executions"][0]["rate"]
+    assert (rate["passed"], rate["first_passed"], rate["first_total"], rate["flaky"]) == (3, 2, 3, 1)
+    for shown in (done.stdout, (project.root / "r.md").read_text()):
+        assert "2/3  67 %" in shown
+        assert "2 at the first attempt, 1 flaky" in shown
+    assert 'name="as expected at the first attempt" value="2 of 3"' in (project.root / "j.xml").read_text()
+    case = json.loads((project.root / "b.json").read_text())["cases"][0]
+    assert (case["passRate"], case["firstPassRate"], case["flaky"]) == (1.0, 0.666667, 1)
