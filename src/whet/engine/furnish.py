@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from whet.agents.base import AgentCommand
@@ -56,6 +57,8 @@ def collected(home: Path, names: Iterable[str]) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for name in names:
         path = home / name
-        if path.is_file() and not path.is_symlink() and path.stat().st_size <= _LARGEST:
-            found[name] = path.read_bytes()
+        # Whatever the agent made of it, it must not end the attempt.
+        with suppress(OSError):
+            if path.is_file() and not path.is_symlink() and path.stat().st_size <= _LARGEST:
+                found[name] = path.read_bytes()
     return found
