@@ -9,7 +9,7 @@ WhetError
 │   └── PluginError           an extension that cannot be loaded
 ├── AttemptError              ends one attempt, never the run; becomes `Failure` data in the engine
 │   ├── WorkspaceError        the folder could not be made ready
-│   │   └── BootstrapFailed · PackageError: PackageUnreachable
+│   │   └── BootstrapFailed · WorkspaceSpoiled · PackageError: PackageUnreachable
 │   ├── SandboxError          the boundary could not be set up
 │   ├── Contaminated          a session without the skill came upon it
 │   ├── AgentError            the agent did not come to a good end
@@ -19,7 +19,7 @@ WhetError
 │   │   ├── SkillFailed · SkillUnreachable
 │   │   └── ProviderFailed: ModelRejected
 │   └── GraderError           a check gave no decision
-│       └── CheckCrashed · CheckTimedOut · CheckerDied · JudgeFailed
+│       └── CheckCrashed · CheckMistaken · CheckTimedOut · CheckerDied · Undecidable · JudgeFailed: NoVerdict
 └── StoreError                the record of a run cannot be read or written
     └── RecordLost            of a run that had begun: exit 4
 """
@@ -183,6 +183,16 @@ class PackageUnreachable(PackageError):
     class_label = "Package unreachable"
 
 
+class WorkspaceSpoiled(WorkspaceError):
+    """The agent left its workspace so that it cannot be looked at, which it could be before."""
+
+    code = "workspace-spoiled"
+    phase: ClassVar[Phase] = "observe"
+    cause: ClassVar[Cause] = "agent"
+    class_id = "workspace-spoiled"
+    class_label = "Workspace spoiled"
+
+
 class SandboxError(AttemptError):
     """The boundary inside which a process should run could not be set up."""
 
@@ -296,12 +306,10 @@ class ModelRejected(ProviderFailed):
 
 
 class SessionUnreadable(AgentError):
-    """What the agent printed cannot be read as a session."""
+    """What the agent printed cannot be read as a session; it chose to print events, so what it prints is its doing."""
 
     code = "normalization"
     phase: ClassVar[Phase] = "observe"
-    cause: ClassVar[Cause] = "infrastructure"
-    retry = False
     class_id = "normalization"
     class_label = "Report normalization"
 
@@ -344,11 +352,31 @@ class Vacuous(GraderError):
 
 
 class CheckCrashed(GraderError):
-    """A check raised something that is no assertion: the case fails, as its author would expect."""
+    """A check raised something that is no assertion: the case fails as by any other expectation."""
 
     code = "check-crash"
+    cause: ClassVar[Cause] = "agent"
+    retry = True
     class_id = "check-crash"
     class_label = "Check crash"
+
+
+class CheckMistaken(GraderError):
+    """A check raised what is surely its author's mistake: the case fails, and trying again would change nothing."""
+
+    code = "check-mistake"
+    class_id = "check-mistake"
+    class_label = "Mistake in the check"
+
+
+class Undecidable(GraderError):
+    """What the agent left keeps a check from deciding that decides without it."""
+
+    code = "undecidable"
+    cause: ClassVar[Cause] = "agent"
+    retry = True
+    class_id = "undecidable"
+    class_label = "Undecidable"
 
 
 class CheckTimedOut(GraderError):
@@ -374,3 +402,7 @@ class JudgeFailed(GraderError):
     cause: ClassVar[Cause] = "provider"
     class_id = "judge"
     class_label = "Judge"
+
+
+class NoVerdict(JudgeFailed):
+    """The language model answered, and gave no verdict: what it was shown may be the reason."""

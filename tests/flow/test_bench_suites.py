@@ -60,17 +60,20 @@ def test_a_record_inside_of_the_project_is_no_part_of_a_workspace(tmp_path: Path
 
 
 def test_an_expectation_that_cannot_be_decided_leaves_the_trial_errored(tmp_path: Path) -> None:
-    big = "truncate -s 17M big"
+    with (tmp_path / "big").open("wb") as file:
+        file.truncate(17 * 1024 * 1024)
 
     code, trials = run(
         tmp_path,
         [
-            {"id": "open", "prompt": big, "expect": ["file:big exists", "file:big matches /x/"]},
-            {"id": "failed", "prompt": big, "expect": ["file:big matches /x/", "no-file:big"]},
+            {"id": "open", "prompt": "true", "expect": ["file:big exists", "file:big matches /x/"]},
+            {"id": "failed", "prompt": "true", "expect": ["file:big matches /x/", "no-file:big"]},
+            {"id": "made", "prompt": "truncate -s 17M more", "expect": ["file:more exists", "file:more matches /x/"]},
         ],
     )
 
     assert code == 1
+    assert (trials["made"]["status"], trials["made"]["failure"]["code"]) == ("failed", "assertion")
     assert (trials["open"]["status"], trials["open"]["failure"]["code"]) == ("errored", "grader")
     assert [grade["undecided"] for grade in trials["open"]["grades"]] == [False, True]
     assert (trials["failed"]["status"], trials["failed"]["failure"]["code"]) == ("failed", "assertion")

@@ -164,13 +164,14 @@ def test_assertions_look_at_tools_commands_and_skills_as_events_and_not_as_text(
     assert "Bash was not called" in done.message("c2")
 
 
-def test_a_pattern_that_never_ends_is_errored_and_ends(skilled: Project) -> None:
+def test_a_pattern_that_never_ends_in_an_answer_has_failed_and_ends(skilled: Project) -> None:
     skilled.settings(f"{SHELL}\n[defaults]\ncheck_timeout_ms = 500\n")
     suite(skilled, asserted(f"echo {'a' * 40}b", {"op": "regex", "value": "^(a+)+$"}))
 
     done = run(skilled)
 
-    assert (done.code, done.codes) == (3, {"c1": "check-timeout"})
+    assert (done.code, done.codes) == (1, {"c1": "undecidable"})
+    assert "nested repetitions" in done.message("c1")
 
 
 def test_the_skill_is_there_among_its_competitors_and_is_seen_to_be_loaded(skilled: Project) -> None:
@@ -242,6 +243,54 @@ def test_the_items_of_a_rubric_count_by_their_weight_and_a_required_one_alone_ca
     assert values == {"c1": 0.75, "c2": 0.75, "c3": pytest.approx(0.825)}
     assert done.statuses == {"c1": "passed", "c2": "failed", "c3": "passed"}, done.stdout
     assert "required and missing: It is short." in done.message("c2")
+
+
+def test_the_judge_of_a_rubric_is_shown_what_the_agent_changed_in_its_files(skilled: Project) -> None:
+    agent = "echo done; echo 'a line that only the diff shows' > notes.txt"
+    suite(skilled, rubric(agent, "There are notes."), verifier_kind="llm_judge")
+    with ScriptedModel([verdict(10)]) as model:
+        env = judged_by(skilled, model, SHELL)
+
+        done = run(skilled, env=env)
+        asked = model.requests[0].body["messages"][-1]["content"]
+
+    answer = asked.partition("# The answer to rate")[2]
+    assert done.statuses == {"c1": "passed"}, done.stdout
+    assert "[What the program changed in its files:]" in answer
+    assert "+++ b/notes.txt" in answer
+    assert "+a line that only the diff shows" in answer
+
+
+def test_an_answer_that_keeps_the_judge_from_a_verdict_has_failed(skilled: Project) -> None:
+    suite(skilled, rubric("echo a", "It is true."), verifier_kind="llm_judge")
+    with ScriptedModel([{"say": "I would rather not."}, verdict(3), {"say": "No."}]) as model:
+        env = judged_by(skilled, model, SHELL)
+
+        done = run(skilled, env=env)
+
+    assert (done.code, done.codes) == (1, {"c1": "undecidable"}), done.stdout
+    assert "the judge gave no rating" in done.message("c1")
+
+
+def test_a_judge_that_gives_no_verdict_on_anything_says_nothing_about_the_agent(skilled: Project) -> None:
+    suite(skilled, rubric("echo a", "It is true."), verifier_kind="llm_judge")
+    with ScriptedModel([{"say": "I would rather not."}, {"say": "Nor this."}]) as model:
+        env = judged_by(skilled, model, SHELL)
+
+        done = run(skilled, env=env)
+
+    assert (done.code, done.codes) == (3, {"c1": "judge"}), done.stdout
+
+
+def test_an_answer_without_end_is_one_failed_trial(skilled: Project) -> None:
+    nested = "python3 -c 'print(\"[\" * 200000)'"
+    at = {"op": "json_path", "target": "/a"}
+    suite(skilled, asserted(nested, at), exact(nested, [1]))
+    skilled.settings(SHELL)
+
+    done = run(skilled)
+
+    assert done.statuses == {"c1": "failed", "c2": "failed"}, done.codes
 
 
 def test_a_judge_that_cannot_be_reached_makes_a_case_errored(skilled: Project) -> None:

@@ -68,7 +68,7 @@ def test_a_prompt_of_200_kilobytes_arrives_on_stdin_and_is_refused_as_an_argumen
         args = ["{prompt}"]
     """)
     boxed.suite("""
-        suite = [Case(id="long", prompt="x" * 200_000, check=lambda report, ctx: ctx.final_output().strip() == "200000" or 1/0),
+        suite = [Case(id="long", prompt="x" * 200_000, check=lambda report, ctx: expect.ok(ctx.final_output().strip() == "200000")),
                  Case(id="short", prompt="hi", check=ok)]
     """)
 
@@ -97,7 +97,7 @@ def test_a_prompt_that_begins_with_a_dash_is_handed_on_as_it_is(boxed: Project) 
         args = ["-c", 'printf %s "$WHET_PROMPT"']
     """)
     boxed.suite(
-        'suite = [Case(id="a", prompt="--help -x", check=lambda report, ctx: ctx.final_output() == "--help -x" or 1/0)]'
+        'suite = [Case(id="a", prompt="--help -x", check=lambda report, ctx: expect.ok(ctx.final_output() == "--help -x"))]'
     )
 
     done = boxed.run()
@@ -142,7 +142,7 @@ def test_ten_megabytes_of_output_reach_the_check(project: Project) -> None:
     cases = """
     size = 10_000_000
     suite = beside(Case(id="long", prompt=f"head -c {size} /dev/zero | tr '\\\\0' x",
-                        check=lambda report, ctx: len(ctx.final_output()) == size or 1/0))
+                        check=lambda report, ctx: expect.ok(len(ctx.final_output()) == size)))
     """
 
     done = run(project, cases.replace("    ", "", 1).replace("\n    ", "\n"))
@@ -154,8 +154,8 @@ def test_output_without_newlines_or_with_invalid_utf8_is_kept_byte_for_byte(boxe
     done = run(
         boxed,
         r"""suite = beside(
-            Case(id="flat", prompt="printf abc", check=lambda report, ctx: ctx.final_output() == "abc" or 1/0),
-            Case(id="bad", prompt=r"printf 'a\377\376b\0c'", check=lambda report, ctx: ctx.final_output() == "a\ufffd\ufffdb\0c" or 1/0))
+            Case(id="flat", prompt="printf abc", check=lambda report, ctx: expect.ok(ctx.final_output() == "abc")),
+            Case(id="bad", prompt=r"printf 'a\377\376b\0c'", check=lambda report, ctx: expect.ok(ctx.final_output() == "a\ufffd\ufffdb\0c")))
         """,
     )
 
@@ -167,7 +167,7 @@ def test_an_agent_that_closes_its_output_early_is_waited_for(boxed: Project) -> 
     done = run(
         boxed,
         """suite = beside(Case(id="closes", prompt="echo early; exec >&- 2>&-; sleep 0.3; echo x > late",
-            check=lambda report, ctx: ctx.changes().created == ("late",) and ctx.final_output() == "early" or 1/0))""",
+            check=lambda report, ctx: expect.ok(ctx.changes().created == ("late",) and ctx.final_output() == "early")))""",
     )
 
     assert done.code == 0, done.message("closes")
@@ -192,7 +192,7 @@ def test_a_child_that_keeps_stdout_open_does_not_make_a_good_agent_late(boxed: P
     done = run(
         boxed,
         """suite = beside(Case(id="leaves", prompt="sleep 600 & echo done", timeout_ms=15000,
-            check=lambda report, ctx: ctx.final_output() == "done" or 1/0))""",
+            check=lambda report, ctx: expect.ok(ctx.final_output() == "done")))""",
     )
 
     assert done.code == 0, done.message("leaves")
@@ -223,7 +223,7 @@ def test_ten_thousand_files_are_told_and_cleared_away(boxed: Project) -> None:
     done = run(
         boxed,
         """suite = beside(Case(id="many", timeout_ms=50_000, prompt="for n in range(10000): open(f'f{n}', 'w').write('x')",
-            check=lambda report, ctx: len(ctx.changes().created) == 10000 or 1/0))""",
+            check=lambda report, ctx: expect.ok(len(ctx.changes().created) == 10000)))""",
         settings=PYTHON,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 from project import SHELL, Outcome, Project
@@ -73,8 +74,8 @@ def test_a_first_run_takes_snapshots_and_says_so(tokens: Tokens) -> None:
     done = tokens.run()
 
     assert done.code == 0, done.stderr
-    assert tokens.stored == {"suite::a@demo/default": 100, "suite::b@demo/default": 200}
-    assert "snapshot created: suite::a@demo/default: total_tokens is now 100" in done.stdout + done.stderr
+    assert tokens.stored == {"suite.py::a@demo/default": 100, "suite.py::b@demo/default": 200}
+    assert "snapshot created: suite.py::a@demo/default: total_tokens is now 100" in done.stdout + done.stderr
     assert _snapshots(done) == {"a": "created", "b": "created"}
 
 
@@ -98,14 +99,15 @@ def test_what_exceeds_its_tolerance_fails_the_run(tokens: Tokens) -> None:
     done = tokens.run()
 
     message = "total_tokens is 150, allowed 110: +50 (+50.0 %) over the snapshot of 100"
+    message += " (--update-snapshots takes the new one)"
     assert done.code == 1
-    assert f"snapshot exceeded: suite::a@demo/default: {message}" in done.stdout + done.stderr
+    assert f"snapshot exceeded: suite.py::a@demo/default: {message}" in done.stdout + done.stderr
     assert "1 snapshot does not hold" in done.stdout
     assert done.results["passed"] is False
     found = _execution(done, "a")
     assert (found["status"], found["passed"], found["snapshot"]["message"]) == ("failed", False, message)
     assert found["trials"][0]["status"] == "passed"
-    assert tokens.stored["suite::a@demo/default"] == 100
+    assert tokens.stored["suite.py::a@demo/default"] == 100
 
 
 def test_in_ci_a_missing_snapshot_is_not_made_up(tokens: Tokens) -> None:
@@ -113,7 +115,7 @@ def test_in_ci_a_missing_snapshot_is_not_made_up(tokens: Tokens) -> None:
 
     assert done.code == 3
     assert not tokens.path.exists()
-    assert "snapshot missing: suite::a@demo/default: there is no snapshot" in done.stdout + done.stderr
+    assert "snapshot missing: suite.py::a@demo/default: there is no snapshot" in done.stdout + done.stderr
     assert _execution(done, "a")["status"] == "errored"
 
 
@@ -121,7 +123,7 @@ def test_in_ci_a_missing_snapshot_is_taken_where_it_is_asked_for(tokens: Tokens)
     done = tokens.run("--update-snapshots", CI="true")
 
     assert done.code == 0, done.stderr
-    assert tokens.stored == {"suite::a@demo/default": 100, "suite::b@demo/default": 200}
+    assert tokens.stored == {"suite.py::a@demo/default": 100, "suite.py::b@demo/default": 200}
 
 
 def test_only_what_is_run_is_updated(tokens: Tokens) -> None:
@@ -131,8 +133,8 @@ def test_only_what_is_run_is_updated(tokens: Tokens) -> None:
     done = tokens.run("--update-snapshots", "--case", "a")
 
     assert done.code == 0, done.stderr
-    assert tokens.stored == {"suite::a@demo/default": 500, "suite::b@demo/default": 200}
-    assert "snapshot updated: suite::a@demo/default" in done.stdout + done.stderr
+    assert tokens.stored == {"suite.py::a@demo/default": 500, "suite.py::b@demo/default": 200}
+    assert "snapshot updated: suite.py::a@demo/default" in done.stdout + done.stderr
     assert "unused" not in done.stdout + done.stderr
 
 
@@ -179,7 +181,9 @@ def test_a_figure_that_the_agent_does_not_tell_is_unavailable(project: Project) 
     done = project.run()
 
     assert done.code == 3
-    assert "snapshot unavailable: suite::a@sh/default: command does not tell total_tokens" in done.stdout + done.stderr
+    assert (
+        "snapshot unavailable: suite.py::a@sh/default: command does not tell total_tokens" in done.stdout + done.stderr
+    )
     assert not (project.root / "whet.snapshots.json").exists()
 
 
@@ -211,9 +215,9 @@ def test_entries_that_nothing_answers_to_are_told_and_kept(tokens: Tokens) -> No
     done = tokens.run()
 
     assert done.code == 0, done.stderr
-    assert "snapshot unused: suite::b@demo/default" in done.stdout + done.stderr
+    assert "snapshot unused: suite.py::b@demo/default" in done.stdout + done.stderr
     assert "delete the entry" in done.stdout + done.stderr
-    assert "suite::b@demo/default" in tokens.stored
+    assert "suite.py::b@demo/default" in tokens.stored
 
 
 def test_a_case_that_is_only_not_selected_is_not_unused(tokens: Tokens) -> None:
@@ -249,8 +253,8 @@ def test_the_mean_over_the_trials_is_compared(tokens: Tokens) -> None:
     done = tokens.run("--trials", "3", "--schedule", "serial")
 
     assert done.code == 0, done.stderr
-    assert tokens.stored == {"suite::a@demo/default": 130, "suite::b@demo/default": 200}
-    entry = json.loads(tokens.path.read_text())["entries"]["suite::a@demo/default"]
+    assert tokens.stored == {"suite.py::a@demo/default": 130, "suite.py::b@demo/default": 200}
+    entry = json.loads(tokens.path.read_text())["entries"]["suite.py::a@demo/default"]
     assert entry["trials"] == 3
 
 
@@ -272,7 +276,7 @@ def test_an_execution_that_fails_takes_no_snapshot_and_is_not_compared(tokens: T
     done = tokens.run()
 
     assert done.code == 1
-    assert tokens.stored == {"suite::b@demo/default": 200}
+    assert tokens.stored == {"suite.py::b@demo/default": 200}
     assert _execution(done, "a")["snapshot"] is None
 
 
@@ -299,7 +303,7 @@ def test_runners_have_snapshots_of_their_own(tokens: Tokens) -> None:
     done = tokens.run("--case", "a")
 
     assert done.code == 0, done.stderr
-    assert sorted(tokens.stored) == ["suite::a@one/default", "suite::a@two/default"]
+    assert sorted(tokens.stored) == ["suite.py::a@one/default", "suite.py::a@two/default"]
 
 
 def test_a_dry_run_takes_no_snapshot(tokens: Tokens) -> None:
@@ -326,3 +330,65 @@ def test_a_file_that_cannot_be_written_costs_no_results(tokens: Tokens) -> None:
 
     assert "Traceback" not in done.stderr
     assert "taken" in done.stdout + done.stderr
+
+
+def test_a_run_that_fails_only_by_its_snapshot_is_red_everywhere(tokens: Tokens) -> None:
+    tokens.run()
+    tokens.use(a=150)
+    reporters = ("junit=junit.xml", "markdown=report.md", "bench=bench.json", "github", "terminal")
+
+    done = tokens.run(*(word for name in reporters for word in ("--reporter", name)))
+
+    reason = "total_tokens is 150, allowed 110"
+    junit = ET.parse(tokens.project.root / "junit.xml").getroot()
+    failures = [case.get("name") for case in junit.iter("testcase") if case.find("failure") is not None]
+    assert (done.code, junit.get("failures"), failures) == (1, "1", ["a @ demo usage snapshot"])
+    assert junit.get("tests") == str(len(list(junit.iter("testcase")))) == "3"
+    annotation = next(line for line in done.stdout.splitlines() if line.startswith("::error"))
+    assert reason in annotation
+    markdown = (tokens.project.root / "report.md").read_text()
+    assert reason in markdown
+    assert "--update-snapshots" in markdown
+    bench = {case["id"]: case for case in json.loads((tokens.project.root / "bench.json").read_text())["cases"]}
+    assert (bench["a"]["status"], bench["b"]["status"]) == ("failed", "passed")
+    assert reason in bench["a"]["error"]
+    assert "--last-failed" in done.stdout
+    assert "Usage snapshot" in done.stdout
+
+
+def test_what_failed_only_by_its_snapshot_is_run_again_by_last_failed(tokens: Tokens) -> None:
+    tokens.run()
+    tokens.use(a=150)
+    tokens.run()
+    tokens.use(a=100)
+
+    done = tokens.run("--last-failed")
+
+    assert done.code == 0, done.stderr
+    assert [case["id"] for case in done.results["cases"]] == ["a"]
+
+
+def test_two_suites_of_one_name_hold_to_snapshots_of_their_own(tokens: Tokens) -> None:
+    project = tokens.project
+    project.suite("suite = [Case(id='a', prompt='Go.', check=ok)]", "one/suite.py")
+    project.suite("suite = [Case(id='b', prompt='Go.', check=ok)]", "two/suite.py")
+
+    runs = [project.whet("run", f"{place}/suite.py", env={}) for place in ("one", "two", "one")]
+
+    assert tokens.stored == {"one/suite.py::a@demo/default": 100, "two/suite.py::b@demo/default": 200}
+    assert "unused" not in "".join(run.stdout + run.stderr for run in runs)
+
+
+def test_a_ceiling_can_leave_out_what_was_read_from_a_cache(tokens: Tokens) -> None:
+    tokens.settings('[snapshots]\nmetric = "uncached_input_tokens"\ntolerance = { percent = 10 }\n')
+    tokens.project.write(
+        "agent.sh",
+        """
+        echo '{"type": "usage", "input_tokens": 1000, "cached_tokens": 900, "output_tokens": 5}'
+        """,
+    )
+
+    done = tokens.run()
+
+    assert done.code == 0, done.stderr
+    assert set(tokens.stored.values()) == {100}

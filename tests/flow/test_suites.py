@@ -76,7 +76,7 @@ def test_a_suite_may_import_its_neighbours_and_print_while_it_loads(project: Pro
     project.suite("""
         from helpers import WORD
         print("loading")
-        suite = [Case(id="a", prompt=f"echo {WORD}", check=lambda report: report.final_output == WORD or 1/0)]
+        suite = [Case(id="a", prompt=f"echo {WORD}", check=lambda report: expect.ok(report.final_output == WORD))]
     """)
 
     done = project.run("--reporter", "json")
@@ -198,7 +198,7 @@ def test_a_suite_that_is_not_there_or_not_a_file_is_told(project: Project) -> No
 def test_a_suite_may_have_any_name(project: Project, name: str) -> None:
     project.settings(SHELL)
     project.suite("""
-        suite = [Case(id="a", prompt="echo hi", check=lambda report: report.final_output == "hi" or 1/0),
+        suite = [Case(id="a", prompt="echo hi", check=lambda report: expect.ok(report.final_output == "hi")),
                  Case(id="b", prompt="true", check=no, classify_failure=lambda result: "x")]
     """, f"suites/{name}")  # fmt: skip
 

@@ -14,7 +14,7 @@ from whet.model.run import Attempt, Execution, Plan, RunInfo, Runner, Trial, Tri
 from whet.model.session import Usage
 from whet.model.suite import Case, Check, Limits, Suite, WorkspaceSpec
 from whet.report.base import Reporter, ReporterContext
-from whet.score import combined_status, wilson
+from whet.score import combined_status, rate_of
 
 Outcome = Callable[[TrialKey], TrialResult | None]
 
@@ -72,7 +72,7 @@ class MemoryResults:
                 status=status or "not-run",
                 passed=good == execution.trials,
                 score=good / graded if graded else None,
-                rate=wilson(good, graded) if graded else None,
+                rate=rate_of([(result.status, result.first_status) for result in self.trials(execution)]),
                 counts=dict(counts),
                 duration_s=1.0,
             )

@@ -163,6 +163,13 @@ def evaluate(folder: Path, asked: BenchmarkTask, output: Any, sandbox_name: str 
         evaluators.close()
 
 
+def test_an_error_inside_the_search_for_patterns_is_told_and_is_no_0(tmp_path: Path) -> None:
+    asked = task("regex", patterns=("a(",))
+
+    with pytest.raises(GraderError, match=r"the search for patterns failed: .*missing \), unterminated subpattern"):
+        evaluate(tmp_path, asked, "a")
+
+
 def test_a_pattern_that_takes_for_ever_is_ended_and_is_no_0_of_the_skill(tmp_path: Path) -> None:
     asked = task("regex", timeout_ms=300, patterns=("^(a+)+$",))
 

@@ -173,6 +173,8 @@ def test_the_arm_tells_whether_the_skill_is_there(local: Bench) -> None:
         ),
         (["echo 0.25 > $LOGS_DIR/reward.txt"], 0.25, False, "reward.txt says 0.25"),
         (["echo 7 > $LOGS_DIR/reward.txt"], 1.0, True, "reward.txt says 7; counted as 1"),
+        (["echo -3 > $LOGS_DIR/reward.txt"], 0.0, False, "reward.txt says -3; counted as 0"),
+        (["echo '{\"reward\": -0.5}' > $LOGS_DIR/reward.json"], 0.0, False, "reward.json says -0.5; counted as 0"),
         (['echo \'{"reward": 0.5, "x": 1}\' > $LOGS_DIR/reward.json'], 0.5, False, "reward.json says 0.5"),
         (['echo \'{"a": 1, "b": 0}\' > $LOGS_DIR/reward.json'], 0.5, False, "the mean of a, b counts"),
         (

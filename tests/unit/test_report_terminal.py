@@ -125,7 +125,8 @@ def test_what_earlier_attempts_took_is_part_of_every_figure():
 
     printed = show(make_plan(["retried", "other"]), outcome)
 
-    told = "2 of 2 trials as expected · 3 attempts · trial time 24.7 s · 1,200 tokens in · 30 tokens out"
+    told = "2 of 2 trials as expected · 1 at the first attempt, 1 flaky · 3 attempts · trial time 24.7 s"
+    told += " · 1,200 tokens in · 30 tokens out"
     assert f"{told} · $0.600 and 1 unknown cost\n" in printed
     assert "  ✓ retried  passed  12.3 s       1,200 / 30  $0.600\n" in printed
 

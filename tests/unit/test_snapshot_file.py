@@ -16,20 +16,21 @@ from whet.model.run import Execution, Plan, Runner, TrialKey, TrialResult
 from whet.model.session import Usage
 from whet.model.snapshot import METRICS, SnapshotOutcome
 from whet.model.suite import Case, Limits, Suite, WorkspaceSpec
-from whet.store.snapshots import SnapshotFile, SnapshotRule, snapshot_key, snapshot_rule
+from whet.store.snapshots import SnapshotFile, SnapshotRule, snapshot_rule
 
 RUNNER = Runner(id="demo", agent="scripted", model="small")
 CASE = Case(id="fix-it", prompt="Go.", checks=())
 EXECUTION = Execution(
     case=CASE, runner=RUNNER, variant="default", limits=Limits(), workspace=WorkspaceSpec(mode="isolated"), trials=2
 )
-KEY = "shop::fix-it@demo/default"
+KEY = "shop.py::fix-it@demo/default"
 
 
 @pytest.fixture
 def rule(tmp_path: Path) -> SnapshotRule:
     return SnapshotRule(
         path=tmp_path / "whet.snapshots.json",
+        base=tmp_path,
         metric="total_tokens",
         absolute=None,
         percent=10,
@@ -57,14 +58,18 @@ def _tokens(*totals: int | None) -> list[TrialResult]:
 def _compare(rule: SnapshotRule, *totals: int | None, execution: Execution = EXECUTION) -> SnapshotOutcome:
     """One run: what is stored is read, compared and written again."""
     file = SnapshotFile(rule)
-    outcome = file.compare(KEY, execution, _tokens(*totals))
+    outcome = file.compare(_plan(rule.base), execution, _tokens(*totals))
     file.save()
     return outcome
 
 
-def _plan(tmp_path: Path, *cases: str) -> Plan:
+def _execution(case: str, runner: str = "demo") -> Execution:
+    return replace(EXECUTION, case=replace(CASE, id=case), runner=replace(RUNNER, id=runner))
+
+
+def _plan(tmp_path: Path, *cases: str, source: str = "shop.py") -> Plan:
     made = tuple(replace(CASE, id=name) for name in cases)
-    suite = Suite(name="shop", source=tmp_path / "suite.py", cases=made, digest="")
+    suite = Suite(name=Path(source).stem, source=tmp_path / source, cases=made, digest="")
     return Plan(
         suite=suite, executions=(EXECUTION,), schedule="serial", max_parallel=1, retries=0, check_timeout_s=30.0
     )
@@ -138,7 +143,8 @@ def test_more_than_is_allowed_fails_and_says_by_how_much(rule: SnapshotRule) -> 
     outcome = _compare(rule, 250)
 
     assert (outcome.status, outcome.verdict) == ("exceeded", "failed")
-    assert outcome.message == "total_tokens is 250, allowed 220: +50 (+25.0 %) over the snapshot of 200"
+    told = "total_tokens is 250, allowed 220: +50 (+25.0 %) over the snapshot of 200"
+    assert outcome.message == f"{told} (--update-snapshots takes the new one)"
 
 
 def test_less_than_before_holds(rule: SnapshotRule) -> None:
@@ -152,7 +158,10 @@ def test_a_figure_of_nothing_is_held_to_as_well(rule: SnapshotRule) -> None:
 
     outcome = _compare(rule, 7)
 
-    assert outcome.message == "total_tokens is 7, allowed 0: +7 over the snapshot of 0"
+    assert (
+        outcome.message
+        == "total_tokens is 7, allowed 0: +7 over the snapshot of 0 (--update-snapshots takes the new one)"
+    )
 
 
 def test_large_figures_are_written_out(rule: SnapshotRule) -> None:
@@ -233,23 +242,38 @@ def test_every_metric_can_be_taken(rule: SnapshotRule, metric: Any) -> None:
     )
     expected = {"total_tokens": 10, "input_tokens": 8, "output_tokens": 2, "cached_tokens": 3}
     expected |= {"cache_write_tokens": 4, "reasoning_tokens": 1}
+    expected |= {"uncached_input_tokens": 5, "uncached_tokens": 7}
+    file = SnapshotFile(replace(rule, metric=metric))
 
-    outcome = SnapshotFile(replace(rule, metric=metric)).compare(KEY, EXECUTION, [_result(usage, duration_s=2.5)])
+    outcome = file.compare(_plan(rule.base), EXECUTION, [_result(usage, duration_s=2.5)])
 
     assert outcome.value == (expected | {"cost_usd": 0.5, "duration_s": 2.5})[metric]
 
 
+@pytest.mark.parametrize("metric", ["uncached_tokens", "uncached_input_tokens"])
+def test_what_was_read_from_a_cache_cannot_be_left_out_where_it_is_not_told_or_guessed(
+    rule: SnapshotRule, metric: Any
+) -> None:
+    file = SnapshotFile(replace(rule, metric=metric))
+    untold = _result(Usage(input_tokens=8, output_tokens=2))
+    guess = _result(Usage(input_tokens=8, output_tokens=2, cached_tokens=0, sources={"input_tokens": "chars"}))
+
+    found = [file.compare(_plan(rule.base), EXECUTION, [result]).status for result in (untold, guess)]
+
+    assert found == ["unavailable", "unavailable"]
+
+
 def test_the_file_is_sorted_readable_and_keeps_what_was_not_run(rule: SnapshotRule) -> None:
-    for key in ("shop::b@demo/default", "shop::a@demo/default"):
+    for case in ("b", "a"):
         file = SnapshotFile(rule)
-        file.compare(key, EXECUTION, _tokens(100, 102))
+        file.compare(_plan(rule.base), _execution(case), _tokens(100, 102))
         file.save()
 
     document = json.loads(rule.path.read_text())
 
     assert document["version"] == 1
-    assert list(document["entries"]) == ["shop::a@demo/default", "shop::b@demo/default"]
-    entry = document["entries"]["shop::a@demo/default"]
+    assert list(document["entries"]) == ["shop.py::a@demo/default", "shop.py::b@demo/default"]
+    entry = document["entries"]["shop.py::a@demo/default"]
     assert entry.pop("updated_at")
     assert entry == {"metric": "total_tokens", "value": 101.0, "agent": "scripted", "model": "small", "trials": 2}
 
@@ -292,26 +316,59 @@ def test_a_folder_in_place_of_the_file_is_refused_by_name(rule: SnapshotRule) ->
 
 def test_entries_of_this_suite_that_nothing_answers_to_are_unused(rule: SnapshotRule, tmp_path: Path) -> None:
     file = SnapshotFile(rule)
-    for key in (
-        "shop::fix-it@demo/default",
-        "shop::gone@demo/default",
-        "shop::fix-it@old/default",
-        "bar::x@demo/default",
-    ):
-        file.compare(key, EXECUTION, _tokens(1))
+    for execution in (EXECUTION, _execution("gone"), _execution("fix-it", "old")):
+        file.compare(_plan(tmp_path), execution, _tokens(1))
+    file.compare(_plan(tmp_path, source="bar.py"), _execution("x"), _tokens(1))
 
     unused = list(file.unused(_plan(tmp_path, "fix-it"), frozenset({"demo", "other"})))
 
-    assert unused == ["shop::gone@demo/default", "shop::fix-it@old/default"]
+    assert unused == ["shop.py::gone@demo/default", "shop.py::fix-it@old/default"]
 
 
-def test_the_name_of_an_entry_is_that_of_its_execution(tmp_path: Path) -> None:
-    assert snapshot_key(_plan(tmp_path, "fix-it"), EXECUTION) == KEY
+def test_two_suites_of_one_name_have_entries_of_their_own(rule: SnapshotRule, tmp_path: Path) -> None:
+    one, other = (_plan(tmp_path, case, source=f"{place}/suite.py") for place, case in (("a", "x"), ("b", "y")))
+    file = SnapshotFile(rule)
+
+    keys = [file.compare(one, _execution("x"), _tokens(1)).key, file.compare(other, _execution("y"), _tokens(9)).key]
+
+    assert keys == ["a/suite.py::x@demo/default", "b/suite.py::y@demo/default"]
+    assert list(file.unused(one, frozenset({"demo"}))) == list(file.unused(other, frozenset({"demo"}))) == []
+
+
+def _earlier(rule: SnapshotRule, *keys: str) -> None:
+    """A file as versions wrote it that named a suite by its name alone."""
+    entry = {"metric": "total_tokens", "value": 100, "agent": "scripted", "model": "small", "trials": 2}
+    entries = {key: {**entry, "updated_at": "2026-01-05T10:15:30+00:00"} for key in keys}
+    rule.path.write_text(json.dumps({"version": 1, "entries": entries}))
+
+
+def test_an_entry_of_an_earlier_version_counts_and_is_renamed_when_it_is_updated(rule: SnapshotRule) -> None:
+    _earlier(rule, "shop::fix-it@demo/default", "other::x@demo/default")
+
+    exceeded = _compare(rule, 150)
+    updated = _compare(replace(rule, update=True), 150)
+
+    assert (exceeded.status, exceeded.key) == ("exceeded", "shop::fix-it@demo/default")
+    assert (updated.status, updated.key) == ("updated", KEY)
+    assert list(json.loads(rule.path.read_text())["entries"]) == ["other::x@demo/default", KEY]
+
+
+def test_an_entry_of_an_earlier_version_that_two_suites_could_have_written_belongs_to_neither(
+    rule: SnapshotRule, tmp_path: Path
+) -> None:
+    _earlier(rule, "shop::fix-it@demo/default", "shop::gone@demo/default")
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "shop.py").touch()
+
+    outcome = _compare(replace(rule, create=False), 150)
+
+    assert (outcome.status, outcome.key) == ("missing", KEY)
+    assert list(SnapshotFile(rule).unused(_plan(tmp_path, "fix-it"), frozenset({"demo"}))) == []
 
 
 def test_names_with_at_signs_and_colons_are_told_apart(rule: SnapshotRule, tmp_path: Path) -> None:
     file = SnapshotFile(rule)
-    file.compare("shop::a@b::c@demo/default", EXECUTION, _tokens(1))
+    file.compare(_plan(tmp_path), _execution("a@b::c"), _tokens(1))
 
     assert list(file.unused(_plan(tmp_path, "a@b::c"), frozenset({"demo"}))) == []
 
@@ -319,7 +376,7 @@ def test_names_with_at_signs_and_colons_are_told_apart(rule: SnapshotRule, tmp_p
 def test_runs_at_the_same_time_keep_each_other_s_figures(rule: SnapshotRule) -> None:
     files = [SnapshotFile(rule) for _ in range(8)]
     for number, file in enumerate(files):
-        file.compare(f"shop::case-{number}@demo/default", EXECUTION, _tokens(100))
+        file.compare(_plan(rule.base), _execution(f"case-{number}"), _tokens(100))
 
     with ThreadPoolExecutor(len(files)) as pool:
         list(pool.map(SnapshotFile.save, files))
@@ -329,7 +386,7 @@ def test_runs_at_the_same_time_keep_each_other_s_figures(rule: SnapshotRule) -> 
 
 def test_a_file_that_was_spoiled_during_a_run_is_not_overwritten(rule: SnapshotRule) -> None:
     file = SnapshotFile(rule)
-    file.compare(KEY, EXECUTION, _tokens(100))
+    file.compare(_plan(rule.base), EXECUTION, _tokens(100))
     rule.path.write_text("{")
 
     with pytest.raises(StoreError, match="is no snapshot file"):

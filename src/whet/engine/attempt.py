@@ -35,6 +35,8 @@ from whet.errors import (
     ProviderFailed,
     SessionUnfinished,
     Vacuous,
+    WorkspaceError,
+    WorkspaceSpoiled,
 )
 from whet.grade.base import QUESTIONS_FILE
 from whet.model.run import Trial
@@ -42,6 +44,7 @@ from whet.model.session import Event, SessionSummary
 from whet.model.suite import Limits
 from whet.packages.showing import in_package
 from whet.sandbox.base import Boundary, Command, Ended
+from whet.workspace.base import SHORTAGES
 from whet.workspace.recording import note_folders, record_changes
 from whet.workspace.skill_text import skills_in
 
@@ -118,8 +121,9 @@ async def _keep(parts: Parts, ground: Ground, trial: Trial, record: AttemptRecor
     try:
         record.workspace_dir, not_kept = await grounds.keep(parts, ground, trial, record.number)
         record.notes += not_kept
-    except AttemptError as error:
-        record.notes.append(f"the workspace could not be kept: {error.message}")
+    except (AttemptError, OSError, RecursionError, ValueError) as error:
+        # An agent may leave anything there, and the verdict stands.
+        record.notes.append(f"the workspace could not be kept: {error}")
 
 
 def _went_as_expected(trial: Trial, record: AttemptRecord) -> bool:
@@ -334,13 +338,23 @@ def _boundary(parts: Parts, ground: Ground, trial: Trial, asked: AgentCommand) -
 
 async def _look(parts: Parts, ground: Ground, record: AttemptRecord) -> None:
     """Take note of what changed in the workspace."""
-    record.changes = await grounds.changes_of(ground)
+    try:
+        record.changes = await grounds.changes_of(ground)
+    except WorkspaceError as error:
+        raise _spoiled(error) from error
     keep = partial(
         record_changes, ground.workspace.path, record.changes, parts.run_dir / record.artifact_dir, parts.masker
     )
     record.notes += await anyio.to_thread.run_sync(keep) if record.changes else keep()
     if record.changes.diff:
         parts.keep_text(parts.run_dir / record.artifact_dir / "diff.patch", record.changes.diff)
+
+
+def _spoiled(error: WorkspaceError) -> WorkspaceError:
+    """The same look succeeded before the agent began: unless the machine ran out of something, it is its doing."""
+    if isinstance(error.__cause__, OSError) and error.__cause__.errno in SHORTAGES:
+        return error
+    return WorkspaceSpoiled(error.message, hint=error.hint)
 
 
 async def _look_back(parts: Parts, ground: Ground, record: AttemptRecord) -> None:

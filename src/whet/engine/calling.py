@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from whet.engine.blame import is_open
 from whet.engine.grading import conclude, masked
 from whet.engine.parts import Parts
 from whet.engine.record import AttemptRecord, recording
 from whet.engine.trial import attempted
-from whet.errors import SkillFailed
+from whet.errors import GraderError, SkillFailed, Undecidable
 from whet.grade.evaluate.evaluators import Answered, Evaluators
 from whet.model.benchmark import BenchmarkTask
-from whet.model.grade import FailureClass
+from whet.model.grade import FailureClass, Grade
 from whet.model.run import Trial, TrialResult
 from whet.model.session import FinalOutput, SessionSummary, Usage
 from whet.model.skill import CallableSkill
@@ -73,13 +74,35 @@ async def _call(parts: Parts, calling: Calling, trial: Trial, record: AttemptRec
         skill_dir=skill.root,
         latency_ms=reply.latency_ms,
     )
-    given = await calling.evaluators.evaluate(task, answered, parts.sandbox, timeout_s=parts.plan.check_timeout_s)
+    given = await _evaluated(parts, calling, task, answered)
     record.grades.append(masked(parts, given))
     conclude(record)
     if record.failure is not None and record.failure.code == "assertion":
         record.failure_class = _WRONG
     # Another attempt is for calls without an answer: asking until an answer is right would measure something else.
     record.retry = False
+
+
+async def _evaluated(parts: Parts, calling: Calling, task: BenchmarkTask, answered: Answered) -> Grade:
+    """The grade; an answer that has none, also when asked again, where no answer has one, is itself the reason."""
+    ask = partial(calling.evaluators.evaluate, task, sandbox=parts.sandbox, timeout_s=parts.plan.check_timeout_s)
+    try:
+        return await ask(answered)
+    except GraderError as error:
+        if not is_open(error) or task.evaluator.subject == "files":
+            raise
+        if not await _decides(ask, replace(answered, output=None)) or await _decides(ask, answered):
+            raise
+        because = "without an answer there is a decision, so the answer is the reason"
+        raise Undecidable(f"{error.message}; {because}") from error
+
+
+async def _decides(ask: Callable[[Answered], Awaitable[Grade]], answered: Answered) -> bool:
+    try:
+        await ask(answered)
+    except GraderError:
+        return False
+    return True
 
 
 async def _reply(calling: Calling, trial: Trial, task: BenchmarkTask) -> Reply:

@@ -9,9 +9,10 @@ from itertools import groupby
 from pathlib import Path
 
 from whet import wire
+from whet.engine.blame import BECAUSE, is_agents_doing, is_open
 from whet.engine.parts import Parts
 from whet.engine.record import AttemptRecord
-from whet.errors import GraderError
+from whet.errors import GraderError, Undecidable
 from whet.grade.base import Evidence
 from whet.grade.report import events_path
 from whet.grade.shell import Shell
@@ -63,7 +64,16 @@ async def evidence_of(parts: Parts, trial: Trial, record: AttemptRecord, workspa
 
 async def grade(parts: Parts, trial: Trial, record: AttemptRecord, evidence: Evidence) -> None:
     """Ask the graders, check by check; the first check that does not hold is the failure."""
-    await _ask(parts, trial.execution.case.checks, record, evidence)
+    checks = trial.execution.case.checks
+    before = len(record.grades)
+    try:
+        await _ask(parts, checks, record, evidence)
+    except GraderError as error:
+        asked = checks[len(record.grades) - before]
+        if is_open(error) and await is_agents_doing(parts, trial, asked, evidence):
+            raise Undecidable(f"{error.message}; {BECAUSE}", hint=error.hint) from error
+        raise
+    await _settle(parts, trial, record, evidence)
     conclude(record)
 
 
@@ -78,6 +88,24 @@ async def _ask(parts: Parts, checks: Iterable[Check], record: AttemptRecord, evi
             record.grades.append(masked(parts, given))
             if parts.plan.fail_fast and not given.passed:
                 break
+    _write_grades(record, evidence)
+
+
+async def _settle(parts: Parts, trial: Trial, record: AttemptRecord, evidence: Evidence) -> None:
+    """Find out whose doing it is that grades are undecided; where it is the agent's, the check is not met."""
+    if any(not given.passed and not given.undecided for given in record.grades):
+        # It failed anyway.
+        return
+    for number, (check, given) in enumerate(zip(trial.execution.case.checks, record.grades, strict=False)):
+        if given.undecided and await is_agents_doing(parts, trial, check, evidence):
+            first, _, rest = given.reason.partition("\n")
+            reason = "\n".join(part for part in (f"{first}; {BECAUSE}", rest) if part)
+            record.grades[number] = replace(given, undecided=False, reason=reason)
+            _write_grades(record, evidence)
+            return
+
+
+def _write_grades(record: AttemptRecord, evidence: Evidence) -> None:
     (evidence.artifact_dir / "grades.json").write_bytes(wire.encode_pretty(record.grades))
 
 

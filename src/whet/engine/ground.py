@@ -213,7 +213,7 @@ def _kept(parts: Parts, workspace: Workspace, destination: Path) -> list[str]:
     workspace.keep(destination)
     try:
         return mask_files(parts.masker, destination) if parts.masker else []
-    except OSError as error:
+    except (OSError, RecursionError, ValueError) as error:
         remove_tree(destination)
         raise WorkspaceError(f"secrets cannot be taken out of it: {error}") from error
 

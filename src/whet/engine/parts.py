@@ -54,6 +54,8 @@ class Parts:
     listen: Callable[[Trial, Event], None] | None = None
     # Why the model of a runner was rejected, by runner: its other trials need not find out again.
     rejected: dict[str, str] = field(default_factory=dict)
+    # Whether a check decides on an untouched workspace, by case, variant and number, as far as that had to be known.
+    decides: dict[str, bool] = field(default_factory=dict)
 
     def listener(self, trial: Trial) -> Callable[[Event], None] | None:
         """Who is to be told what happens in the session of *trial*."""

@@ -43,9 +43,9 @@ def verdict(record: AttemptRecord, *, expected_fail: bool) -> Status:
         return "unexpected-passed" if expected_fail else "passed"
     if record.failure.code == "assertion":
         return "expected-failed" if expected_fail else "failed"
-    # A check that raises fails its case, as its author would expect; everything else that is not the agent's doing says
-    # nothing about the agent.
-    if record.failure.cause == "agent" or record.failure.code == "check-crash":
+    # A check that raises fails its case, also by its author's mistake; everything else that is not the agent's doing
+    # says nothing about the agent.
+    if record.failure.cause == "agent" or record.failure.code == "check-mistake":
         return "failed"
     return "errored"
 

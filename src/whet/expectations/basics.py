@@ -31,6 +31,10 @@ class Basics:
         if inspect.iscoroutine(value):
             value.close()
             raise TypeError("a coroutine is always true: await it first")
+        if inspect.isawaitable(value):
+            raise TypeError(f"a {type(value).__name__} is always true: await it first")
+        if callable(value):
+            raise TypeError(f"{_named(value)} is always true: call it, and give what it gives")
         if not value:
             self._miss(f"expected something true, observed {_shown(value)}", message)
 
@@ -127,6 +131,15 @@ def compiled(pattern: Pattern) -> re.Pattern[str]:
     return found
 
 
+class NotText(TypeError):
+    """What should be searched is no text; what was observed may be anything, so this is no wrong call."""
+
+
+def _named(function: object) -> str:
+    name = getattr(function, "__name__", None)
+    return f"a {type(function).__name__}" if name in (None, "<lambda>") else f"the function {name}"
+
+
 def _is_only_of_another_type(one: object, other: object) -> bool:
     try:
         return type(one) is not type(other) and bool(one == other)
@@ -136,7 +149,7 @@ def _is_only_of_another_type(one: object, other: object) -> bool:
 
 def _found(pattern: Pattern, text: str) -> re.Match[str] | None:
     if not isinstance(text, str):
-        raise TypeError(f"a pattern is looked for in a string, not in a {type(text).__name__}: {_shown(text)}")
+        raise NotText(f"a pattern is looked for in a string, not in a {type(text).__name__}: {_shown(text)}")
     return compiled(pattern).search(text)
 
 

@@ -14,17 +14,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 from whet import wire
 from whet.asserting.failure import text_of
+from whet.errors import AttemptError
 from whet.expectations.failure import Asked, questions_of
 from whet.expectations.scope import SoftThenCrashed, collecting
 from whet.grade.context import CheckContext
 from whet.grade.events import EventLog
+from whet.grade.forgotten import complaint, finish, noticing
+from whet.grade.mistakes import is_mistake, traceback_of
 from whet.grade.recorded import Gaps, RecordedContext
 from whet.grade.shell import Shell
+from whet.grade.stumbling import stumbled_over
 from whet.model.changes import Changes
 from whet.model.grade import FailureClass, Location
 from whet.model.run import TrialResult
@@ -58,7 +61,8 @@ class ClassifyRequest:
     kind: Literal["classify"] = "classify"
 
 
-Outcome = Literal["passed", "assertion", "crash", "not-recorded"]
+# A mistake is a crash that is surely the author's doing; broken is what we could not do for the check.
+Outcome = Literal["passed", "assertion", "crash", "mistake", "broken", "not-recorded"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +90,8 @@ class Checker:
     def __init__(self, suite: Suite) -> None:
         self._cases = {case.id: case for case in suite.cases}
         self._folder = str(suite.source.parent)
+        # What the agent wrote, which may lie among the author's files.
+        self._written: frozenset[str] = frozenset()
 
     def serve(self, request: bytes, printed: Printed) -> bytes:
         """Answer one request."""
@@ -101,6 +107,7 @@ class Checker:
         workspace = Path(request.workspace)
         ctx = CheckContext(session, workspace, request.changes, partial(request.shell.run, workspace))
         function = _function_of(self._cases[request.case])
+        self._written = _written(workspace, request.changes)
         if request.gaps is None:
             return self._call(lambda: _call_check(function, session, ctx))
         recorded = RecordedContext(ctx, request.gaps)
@@ -117,16 +124,27 @@ class Checker:
 
     def _call(self, call: Callable[[], object]) -> CheckAnswer:
         try:
-            with collecting():
+            with noticing() as forgotten, collecting():
                 call()
         except AssertionError as error:
             return self._failed("assertion", error, _assertion_text(error))
         except SoftThenCrashed as error:
-            return self._failed("crash", error, text_of(error))
+            return self._crashed(error, error.crash, text_of(error))
         except BaseException as error:  # noqa: BLE001 - see the top of this file; SystemExit is one of them
-            said = f"{type(error).__name__}: {text_of(error)}".rstrip(": ")
-            return self._failed("crash", error, said)
-        return CheckAnswer(outcome="passed")
+            return self._crashed(error, error, f"{type(error).__name__}: {text_of(error)}".rstrip(": "))
+        trouble = complaint(forgotten)
+        return self._crashed(trouble, trouble, str(trouble)) if trouble else CheckAnswer(outcome="passed")
+
+    def _crashed(self, error: BaseException, crash: BaseException, message: str) -> CheckAnswer:
+        """The answer for what is no assertion: whose doing it surely is, or else what the check stumbled over."""
+        if issubclass(type(crash), AttemptError):
+            return self._failed("broken", error, message)
+        if is_mistake(crash, self._is_own):
+            return self._failed("mistake", error, message)
+        return self._failed("crash", error, message + stumbled_over(crash, self._is_own))
+
+    def _is_own(self, file: str) -> bool:
+        return file.startswith(f"{self._folder}/") and "site-packages" not in file and file not in self._written
 
     def _failed(self, outcome: Outcome, error: BaseException, message: str) -> CheckAnswer:
         """The answer for *error*; one that fights being looked at is told by its class and its place."""
@@ -152,8 +170,8 @@ class Checker:
         return self._innermost(error)
 
     def _innermost(self, error: BaseException) -> Location | None:
-        frames = traceback.extract_tb(_traceback_of(error))
-        own = [frame for frame in frames if frame.filename.startswith(self._folder)]
+        frames = traceback.extract_tb(traceback_of(error))
+        own = [frame for frame in frames if self._is_own(frame.filename)]
         return Location(file=own[-1].filename, line=own[-1].lineno or 0) if own else None
 
 
@@ -164,19 +182,21 @@ def _function_of(case: Case) -> Callable[..., Any]:
 
 def _call_check(function: Callable[..., Any], session: Session, ctx: CheckContext) -> None:
     """Call a check with as much as it takes, and see an async one to its end."""
-    _value(function(*_arguments(function, session, ctx)))
+    given = _value(function(*_arguments(function, session, ctx)))
+    if isinstance(given, bool):
+        raise TypeError(f"the check returned {given}, which decides nothing: assert it, or use expect.ok(...)")
+
+
+def _written(workspace: Path, changes: Changes) -> frozenset[str]:
+    return frozenset(str(workspace / path) for path in (*changes.created, *changes.modified))
 
 
 def _value(given: Any) -> Any:
     """What an author's function gives, also where it is async."""
-    value = asyncio.run(_finish(given)) if inspect.isawaitable(given) else given
+    value = asyncio.run(finish(given)) if inspect.isawaitable(given) else given
     if inspect.isawaitable(value) or inspect.isgenerator(value) or inspect.isasyncgen(value):
         raise TypeError(f"it gave a {type(value).__name__} that nobody would run to its end")
     return value
-
-
-async def _finish(awaitable: Any) -> Any:
-    return await awaitable
 
 
 def _arguments(function: Callable[..., Any], session: Session, ctx: CheckContext) -> tuple[Any, ...]:
@@ -213,19 +233,13 @@ def _assertion_text(error: AssertionError) -> str:
     said = text_of(error)
     if said:
         return said if type(error) is AssertionError or not said.startswith("(") else f"{type(error).__name__}: {said}"
-    frames = traceback.extract_tb(_traceback_of(error))
+    frames = traceback.extract_tb(traceback_of(error))
     if not frames:
         return "assertion failed"
     last = frames[-1]
     lines = (linecache.getline(last.filename, number) for number in range(last.lineno or 1, (last.end_lineno or 1) + 1))
     source = " ".join(line.strip() for line in lines)
     return f"assertion failed: {source}" if source else "assertion failed"
-
-
-def _traceback_of(error: BaseException) -> TracebackType | None:
-    """Where it was raised, without asking the author's class."""
-    found: TracebackType | None = BaseException.__dict__["__traceback__"].__get__(error)
-    return found
 
 
 def shorten(text: str, most: int = _LONGEST_MESSAGE) -> str:

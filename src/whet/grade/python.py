@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from whet import wire
-from whet.errors import CheckCrashed, CheckerDied, CheckTimedOut, GraderError
+from whet.errors import CheckCrashed, CheckerDied, CheckMistaken, CheckTimedOut, GraderError
 from whet.grade.base import QUESTIONS_FILE, Evidence
 from whet.grade.checker import CheckAnswer, Checker, CheckRequest, ClassifyRequest
 from whet.grade.recorded import NotRecorded, RecordedEvidence
@@ -20,14 +21,13 @@ from whet.sandbox.workers import WorkerDied, WorkerHung, Workers
 _EVIDENCE_KEPT = 2000
 
 
-class CheckFailed(CheckCrashed):
-    """A check crashed, with the place where it did."""
-
-    def __init__(self, answer: CheckAnswer) -> None:
-        super().__init__(answer.message)
-        self.location = answer.location
-        self.failure_class = answer.failure_class
-        self.traceback = answer.traceback
+def _crashed(answer: CheckAnswer) -> GraderError:
+    """The error for a check that raised, with the place where it did."""
+    kinds = {"crash": CheckCrashed, "mistake": CheckMistaken, "broken": GraderError}
+    error: Any = kinds[answer.outcome](answer.message)
+    error.location, error.traceback = answer.location, answer.traceback
+    error.failure_class = answer.failure_class
+    return error  # type: ignore[no-any-return]
 
 
 class PythonGrader:
@@ -60,8 +60,8 @@ class PythonGrader:
             evidence.keep(QUESTIONS_FILE, wire.encode_pretty({"questions": answer.questions}).decode())
         if answer.outcome == "not-recorded":
             raise NotRecorded(answer.message)
-        if answer.outcome == "crash":
-            raise CheckFailed(answer)
+        if answer.outcome not in ("passed", "assertion"):
+            raise _crashed(answer)
         return Grade(
             check=check.label,
             value=float(answer.outcome == "passed"),

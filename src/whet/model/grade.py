@@ -8,6 +8,7 @@ from typing import Literal
 Status = Literal["passed", "failed", "expected-failed", "unexpected-passed", "errored"]
 STATUSES: tuple[Status, ...] = ("passed", "failed", "expected-failed", "unexpected-passed", "errored")
 AS_EXPECTED: frozenset[Status] = frozenset({"passed", "expected-failed"})
+PASSED: frozenset[Status] = frozenset({"passed", "unexpected-passed"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +62,20 @@ class Grade:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """A share of successes with its 95 % interval."""
+    """A share of successes with its 95 % interval; errored trials are left out of it.
+
+    `if_errored_failed` and `if_errored_passed` are its bounds: what it would be had all of those failed, or passed.
+    `first_passed` of `first_total` went as expected at the first attempt, and `flaky` ones only at a later one.
+    """
 
     passed: int
     total: int
     value: float
     low: float
     high: float
+    errored: int
+    if_errored_failed: float
+    if_errored_passed: float
+    first_passed: int
+    first_total: int
+    flaky: int

@@ -171,6 +171,11 @@ class TrialResult:
         return total
 
     @property
+    def first_status(self) -> Status:
+        """How its first attempt ended."""
+        return self.attempts[0].status if len(self.attempts) > 1 else self.status
+
+    @property
     def flaky(self) -> bool:
         """Whether it went as expected only after another attempt."""
         return self.passed and len(self.attempts) > 1

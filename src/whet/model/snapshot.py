@@ -7,7 +7,9 @@ from typing import Literal, get_args
 
 Metric = Literal[
     "total_tokens",
+    "uncached_tokens",
     "input_tokens",
+    "uncached_input_tokens",
     "output_tokens",
     "reasoning_tokens",
     "cached_tokens",
@@ -40,8 +42,9 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotOutcome:
-    """How an execution compares with its snapshot."""
+    """How an execution compares with its snapshot; `key` is the name of its entry in the snapshot file."""
 
+    key: str
     status: SnapshotStatus
     metric: Metric
     value: float | None

@@ -33,6 +33,20 @@ class Usage:
             return None
         return self.input_tokens + self.output_tokens
 
+    @property
+    def uncached_input_tokens(self) -> int | None:
+        """The input that was not read from a cache, where that is known."""
+        if self.input_tokens is None or self.cached_tokens is None:
+            return None
+        return max(0, self.input_tokens - self.cached_tokens)
+
+    @property
+    def uncached_tokens(self) -> int | None:
+        """Input and output together, without what was read from a cache."""
+        if self.uncached_input_tokens is None or self.output_tokens is None:
+            return None
+        return self.uncached_input_tokens + self.output_tokens
+
     def __add__(self, other: Usage) -> Usage:
         """Both together; a figure that only one of them tells is that one's; no sum is better known than its parts."""
         sums = {name: _sum(getattr(self, name), getattr(other, name)) for name in USAGE_FIGURES}
@@ -42,7 +56,15 @@ class Usage:
     def told(self, figure: str) -> float | None:
         """One of the figures by its name, unless it is a guess."""
         value: float | None = getattr(self, figure)
-        return None if self.sources.get(figure) == "chars" else value
+        parts = _PARTS.get(figure, (figure,))
+        return None if any(self.sources.get(part) == "chars" for part in parts) else value
+
+
+# What figures are made of that are told by no agent themselves.
+_PARTS = {
+    "uncached_input_tokens": ("input_tokens", "cached_tokens"),
+    "uncached_tokens": ("input_tokens", "cached_tokens", "output_tokens"),
+}
 
 
 def _sum(one: float | None, other: float | None) -> Any:

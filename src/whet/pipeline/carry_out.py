@@ -41,6 +41,7 @@ from whet.store import folder as folders
 from whet.store.journal import Journal
 from whet.store.request import Recorded
 from whet.store.results import JournalResults, write_results
+from whet.store.snapshots import SnapshotKey
 from whet.version import __version__
 from whet.workspace import private_mounts, remove_tree
 
@@ -229,7 +230,7 @@ def _clear_remains(parts: Parts, trial: Trial) -> None:
         remove_tree(parts.run_dir / part / trial_folder(trial.key))
 
 
-def _finish(under_way: UnderWay, approach: Approach, outcomes: dict[str, SnapshotOutcome]) -> int:
+def _finish(under_way: UnderWay, approach: Approach, outcomes: dict[SnapshotKey, SnapshotOutcome]) -> int:
     """Write the results, tell everybody, and say it in an exit code."""
     under_way.journal.check()
     results = JournalResults(under_way.plan, under_way.journal, time.monotonic() - under_way.began, outcomes)

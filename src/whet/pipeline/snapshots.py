@@ -14,7 +14,7 @@ from whet.model.snapshot import SnapshotOutcome
 from whet.pipeline.under_way import UnderWay
 from whet.plan import RunRequest
 from whet.store.results import JournalResults
-from whet.store.snapshots import SnapshotFile, compare_all, snapshot_rule
+from whet.store.snapshots import SnapshotFile, SnapshotKey, compare_all, snapshot_rule
 
 _UNUSED = "no case or runner has that name; delete the entry from the snapshot file, or rename it to the new name"
 
@@ -28,15 +28,17 @@ def find_snapshots(settings: Settings, request: RunRequest) -> SnapshotFile | No
     return SnapshotFile(rule) if rule else None
 
 
-def hold_to_snapshots(under_way: UnderWay, settings: Settings, file: SnapshotFile | None) -> dict[str, SnapshotOutcome]:
+def hold_to_snapshots(
+    under_way: UnderWay, settings: Settings, file: SnapshotFile | None
+) -> dict[SnapshotKey, SnapshotOutcome]:
     """Hold the run to its snapshots, and tell of each that is new, does not hold, or belongs to nobody."""
     if file is None:
         return {}
     outcomes = compare_all(file, JournalResults(under_way.plan, under_way.journal, 0.0))
-    for key, outcome in outcomes.items():
+    for outcome in outcomes.values():
         if outcome.status != "held":
             level: Literal["info", "warning"] = "info" if outcome.verdict is None else "warning"
-            under_way.emit(Notice(level=level, message=f"snapshot {outcome.status}: {key}: {outcome.message}"))
+            under_way.emit(Notice(level=level, message=f"snapshot {outcome.status}: {outcome.key}: {outcome.message}"))
     for key in file.unused(under_way.plan, frozenset(runner.id for runner in settings.runners)):
         under_way.emit(Notice(level="warning", message=f"snapshot unused: {key}: {_UNUSED}"))
     try:

@@ -85,13 +85,32 @@ def _entry(summary: ExecutionSummary, trials: list[TrialResult]) -> dict[str, An
         "budget": execution.limits.budget_usd,
         "vacuous": any(trial.vacuous for trial in trials),
         "expectations": [_expectation(grade) for grade in telling.grades] if telling else [],
-        "error": failure.message if failure and failure.code != "assertion" else None,
+        "error": failure.message if failure and failure.code != "assertion" else _not_held(summary),
         "notes": list(dict.fromkeys(note for trial in trials for note in trial.notes)),
         "turns": telling.steps if telling else None,
         "passRate": summary.rate.value if summary.rate else None,
+        "passRateBounds": _bounds(summary.rate),
+        "firstPassRate": _first(summary.rate),
+        "flaky": summary.rate.flaky if summary.rate else 0,
         "passAtK": _pass_at(summary.rate),
         "runs": [_run(trial) for trial in trials],
     }
+
+
+def _not_held(summary: ExecutionSummary) -> str | None:
+    """Why a case does not pass of which all runs did."""
+    outcome = summary.snapshot
+    return None if outcome is None or outcome.verdict is None else f"snapshot {outcome.status}: {outcome.message}"
+
+
+def _bounds(rate: Rate | None) -> list[float] | None:
+    """What the pass rate would be had all runs that errored failed, and had all passed."""
+    return None if rate is None else [round(rate.if_errored_failed, 6), round(rate.if_errored_passed, 6)]
+
+
+def _first(rate: Rate | None) -> float | None:
+    """The share of runs that passed at their first attempt."""
+    return round(rate.first_passed / rate.first_total, 6) if rate and rate.first_total else None
 
 
 def _pass_at(rate: Rate | None) -> dict[str, float]:
@@ -129,6 +148,9 @@ def _outcome(summary: ExecutionSummary, telling: TrialResult | None) -> Outcome:
         return "skipped"
     if summary.passed:
         return "passed"
+    if summary.snapshot is not None and summary.snapshot.verdict is not None:
+        # It is compared only where all runs passed.
+        return "failed" if summary.snapshot.verdict == "failed" else "infra_error"
     if telling.failure is None:
         # All runs that there were passed, and some are missing.
         return "skipped" if telling.passed else "failed"

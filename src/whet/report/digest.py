@@ -11,7 +11,16 @@ from whet.model.event import ExecutionSummary, Results
 from whet.model.grade import AS_EXPECTED, Rate
 from whet.model.lift import Lift
 from whet.model.run import RunInfo, Runner, TrialResult
-from whet.report.finding import Finding, ShownStatus, class_of, execution_name, finding_of, likeness, trial_name
+from whet.report.finding import (
+    Finding,
+    ShownStatus,
+    class_of,
+    execution_name,
+    finding_of,
+    likeness,
+    snapshot_finding,
+    trial_name,
+)
 from whet.report.text import count, one_line
 from whet.report.words import Words
 from whet.score.lift import lifts_of
@@ -89,9 +98,21 @@ class RunnerTable:
     left_off: int = 0
     trials: int = 0
     as_expected: int = 0
+    errored: int = 0
+    # How many went as expected at the first attempt, and how many only at a later one.
+    first: int = 0
+    flaky: int = 0
     figures: Figures = field(default_factory=Figures)
     # Cases may name their own.
     models: dict[str, None] = field(default_factory=dict)
+
+    def take(self, result: TrialResult) -> None:
+        """Count one trial in."""
+        self.figures.add(result)
+        self.as_expected += result.passed
+        self.errored += result.status == "errored"
+        self.first += result.first_status in AS_EXPECTED
+        self.flaky += result.flaky
 
     def add(self, row: Row, limit: int) -> None:
         """Take *row* in, at the cost of one that nobody would look for."""
@@ -131,6 +152,8 @@ class Group:
     title: str
     count: int = 0
     shown: int = 0
+    # What is counted.
+    noun: str = "trial"
     _blocks: dict[str, Block] = field(default_factory=dict)
 
     def add(self, finding: Finding, likeness: str) -> None:
@@ -224,16 +247,27 @@ class _Reader:
         for result in self._results.trials(execution):
             figures.add(result)
             vacuous = vacuous or result.vacuous
-            table.figures.add(result)
-            table.as_expected += result.passed
+            table.take(result)
             self._trial(result)
         table.trials += execution.trials
-        self._digest.snapshots += summary.snapshot is not None and summary.snapshot.verdict is not None
+        self._snapshot(summary)
         case = execution_name(execution.case.id, execution.variant)
         if vacuous:
             self._vacuous(f"{case} on {one_line(execution.runner.id)}")
         row = Row(case=case, status=summary.status, trials=execution.trials, rate=summary.rate, figures=figures)
         table.add(row, self._rows)
+
+    def _snapshot(self, summary: ExecutionSummary) -> None:
+        finding = snapshot_finding(summary, self._results, self._info, self._cwd)
+        if finding is None:
+            return
+        self._digest.snapshots += 1
+        key = (finding.status == "errored", "\0snapshot")
+        group = self._groups.setdefault(key, Group("Usage snapshot", noun="execution"))
+        group.count += 1
+        if self._shown < FAILURES_SHOWN or not group.shown:
+            self._shown += 1
+            group.add(finding, finding.key)
 
     def _vacuous(self, name: str) -> None:
         self._digest.vacuous_count += 1

@@ -168,8 +168,8 @@ def _lifts(digest: Digest, screen: Screen) -> Iterator[str]:
 
 
 def _closing(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> Iterator[str]:
-    clean_run = digest.as_expected == digest.total
-    only_errored = digest.as_expected + digest.counts.get("errored", 0) + digest.missing == digest.total
+    clean_run = digest.as_expected == digest.total and not digest.snapshots
+    only_errored = not digest.failed
     style: Style = "good" if clean_run else "warn" if only_errored else "bad"
     place = path_for_people(info.run_dir, cwd)
     words = words_of(info.command)

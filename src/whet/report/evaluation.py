@@ -72,7 +72,7 @@ def _cells(report: CompletionReport) -> dict[str, str]:
         "composite": "" if summary.composite is None else f"{summary.composite:.3f}",
         "tokens": "" if usage.total_tokens is None else number(usage.total_tokens),
         "judge": "" if judging is None or judging.cost_usd is None else money(judging.cost_usd),
-        "errored": number(summary.errored) if summary.errored else "",
+        "errored": _errored(summary),
     }
 
 
@@ -80,6 +80,15 @@ def _completion(summary: Summary) -> str:
     """Such as "90 % (60-98 %)"."""
     found = summary.completion
     return "" if found is None else f"{found.value * 100:.0f} % ({found.low * 100:.0f}-{found.high * 100:.0f} %)"
+
+
+def _errored(summary: Summary) -> str:
+    """Such as "2 (60-80 %)": how many, and the completion had all of them failed, and had all passed."""
+    if not summary.errored:
+        return ""
+    passed = 0 if summary.completion is None else summary.completion.value * (summary.samples - summary.errored)
+    least, most = passed / summary.samples, (passed + summary.errored) / summary.samples
+    return f"{number(summary.errored)} ({least * 100:.0f}-{most * 100:.0f} %)"
 
 
 def _score(summary: Summary) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from whet.grade.base import QUESTIONS_FILE
+from whet.model.event import ExecutionSummary, Results
 from whet.model.grade import Status
 from whet.model.naming import STATE_FILE
 from whet.model.run import RunInfo, TrialKey, TrialResult
@@ -74,6 +75,25 @@ def finding_of(result: TrialResult, info: RunInfo, cwd: Path) -> Finding:
         cause=one_line(f"{failure.cause}, while in phase {failure.phase}", 120) if failure else None,
         attempts=len(result.attempts),
         ask=_ask(info.run_dir / result.artifact_dir, cwd),
+    )
+
+
+def snapshot_finding(summary: ExecutionSummary, results: Results, info: RunInfo, cwd: Path) -> Finding | None:
+    """What is to be said of an execution whose usage snapshot does not hold; none where it does."""
+    outcome = summary.snapshot
+    if outcome is None or outcome.verdict is None:
+        return None
+    first = next(iter(results.trials(summary.execution)))
+    return Finding(
+        key=one_line(outcome.key, 300),
+        status=outcome.verdict,
+        message=(one_line(f"snapshot {outcome.status}: {outcome.message}", 500),),
+        where=None,
+        artifacts=path_for_people(info.run_dir / first.artifact_dir, cwd),
+        workspace=None,
+        cause="its usage snapshot",
+        attempts=1,
+        ask=None,
     )
 
 

@@ -12,7 +12,7 @@ from whet.model.event import ExecutionSummary, Results, RunEnded, RunEvent
 from whet.model.grade import Status
 from whet.model.run import RunInfo, TrialResult
 from whet.report.base import ReporterContext
-from whet.report.finding import class_of, execution_name, finding_of
+from whet.report.finding import class_of, execution_name, finding_of, snapshot_finding
 from whet.report.markdown import sections, within
 from whet.report.screen import printing
 from whet.report.text import count, one_line, path_for_people
@@ -66,11 +66,13 @@ class GithubReporter:
     def _annotation(self, kind: str, summary: ExecutionSummary, results: Results, info: RunInfo) -> Iterator[str]:
         wanted: tuple[Status, ...] = ("errored",) if kind == "warning" else ("failed", "unexpected-passed")
         found = (result for result in results.trials(summary.execution) if result.status in wanted)
+        execution = summary.execution
+        title = f"{execution_name(execution.case.id, execution.variant)} > {one_line(execution.runner.id, 80)}"
         for result in islice(found, 1):
-            execution = summary.execution
-            case, runner = execution_name(execution.case.id, execution.variant), one_line(execution.runner.id, 80)
-            properties = {**self._place(result), "title": f"{case} > {runner}"}
-            yield command(kind, "\n".join(self._message(result, summary, info)), **properties)
+            yield command(kind, "\n".join(self._message(result, summary, info)), **self._place(result), title=title)
+        finding = snapshot_finding(summary, results, info, self._context.cwd)
+        if finding is not None:
+            yield command(kind, "\n".join(("Usage snapshot", *finding.message, finding.key)), title=title)
 
     def _message(self, result: TrialResult, summary: ExecutionSummary, info: RunInfo) -> Iterator[str]:
         finding = finding_of(result, info, self._context.cwd)

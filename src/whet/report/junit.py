@@ -10,11 +10,20 @@ from html import escape
 from pathlib import Path
 from typing import IO
 
-from whet.model.event import Results, RunEnded, RunEvent
+from whet.model.event import ExecutionSummary, Results, RunEnded, RunEvent
 from whet.model.run import Execution, RunInfo, Runner, TrialKey, TrialResult
 from whet.report.base import ReporterContext
 from whet.report.document import write_document
-from whet.report.finding import ShownStatus, class_of, message_of, trial_name
+from whet.report.finding import (
+    Finding,
+    ShownStatus,
+    class_of,
+    execution_name,
+    message_of,
+    snapshot_finding,
+    trial_name,
+)
+from whet.report.table import errored_text
 from whet.report.text import clean, excerpt, one_line, path_for_people
 
 # Of what cleaning leaves, XML 1.0 forbids only these.
@@ -50,6 +59,9 @@ def _document(results: Results, info: RunInfo, cwd: Path) -> Iterator[bytes]:
     counts = Counter[str](tests=known.get("total", 0))
     for status, kind in _KINDS.items():
         counts[kind] += known.get(status, 0)
+    for summary in results.summaries():
+        if summary.snapshot is not None and summary.snapshot.verdict is not None:
+            counts.update(["tests", _KINDS[summary.snapshot.verdict]])
     yield b'<?xml version="1.0" encoding="UTF-8"?>\n'
     yield f"<testsuites name={_value(info.suite)} {_numbers(counts, results.duration_s)}>\n".encode()
     # By id: a runner's options need not be hashable.
@@ -63,16 +75,18 @@ def _suite(runner: Runner, results: Results, info: RunInfo, cwd: Path) -> Iterat
     """One runner; its cases wait in a temporary file, for the counts that stand before them are known after them."""
     with tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as cases:
         counts, seconds = Counter[str](), 0.0
-        for execution in results.plan.executions:
-            if execution.runner.id == runner.id:
-                for status, duration_s, text in _cases(execution, results, info, cwd):
+        told = Counter[str]()
+        for summary in results.summaries():
+            if summary.execution.runner.id == runner.id:
+                _count_rate(told, summary)
+                for status, duration_s, text in _cases(summary, results, info, cwd):
                     counts["tests"] += 1
                     counts[_KINDS.get(status, "passed")] += 1
                     seconds += duration_s
                     cases.write(text.encode())
         numbers = _numbers(counts, seconds)
         yield f"  <testsuite name={_value(runner.id)} {numbers} timestamp={_value(info.started_at)}>\n".encode()
-        yield _properties(runner, info).encode()
+        yield _properties(runner, info, told).encode()
         yield from _copy(cases)
         yield b"  </testsuite>\n"
 
@@ -83,17 +97,38 @@ def _copy(file: IO[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-def _properties(runner: Runner, info: RunInfo) -> str:
+def _count_rate(told: Counter[str], summary: ExecutionSummary) -> None:
+    """Add an execution to the rate of its runner."""
+    rate = summary.rate
+    told["trials"] += sum(summary.counts.values())
+    told["errored"] += summary.counts.get("errored", 0)
+    if rate is not None:
+        told.update(as_expected=rate.passed, first=rate.first_passed, first_total=rate.first_total, flaky=rate.flaky)
+
+
+def _rate_facts(told: Counter[str]) -> dict[str, str]:
+    """The rate over all trials that count, that of first attempts, and the bounds that errored trials leave."""
+    counted = told["trials"] - told["errored"]
+    facts = {"as expected": f"{told['as_expected']} of {counted}"}
+    facts["as expected at the first attempt"] = f"{told['first']} of {told['first_total']}"
+    facts |= {"flaky": str(told["flaky"]), "errored": str(told["errored"])}
+    if told["errored"]:
+        facts["as expected with errored"] = errored_text(told["errored"], told["as_expected"], told["trials"])
+    return facts
+
+
+def _properties(runner: Runner, info: RunInfo, told: Counter[str]) -> str:
     facts = {"agent": runner.agent, "model": runner.model, "sandbox": info.sandbox, "run": info.run_id}
+    facts |= _rate_facts(told)
     lines = (f"      <property name={_value(name)} value={_value(fact)}/>\n" for name, fact in facts.items() if fact)
     return f"    <properties>\n{''.join(lines)}    </properties>\n"
 
 
 def _cases(
-    execution: Execution, results: Results, info: RunInfo, cwd: Path
+    summary: ExecutionSummary, results: Results, info: RunInfo, cwd: Path
 ) -> Iterator[tuple[ShownStatus, float, str]]:
-    """Every planned trial; those that are missing stand where they would have been."""
-    number = 1
+    """Every planned trial, those that are missing where they would have been, and a snapshot that does not hold."""
+    execution, number = summary.execution, 1
     for result in results.trials(execution):
         for missing in range(number, result.number):
             yield _missing(execution, missing, info)
@@ -101,6 +136,21 @@ def _cases(
         yield result.status, result.duration_s, _case(result, execution.trials, info, cwd)
     for missing in range(number, execution.trials + 1):
         yield _missing(execution, missing, info)
+    finding = snapshot_finding(summary, results, info, cwd)
+    if finding is not None:
+        yield finding.status, 0.0, _snapshot(execution, finding, info)
+
+
+def _snapshot(execution: Execution, finding: Finding, info: RunInfo) -> str:
+    name = (
+        f"{execution_name(execution.case.id, execution.variant)} @ {one_line(execution.runner.id, 80)} usage snapshot"
+    )
+    tag = "error" if finding.status == "errored" else "failure"
+    message = "\n".join(finding.message)
+    return (
+        f'    <testcase classname={_value(info.suite)} name={_value(name)} time="0.000">\n'
+        f'      <{tag} message={_value(message)} type="snapshot">{_text(message)}</{tag}>\n    </testcase>\n'
+    )
 
 
 def _missing(execution: Execution, number: int, info: RunInfo) -> tuple[ShownStatus, float, str]:

@@ -119,7 +119,7 @@ def _groups(title: str, groups: Sequence[Group]) -> Iterator[str]:
     if groups:
         yield f"## {title}\n\n"
     for group in groups:
-        yield f"### {cell(group.title)} · {count(group.count, 'trial')}\n\n"
+        yield f"### {cell(group.title)} · {count(group.count, group.noun)}\n\n"
         for block in group.blocks:
             yield _finding(block.first)
             yield _again(block)

@@ -34,6 +34,8 @@ def columns_of(table: RunnerTable, *, detail: Detail = "full") -> list[Column]:
     columns = [Column("status", lambda row: row.status, numeric=False)]
     if several:
         columns.append(Column("as expected", lambda row: rate_text(row.rate, brief=brief), numeric=False))
+        if _tried_again(table):
+            columns.append(Column("first attempt", lambda row: first_text(row.rate), numeric=False))
     columns.append(Column(f"{mean}time", lambda row: spread_text(row.figures.seconds, brief=brief)))
     if detail != "least" and (figures.input_tokens.count or figures.output_tokens.count):
         columns.append(Column(f"{mean}tokens in / out", _tokens))
@@ -43,11 +45,28 @@ def columns_of(table: RunnerTable, *, detail: Detail = "full") -> list[Column]:
 
 
 def rate_text(rate: Rate | None, *, brief: bool = False) -> str:
-    """Such as "2/3  67 % (21-94 %)"; nothing where nothing counts."""
+    """Such as "2/3  67 % (21-94 %), 1 errored: 50-75 %"; nothing where nothing counts."""
     if rate is None:
         return "-"
     interval = "" if brief else f" ({rate.low * 100:.0f}-{percent(rate.high)})"
-    return f"{rate.passed}/{rate.total}  {percent(rate.value)}{interval}"
+    errored = f", {errored_text(rate.errored, rate.passed, rate.total + rate.errored)}" if rate.errored else ""
+    return f"{rate.passed}/{rate.total}  {percent(rate.value)}{interval}{errored}"
+
+
+def errored_text(errored: int, passed: int, total: int) -> str:
+    """Such as "1 errored: 50-75 %": the share had all that errored failed, and had all passed."""
+    return f"{errored:,} errored: {passed / total * 100:.0f}-{percent((passed + errored) / total)}"
+
+
+def first_text(rate: Rate | None) -> str:
+    """Such as "1/3  33 %"."""
+    if rate is None or not rate.first_total:
+        return "-"
+    return f"{rate.first_passed}/{rate.first_total}  {percent(rate.first_passed / rate.first_total)}"
+
+
+def _tried_again(table: RunnerTable) -> bool:
+    return table.figures.attempts > table.figures.seconds.count
 
 
 def spread_text(spread: Spread, *, brief: bool = False) -> str:
@@ -70,7 +89,11 @@ def totals_of(table: RunnerTable) -> list[str]:
     """How a runner did in all, and what it took as far as anybody told."""
     figures = table.figures
     parts = [f"{table.as_expected:,} of {count(table.trials, 'trial')} as expected"]
-    if figures.attempts > figures.seconds.count:
+    if table.errored:
+        # Of all that were planned, as the figure before: so many as expected, or so many more.
+        parts.append(errored_text(table.errored, table.as_expected, table.trials))
+    if _tried_again(table):
+        parts.append(f"{table.first:,} at the first attempt, {table.flaky:,} flaky")
         parts.append(count(figures.attempts, "attempt"))
     # The sum over trials, which is more than the run took where several ran at once.
     parts.append(f"trial time {duration(figures.seconds.sum)}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from math import frexp, ldexp, sqrt
 
-from whet.model.grade import Grade, Rate, Status
+from whet.model.grade import AS_EXPECTED, Grade, Rate, Status
 
 # The two-sided 95 % quantile of the normal distribution.
 Z95 = 1.959963984540054
@@ -40,13 +41,38 @@ def mean(values: Iterable[float]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def wilson(passed: int, total: int) -> Rate:
+def rate_of(trials: Sequence[tuple[Status, Status]], successes: Collection[Status] = AS_EXPECTED) -> Rate | None:
+    """The rate of trials, each told by how it ended and by how its first attempt did; none where none counts."""
+    ends = [end for end, _ in trials]
+    firsts = [first for _, first in trials if first != "errored"]
+    passed, errored = sum(end in successes for end in ends), ends.count("errored")
+    if errored == len(ends):
+        return None
+    first_passed = sum(first in successes for first in firsts)
+    flaky = sum(end in successes and first not in successes for end, first in trials)
+    known = wilson(passed, len(ends) - errored, errored=errored)
+    return replace(known, first_passed=first_passed, first_total=len(firsts), flaky=flaky)
+
+
+def wilson(passed: int, total: int, *, errored: int = 0) -> Rate:
     """The share of successes with Wilson's 95 % interval, which stays honest for few trials and at 0 and 1."""
     if total <= 0:
         raise ValueError("a rate needs at least one trial")
     share = passed / total
     low, high = wilson_interval(share, total)
-    return Rate(passed=passed, total=total, value=share, low=low, high=high)
+    return Rate(
+        passed=passed,
+        total=total,
+        value=share,
+        low=low,
+        high=high,
+        errored=errored,
+        if_errored_failed=passed / (total + errored),
+        if_errored_passed=(passed + errored) / (total + errored),
+        first_passed=passed,
+        first_total=total,
+        flaky=0,
+    )
 
 
 def wilson_interval(share: float, total: float) -> tuple[float, float]:

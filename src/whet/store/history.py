@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from whet import wire
 from whet.errors import StoreError, UsageError
 from whet.model.run import TrialResult
-from whet.store.folder import JOURNAL_FILE, RUN_FILE, read_run_file
+from whet.store.folder import JOURNAL_FILE, RESULTS_FILE, RUN_FILE, read_run_file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Execution:
+    runner: str
+    variant: str
+    passed: bool
+    snapshot: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    id: str
+    executions: tuple[_Execution, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Results:
+    cases: tuple[_Case, ...]
 
 
 def newest_run(output_dir: Path, suite: Path) -> Path:
@@ -36,10 +57,26 @@ def last_failed(folder: Path) -> frozenset[tuple[str, str, str]]:
         (result.key.case, result.key.runner, result.key.variant)
         for result in finished(folder / JOURNAL_FILE)
         if not result.passed
-    )
+    ) | _not_held(folder / RESULTS_FILE)
     if not failed:
         raise UsageError(f"nothing failed in the last run ({folder.name})", hint="leave out --last-failed")
     return failed
+
+
+def _not_held(results: Path) -> frozenset[tuple[str, str, str]]:
+    """The executions whose usage snapshot does not hold; only the results tell, which a run that was killed has not."""
+    if not results.exists():
+        return frozenset()
+    try:
+        document = wire.decode(results.read_bytes(), _Results)
+    except (OSError, wire.WireError) as error:
+        raise StoreError(f"{results} cannot be read: {error}", hint="leave out --last-failed") from error
+    return frozenset(
+        (case.id, execution.runner, execution.variant)
+        for case in document.cases
+        for execution in case.executions
+        if execution.snapshot is not None and not execution.passed
+    )
 
 
 def _newest(output_dir: Path, suite: Path) -> Path | None:

@@ -23,6 +23,8 @@ class Entry:
     status: Status
     score: float | None
     duration_s: float
+    # How its first attempt ended.
+    first: Status
 
 
 class Journal:
@@ -85,7 +87,9 @@ class Journal:
     def _note(self, result: TrialResult, offset: int, size: int) -> None:
         # The first one counts: a trial is done once.
         if result.key not in self._entries:
-            self._entries[result.key] = Entry(offset, size, result.status, result.score, result.duration_s)
+            self._entries[result.key] = Entry(
+                offset, size, result.status, result.score, result.duration_s, result.first_status
+            )
             self._usage += result.total_usage
 
     @property

@@ -11,20 +11,19 @@ from typing import Any, BinaryIO
 from whet import wire
 from whet.errors import RecordLost
 from whet.model.event import ExecutionSummary
-from whet.model.grade import AS_EXPECTED, STATUSES, Status
+from whet.model.grade import AS_EXPECTED, PASSED, STATUSES
 from whet.model.lift import Lift
 from whet.model.run import Attempt, Execution, Plan, RunInfo, TrialResult
 from whet.model.session import Usage
 from whet.model.snapshot import SnapshotOutcome
-from whet.score import combined_status, mean, wilson
+from whet.score import combined_status, mean, rate_of
 from whet.score.arms import arm_scores
 from whet.score.lift import lifts_of
 from whet.store.folder import RESULTS_FILE
 from whet.store.journal import GO_ON, Entry, Journal
-from whet.store.snapshots import snapshot_key
+from whet.store.snapshots import SnapshotKey, snapshot_key
 
 SCHEMA = "whet/results/1"
-_PASSED: frozenset[Status] = frozenset({"passed", "unexpected-passed"})
 _USAGE = tuple(item.name for item in fields(Usage))
 _ATTEMPT = tuple(item.name for item in fields(Attempt))
 
@@ -33,7 +32,11 @@ class JournalResults:
     """What `Results` promises, over a journal."""
 
     def __init__(
-        self, plan: Plan, journal: Journal, duration_s: float, snapshots: Mapping[str, SnapshotOutcome] | None = None
+        self,
+        plan: Plan,
+        journal: Journal,
+        duration_s: float,
+        snapshots: Mapping[SnapshotKey, SnapshotOutcome] | None = None,
     ) -> None:
         self._plan = plan
         self._journal = journal
@@ -80,7 +83,7 @@ class JournalResults:
     def summaries(self) -> Iterator[ExecutionSummary]:
         """Every execution, in declared order."""
         for execution in self._plan.executions:
-            outcome = self._snapshots.get(snapshot_key(self._plan, execution))
+            outcome = self._snapshots.get(snapshot_key(execution))
             yield _held_to(_summary(execution, list(self._entries(execution))), outcome)
 
     def trials(self, execution: Execution) -> Iterator[TrialResult]:
@@ -99,14 +102,13 @@ def _summary(execution: Execution, entries: list[Entry]) -> ExecutionSummary:
     counted = [entry for entry in entries if entry.status != "errored"]
     status = combined_status(entry.status for entry in entries)
     # A control may fail, and still has failed: its rate is compared with the one of what it is a control for.
-    successes = _PASSED if execution.control else AS_EXPECTED
-    succeeded = sum(entry.status in successes for entry in counted)
+    successes = PASSED if execution.control else AS_EXPECTED
     return ExecutionSummary(
         execution=execution,
         status=status or "not-run",
         passed=len(entries) == execution.trials and all(entry.status in AS_EXPECTED for entry in entries),
         score=mean(entry.score for entry in counted if entry.score is not None),
-        rate=wilson(succeeded, len(counted)) if counted else None,
+        rate=rate_of([(entry.status, entry.first) for entry in entries], successes),
         counts=dict(Counter(entry.status for entry in entries)),
         duration_s=mean(entry.duration_s for entry in entries) or 0.0,
     )

@@ -15,6 +15,9 @@ from whet.wire import printable
 
 Method = Literal["empty", "overlay", "copy", "given"]
 
+# What a machine can run out of; everything else that keeps a workspace from being read or written is in it.
+SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+
 _HINTS = {
     errno.ENOSPC: "the disk is full: free some space, or let TMPDIR name a folder on a larger disk",
     errno.EDQUOT: "the disk quota is used up: free some space, or let TMPDIR name a folder on another disk",

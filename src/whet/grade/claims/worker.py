@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,11 +17,9 @@ from whet.grade.claims.outcome import Outcome, failed, shortened, undecided
 from whet.grade.shell import Shell
 from whet.model.suite import Suite
 from whet.sandbox.workers import Printed
+from whet.workspace.base import SHORTAGES
 from whet.workspace.baseline import Baseline, Before, take_before
 from whet.workspace.protecting import Protected, Wanted, keep_protected, put_back
-
-# What a machine can run out of; everything else that keeps a file from being put back is in the workspace.
-_SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +139,7 @@ class ClaimDecider:
 def _not_put_back(error: OSError | WorkspaceError) -> Outcome:
     """No command is run beside files that are not what they were; whoever left them so does not get away with it."""
     why = f"protected files could not be put back: {shortened(str(error))}"
-    ours = isinstance(error, OSError) and error.errno in _SHORTAGES
+    ours = isinstance(error, OSError) and error.errno in SHORTAGES
     return undecided(why) if ours else failed(why)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from whet.errors import JudgeFailed
+from whet.errors import JudgeFailed, NoVerdict
 from whet.grade.judge.prompt import Question
 from whet.grade.judge.settings import JudgeSettings
 from whet.grade.judge.verdict import Vote
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Busy, broken or overloaded: another try may fare better.
 _WORTH_ANOTHER = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+# What was asked was not to its liking, and an answer that is judged is a part of that.
+_REFUSED = frozenset({400, 413, 422})
 _LONGEST_WAIT_S = 30.0
 _FIRST_WAIT_S = 0.5
 _SHOWN = 300
@@ -61,14 +63,15 @@ class JudgeClient:
         if response.is_success:
             return _json(response), 0.0
         if response.status_code not in _WORTH_ANOTHER or last:
-            raise JudgeFailed(f"the judge at {self._settings.address}: HTTP {response.status_code}: {_said(response)}")
+            failed = NoVerdict if response.status_code in _REFUSED else JudgeFailed
+            raise failed(f"the judge at {self._settings.address}: HTTP {response.status_code}: {_said(response)}")
         return None, _asked_wait(response.headers, usual_s)
 
     def _vote(self, answer: Mapping[str, Any]) -> Vote:
         try:
             verdict, usage = self._wire.read(answer)
         except (KeyError, IndexError, TypeError, AttributeError) as error:
-            raise JudgeFailed(f"the judge answered in another shape: {str(dict(answer))[:_SHOWN]}") from error
+            raise NoVerdict(f"the judge answered in another shape: {str(dict(answer))[:_SHOWN]}") from error
         return Vote(verdict=verdict, usage=priced(usage, self._settings.model_name))
 
     async def close(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from whet.errors import JudgeFailed
+from whet.errors import NoVerdict
 from whet.model.session import Usage
 from whet.numbers import is_number
 
@@ -39,7 +39,7 @@ def read_call(arguments: Any) -> Verdict:
     try:
         told = json.loads(arguments) if isinstance(arguments, str) else arguments
     except ValueError as error:
-        raise JudgeFailed(f"the judge called its tool with no JSON: {_short(arguments)}") from error
+        raise NoVerdict(f"the judge called its tool with no JSON: {_short(arguments)}") from error
     return _verdict(told, arguments)
 
 
@@ -54,14 +54,14 @@ def read_text(text: str) -> Verdict:
         return _verdict(told, text)
     bare = _BARE.match(inner)
     if bare is None:
-        raise JudgeFailed(f"the judge gave no rating: {_short(text)}")
+        raise NoVerdict(f"the judge gave no rating: {_short(text)}")
     return _verdict({"rating": float(bare[1]), "rationale": ""}, text)
 
 
 def _verdict(told: Any, shown: Any) -> Verdict:
     rating = told.get("rating") if isinstance(told, Mapping) else None
     if not is_number(rating) or not 0 <= rating <= _HIGHEST:
-        raise JudgeFailed(f"the judge gave no rating from 0 to {_HIGHEST}: {_short(shown)}")
+        raise NoVerdict(f"the judge gave no rating from 0 to {_HIGHEST}: {_short(shown)}")
     return Verdict(
         rating=float(rating),
         rationale=str(told.get("rationale") or ""),
