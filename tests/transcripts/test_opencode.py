@@ -156,7 +156,7 @@ def test_an_error_after_a_finished_step_is_not_a_good_end() -> None:
 
 @pytest.mark.parametrize(
     ("name", "verdict"),
-    [("APIError", "provider"), ("ProviderAuthError", "provider"), ("UnknownError", "agent-crashed")],
+    [("APIError", "provider"), ("ProviderAuthError", "provider"), ("UnknownError", "agent-not-started")],
 )
 def test_an_error_without_a_status_is_told_by_its_name(name: str, verdict: str) -> None:
     error = json.dumps({"type": "error", "error": {"name": name, "data": {"message": "Cannot connect to API"}}})
@@ -181,7 +181,7 @@ def test_the_prompt_goes_through_standard_input_and_arguments_to_run() -> None:
 
     asked = OpencodeAgent().command(task(runner, prompt="--help"))
 
-    run = ("opencode", "run", "--format", "json", "--auto", "--thinking")
+    run = ("opencode", "run", "--format", "json", "--auto", "--thinking", "--print-logs", "--log-level", "INFO")
     assert asked.argv == (*run, "--model", "anthropic/large", "--agent", "build")
     assert asked.stdin == b"--help"
     assert asked.announces_end

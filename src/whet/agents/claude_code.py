@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from whet.agents import base
-from whet.agents.base import AgentCommand, Options, Task
+from whet.agents.base import AgentCommand, Options, Signs, Task
 from whet.agents.reading import Reading, Spending
 from whet.agents.records import amount, as_text, look, number, parse, plus, rows, status_kind, table, text
 from whet.model.session import Event, SessionEnded, SessionStarted, TroubleKind, Usage
@@ -15,7 +15,12 @@ from whet.model.session import Event, SessionEnded, SessionStarted, TroubleKind,
 _CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN")
 # IS_SANDBOX: without it the program refuses, as root, to work without asking for permissions.
 _QUIET = ("IS_SANDBOX", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY")
-_MODE = ("-p", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions")
+_STREAM = ("--output-format", "stream-json", "--verbose", "--include-partial-messages")
+_MODE = ("-p", *_STREAM, "--dangerously-skip-permissions")
+# Pieces of an answer, which is told again when it is whole.
+_SIGNS = Signs(
+    line=re.compile(rb'\{"type":"stream_event","event":\{"type":"(?P<what>\w+)"'), means={b"message_stop": "said"}
+)
 _ERRORS: dict[str, TroubleKind] = {
     "authentication_failed": "auth",
     "billing_error": "auth",
@@ -24,6 +29,7 @@ _ERRORS: dict[str, TroubleKind] = {
     "overloaded": "overloaded",
     "invalid_request": "bad-request",
 }
+_TOO_LONG = "Prompt is too long"
 _EXIT_CODE = re.compile(r"Exit code (\d{1,9})\b")
 
 
@@ -54,6 +60,8 @@ class ClaudeCodeAgent(base.AgentDefaults):
             env={**dict.fromkeys(_QUIET, "1"), "CLAUDE_CODE_TMPDIR": str(task.temporary), **state, **passed, **env},
             stdin=task.prompt.encode(),
             announces_end=True,
+            shows_model=True,
+            signs=_SIGNS,
             home_copies={**login, **base.skill_copies(task, ".claude/skills")},
             readable=base.mounts(task),
             network=options.flag("network", True),
@@ -88,7 +96,9 @@ class ClaudeCodeAgent(base.AgentDefaults):
                 yield SessionStarted(session_id=text(seen, "session_id"), model=model, version=version, skills=skills)
             case "api_retry":
                 error, status = text(seen, "error"), number(seen, "error_status")
-                yield from self._reading.trouble(error or "it tries again", _kind(error, status), status)
+                # Without a status nobody answered.
+                kind = _kind(error, status) if status else _ERRORS.get(error or "", "network")
+                yield from self._reading.trouble(error or "it tries again", kind, status)
             case "permission_denied":
                 self._refused.add(text(seen, "tool_use_id"))
                 yield from self._reading.trouble(f"{text(seen, 'tool_name') or 'a tool'} was refused", "permission")
@@ -97,7 +107,9 @@ class ClaudeCodeAgent(base.AgentDefaults):
         if text(seen, "error"):
             # Not a word of the model: the program speaks in its place.
             self._error = text(seen, "error"), number(seen, "api_error_status")
-            yield from self._reading.trouble(as_text(rows(message, "content")), _kind(*self._error), self._error[1])
+            said = as_text(rows(message, "content"))
+            kind = "context" if said.startswith(_TOO_LONG) else _kind(*self._error)
+            yield from self._reading.trouble(said, kind, self._error[1])
             return
         if text(message, "id") != self._reply:
             # Every block of a reply repeats its usage; how much it wrote is not known before the end.
@@ -121,6 +133,8 @@ class ClaudeCodeAgent(base.AgentDefaults):
         answer, status, total = text(seen, "result"), number(seen, "api_error_status"), amount(seen, "total_cost_usd")
         if ok:
             yield from self._reading.answered(answer)
+        elif seen.get("terminal_reason") == "prompt_too_long" or (answer or "").startswith(_TOO_LONG):
+            yield from self._reading.trouble(answer, "context", status)
         elif status is not None and status != self._error[1]:
             yield from self._reading.trouble(answer, _kind(self._error[0], status), status)
         yield from self._reading.settle()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from whet.agents import base
-from whet.agents.base import AgentCommand, AgentDefaults, Options, Task
+from whet.agents.base import AgentCommand, AgentDefaults, Meaning, Options, Signs, Task
 from whet.agents.reading import Reading
 from whet.agents.records import amount, look, moment, number, parse, plus, status_kind, table, text
 from whet.model.session import Event, SessionEnded, SessionStarted, ToolResult, TroubleKind, UsageSeen
@@ -20,7 +21,16 @@ _LOGIN = (".local/share/opencode/auth.json",)
 _CONFIG = "opencode.json"
 _OFF = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "SHARE")
 _QUIET = {f"OPENCODE_DISABLE_{what}": "1" for what in _OFF}
-_MODE = ("run", "--format", "json", "--auto", "--thinking")
+_MODE = ("run", "--format", "json", "--auto", "--thinking", "--print-logs", "--log-level", "INFO")
+# It prints what is whole only, and a tool when it has ended; when either begins is in its log.
+_LOGGED = (
+    rb'timestamp=\S+ level=(?:DEBUG|INFO|WARN|ERROR) run=\w+ (?:message="?(?P<what>'
+    rb'evaluated|stream error|stream)"? (?:permission=|providerID=\S+ modelID=\S+ session\.id=\S+ small=false '
+    rb'agent=\S+ mode=\S+(?: error\.error="(?P<said>[^\n]*)"\n)?))?'
+)
+_SIGNS = Signs(line=re.compile(rb'\{"type":"(?P<what>step_start)"'), means={}, kept=True)
+_MEANS: dict[bytes, Meaning] = {b"evaluated": "tool", b"stream": "asked", b"stream error": "trouble"}
+_LOG_SIGNS = Signs(line=re.compile(_LOGGED), means=_MEANS)
 
 
 class OpencodeAgent(AgentDefaults):
@@ -52,6 +62,9 @@ class OpencodeAgent(AgentDefaults):
             env={**named, **env},
             stdin=task.prompt.encode(),
             announces_end=True,
+            shows_model=True,
+            signs=_SIGNS,
+            log_signs=_LOG_SIGNS,
             home_files=config,
             home_copies={**base.credential_files(task, _LOGIN), **skills},
             readable=base.mounts(task),
@@ -69,6 +82,10 @@ class OpencodeAgent(AgentDefaults):
             case "step_start":
                 yield from self._let_go()
                 self._reason, self._failed = "nothing", None
+            case "text" if look(part, "metadata", "compaction_continue") is True:
+                # Its own words, after a summary of the session, which is no answer.
+                yield from self._let_go()
+                self._reason = "a summary of the session"
             case "text":
                 yield from self._reading.said(part.get("text"), at=at)
             case "reasoning":
@@ -84,9 +101,10 @@ class OpencodeAgent(AgentDefaults):
     def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
         """It is done if its last step stopped by itself: one that asked for a tool was refused it or was killed."""
         del collected
+        ok = self._reason == "stop"
+        yield from self._reading.answered() if ok else ()
         yield from self._let_go()
         yield from self._reading.left()
-        ok = self._reason == "stop"
         why = f" ({self._failed})" if self._failed else ""
         yield SessionEnded(ok=ok, reason=None if ok else f"its last step ended with {self._reason}{why}")
 
@@ -107,9 +125,9 @@ class OpencodeAgent(AgentDefaults):
 
     def _step(self, part: dict[str, Any]) -> Iterator[Event]:
         self._reason = text(part, "reason") or "nothing"
-        if self._reason == "stop":
-            yield from self._reading.answered()
-        yield from self._let_go()
+        if self._reason != "stop":
+            yield from self._let_go()
+        # Otherwise it is not known before the end whether this was the answer, or a summary to go on with.
         yield from _usage(part)
 
     def _let_go(self) -> list[Event]:
@@ -119,8 +137,10 @@ class OpencodeAgent(AgentDefaults):
     def _trouble(self, error: dict[str, Any], at: str | None) -> Iterator[Event]:
         status = number(error, "data", "statusCode")
         # An error of the API without a status is one that nobody answered.
-        unanswered: dict[Any, TroubleKind] = {"ProviderAuthError": "auth", "APIError": "network"}
-        kind = unanswered.get(text(error, "name"), "other") if status is None else status_kind(status)
+        names: dict[Any, TroubleKind] = {"ProviderAuthError": "auth", "APIError": "network"}
+        kind = names.get(text(error, "name"), "other") if status is None else status_kind(status)
+        if text(error, "name") == "ContextOverflowError":
+            kind = "context"
         self._reason = "an error"
         yield from self._reading.trouble(text(error, "data", "message") or text(error, "name"), kind, status, at=at)
 

@@ -23,10 +23,11 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """What a program answered to `--version`, or why it did not."""
+    """What a program answered to `--version`, or why it did not; `late` where it was not waited for any longer."""
 
     text: str
     ok: bool
+    late: bool = False
 
 
 def find_program(name: str, environ: Mapping[str, str]) -> str | None:
@@ -66,7 +67,7 @@ async def _version(program: str, sandbox: Sandbox, environ: Mapping[str, str]) -
         except AttemptError as error:
             return Version(text=one_line(error.message), ok=False)
     if ended.timed_out:
-        return Version(text=f'"--version" did not end within {_PATIENCE_S:g} s', ok=False)
+        return Version(text=f'"--version" did not end within {_PATIENCE_S:g} s', ok=False, late=True)
     if ended.exit_code != 0:
         return Version(text=f'"--version" ended with exit code {ended.exit_code}', ok=False)
     return Version(text=printed.first_line() or "version unknown", ok=True)

@@ -16,7 +16,7 @@ from whet.model.suite import Case
 
 def program_of(runner: Runner, environ: Mapping[str, str]) -> str | None:
     """The program that *runner* starts, where it is one that is installed."""
-    name = _name(runner)
+    name = program_name(runner)
     return find_program(name, environ) if name else None
 
 
@@ -65,7 +65,7 @@ def _problems(
         for skill in runner.skills
         if not (skill / "SKILL.md").is_file()
     )
-    name = _name(runner)
+    name = program_name(runner)
     program = program_of(runner, environ)
     if name and program is None:
         known = BY_TYPE.get(runner.agent)
@@ -75,7 +75,7 @@ def _problems(
         yield f"{program}: {versions[program].text}", f"see whether {program} works by hand"
 
 
-def _name(runner: Runner) -> str | None:
+def program_name(runner: Runner) -> str | None:
     """The program by the runner's own word, or else by what its agent is called; none where whet brings it along."""
     known = BY_TYPE.get(runner.agent)
     return Options(runner.options).text("command") or (known.program if known else None)
