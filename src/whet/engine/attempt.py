@@ -16,7 +16,7 @@ from whet.agents.base import Agent, AgentCommand, Resume, Signs, Task
 from whet.engine import ground as grounds
 from whet.engine.capture import Capture
 from whet.engine.contamination import refuse_contaminated
-from whet.engine.ending import judge_ending
+from whet.engine.ending import judge_ending, silence_at_limit
 from whet.engine.furnish import collected, furnish, login_secrets
 from whet.engine.grading import evidence_of, grade, inform, survey
 from whet.engine.ground import Ground, SharedGround
@@ -299,6 +299,9 @@ async def _stream(parts: Parts, ground: Ground, trial: Trial, talk: _Conversatio
             stderr.close()
         for event in talk.agent.ending(collected(ground.home, asked.collect)):
             observer.take(event)
+        if ended.timed_out and (silent := silence_at_limit(observer, asked, timeout_s, parts.model_silence_s)):
+            # For whoever reads the session, or plays it again.
+            observer.take(silent)
     finally:
         # Also where the agent was stopped for going beyond its limits.
         observer.close()

@@ -45,6 +45,22 @@ def judge_ending(
     raise SessionUnfinished(f"ended with exit code 0 and did not finish: {reason or 'its session has no end'}")
 
 
+def silence_at_limit(observer: Observer, asked: AgentCommand, timeout_s: float, silence_s: float) -> Trouble | None:
+    """The trouble that nobody told of: a model that said nothing until the time limit, although it was its turn."""
+    turn, limit = observer.turn, f"at its time limit of {timeout_s:g} s"
+    told = turn.unanswered or (observer.trouble if observer.trouble and observer.trouble.kind == "context" else None)
+    if not asked.shows_model or told:
+        return None
+    if not turn.came:
+        return Trouble(message=f"no model had answered {limit}, and no retry was told of", kind="network")
+    # Where all of the time is little, half of it is long.
+    if turn.silent_s >= min(silence_s, timeout_s / 2):
+        said = f"the model had said nothing for {turn.silent_s:.0f} s in the middle of an answer {limit}"
+        more = "no tool was running, and no retry was told of (defaults.model_silence_ms is how long it may be silent)"
+        return Trouble(message=f"{said}; {more}", kind="network")
+    return None
+
+
 def _timed_out(observer: Observer, asked: AgentCommand, timeout_s: float, silence_s: float) -> AgentError:
     """Whether the agent took too long, or waited for a provider that did not answer."""
     turn, limit = observer.turn, f"at its time limit of {timeout_s:g} s"
@@ -54,15 +70,8 @@ def _timed_out(observer: Observer, asked: AgentCommand, timeout_s: float, silenc
         return _provider_failed(trouble, f"the provider had failed {times}, and the agent was trying again {limit}")
     if observer.trouble is not None and observer.trouble.kind == "context":
         return turn.no_room(observer.trouble)
-    if asked.shows_model and not turn.came:
-        return ProviderFailed(f"no answer of the model had come, and nothing was told of a retry, {limit}")
-    # Where all of the time is little, half of it is long.
-    if asked.shows_model and turn.silent_s >= min(silence_s, timeout_s / 2):
-        return ProviderFailed(
-            f"the model had been silent for {turn.silent_s:.0f} s in the middle of an answer {limit}, no tool was "
-            "running, and nothing was told of a retry",
-            hint="defaults.model_silence_ms says how long a model may be silent",
-        )
+    if (silent := silence_at_limit(observer, asked, timeout_s, silence_s)) is not None:
+        return _provider_failed(silent)
     return AgentTimedOut(f"was still running after {timeout_s:g} s and was stopped")
 
 
