@@ -28,8 +28,8 @@ _LOGGED = (
     rb"\S+ TRACE [^\n]*?codex_api::(?:sse::responses|endpoint::responses_websocket): "
     rb'(?:(?:SSE|websocket) event: \{"type": ?"(?P<what>response\.[\w.]+)")?'
 )
-_LAST = (b"response.completed", b"response.incomplete", b"response.failed")
-_SIGNS = Signs(line=re.compile(_LOGGED), means=dict.fromkeys(_LAST, "said"))
+# Not when an answer is whole: its log and its records are two streams, and that would come after what follows it.
+_SIGNS = Signs(line=re.compile(_LOGGED), means={})
 _STATUS = re.compile(r"(?:unexpected status|exceeded retry limit, last status:) (\d{3})\b")
 _CODES: dict[str, TroubleKind] = {"model_not_found": "model-rejected", "context_length_exceeded": "context"}
 # All are matched from the start of a typed error's message, which no prompt and no answer reaches.

@@ -24,11 +24,13 @@ _QUIET = {f"OPENCODE_DISABLE_{what}": "1" for what in _OFF}
 _MODE = ("run", "--format", "json", "--auto", "--thinking", "--print-logs", "--log-level", "INFO")
 # It prints what is whole only, and a tool when it has ended; when either begins is in its log.
 _LOGGED = (
-    rb'timestamp=\S+ level=(?:DEBUG|INFO|WARN|ERROR) run=\w+ (?:message="?(?P<what>'
-    rb'evaluated|stream error|stream)"? (?:permission=|providerID=\S+ modelID=\S+ session\.id=\S+ small=false '
+    rb'timestamp=\S+ (?=level=(?:DEBUG|INFO) |level=ERROR run=\w+ message="stream error")level=\w+ run=\w+ '
+    rb'(?:message="?(?P<what>evaluated|stream error|stream)"? '
+    rb"(?:permission=|providerID=\S+ modelID=\S+ session\.id=\S+ small=false "
     rb'agent=\S+ mode=\S+(?: error\.error="(?P<said>[^\n]*)"\n)?))?'
 )
-_SIGNS = Signs(line=re.compile(rb'\{"type":"(?P<what>step_start)"'), means={}, kept=True)
+_STEP = re.compile(rb'\{"type":"(?P<what>step_(?:start|finish))"')
+_SIGNS = Signs(line=_STEP, means={b"step_finish": "said"}, kept=True)
 _MEANS: dict[bytes, Meaning] = {b"evaluated": "tool", b"stream": "asked", b"stream error": "trouble"}
 _LOG_SIGNS = Signs(line=re.compile(_LOGGED), means=_MEANS)
 

@@ -29,34 +29,40 @@ class Sieve:
         self._signs, self._then = signs, then
         self._masker, self._sign, self._trouble = masker, sign, trouble
         self._head = b""
+        self._passing: list[bytes] = []
         # Whether the line that has begun is kept; not known before enough of it has come.
         self._keeps: bool | None = None
 
     def __call__(self, chunk: bytes) -> None:
         """Take the next piece of output."""
         *lines, rest = chunk.split(b"\n")
-        kept = [self._take(line + b"\n", ends=True) for line in lines]
+        for line in lines:
+            self._take(line + b"\n", ends=True)
         if rest:
-            kept.append(self._take(rest, ends=False))
-        if passed := b"".join(kept):
-            self._then(passed)
+            self._take(rest, ends=False)
+        self._pass_on()
 
     def finish(self) -> None:
         """Take the last line, which may have no end."""
-        if passed := self._take(b"", ends=True):
-            self._then(passed)
+        self._take(b"", ends=True)
+        self._pass_on()
 
-    def _take(self, piece: bytes, *, ends: bool) -> bytes:
+    def _take(self, piece: bytes, *, ends: bool) -> None:
         if self._keeps is None:
             self._head += piece
             if not ends and len(self._head) < _HEAD:
-                return b""
+                return
             piece, self._head = self._head, b""
             self._keeps = self._look(piece)
-        kept = piece if self._keeps else b""
+        if self._keeps:
+            self._passing.append(piece)
         if ends:
             self._keeps = None
-        return kept
+
+    def _pass_on(self) -> None:
+        if passed := b"".join(self._passing):
+            self._passing.clear()
+            self._then(passed)
 
     def _look(self, head: bytes) -> bool:
         """Take note of a sign; whether its line is kept."""
@@ -65,6 +71,8 @@ class Sieve:
             return True
         named = found.groupdict()
         if what := named.get("what"):
+            # What was printed before it happened before it.
+            self._pass_on()
             meaning = self._signs.means.get(what, "speaking")
             if meaning == "trouble":
                 self._trouble(self._troubled(named, head))
