@@ -15,7 +15,7 @@ WhetError
 │   ├── AgentError            the agent did not come to a good end
 │   │   ├── AgentNotFound · AgentNotStarted · AgentCrashed · AgentTimedOut
 │   │   ├── StepLimitReached · BudgetSpent · OutputTooLarge · CeilingReached
-│   │   ├── SessionUnfinished · SessionUnreadable
+│   │   ├── SessionUnfinished · SessionUnreadable · ContextExhausted · PromptTooLong
 │   │   ├── SkillFailed · SkillUnreachable
 │   │   └── ProviderFailed: ModelRejected
 │   └── GraderError           a check gave no decision
@@ -294,6 +294,24 @@ class ProviderFailed(AgentError):
     cause: ClassVar[Cause] = "provider"
     class_id = "provider"
     class_label = "Provider failure"
+
+
+class ContextExhausted(AgentError):
+    """The session grew beyond what its model can take in, and the agent found no way on."""
+
+    code = "context-exhausted"
+    class_id = "context-exhausted"
+    class_label = "Context exhausted"
+
+
+class PromptTooLong(AgentError):
+    """What the agent was asked does not fit into its model: no agent could have begun."""
+
+    code = "prompt-too-long"
+    cause: ClassVar[Cause] = "suite"
+    retry = False
+    class_id = "prompt-too-long"
+    class_label = "Prompt too long"
 
 
 class ModelRejected(ProviderFailed):

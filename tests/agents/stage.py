@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from textwrap import dedent
 from typing import Any
@@ -11,6 +14,14 @@ from programs import Program, search_path
 from project import Outcome, Project
 
 from whet.testing import Request, ScriptedModel
+
+
+@contextmanager
+def closed_port() -> Iterator[str]:
+    """An address that is ours and at which nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
 @dataclass(frozen=True)
@@ -56,16 +67,20 @@ class Stage:
     # More lines of the runner, and of its `agent` table, where `{url}` is the model's.
     runner: str = ""
     agent: str = ""
+    # Lines of the `defaults` table.
+    defaults: str = ""
 
-    def play(self, steps: list[dict[str, Any]], *flags: str, check: str = "pass", **case: Any) -> Played:
-        """Run the case `a` while the model follows *steps*."""
+    def play(
+        self, steps: list[dict[str, Any]], *flags: str, check: str = "pass", refused: bool = False, **case: Any
+    ) -> Played:
+        """Run the case `a` while the model follows *steps*; *refused* where nobody listens at its address."""
         fields = "".join(f", {name}={value!r}" for name, value in {"prompt": "Do it.", **case}.items())
         self.project.suite(f"def seen(report, ctx):\n    {check}\nsuite = [Case(id='a', check=seen{fields})]\n")
         for name, text in self.program.workspace.items():
             self.project.write(f"template/{name}", text)
-        with ScriptedModel(steps) as model:
-            self.project.settings(self._settings(model.url))
-            outcome = self.project.run(*flags, env=self._environ(model.url))
+        with ScriptedModel(steps) as model, closed_port() if refused else nullcontext(model.url) as url:
+            self.project.settings(self._settings(url))
+            outcome = self.project.run(*flags, env=self._environ(url))
             return Played(outcome, model.requests, model.turns)
 
     def play_evals(self, steps: list[dict[str, Any]], case: dict[str, Any], *flags: str) -> Played:
@@ -99,6 +114,7 @@ class Stage:
                 dedent(self.agent).replace("{url}", url),
                 "[runners.real.agent.env]",
                 env,
+                f"[defaults]\n{self.defaults}",
                 self._workspace(),
             ]
         )

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from whet.agents.base import Agent, AgentCommand, Task
+from whet.agents.base import Agent, AgentCommand, Signs, Task
 from whet.engine.ending import judge_ending
 from whet.engine.observe import Observer
+from whet.engine.sieve import Sieve
 from whet.errors import AttemptError
+from whet.mask import Masker
 from whet.model.run import Runner
 from whet.model.session import Event, Session, SessionSummary
-from whet.sandbox.base import Ended
+from whet.sandbox.base import Ended, Sink
 from whet.testing.garbling import OTHERS, garbled
 from whet.wire import decode_event
 
@@ -78,9 +80,12 @@ def read_output(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "events.jsonl"
         observer = Observer(asked.output, agent.events, events_path=path)
+        sink = sifted(asked.signs, observer)
         # In pieces, as they come from a pipe.
         for start in range(0, len(output), 4096):
-            observer.feed(output[start : start + 4096])
+            sink(output[start : start + 4096])
+        if isinstance(sink, Sieve):
+            sink.finish()
         observer.finish()
         for event in agent.ending(collected or {}):
             observer.take(event)
@@ -90,6 +95,13 @@ def read_output(
     return Read(
         events=events, observer=observer, session=_session(observer, events), error=_judge(asked, observer, exit_code)
     )
+
+
+def sifted(signs: Signs | None, observer: Observer) -> Sink:
+    """Output on its way to *observer*, its signs looked at."""
+    if signs is None:
+        return observer.feed
+    return Sieve(signs, observer.feed, masker=Masker(()), sign=observer.turn.sign, trouble=observer.take)
 
 
 def garbled_output(agent: str, seed: int) -> bytes:
@@ -119,7 +131,7 @@ def _judge(asked: AgentCommand, observer: Observer, exit_code: int) -> AttemptEr
     signal = -exit_code if exit_code < 0 else None
     ended = Ended(exit_code=None if signal else exit_code, signal=signal, timed_out=False, duration_s=1.0)
     try:
-        judge_ending(ended, observer, announces_end=asked.announces_end, timeout_s=60, tail=b"")
+        judge_ending(ended, observer, asked, timeout_s=60, silence_s=30, tail=b"")
     except AttemptError as error:
         return error
     return None

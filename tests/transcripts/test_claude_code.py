@@ -16,8 +16,8 @@ from whet.model.session import CommandRun, Message, SessionEnded, SkillSignal, T
 VERDICTS = {
     "auth_401": "provider",
     "bad_model_400": "provider",
-    "killed_stream": "agent-crashed",
-    "killed_stream_group": "agent-crashed",
+    "killed_stream": "agent-not-started",
+    "killed_stream_group": "agent-not-started",
     "killed_tool": "agent-crashed",
     "killed_tool_group": "agent-crashed",
     "permission_denied": "ok",
@@ -258,7 +258,7 @@ def test_the_program_decides_what_is_an_error_and_not_the_words_of_the_model() -
 def test_a_404_of_a_gateway_does_not_reject_the_model() -> None:
     read = _say({**RESULT, "is_error": True, "api_error_status": 404}, exit_code=1)
 
-    assert read.verdict == "agent-crashed"
+    assert read.verdict == "agent-not-started"
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from whet.model.session import CommandRun, FinalOutput, Message, ToolCall, ToolR
 VERDICTS = {
     "auth_401": "provider",
     "bad_model_400": "provider",
-    "killed_stream": "agent-crashed",
-    "killed_stream_group": "agent-crashed",
+    "killed_stream": "agent-not-started",
+    "killed_stream_group": "agent-not-started",
     "killed_tool": "agent-crashed",
     "killed_tool_group": "agent-crashed",
     "permission_denied": "ok",

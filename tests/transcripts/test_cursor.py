@@ -14,11 +14,11 @@ from whet.model.suite import Case
 
 VERDICTS = {
     "command_failed": "ok",
-    "error_with_exit_0": "unfinished",
+    "error_with_exit_0": "agent-not-started",
     "function": "ok",
     "killed_stream": "agent-crashed",
     "killed_tool": "agent-crashed",
-    "no_login": "agent-crashed",
+    "no_login": "agent-not-started",
     "permission_denied": "ok",
     "plain": "ok",
     "skill": "ok",

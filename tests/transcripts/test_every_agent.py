@@ -20,12 +20,12 @@ KILLED = sorted(str(path.parent.relative_to(RECORDINGS)) for path in RECORDINGS.
 
 
 @pytest.mark.parametrize("recording", KILLED)
-def test_a_killed_session_is_unfinished_even_if_the_program_says_0(recording: str) -> None:
+def test_a_killed_session_did_not_end_well_even_if_the_program_says_0(recording: str) -> None:
     output = (RECORDINGS / recording / "stdout.jsonl").read_bytes()
 
     read = read_output(plugins.find("agents", AGENTS[recording.split("/", maxsplit=1)[0]])(), output, exit_code=0)
 
-    assert read.verdict == "unfinished"
+    assert read.verdict == ("unfinished" if read.observer.turn.came else "agent-not-started")
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -10,7 +10,7 @@ from reading import Read, read_output, read_recording, task
 
 from whet.agents.opencode import OpencodeAgent
 from whet.model.run import Runner
-from whet.model.session import CommandRun, Message, SessionEnded, ToolCall, ToolResult, Trouble, Usage
+from whet.model.session import CommandRun, FinalOutput, Message, SessionEnded, ToolCall, ToolResult, Trouble, Usage
 
 VERDICTS = {
     "auth_401": "provider",
@@ -156,7 +156,7 @@ def test_an_error_after_a_finished_step_is_not_a_good_end() -> None:
 
 @pytest.mark.parametrize(
     ("name", "verdict"),
-    [("APIError", "provider"), ("ProviderAuthError", "provider"), ("UnknownError", "agent-crashed")],
+    [("APIError", "provider"), ("ProviderAuthError", "provider"), ("UnknownError", "agent-not-started")],
 )
 def test_an_error_without_a_status_is_told_by_its_name(name: str, verdict: str) -> None:
     error = json.dumps({"type": "error", "error": {"name": name, "data": {"message": "Cannot connect to API"}}})
@@ -181,7 +181,7 @@ def test_the_prompt_goes_through_standard_input_and_arguments_to_run() -> None:
 
     asked = OpencodeAgent().command(task(runner, prompt="--help"))
 
-    run = ("opencode", "run", "--format", "json", "--auto", "--thinking")
+    run = ("opencode", "run", "--format", "json", "--auto", "--thinking", "--print-logs", "--log-level", "INFO")
     assert asked.argv == (*run, "--model", "anthropic/large", "--agent", "build")
     assert asked.stdin == b"--help"
     assert asked.announces_end
@@ -217,3 +217,71 @@ def test_its_home_has_the_login_and_the_skills_and_nothing_else(tmp_path: Path) 
     assert asked.env["HOME"] == "/tmp/ws/home"
     assert asked.env["OPENCODE_DISABLE_AUTOUPDATE"] == "1"
     assert "AWS_SECRET" not in asked.env
+
+
+LOGGED = "timestamp=2026-11-16T13:04:07.9Z level={level} run=0ddd8d95 message={message}"
+FOR_MODEL = "providerID=p modelID=m session.id=ses_1 small={small} agent=build mode=primary"
+
+
+@pytest.mark.parametrize(
+    ("level", "message", "meaning"),
+    [
+        ("INFO", f"stream {FOR_MODEL.format(small='false')}", "asked"),
+        ("INFO", f"stream {FOR_MODEL.format(small='true')}", None),
+        ("INFO", 'evaluated permission=bash pattern="echo hi"', "tool"),
+        ("INFO", "loop session.id=ses_1 step=1", None),
+    ],
+)
+def test_its_log_tells_when_the_model_is_asked_and_a_tool_begins(level: str, message: str, meaning: str | None) -> None:
+    signs = OpencodeAgent().command(task()).log_signs
+    assert signs is not None
+
+    found = signs.line.match(f"{LOGGED.format(level=level, message=message)}\n".encode())
+
+    assert found is not None
+    assert signs.means.get(found["what"] or b"") == meaning
+
+
+def test_its_log_tells_of_a_provider_that_fails() -> None:
+    signs = OpencodeAgent().command(task()).log_signs
+    assert signs is not None
+    line = LOGGED.format(level="ERROR", message=f'"stream error" {FOR_MODEL.format(small="false")}')
+
+    found = signs.line.match(f'{line} error.error="AI_APICallError: Overloaded."\n'.encode())
+
+    assert found is not None
+    assert (signs.means[found["what"]], found["said"]) == ("trouble", b"AI_APICallError: Overloaded.")
+
+
+@pytest.mark.parametrize("line", ["timestamp=x level=ERROR run=1 message=fatal", "Error: cannot find module", "ok"])
+def test_what_else_it_says_on_standard_error_is_kept(line: str) -> None:
+    signs = OpencodeAgent().command(task()).log_signs
+
+    assert signs is not None
+    assert signs.line.match(f"{line}\n".encode()) is None
+
+
+OVERFLOW = '{"type":"error","error":{"name":"ContextOverflowError","data":{"message":"too long","statusCode":400}}}'
+SUMMARY = '{"type":"text","part":{"text":"A summary."}}'
+GO_ON = '{"type":"text","part":{"text":"Go on.","synthetic":true,"metadata":{"compaction_continue":true}}}'
+STOP = '{"type":"step_finish","part":{"reason":"stop"}}'
+
+
+def test_a_summary_of_the_session_is_not_the_answer() -> None:
+    output = [OVERFLOW, STEP, SUMMARY, STOP, GO_ON, OVERFLOW]
+
+    read = read_output(OpencodeAgent(), "\n".join(output).encode(), exit_code=1)
+
+    assert read.verdict == "prompt-too-long"
+    assert read.of(FinalOutput) == []
+
+
+def test_an_answer_after_a_summary_is_the_answer() -> None:
+    answer = '{"type":"text","part":{"text":"Done."}}'
+    output = [STEP, SUMMARY, STOP, GO_ON, STEP, answer, STOP]
+
+    read = read_output(OpencodeAgent(), "\n".join(output).encode())
+
+    assert read.verdict == "ok"
+    assert read.session.final_output == "Done."
+    assert [event.text for event in read.of(FinalOutput)] == ["Done."]

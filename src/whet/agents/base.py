@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,8 @@ Output = Literal["text", "events", "records"]
 TakesSkills = Literal["home", "variable"]
 # Where skills are put for agents that are told by a variable.
 NAMED_SKILLS = ".agents/skills"
+# What a sign says: the model is asked, is speaking, has said all of an answer, did not answer; or a tool has begun.
+Meaning = Literal["asked", "speaking", "said", "trouble", "tool"]
 # What every process gets of our own environment; anything else is asked for by `env` or `pass_env`.
 _PASSED_ON = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
 
@@ -70,12 +73,28 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Signs:
+    """Lines by which a program shows, before anything is whole, how it stands between it and its model.
+
+    `line` is held against the beginning of each line. Its group `what` is looked up in `means`, where anything else
+    says that the model is speaking; a line without it says nothing. Trouble may have groups `status` and `said`.
+    Lines that match are kept in the record only with `kept`: the others are a log that we asked for, or pieces of
+    what is told as a whole later on.
+    """
+
+    line: re.Pattern[bytes]
+    means: Mapping[bytes, Meaning]
+    kept: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCommand:
     """The program to start, what it finds in its home, and how to read what it prints.
 
     `output` is "text" (all of it is the final output), "events" (each line is one of our own session events) or
     "records" (each line is given to `Agent.events`). `announces_end` says that a good session ends with a
-    `SessionEnded` event, so that one without is unfinished whatever the exit code says.
+    `SessionEnded` event, so that one without is unfinished whatever the exit code says. `shows_model` says that
+    whatever its model answers is seen in its output, so that where nothing was seen, no model has answered.
     """
 
     argv: tuple[str, ...]
@@ -83,6 +102,12 @@ class AgentCommand:
     stdin: bytes = b""
     output: Output = "records"
     announces_end: bool = False
+    shows_model: bool = False
+    signs: Signs | None = None
+    # The same of its standard error.
+    log_signs: Signs | None = None
+    # How it says on standard error that nobody has logged in; it is asked only where no model has answered.
+    no_login: re.Pattern[str] | None = None
     # Paths are relative to the home of the attempt, which is deleted afterwards: credentials may lie there.
     home_files: Mapping[str, bytes] = field(default_factory=dict)
     home_copies: Mapping[str, Path] = field(default_factory=dict)

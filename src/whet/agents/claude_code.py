@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from whet.agents import base
-from whet.agents.base import AgentCommand, Options, Task
+from whet.agents.base import AgentCommand, Options, Signs, Task
 from whet.agents.claude_usage import Bill, read_tokens
 from whet.agents.invoking import slash_invoked
 from whet.agents.reading import Reading, Spending
@@ -17,7 +17,12 @@ from whet.model.session import Event, SessionEnded, SessionStarted, TroubleKind
 _CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN")
 # IS_SANDBOX: without it the program refuses, as root, to work without asking for permissions.
 _QUIET = ("IS_SANDBOX", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY")
-_MODE = ("-p", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions")
+_STREAM = ("--output-format", "stream-json", "--verbose", "--include-partial-messages")
+_MODE = ("-p", *_STREAM, "--dangerously-skip-permissions")
+# Pieces of an answer, which is told again when it is whole.
+_SIGNS = Signs(
+    line=re.compile(rb'\{"type":"stream_event","event":\{"type":"(?P<what>\w+)"'), means={b"message_stop": "said"}
+)
 _ERRORS: dict[str, TroubleKind] = {
     "authentication_failed": "auth",
     "billing_error": "auth",
@@ -27,6 +32,7 @@ _ERRORS: dict[str, TroubleKind] = {
     "invalid_request": "bad-request",
 }
 _IN_BACKGROUND = re.compile(r"Command running in background with ID: ")
+_TOO_LONG = "Prompt is too long"
 _EXIT_CODE = re.compile(r"Exit code (\d{1,9})\b")
 
 
@@ -60,6 +66,8 @@ class ClaudeCodeAgent(base.AgentDefaults):
             env={**dict.fromkeys(_QUIET, "1"), "CLAUDE_CODE_TMPDIR": str(task.temporary), **state, **passed, **env},
             stdin=task.prompt.encode(),
             announces_end=True,
+            shows_model=True,
+            signs=_SIGNS,
             home_copies={**login, **base.skill_copies(task, ".claude/skills")},
             readable=base.mounts(task),
             network=options.flag("network", True),
@@ -98,7 +106,9 @@ class ClaudeCodeAgent(base.AgentDefaults):
                 self._prompt = ""
             case "api_retry":
                 error, status = text(seen, "error"), number(seen, "error_status")
-                yield from self._reading.trouble(error or "it tries again", _kind(error, status), status)
+                # Without a status nobody answered.
+                kind = _kind(error, status) if status else _ERRORS.get(error or "", "network")
+                yield from self._reading.trouble(error or "it tries again", kind, status)
             case "permission_denied":
                 self._refused.add(text(seen, "tool_use_id"))
                 yield from self._reading.trouble(f"{text(seen, 'tool_name') or 'a tool'} was refused", "permission")
@@ -107,7 +117,9 @@ class ClaudeCodeAgent(base.AgentDefaults):
         if text(seen, "error"):
             # Not a word of the model: the program speaks in its place.
             self._error = text(seen, "error"), number(seen, "api_error_status")
-            yield from self._reading.trouble(as_text(rows(message, "content")), _kind(*self._error), self._error[1])
+            said = as_text(rows(message, "content"))
+            kind = "context" if said.startswith(_TOO_LONG) else _kind(*self._error)
+            yield from self._reading.trouble(said, kind, self._error[1])
             return
         author, reply = text(seen, "parent_tool_use_id"), text(message, "id")
         if author not in self._replies or self._replies[author] != reply:
@@ -136,6 +148,8 @@ class ClaudeCodeAgent(base.AgentDefaults):
         answer, status = text(seen, "result"), number(seen, "api_error_status")
         if ok:
             yield from self._reading.answered(answer)
+        elif seen.get("terminal_reason") == "prompt_too_long" or (answer or "").startswith(_TOO_LONG):
+            yield from self._reading.trouble(answer, "context", status)
         elif status is not None and status != self._error[1]:
             yield from self._reading.trouble(answer, _kind(self._error[0], status), status)
         yield from self._reading.settle()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from whet.agents import base
-from whet.agents.base import AgentCommand, Options, Task
+from whet.agents.base import AgentCommand, Options, Signs, Task
 from whet.agents.invoking import dollar_invoked
 from whet.agents.reading import Reading, Spending
 from whet.agents.records import look, number, parse, rows, status_kind, table, text
@@ -22,12 +22,22 @@ _SETTINGS = ("check_for_update_on_startup=false", "features.plugins=false", "ana
 _PROVIDER = 'model_providers.whet={name="whet", base_url=%s, wire_api="responses", %s}'
 # Without a key in a variable it takes the one of its login.
 _KEY, _LOGIN = 'env_key="CODEX_API_KEY"', "requires_openai_auth=true"
-_RETRY = re.compile(r"Reconnecting\.\.\. \d+/\d+ \((.*)\)\Z", re.DOTALL)
+_RETRY = re.compile(r"Reconnecting\.\.\. (?:\d+/\d+|waiting for network) \((.*)\)\Z", re.DOTALL)
+# It prints what is whole only; that the model is speaking is in its log.
+_LOG = "error,codex_api::sse::responses=trace,codex_api::endpoint::responses_websocket=trace"
+_LOGGED = (
+    rb"\S+ TRACE [^\n]*?codex_api::(?:sse::responses|endpoint::responses_websocket): "
+    rb'(?:(?:SSE|websocket) event: \{"type": ?"(?P<what>response\.[\w.]+)")?'
+)
+# Not when an answer is whole: its log and its records are two streams, and that would come after what follows it.
+_SIGNS = Signs(line=re.compile(_LOGGED), means={})
 _STATUS = re.compile(r"(?:unexpected status|exceeded retry limit, last status:) (\d{3})\b")
+_CODES: dict[str, TroubleKind] = {"model_not_found": "model-rejected", "context_length_exceeded": "context"}
 # All are matched from the start of a typed error's message, which no prompt and no answer reaches.
 _MESSAGES: tuple[tuple[str, TroubleKind, int | None], ...] = (
     (r"The model `[^`]*` does not exist", "model-rejected", 404),
     (r"We.re currently experiencing high demand", "server", 500),
+    (r"Codex ran out of room in the model's context window", "context", None),
     (r"Selected model is at capacity", "overloaded", 503),
     (r"You.ve hit your usage limit|Quota exceeded", "rate-limit", 429),
     (r"stream disconnected before completion|Connection failed|error sending request", "network", None),
@@ -61,9 +71,11 @@ class CodexAgent(base.AgentDefaults):
         resume = (*base.resuming(task, "resume"), "-") if task.resume else ()
         return AgentCommand(
             argv=(options.text("command") or "codex", *_MODE, *_settings(env), *model, *options.texts("args"), *resume),
-            env={**state, **env},
+            env={"RUST_LOG": _LOG, **state, **env},
             stdin=task.prompt.encode(),
             announces_end=True,
+            shows_model=True,
+            log_signs=_SIGNS,
             # It wants its folder to be there; its settings are arguments.
             home_files={".codex/config.toml": b""} if own else {},
             home_copies={**login, **base.skill_copies(task, ".agents/skills")},
@@ -161,9 +173,11 @@ def _trouble(message: str) -> tuple[str, TroubleKind, int | None]:
     said = retried[1] if retried else message
     error = table(parse(said.encode()), "error")
     if error:
-        kind: TroubleKind = "model-rejected" if error.get("code") == "model_not_found" else "bad-request"
+        kind = _CODES.get(text(error, "code") or "", "bad-request")
         return text(error, "message") or said, kind, number(error, "status") or 400
     found = _STATUS.match(said)
     if found:
         return said, status_kind(int(found[1])), int(found[1])
-    return said, *next(((kind, code) for known, kind, code in _MESSAGES if re.match(known, said)), ("other", None))
+    # Whatever it says, it tries again only where the provider did not answer.
+    unknown: tuple[TroubleKind, None] = ("network" if retried else "other", None)
+    return said, *next(((kind, code) for known, kind, code in _MESSAGES if re.match(known, said)), unknown)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from whet.agents import base
-from whet.agents.base import AgentCommand, AgentDefaults, Options, Task, Unpacking
+from whet.agents.base import AgentCommand, AgentDefaults, Options, Signs, Task, Unpacking
 from whet.agents.reading import Reading, Spending
 from whet.agents.records import look, number, parse, rows, status_kind, table, text
 from whet.model.session import Event, Message, SessionEnded, SessionStarted, TroubleKind
@@ -22,9 +23,15 @@ _ERRORS: dict[str, TroubleKind] = {
     "quota": "rate-limit",
     "rate_limit": "rate-limit",
     "transport": "network",
+    "context_limit": "context",
 }
 
-
+_SIGNS = Signs(
+    line=re.compile(rb'\{"type":"(?P<what>assistant\.\w+_(?:start|delta)|model\.call_(?:start|finished))"'),
+    means={b"assistant.turn_start": "asked", b"model.call_start": "asked", b"model.call_finished": "said"},
+    kept=True,
+)
+_NO_LOGIN = re.compile(r"No authentication information found|not logged in", re.IGNORECASE)
 _FIGURES = {
     "input_tokens": "inputTokens",
     "cached_tokens": "cacheReadTokens",
@@ -64,6 +71,9 @@ class CopilotAgent(AgentDefaults):
             env={**own, **passed, **env},
             stdin=task.prompt.encode(),
             announces_end=True,
+            shows_model=True,
+            signs=_SIGNS,
+            no_login=_NO_LOGIN,
             home_copies=base.skill_copies(task, ".copilot/skills"),
             collect=(_USAGE,),
             # 235 MB, which it would otherwise unpack for every attempt.
@@ -92,7 +102,7 @@ class CopilotAgent(AgentDefaults):
                 )
             case "tool.execution_complete":
                 yield from self._executed(data, at)
-            case "model.call_failure" | "session.error":
+            case "model.call_failure" | "session.error" | "assistant.turn_retry":
                 yield from self._failure(data, at)
             case "abort":
                 self._stopped = f"aborted: {text(data, 'reason') or 'no reason given'}"
@@ -131,6 +141,10 @@ class CopilotAgent(AgentDefaults):
 
     def _failure(self, data: dict[str, Any], at: str | None) -> Iterator[Event]:
         """One attempt that failed, which may be made again, or the end; that has no kind where nobody answered."""
+        if text(data, "reason"):
+            # It tries again, and why it fails afterwards, if it does, is no longer told.
+            self._failed = "context" if data["reason"] == "forced_compaction" else self._failed
+            return
         status = number(data, "statusCode")
         answered = status_kind(status) if status else self._failed
         self._failed = _ERRORS.get(text(data, "errorType") or text(data, "failureKind") or "", answered)

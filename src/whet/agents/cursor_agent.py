@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from whet.agents import base
-from whet.agents.base import AgentCommand, AgentDefaults, Options, Task
+from whet.agents.base import AgentCommand, AgentDefaults, Options, Signs, Task
 from whet.agents.reading import Reading
 from whet.agents.records import as_text, look, moment, number, parse, plus, rows, table, text
 from whet.model.run import Runner
@@ -18,6 +18,7 @@ from whet.model.suite import Case
 _CREDENTIALS = ("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN", "CURSOR_API_ENDPOINT")
 _LOGIN = (".config/cursor/auth.json",)
 _MODE = ("-p", "--output-format", "stream-json", "--trust", "--force")
+_SIGNS = Signs(line=re.compile(rb'\{"type":"(?P<what>thinking|assistant)"'), means={}, kept=True)
 _SUFFIX = "ToolCall"
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 # The kernel takes no longer argument; the rest is for what ends it.
@@ -47,6 +48,8 @@ class CursorAgent(AgentDefaults):
             argv=(program, *_MODE, *where, *resume, *model, *options.texts("args"), "--", task.prompt),
             env={"NO_OPEN_BROWSER": "1", **passed, **base.environment(task)},
             announces_end=True,
+            shows_model=True,
+            signs=_SIGNS,
             home_copies={**base.credential_files(task, _LOGIN), **base.skill_copies(task, ".cursor/skills")},
             readable=base.mounts(task),
             network=options.flag("network", True),

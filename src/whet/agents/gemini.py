@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.agents import base
-from whet.agents.base import AgentCommand, AgentDefaults, Options, Task
+from whet.agents.base import AgentCommand, AgentDefaults, Options, Signs, Task
 from whet.agents.gemini_chats import CHATS, Chats
 from whet.agents.reading import Reading
 from whet.agents.records import number, parse, plus, rows, status_kind, table, text
@@ -23,6 +23,15 @@ _QUIET = {"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_CLI_NO_RELAUNCH": "true"
 _MODE = ("--output-format", "stream-json", "--approval-mode", "yolo")
 _REFUSED = frozenset({"tool_not_registered", "invalid_tool_params", "policy_violation", "stop_execution"})
 
+_SIGNS = Signs(
+    line=re.compile(rb'\{"type":"(?P<what>message)","timestamp":"[^"]*","role":"assistant"'), means={}, kept=True
+)
+_LOG_SIGNS = Signs(
+    line=re.compile(rb"(?P<what>Attempt \d+ failed)(?: with status (?P<status>\d{3}))?\. Retrying"),
+    means={f"Attempt {number} failed".encode(): "trouble" for number in range(1, 101)},
+    kept=True,
+)
+_NO_LOGIN = re.compile(r"set an Auth method|GEMINI_API_KEY|Invalid auth method", re.IGNORECASE)
 _API_ERROR = re.compile(r"\[API Error: (.*)\]", re.DOTALL)
 _STATUS_NAME = re.compile(r"\(Status: ([A-Z_]+)\)\Z")
 # After several attempts the status is lost, and the beginning of what the API says is all that tells them apart.
@@ -33,6 +42,8 @@ _SAID: tuple[tuple[TroubleKind, re.Pattern[str]], ...] = (
     ("server", re.compile(r"(?:An i|I)nternal error ")),
     ("rate-limit", re.compile(r"Quota exceeded|You (?:exceeded|have exhausted) your ")),
 )
+# By the API, and by the program itself before it asks.
+_NO_ROOM = re.compile(r"The input token count .*exceeds|Sending this message .*exceed the .*context window")
 _CODES = (400, 401, 403, 404, 429, 500, 503)
 _NAMES = "INVALID_ARGUMENT UNAUTHENTICATED PERMISSION_DENIED NOT_FOUND RESOURCE_EXHAUSTED INTERNAL UNAVAILABLE"
 _STATUSES = dict(zip(_NAMES.split(), _CODES, strict=True))
@@ -68,6 +79,10 @@ class GeminiAgent(AgentDefaults):
             env=env,
             stdin=task.prompt.encode(),
             announces_end=True,
+            shows_model=True,
+            signs=_SIGNS,
+            log_signs=_LOG_SIGNS,
+            no_login=_NO_LOGIN,
             home_files={".gemini/settings.json": _settings(env, bool(login))} if own else {},
             home_copies={**login, **base.skill_copies(task, ".gemini/skills")},
             collect=CHATS,
@@ -99,7 +114,8 @@ class GeminiAgent(AgentDefaults):
                     call_id, output=seen.get("output"), ok=done, exit_code=code, ran=ran, at=at
                 )
             case "error":
-                yield from self._reading.trouble(seen.get("message"), "other", at=at)
+                said = text(seen, "message") or ""
+                yield from self._reading.trouble(said, "context" if _NO_ROOM.match(said) else "other", at=at)
             case "result":
                 yield from self._result(seen, at)
 
@@ -168,6 +184,8 @@ def _trouble(reading: Reading, message: str) -> Iterator[Event]:
     if "API_KEY_INVALID" in [text(detail, "reason") for detail in rows(error, "details")]:
         # The real API answers a wrong key with status 400.
         kind = "auth"
+    if _NO_ROOM.match(text(error, "message") or said or message):
+        kind = "context"
     yield from reading.trouble(text(error, "message") or message, kind, status)
 
 

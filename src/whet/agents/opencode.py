@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from whet.agents import base
-from whet.agents.base import AgentCommand, AgentDefaults, Options, Rows, Task
+from whet.agents.base import AgentCommand, AgentDefaults, Meaning, Options, Rows, Signs, Task
 from whet.agents.reading import Reading
 from whet.agents.records import amount, look, moment, number, parse, plus, status_kind, table, text
 from whet.model.session import Event, SessionEnded, SessionStarted, ToolResult, TroubleKind, UsageSeen
@@ -27,7 +28,18 @@ SELECT part.session_id AS session, part.data AS part, message.data AS message FR
 JOIN message ON message.id = part.message_id JOIN session ON session.id = part.session_id
 WHERE session.parent_id IS NOT NULL ORDER BY part.id
 """
-_MODE = ("run", "--format", "json", "--auto", "--thinking")
+_MODE = ("run", "--format", "json", "--auto", "--thinking", "--print-logs", "--log-level", "INFO")
+# It prints what is whole only, and a tool when it has ended; when either begins is in its log.
+_LOGGED = (
+    rb'timestamp=\S+ (?=level=(?:DEBUG|INFO) |level=ERROR run=\w+ message="stream error")level=\w+ run=\w+ '
+    rb'(?:message="?(?P<what>evaluated|stream error|stream)"? '
+    rb"(?:permission=|providerID=\S+ modelID=\S+ session\.id=\S+ small=false "
+    rb'agent=\S+ mode=\S+(?: error\.error="(?P<said>[^\n]*)"\n)?))?'
+)
+_STEP = re.compile(rb'\{"type":"(?P<what>step_(?:start|finish))"')
+_SIGNS = Signs(line=_STEP, means={b"step_finish": "said"}, kept=True)
+_MEANS: dict[bytes, Meaning] = {b"evaluated": "tool", b"stream": "asked", b"stream error": "trouble"}
+_LOG_SIGNS = Signs(line=re.compile(_LOGGED), means=_MEANS)
 
 
 class OpencodeAgent(AgentDefaults):
@@ -63,6 +75,9 @@ class OpencodeAgent(AgentDefaults):
             env={**named, **env},
             stdin=task.prompt.encode(),
             announces_end=True,
+            shows_model=True,
+            signs=_SIGNS,
+            log_signs=_LOG_SIGNS,
             home_files=config,
             home_copies={**base.credential_files(task, _LOGIN), **skills},
             collect_rows={_PARTS: Rows(self.state[0], _QUERY)},
@@ -81,6 +96,10 @@ class OpencodeAgent(AgentDefaults):
             case "step_start":
                 yield from self._let_go()
                 self._reason, self._failed = "nothing", None
+            case "text" if look(part, "metadata", "compaction_continue") is True:
+                # Its own words, after a summary of the session, which is no answer.
+                yield from self._let_go()
+                self._reason = "a summary of the session"
             case "text":
                 yield from self._reading.said(part.get("text"), at=at)
             case "reasoning":
@@ -105,12 +124,13 @@ class OpencodeAgent(AgentDefaults):
     def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
         """It is done if its last step stopped by itself: one that asked for a tool was refused it or was killed."""
         del collected
+        ok = self._reason == "stop"
+        yield from self._reading.answered() if ok else ()
         yield from self._let_go()
         # Those that were cut off while they worked; an earlier run may have left some too.
         for session in list(self._inner) if self._fresh else ():
             yield from self._helped(session)
         yield from self._reading.left()
-        ok = self._reason == "stop"
         why = f" ({self._failed})" if self._failed else ""
         yield SessionEnded(ok=ok, reason=None if ok else f"its last step ended with {self._reason}{why}")
 
@@ -149,9 +169,9 @@ class OpencodeAgent(AgentDefaults):
 
     def _step(self, part: dict[str, Any]) -> Iterator[Event]:
         self._reason = text(part, "reason") or "nothing"
-        if self._reason == "stop":
-            yield from self._reading.answered()
-        yield from self._let_go()
+        if self._reason != "stop":
+            yield from self._let_go()
+        # Otherwise it is not known before the end whether this was the answer, or a summary to go on with.
         yield from _usage(part)
 
     def _let_go(self) -> list[Event]:
@@ -161,8 +181,10 @@ class OpencodeAgent(AgentDefaults):
     def _trouble(self, error: dict[str, Any], at: str | None) -> Iterator[Event]:
         status = number(error, "data", "statusCode")
         # An error of the API without a status is one that nobody answered.
-        unanswered: dict[Any, TroubleKind] = {"ProviderAuthError": "auth", "APIError": "network"}
-        kind = unanswered.get(text(error, "name"), "other") if status is None else status_kind(status)
+        names: dict[Any, TroubleKind] = {"ProviderAuthError": "auth", "APIError": "network"}
+        kind = names.get(text(error, "name"), "other") if status is None else status_kind(status)
+        if text(error, "name") == "ContextOverflowError":
+            kind = "context"
         self._reason = "an error"
         yield from self._reading.trouble(text(error, "data", "message") or text(error, "name"), kind, status, at=at)
 

@@ -34,8 +34,9 @@ def command(**given: Any) -> int:
     request = _request(given)
     # Only now: "whet bench --help" and a mistyped option need none of it.
     from whet import pipeline
+    from whet.cli.ready import ready
 
-    return pipeline.run(request)
+    return pipeline.run(request, ready)
 
 
 def _request(given: dict[str, Any]) -> RunRequest:

@@ -31,5 +31,6 @@ def command(**given: Any) -> int:
     request = request_of("run", given)
     # Only now: "whet run --help" and a mistyped option need none of it.
     from whet import pipeline
+    from whet.cli.ready import ready
 
-    return pipeline.run(request)
+    return pipeline.run(request, ready)

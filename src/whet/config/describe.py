@@ -67,6 +67,7 @@ def _plain_settings(settings: Settings) -> Iterator[tuple[str, Any]]:
     yield "defaults.timeout_ms", round(settings.timeout_s * 1000)
     yield "defaults.check_timeout_ms", round(settings.check_timeout_s * 1000)
     yield "defaults.command_timeout_ms", round(settings.command_timeout_s * 1000)
+    yield "defaults.model_silence_ms", round(settings.model_silence_s * 1000)
     yield "defaults.max_output_bytes", settings.max_output_bytes
     yield "defaults.budget_usd", settings.budget_usd
     yield "defaults.max_memory_mb", settings.ceilings.memory_mb

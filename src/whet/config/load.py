@@ -37,6 +37,7 @@ _DEFAULTS: Mapping[Key, Any] = {
     ("defaults", "timeout_ms"): 120_000,
     ("defaults", "check_timeout_ms"): 30_000,
     ("defaults", "command_timeout_ms"): 300_000,
+    ("defaults", "model_silence_ms"): 30_000,
     ("defaults", "max_output_bytes"): 64 * 1024 * 1024,
     ("defaults", "budget_usd"): None,
     ("defaults", "max_memory_mb"): None,
@@ -123,6 +124,7 @@ def _build(merged: Merged, file: Path | None, folder: Path) -> Settings:
         check_timeout_s=get("defaults", "check_timeout_ms") / 1000,
         command_timeout_s=get("defaults", "command_timeout_ms") / 1000,
         max_output_bytes=get("defaults", "max_output_bytes"),
+        model_silence_s=get("defaults", "model_silence_ms") / 1000,
         budget_usd=get("defaults", "budget_usd"),
         ceilings=Ceilings(
             memory_mb=get("defaults", "max_memory_mb"),

@@ -108,6 +108,7 @@ _DEFAULTS: Table = {
     "timeout_ms": _integer(1),
     "check_timeout_ms": _integer(1),
     "command_timeout_ms": _integer(1),
+    "model_silence_ms": _integer(1),
     "max_output_bytes": _integer(1),
     "budget_usd": _AMOUNT,
     # Less than this, and no shell could start to take it on.

@@ -38,6 +38,7 @@ class Settings:
     check_timeout_s: float
     command_timeout_s: float
     max_output_bytes: int
+    model_silence_s: float
     budget_usd: float | None
     ceilings: Ceilings
     runners: tuple[Runner, ...]

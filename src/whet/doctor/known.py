@@ -12,7 +12,8 @@ from pathlib import Path
 class KnownAgent:
     """One agent: `program` starts it, any of `variables` or `files` (below the home) can log it in.
 
-    `helpers` are programs that it needs beside itself, each with what it does not do without.
+    `helpers` are programs that it needs beside itself, each with what it does not do without. `free` says that it can
+    be used without any login, and `unpacks` that it fills a folder when it is first asked for anything.
     """
 
     type: str
@@ -21,6 +22,8 @@ class KnownAgent:
     files: tuple[str, ...]
     install: str
     helpers: Mapping[str, str] = field(default_factory=dict)
+    free: bool = False
+    unpacks: bool = False
 
 
 KNOWN = (
@@ -45,18 +48,26 @@ KNOWN = (
         files=(".local/share/opencode/auth.json",),
         install="npm install -g opencode-ai",
         helpers={"rg": "loads no skill without ripgrep"},
+        free=True,
     ),
     KnownAgent(
         type="copilot",
         program="copilot",
-        variables=("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN", "COPILOT_PROVIDER_API_KEY"),
+        variables=(
+            "COPILOT_GITHUB_TOKEN",
+            "GH_TOKEN",
+            "GITHUB_TOKEN",
+            "COPILOT_PROVIDER_API_KEY",
+            "COPILOT_PROVIDER_BASE_URL",
+        ),
         files=(),
         install="npm install -g @github/copilot",
+        unpacks=True,
     ),
     KnownAgent(
         type="gemini",
         program="gemini",
-        variables=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS"),
+        variables=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_GENAI_USE_VERTEXAI"),
         files=(".gemini/oauth_creds.json",),
         install="npm install -g @google/gemini-cli",
     ),

@@ -25,10 +25,11 @@ _WRONG = re.compile(r"error|missing|cannot find|not found|no such", re.IGNORECAS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """What a program answered to `--version`, or why it did not."""
+    """What a program answered to `--version`, or why it did not; `late` where it was not waited for any longer."""
 
     text: str
     ok: bool
+    late: bool = False
 
 
 def find_program(name: str, environ: Mapping[str, str]) -> str | None:
@@ -68,7 +69,7 @@ async def _version(program: str, sandbox: Sandbox, environ: Mapping[str, str]) -
         except AttemptError as error:
             return Version(text=one_line(error.message), ok=False)
     if ended.timed_out:
-        return Version(text=f'"--version" did not end within {_PATIENCE_S:g} s', ok=False)
+        return Version(text=f'"--version" did not end within {_PATIENCE_S:g} s', ok=False, late=True)
     if ended.exit_code != 0:
         said = complained.telling_line()
         about = f": {said}" if said else ""

@@ -18,7 +18,7 @@ from whet.refused import refusals
 
 def program_of(runner: Runner, environ: Mapping[str, str]) -> str | None:
     """The program that *runner* starts, where it is one that is installed."""
-    name = _name(runner)
+    name = program_name(runner)
     return find_program(name, environ) if name else None
 
 
@@ -68,7 +68,7 @@ def _problems(
     except PathRefused as error:
         yield error.message, error.hint
     yield from ((problem, None) for problem in skill_problems("skills", runner.skills))
-    name = _name(runner)
+    name = program_name(runner)
     program = program_of(runner, environ)
     if name and program is None:
         known = BY_TYPE.get(runner.agent)
@@ -78,7 +78,7 @@ def _problems(
         yield f"{program}: {versions[program].text}", not_working(program)
 
 
-def _name(runner: Runner) -> str | None:
+def program_name(runner: Runner) -> str | None:
     """The program by the runner's own word, or else by what its agent is called; none where whet brings it along."""
     known = BY_TYPE.get(runner.agent)
     return Options(runner.options).text("command") or (known.program if known else None)

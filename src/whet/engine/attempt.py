@@ -12,26 +12,30 @@ import anyio
 import anyio.to_thread
 
 from whet import plugins, wire
-from whet.agents.base import Agent, AgentCommand, Resume, Task
+from whet.agents.base import Agent, AgentCommand, Resume, Signs, Task
 from whet.engine import ground as grounds
 from whet.engine.capture import Capture
 from whet.engine.collecting import collected
 from whet.engine.contamination import refuse_contaminated
-from whet.engine.ending import judge_ending
+from whet.engine.ending import judge_ending, silence_at_limit
 from whet.engine.furnish import furnish, login_secrets
 from whet.engine.grading import evidence_of, grade, inform, survey
 from whet.engine.ground import Ground, SharedGround
 from whet.engine.observe import Observer, Watch
 from whet.engine.parts import Parts
 from whet.engine.record import UNHELD, AttemptRecord, recording
+from whet.engine.sieve import Sieve
 from whet.engine.state import Resumable, keep_state
+from whet.engine.turn import Turn
 from whet.errors import (
     AgentCrashed,
     AgentError,
     AgentTimedOut,
     AttemptError,
     CeilingReached,
+    ContextExhausted,
     ModelRejected,
+    PromptTooLong,
     ProviderFailed,
     SessionUnfinished,
     Vacuous,
@@ -135,7 +139,15 @@ def _went_as_expected(trial: Trial, record: AttemptRecord) -> bool:
 EVENTS = "events.jsonl"
 _PIECE = 1024 * 1024
 # How a session can end badly and still be read to its end.
-_TELLING = (AgentCrashed, AgentTimedOut, CeilingReached, SessionUnfinished, ProviderFailed)
+_TELLING = (
+    AgentCrashed,
+    AgentTimedOut,
+    CeilingReached,
+    ContextExhausted,
+    PromptTooLong,
+    ProviderFailed,
+    SessionUnfinished,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +181,9 @@ async def run_agent(
         judge_ending(
             ended,
             talk.observer,
-            announces_end=talk.asked.announces_end,
+            talk.asked,
             timeout_s=trial.execution.limits.timeout_s or 0,
+            silence_s=parts.model_silence_s,
             tail=tail,
         )
         if ended.reached is not None:
@@ -281,24 +294,35 @@ async def _stream(parts: Parts, ground: Ground, trial: Trial, talk: _Conversatio
     env = {**asked.env, **trial.execution.case.env, "WHET_RUN": parts.run_id}
     command = Command(argv=asked.argv, env=env, cwd=cwd, stdin=asked.stdin)
     boundary = replace(_boundary(parts, ground, trial, asked), shown_at=shown_at)
+    observer.turn = Turn(timeout_s)
+    out, log = (
+        _sifted(parts, observer, signs, kept) for signs, kept in ((asked.signs, stdout), (asked.log_signs, stderr))
+    )
     try:
         try:
-            ended = await parts.sandbox.run(command, boundary, timeout_s=timeout_s, stdout=stdout, stderr=stderr)
+            ended = await parts.sandbox.run(command, boundary, timeout_s=timeout_s, stdout=out, stderr=log)
         finally:
+            for sink in (out, log):
+                if isinstance(sink, Sieve):
+                    sink.finish()
             stdout.close()
             observer.finish()
             stderr.close()
         found = collected(ground.home, asked, parts.masker)
         for event in talk.agent.ending(found):
             observer.take(event)
+        silent = silence_at_limit(observer, asked, timeout_s, parts.model_silence_s) if ended.timed_out else None
+        if silent is not None:
+            # For whoever reads the session, or plays it again.
+            observer.take(silent)
     finally:
         # Also where the agent was stopped for going beyond its limits.
         observer.close()
-    await anyio.to_thread.run_sync(_read_again, talk, found)
+    await anyio.to_thread.run_sync(_read_again, talk, found, silent)
     return ended, stderr.tail or stdout.tail
 
 
-def _read_again(talk: _Conversation, found: Mapping[str, bytes]) -> None:
+def _read_again(talk: _Conversation, found: Mapping[str, bytes], silent: Event | None) -> None:
     """Read the transcript once more where files of the home say more about it, such as what sub-agents did."""
     if not found:
         return
@@ -317,11 +341,18 @@ def _read_again(talk: _Conversation, found: Mapping[str, bytes]) -> None:
             while data := file.read(_PIECE):
                 again.feed(data)
         again.finish()
-        for event in agent.ending(found):
+        for event in (*agent.ending(found), *((silent,) if silent else ())):
             again.take(event)
     finally:
         again.close()
     talk.observer.adopt(again)
+
+
+def _sifted(parts: Parts, observer: Observer, signs: Signs | None, kept: Capture) -> Capture | Sieve:
+    """A stream with its signs looked at, where the agent has any there."""
+    if signs is None:
+        return kept
+    return Sieve(signs, kept, masker=parts.masker, sign=observer.turn.sign, trouble=observer.take)
 
 
 def _boundary(parts: Parts, ground: Ground, trial: Trial, asked: AgentCommand) -> Boundary:

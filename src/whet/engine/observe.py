@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from whet.agents.base import Output
 from whet.engine.characters import Characters
 from whet.engine.event_file import EventFile
+from whet.engine.turn import Turn
 from whet.errors import BudgetSpent, SessionUnreadable, StepLimitReached
 from whet.model.session import (
     TOKEN_FIGURES,
@@ -67,6 +68,8 @@ class Observer:
         watch: Watch | None = None,
         then: Callable[[Event], None] | None = None,
     ) -> None:
+        # Begins anew when the process does.
+        self.turn = Turn()
         self._output = output
         self._read = _read_event if output == "events" else read
         self._limits = watch or Watch()
@@ -188,16 +191,19 @@ class Observer:
             self._in_round = False
             return
         self._begin_round()
+        self.turn.answered()
         self._characters.wrote(event.text)
         if event.phase != "thinking":
             self._said = event.text
 
     def _on_call(self, event: ToolCall) -> None:
         self._begin_round()
+        self.turn.called(event.id)
         self._characters.wrote(event.args)
 
     def _on_result(self, event: ToolResult) -> None:
         self._in_round = False
+        self.turn.returned(event.id)
         self._characters.heard(event.output)
 
     def _on_final_output(self, event: FinalOutput) -> None:
@@ -208,9 +214,11 @@ class Observer:
 
     def _on_end(self, event: SessionEnded) -> None:
         self.ended = event
+        self.turn.ended()
 
     def _on_trouble(self, event: Trouble) -> None:
         self.trouble = event
+        self.turn.troubled(event)
 
     def _begin_round(self) -> None:
         """A model round begins with the first thing that the model says after being told something."""

@@ -48,6 +48,7 @@ class Parts:
     mounts: tuple[Path, ...]
     hidden: tuple[Path, ...]
     max_output_bytes: int
+    model_silence_s: float
     unpacked: Unpacked
     ceilings: Ceilings = field(default_factory=Ceilings)
     # Who wants to see sessions while they happen.

@@ -213,6 +213,7 @@ def _parts(subject: Subject, execution: Execution, settings: Settings, sandbox: 
         mounts=settings.mounts,
         hidden=(settings.output_dir, record.run_dir, scratch),
         max_output_bytes=settings.max_output_bytes,
+        model_silence_s=settings.model_silence_s,
         ceilings=settings.ceilings,
     )
 

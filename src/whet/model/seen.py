@@ -124,7 +124,16 @@ class SessionEnded(Struct, frozen=True, kw_only=True):
 
 
 TroubleKind = Literal[
-    "auth", "model-rejected", "rate-limit", "overloaded", "server", "bad-request", "network", "permission", "other"
+    "auth",
+    "model-rejected",
+    "rate-limit",
+    "overloaded",
+    "server",
+    "bad-request",
+    "network",
+    "context",
+    "permission",
+    "other",
 ]
 # What says something about whoever serves the model, and nothing about the agent.
 PROVIDER_TROUBLE: frozenset[TroubleKind] = frozenset(

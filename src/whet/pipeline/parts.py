@@ -81,6 +81,7 @@ def make_parts(
         mounts=settings.mounts,
         hidden=(*records, scratch, *_of_others(os.environ)),
         max_output_bytes=settings.max_output_bytes,
+        model_silence_s=settings.model_silence_s,
         ceilings=settings.ceilings,
     )
 

@@ -13,6 +13,7 @@ _ERRORS: dict[Fault, tuple[str, str]] = {
     "auth": ("authentication_error", "invalid x-api-key"),
     "model-rejected": ("not_found_error", "model: {model}"),
     "bad-request": ("invalid_request_error", "invalid request"),
+    "context": ("invalid_request_error", "prompt is too long: 215000 tokens > 200000 maximum"),
     "rate-limit": ("rate_limit_error", "Rate limited"),
     "server": ("api_error", "Internal server error"),
     "overloaded": ("overloaded_error", "Overloaded"),

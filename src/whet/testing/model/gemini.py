@@ -15,6 +15,10 @@ _ERRORS: dict[Fault, tuple[str, str]] = {
         "models/{model} is not found for API version v1beta, or is not supported for generateContent.",
     ),
     "bad-request": ("INVALID_ARGUMENT", "Invalid request."),
+    "context": (
+        "INVALID_ARGUMENT",
+        "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+    ),
     "rate-limit": ("RESOURCE_EXHAUSTED", "Quota exceeded."),
     "server": ("INTERNAL", "An internal error has occurred."),
     "overloaded": ("UNAVAILABLE", "The model is overloaded. Please try again later."),

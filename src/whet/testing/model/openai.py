@@ -14,6 +14,11 @@ _ERRORS: dict[Fault, tuple[str, str | None, str]] = {
         "The model `{model}` does not exist or you do not have access to it.",
     ),
     "bad-request": ("invalid_request_error", None, "Invalid request."),
+    "context": (
+        "invalid_request_error",
+        "context_length_exceeded",
+        "Your input exceeds the context window of this model. Please adjust your input and try again.",
+    ),
     "rate-limit": ("rate_limit_error", "rate_limit_exceeded", "Rate limit reached."),
     "server": ("server_error", None, "The server had an error while processing your request."),
     "overloaded": ("server_error", "server_is_overloaded", "The server is currently overloaded."),

@@ -17,6 +17,7 @@ STATUSES: dict[Fault, int] = {
     "auth": 401,
     "model-rejected": 404,
     "bad-request": 400,
+    "context": 400,
     "rate-limit": 429,
     "server": 500,
     "overloaded": 529,

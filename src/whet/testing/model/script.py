@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, get_args
 
-Fault = Literal["auth", "model-rejected", "bad-request", "rate-limit", "server", "overloaded"]
+Fault = Literal["auth", "model-rejected", "bad-request", "context", "rate-limit", "server", "overloaded"]
 # A tool of an agent by what it is for; `call` is one by its own name.
 TOOL_WORDS: dict[str, tuple[str, ...]] = {
     "run": (),
@@ -45,8 +45,8 @@ class Step:
     fail: Fault | None = None
     status: int | None = None
     message: str | None = None
-    # In seconds; agents that would wait for minutes try again at once with 0.
-    retry_after: float = 0
+    # In seconds; agents that would wait for minutes try again at once with 0. None says nothing of it.
+    retry_after: float | None = 0
     # The stream ends without an end, or goes on for ever, after half of what there is to send.
     cut: bool = False
     hang: bool = False

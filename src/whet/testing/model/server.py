@@ -144,8 +144,10 @@ class _Handler(BaseHTTPRequestHandler):
         # Only Anthropic has a status of its own for this.
         usual = 503 if step.fail == "overloaded" and wire.name != "anthropic" else STATUSES[step.fail]
         status = step.status or usual
-        headers = {"request-id": "req_scripted", "x-request-id": "req_scripted", "retry-after": f"{step.retry_after:g}"}
-        headers["retry-after-ms"] = str(max(1, int(step.retry_after * 1000)))
+        headers = {"request-id": "req_scripted", "x-request-id": "req_scripted"}
+        if step.retry_after is not None:
+            headers["retry-after"] = f"{step.retry_after:g}"
+            headers["retry-after-ms"] = str(max(1, int(step.retry_after * 1000)))
         self._json(status, wire.error(step.fail, status, step.message, request.model), headers)
 
     def _stream(self, frames: list[Frame], step: Step) -> None:

@@ -1,0 +1,133 @@
+"""What is asked of agents before a run spends anything, and what becomes of programs that never begin."""
+
+from __future__ import annotations
+
+import pytest
+from project import Project
+
+RUNNER = """
+[runners.{id}.agent]
+type = "{type}"
+{more}
+"""
+CASE = "suite = [Case(id='a', prompt='Go.', check=ok)]\n"
+WORKS = "#!/bin/sh\necho 9.9.9\n"
+# Whatever variables the tests are run with.
+LOGGED_IN = {"ANTHROPIC_API_KEY": "sk-of-nobody-000000", "GEMINI_API_KEY": "sk-of-nobody-000000"}
+
+
+@pytest.fixture
+def asked(project: Project) -> Project:
+    """A project of one case, with an empty folder of programs that comes first on the PATH."""
+    project.suite(CASE)
+    (project.root / "bin").mkdir()
+    project.env["PATH"] = f"{project.root / 'bin'}:/usr/bin:/bin"
+    return project
+
+
+def runner(project: Project, kind: str, more: str = "") -> None:
+    project.settings(RUNNER.format(id="r", type=kind, more=more))
+
+
+def nothing_began(project: Project) -> bool:
+    return not project.output_dir.exists() or not list(project.output_dir.iterdir())
+
+
+def test_a_program_that_is_not_there_is_said_before_anything_begins(asked: Project) -> None:
+    runner(asked, "claude-code")
+
+    outcome = asked.run(env=LOGGED_IN)
+
+    assert outcome.code == 2
+    assert 'runners.r: there is no program "claude" for claude-code; install it: npm install' in outcome.stderr
+    assert nothing_began(asked)
+
+
+def test_a_program_that_does_not_start_is_said_before_anything_begins(asked: Project) -> None:
+    asked.write("bin/claude", "#!/bin/sh\necho 'Error: cannot find native binary' >&2\nexit 1\n", mode=0o755)
+    runner(asked, "claude-code")
+
+    outcome = asked.run(env=LOGGED_IN)
+
+    assert outcome.code == 2
+    assert 'does not start: "--version" ended with exit code 1' in outcome.stderr
+    assert nothing_began(asked)
+
+
+def test_an_agent_that_nothing_logs_in_is_said_before_anything_begins(asked: Project) -> None:
+    asked.write("bin/gemini", WORKS, mode=0o755)
+    runner(asked, "gemini")
+
+    outcome = asked.run()
+
+    assert outcome.code == 2
+    assert "runners.r: nothing logs gemini in; log in once by hand, or set one of GEMINI_API_KEY" in outcome.stderr
+    assert nothing_began(asked)
+
+
+def test_all_that_is_wrong_is_said_at_once(asked: Project) -> None:
+    asked.write("bin/gemini", WORKS, mode=0o755)
+    asked.settings("".join(RUNNER.format(id=f"r-{kind}", type=kind, more="") for kind in ("gemini", "codex")))
+
+    outcome = asked.run()
+
+    assert outcome.code == 2
+    assert "runners.r-gemini: nothing logs" in outcome.stderr
+    assert "runners.r-codex: there is no program" in outcome.stderr
+
+
+def test_a_login_that_may_come_in_another_way_is_only_doubted(asked: Project) -> None:
+    asked.write("bin/gemini", WORKS, mode=0o755)
+    runner(asked, "gemini", 'env = {MY_GATEWAY_TOKEN = "1234"}')
+
+    outcome = asked.run()
+
+    assert outcome.code == 3
+    assert "runners.r: no login of gemini was found" in outcome.stdout + outcome.stderr
+
+
+def test_a_runner_that_is_not_in_the_plan_is_not_looked_at(asked: Project) -> None:
+    asked.settings(RUNNER.format(id="gone", type="codex", more="") + '[runners.sh.agent]\ntype="command"\ncommand="sh"')
+
+    outcome = asked.run("--runner", "sh")
+
+    assert outcome.code == 1
+    assert "codex" not in outcome.stderr
+
+
+def test_a_program_that_ends_before_any_model_answered_is_no_failure_of_the_agent(asked: Project) -> None:
+    asked.write("mine", "#!/bin/sh\necho 'cannot find module x' >&2\nexit 1\n", mode=0o755)
+    runner(asked, "gemini", 'command = "./mine"')
+
+    outcome = asked.run()
+
+    assert (outcome.statuses, outcome.codes) == ({"a": "errored"}, {"a": "agent-not-started"}), outcome.stdout
+    assert "no model had answered when it ended with exit code 1:\ncannot find module x" in outcome.message("a")
+
+
+def test_a_program_that_says_that_nobody_has_logged_in_is_errored_as_such(asked: Project) -> None:
+    asked.write("mine", "#!/bin/sh\necho 'you must specify the GEMINI_API_KEY' >&2\nexit 41\n", mode=0o755)
+    runner(asked, "gemini", 'command = "./mine"')
+
+    outcome = asked.run()
+
+    assert outcome.codes == {"a": "provider"}
+    assert outcome.message("a").startswith("auth: ended with exit code 41")
+
+
+def test_the_exit_code_of_a_command_agent_stays_its_own(asked: Project) -> None:
+    asked.settings('[runners.r.agent]\ntype = "command"\ncommand = "sh"\nargs = ["-c", "echo no login >&2; exit 41"]\n')
+
+    outcome = asked.run()
+
+    assert (outcome.statuses, outcome.codes) == ({"a": "failed"}, {"a": "agent-crashed"})
+
+
+def test_a_command_agent_that_tells_of_an_outage_and_sleeps_failed(asked: Project) -> None:
+    trouble = '{"type": "trouble", "kind": "overloaded", "status": 529, "message": "m"}'
+    asked.write("mine", f"#!/bin/sh\necho '{trouble}'\nexec sleep 60\n", mode=0o755)
+    runner(asked, "command", 'command = "./mine"\noutput = "events"')
+
+    outcome = asked.run("--timeout-ms", "1500")
+
+    assert outcome.codes == {"a": "timeout"}
