@@ -15,12 +15,14 @@ import contextlib
 import fcntl
 import gc
 import marshal
+import math
 import os
 import select
 import signal
 import socket
 import struct
 import warnings  # noqa: F401 - os.get_exec_path imports it, which a fork should not have to
+from array import array
 from typing import NoReturn
 
 from whet.sandbox.confine import confine, scope
@@ -60,7 +62,7 @@ def be_nursery(control: int, whet: int) -> NoReturn:
     while True:
         if watched in (fd for fd, _ in poll.poll()):
             os._exit(0)
-        data, fds, _, _ = socket.recv_fds(sock, 1, 3, socket.MSG_CMSG_CLOEXEC)
+        data, fds = receive(sock, 1, 3)
         if not data:
             os._exit(0)
         if os.fork() == 0:
@@ -68,10 +70,21 @@ def be_nursery(control: int, whet: int) -> NoReturn:
                 sock.close()
                 _Warden(socket.socket(fileno=fds[0]), fds[1], rules).watch()
             finally:
-                # Whatever is raised must not go on in a copy of the nursery.
+                # Whatever is raised must neither go on in a copy of the nursery nor leave anything behind.
+                end_descendants(math.inf)
                 os._exit(1)
         for fd in fds:
             os.close(fd)
+
+
+def receive(sock: socket.socket, size: int, most: int) -> tuple[bytes, list[int]]:
+    """A message and its file descriptors, which no program inherits; `socket.recv_fds` has no say in that."""
+    room = socket.CMSG_LEN(most * array("i").itemsize)
+    data, extra, _, _ = sock.recvmsg(size, room, socket.MSG_CMSG_CLOEXEC)
+    fds = array("i")
+    for _, _, packed in extra:
+        fds.frombytes(packed[: len(packed) - len(packed) % fds.itemsize])
+    return data, list(fds)
 
 
 class _Warden:
@@ -112,7 +125,11 @@ class _Warden:
                 self._obey()
 
     def _obey(self) -> None:
-        data, fds, _, _ = socket.recv_fds(self._talk, 16, MOST_FDS, socket.MSG_CMSG_CLOEXEC)
+        try:
+            data, fds = receive(self._talk, 16, MOST_FDS)
+        except OSError:
+            # Its end was closed before all was read that we said.
+            self._leave()
         match data:
             case b"r":
                 self._run(fds)
@@ -125,7 +142,7 @@ class _Warden:
 
     def _leave(self) -> NoReturn:
         """Nobody is there to say anything: all of it ends, and so do we."""
-        end_descendants(float("inf"))
+        end_descendants(math.inf)
         os._exit(0)
 
     def _run(self, fds: list[int]) -> None:

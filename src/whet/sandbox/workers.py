@@ -25,6 +25,7 @@ import anyio
 from whet.errors import SandboxError
 from whet.sandbox.descent import become_subreaper, die_with_parent, end_descendants
 from whet.sandbox.reaper import reaper
+from whet.sandbox.warden import receive
 from whet.sandbox.wardens import wardens
 
 _HEADER = struct.Struct("!I")
@@ -238,7 +239,7 @@ def _be_parent(control: socket.socket, whet: int, serve: Serve, watch: Watch) ->
     # Nobody waits for guards; the kernel shall forget them.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
-        data, fds, _, _ = socket.recv_fds(control, 1, 3)
+        data, fds = receive(control, 1, 3)
         if not data:
             os._exit(0)
         if os.fork() == 0:
