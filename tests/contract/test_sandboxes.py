@@ -15,7 +15,7 @@ import pytest
 from whet import plugins
 from whet.errors import AgentNotFound, AgentNotStarted
 from whet.sandbox.base import Availability, Boundary, Command, Ended, Sandbox, Sink
-from whet.sandbox.reaper import become_subreaper
+from whet.sandbox.descent import become_subreaper
 
 _PR_SET_CHILD_SUBREAPER = 36
 

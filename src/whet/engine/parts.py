@@ -17,6 +17,7 @@ from whet.model.naming import folder_name
 from whet.model.run import Plan, Trial, TrialKey, TrialResult
 from whet.model.session import Event
 from whet.model.suite import NO_SKILL, Case
+from whet.model.usage import Usage
 from whet.packages.prepare import Packages
 from whet.sandbox.base import Sandbox
 from whet.workspace import Workspaces
@@ -53,6 +54,8 @@ class Parts:
     ceilings: Ceilings = field(default_factory=Ceilings)
     # Who wants to see sessions while they happen.
     listen: Callable[[Trial, Event], None] | None = None
+    # Told what an attempt had taken that a signal cut short.
+    cut_short: Callable[[TrialKey, Usage], None] = lambda _key, _usage: None
     # Why the model of a runner was rejected, by runner: its other trials need not find out again.
     rejected: dict[str, str] = field(default_factory=dict)
     # Whether a check decides on an untouched workspace, by case, variant and number, as far as that had to be known.

@@ -87,6 +87,10 @@ async def recording(
         record.fail(parts, error)
     except Exception as error:  # noqa: BLE001 - the engine's one catch-all: no trial may end the run
         record.fail(parts, _internal(error))
+    except BaseException:
+        # A signal ends it without a result, and what it took was paid for.
+        parts.cut_short(trial.key, record.usage)
+        raise
     record.duration_s = time.monotonic() - record.began
     return record
 

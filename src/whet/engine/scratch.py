@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from whet.sandbox.reaper import kill_marked
 from whet.workspace import remove_tree
 
 _PREFIX = "whet-"
@@ -42,8 +41,7 @@ def noted_scratch(run_dir: Path, scratch: Path) -> Iterator[None]:
 
 
 def clear_scratch(run_dir: Path) -> None:
-    """End and remove whatever an earlier whet could not, because it was itself killed."""
-    kill_marked("WHET_RUN", run_dir.name)
+    """Remove what an earlier whet could not, because it was itself killed."""
     note = run_dir / _NOTE
     if note.is_symlink():
         # Run folders are handed around, and a link in one may lead to anything that is dear to the user.

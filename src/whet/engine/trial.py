@@ -30,7 +30,12 @@ async def attempted(parts: Parts, trial: Trial, attempt: Attempting, *, retries:
     """What up to *retries* further attempts come to, whatever an attempt consists of."""
     records: list[AttemptRecord] = []
     for number in range(1, retries + 2):
-        record = await attempt(number)
+        try:
+            record = await attempt(number)
+        except BaseException:
+            for earlier in records:
+                parts.cut_short(trial.key, earlier.usage)
+            raise
         records.append(record)
         if not _worth_another(record, trial):
             break

@@ -31,7 +31,7 @@ from whet.packages.settings import package_settings
 from whet.pipeline import ERRORED, FAILED, INTERRUPTED, PASSED, make_masker, single_errors
 from whet.sandbox.base import Sandbox
 from whet.sandbox.choose import choose_sandbox, hold_network
-from whet.sandbox.reaper import become_subreaper
+from whet.sandbox.descent import become_subreaper
 from whet.store import folder as folders
 from whet.workspace import Workspaces
 

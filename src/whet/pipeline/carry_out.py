@@ -36,12 +36,13 @@ from whet.report.choose import make_reporters
 from whet.sandbox.base import Sandbox
 from whet.sandbox.ceilings import weaknesses
 from whet.sandbox.choose import choose_sandbox
-from whet.sandbox.reaper import become_subreaper
+from whet.sandbox.descent import become_subreaper
 from whet.store import folder as folders
 from whet.store.journal import Journal
 from whet.store.request import Recorded
 from whet.store.results import JournalResults, write_results
 from whet.store.snapshots import SnapshotKey
+from whet.store.spent import Spent
 from whet.version import __version__
 from whet.workspace import private_mounts, remove_tree
 
@@ -114,8 +115,6 @@ def carry_out(planned: Planned, approach: Approach) -> int:
             notices = approach.ready(sandbox, masker)
         run_dir = _open_record(planned, masker)
         become_subreaper()
-        # What a check starts shall be told by it too, should we be killed and somebody resume.
-        os.environ["WHET_RUN"] = run_dir.name
         # Before lock and journal are open: what checks run in must neither hold the one nor write into the other.
         graders = make_graders(planned.suite, stack)
         stack.callback(os.close, folders.lock(run_dir))
@@ -129,6 +128,7 @@ def carry_out(planned: Planned, approach: Approach) -> int:
             info,
             plan,
             journal,
+            Spent(run_dir / folders.SPENT_FILE),
             reporters,
             time.monotonic(),
             max_cost_usd=settings.max_cost_usd,
@@ -233,7 +233,13 @@ def _clear_remains(parts: Parts, trial: Trial) -> None:
 def _finish(under_way: UnderWay, approach: Approach, outcomes: dict[SnapshotKey, SnapshotOutcome]) -> int:
     """Write the results, tell everybody, and say it in an exit code."""
     under_way.journal.check()
-    results = JournalResults(under_way.plan, under_way.journal, time.monotonic() - under_way.began, outcomes)
+    results = JournalResults(
+        under_way.plan,
+        under_way.journal,
+        time.monotonic() - under_way.began,
+        outcomes,
+        cut_short=under_way.spent.usage,
+    )
     write_results(under_way.info, results, interrupted=under_way.interrupted, ended_at=_now())
     concluded = approach.conclude(under_way.info, results)
     for message in concluded.notices:

@@ -76,6 +76,7 @@ def make_parts(
         graders=graders,
         classifier=python if isinstance(python, PythonGrader) else None,
         masker=masker,
+        cut_short=under_way.spent.add,
         environ=dict(os.environ),
         settings_dir=settings.file.parent if settings.file else None,
         mounts=settings.mounts,

@@ -11,6 +11,7 @@ from whet.model.run import Plan, RunInfo, Trial, TrialResult
 from whet.model.session import Usage
 from whet.report.base import Reporters
 from whet.store.journal import Journal
+from whet.store.spent import Spent
 
 
 @dataclass(slots=True)
@@ -20,6 +21,7 @@ class UnderWay:
     info: RunInfo
     plan: Plan
     journal: Journal
+    spent: Spent
     reporters: Reporters
     began: float
     interrupted: bool = False
@@ -64,7 +66,7 @@ class UnderWay:
 
     def afford(self) -> bool:
         """Whether another trial may be started; the first time that it may not, everybody is told."""
-        own = self.journal.usage.cost_usd
+        own = (self.journal.usage + self.spent.usage).cost_usd
         spent = (own or 0.0) + self.beside_usd
         if self.max_cost_usd is None or (own is None and not self.beside_usd) or spent < self.max_cost_usd:
             return True

@@ -13,18 +13,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Self
 
-import anyio
-
 from whet.errors import AgentNotFound, SandboxError
 from whet.sandbox.base import Availability, Boundary, Command, Ended, Sink, Talk
 from whet.sandbox.ceilings import Hold, holding, judged
 from whet.sandbox.mounts import private_mounts
 from whet.sandbox.process import open_process, run_process
 from whet.sandbox.programs import find_program, is_there
-from whet.sandbox.reaper import reaper
 from whet.sandbox.refused_calls import as_file, refused_calls
 from whet.sandbox.shown import shown, system
 from whet.sandbox.toolchains import toolchains
+from whet.sandbox.wardens import end_all
 
 _INNER_USER = "1000"
 _PROBE_TIMEOUT_S = 10
@@ -74,17 +72,14 @@ class BubblewrapSandbox:
         program = find_program(command)
         with holding(boundary.ceilings, timeout_s) as hold, _Status() as status, _FirstWords(stderr) as said:
             outer = self._outer(command, boundary, program, status, hold)
-            try:
-                ended = await run_process(
-                    outer,
-                    timeout_s=timeout_s,
-                    stdout=stdout,
-                    stderr=said,
-                    pass_fds=status.inherited,
-                    started=status.close_write,
-                )
-            finally:
-                await _see_dead(status)
+            ended = await run_process(
+                outer,
+                timeout_s=timeout_s,
+                stdout=stdout,
+                stderr=said,
+                pass_fds=status.inherited,
+                started=status.close_write,
+            )
             if ended.exit_code == 1 and not ended.timed_out:
                 _raise_for_setup(status, said.text, program)
             return judged(hold, ended)
@@ -95,13 +90,10 @@ class BubblewrapSandbox:
         program = find_program(command)
         with holding(boundary.ceilings, None) as hold, _Status() as status, _FirstWords(stderr) as said:
             outer = self._outer(command, boundary, program, status, hold)
-            try:
-                async with open_process(
-                    outer, stdout=stdout, stderr=said, pass_fds=status.inherited, started=status.close_write
-                ) as talk:
-                    yield talk
-            finally:
-                await _see_dead(status)
+            async with open_process(
+                outer, stdout=stdout, stderr=said, pass_fds=status.inherited, started=status.close_write
+            ) as talk:
+                yield talk
             if talk.exit_code == 1:
                 _raise_for_setup(status, said.text, program)
 
@@ -120,14 +112,8 @@ class BubblewrapSandbox:
         return Command(argv=hold.argv(argv), env=command.env, cwd=Path("/"), stdin=command.stdin)
 
     async def close(self) -> None:
-        """Nothing is left: every namespace died with its process."""
-        await reaper.end_all()
-
-
-async def _see_dead(status: _Status) -> None:
-    """bwrap tells how its namespace ended, or is killed, before the last process in it is dead."""
-    with anyio.CancelScope(shield=True):
-        await reaper.see_dead(status.namespace)
+        """End the wardens; nothing is below them."""
+        await end_all()
 
 
 class _Status:

@@ -1,4 +1,4 @@
-"""One process from start to end: its output goes to sinks as it comes, and it does not outlive the call."""
+"""One process from start to end: its output goes to sinks as it comes, and nothing of it outlives the call."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import asyncio
 import contextlib
 import errno
 import fcntl
-import math
+import marshal
 import os
 import signal
-import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
 
 import anyio
 
-from whet.errors import AgentNotFound, AgentNotStarted
+from whet.errors import AgentNotFound, AgentNotStarted, SandboxError
+from whet.sandbox import warden as words
 from whet.sandbox.base import Command, Ended, Sink
-from whet.sandbox.reaper import descendants, reaper, signal_all
+from whet.sandbox.reaper import reaper
+from whet.sandbox.wardens import Warden, wardens
 
 _CHUNK = 65536
 # What a pipe can hold by the time its writers are dead; whoever writes more than that is not one of them.
@@ -26,31 +27,44 @@ _MOST_LEFT = 2 * 1024 * 1024
 _PIPE_SIZE = 1024 * 1024
 # How long a process may take to tidy up between SIGTERM and SIGKILL.
 GRACE_S = 2.0
+# A warden says in time what it could not end; one that says nothing is stopped, or worse.
+_PATIENCE_S = words.PATIENCE_S + 5.0
+_LOST = b"whet: something killed the process that watches over this command; all of it was ended\n"
 
 
 class _Child:
-    """A started process, its two output pipes and the moment of its end, watched by the event loop."""
+    """A process below its warden, its two output pipes and the moment of its end, watched by the event loop."""
 
-    def __init__(self, process: subprocess.Popen[bytes], pipes: dict[int, Sink]) -> None:
+    def __init__(self, command: Command, warden: Warden, stdout: tuple[int, Sink], stderr: tuple[int, Sink]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._process = process
-        self._pidfd = os.pidfd_open(process.pid)
-        self._pipes = pipes
+        self._command = command
+        self._warden = warden
+        self._pipes = dict((stdout, stderr))
+        self._complain = stderr[1]
+        self._started: asyncio.Future[None] = self._loop.create_future()
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._clear: asyncio.Future[None] = self._loop.create_future()
+        # All of it was killed where nothing else is known.
+        self._code = -signal.SIGKILL
+        self._lost = False
+        # Why it could not be started, or why a sink had enough of it.
         self.trouble: Exception | None = None
-        self._loop.add_reader(self._pidfd, self._on_exit)
-        for pipe in pipes:
+        self.unended: SandboxError | None = None
+        self._loop.add_reader(warden.fileno(), self._on_words)
+        for pipe in self._pipes:
             self._loop.add_reader(pipe, self._on_output, pipe)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     @property
     def exited(self) -> bool:
         """Whether it has ended by now."""
         return self._gone.done()
+
+    async def started(self) -> None:
+        """Wait until it is the program that was asked for; raises where it cannot be."""
+        await asyncio.shield(self._started)
+        if self.trouble is not None:
+            raise self.trouble
 
     async def over(self) -> None:
         """Wait until it has exited, or a sink has had enough of it."""
@@ -61,48 +75,95 @@ class _Child:
         with anyio.move_on_after(within_s):
             await asyncio.shield(self._gone)
 
-    def _on_exit(self) -> None:
-        self._loop.remove_reader(self._pidfd)
-        _settle(self._gone)
-        _settle(self._over)
+    async def stop(self) -> int:
+        """See to it that nothing of it is left; SIGTERM first, so that it can tidy up. Its return code."""
+        if not self.exited:
+            self._warden.say(words.ASK)
+            await self.exit(GRACE_S)
+        if not self._clear.done():
+            self._warden.say(words.END)
+            with anyio.move_on_after(_PATIENCE_S):
+                await asyncio.shield(self._clear)
+        if not self._clear.done():
+            self._on_loss()
+            self._warden.kill()
+        if self._lost:
+            await reaper.end_strays()
+        return self._code
+
+    def _on_words(self) -> None:
+        while not self._lost and (said := self._warden.hear()) is not None:
+            kind, rest = said[:1], said[1:]
+            match kind:
+                case words.STARTED:
+                    pass
+                case words.REFUSED:
+                    self.trouble = _refusal(self._command, *marshal.loads(rest))  # noqa: S302 - a warden is of our own making
+                    self._settle_all()
+                case words.EXITED:
+                    self._code = words.CODE.unpack(rest[: words.CODE.size])[0]
+                    _settle(self._gone)
+                    _settle(self._over)
+                    if rest[words.CODE.size :] == words.CLEAR:
+                        _settle(self._clear)
+                case words.CLEAR:
+                    _settle(self._clear)
+                case words.LEFT:
+                    left = ", ".join(map(str, marshal.loads(rest)))  # noqa: S302 - as above
+                    self.unended = SandboxError(f"these processes of it could not be ended: {left}")
+                    self._settle_all()
+                case _:
+                    self._on_loss()
+            _settle(self._started)
+
+    def _on_loss(self) -> None:
+        """The warden is no more, so there is nothing more to hear; what was below it comes to us."""
+        self._lost = True
+        self._loop.remove_reader(self._warden.fileno())
+        if not self.exited and self.trouble is None:
+            self._feed(self._complain, _LOST)
+        self._settle_all()
+
+    def _settle_all(self) -> None:
+        for future in (self._started, self._gone, self._over, self._clear):
+            _settle(future)
 
     def _on_output(self, pipe: int) -> None:
         """Pass on one chunk; a pipe at its end is no longer watched."""
         try:
             chunk = os.read(pipe, _CHUNK)
-            if chunk:
-                self._pipes[pipe](chunk)
-            else:
-                self._loop.remove_reader(pipe)
         except BlockingIOError:
-            pass
-        except Exception as error:  # noqa: BLE001 - a sink's refusal is the caller's business, not the event loop's
+            return
+        if not chunk or not self._feed(self._pipes[pipe], chunk):
             self._loop.remove_reader(pipe)
+
+    def _feed(self, sink: Sink, chunk: bytes) -> bool:
+        """Whether *sink* took it; one that did not has had enough of the process."""
+        try:
+            sink(chunk)
+        except Exception as error:  # noqa: BLE001 - a sink's refusal is the caller's business, not the event loop's
             self.trouble = self.trouble or error
             _settle(self._over)
-
-    def wait(self) -> int:
-        """The return code of a process that has exited; from here on its id may be used again by the system."""
-        code = self._process.wait()
-        reaper.release(self.pid)
-        return code
+            return False
+        return True
 
     def close(self) -> None:
         """Read what the pipes still hold, once nobody can write any more, and let go of everything."""
-        self._loop.remove_reader(self._pidfd)
-        os.close(self._pidfd)
-        _settle(self._over)
+        if not self._lost:
+            self._loop.remove_reader(self._warden.fileno())
+        if self._lost or self.unended is not None:
+            self._warden.close()
+        else:
+            wardens.give_back(self._warden)
         for pipe, sink in self._pipes.items():
             self._loop.remove_reader(pipe)
             try:
                 for _ in range(_MOST_LEFT // _CHUNK):
                     if self.trouble is not None or not (chunk := os.read(pipe, _CHUNK)):
                         break
-                    sink(chunk)
+                    self._feed(sink, chunk)
             except BlockingIOError:
                 pass
-            except Exception as error:  # noqa: BLE001 - as above
-                self.trouble = error
             finally:
                 os.close(pipe)
 
@@ -160,12 +221,19 @@ async def open_process(
     pass_fds: tuple[int, ...] = (),
     started: Callable[[], object] | None = None,
 ) -> AsyncIterator[Conversation]:
-    """Start *command* in a session of its own, with a pipe to it; its process group is dead at the end."""
-    child, stdin = _start_talking(command, stdout, stderr, pass_fds)
+    """Start *command* below a warden, with a pipe to it; nothing of it is left at the end."""
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+        in_read, stdin = _pipe(theirs, ours)
+        # The end that is its own must be as programs expect it; ours must not hold up the event loop.
+        os.set_blocking(in_read, True)
+        os.set_blocking(stdin, False)
+        child = await _start(command, in_read, stdout, stderr, pass_fds)
+        ours.pop_all()
     if started:
         started()
     talk = Conversation(child, stdin)
     try:
+        await child.started()
         await talk.send(command.stdin)
         yield talk
         talk.end_input()
@@ -173,8 +241,10 @@ async def open_process(
     finally:
         with anyio.CancelScope(shield=True):
             talk.end_input()
-            talk.exit_code = await _stop(child)
+            talk.exit_code = await child.stop()
             child.close()
+    if child.unended is not None:
+        raise child.unended
 
 
 async def run_process(
@@ -186,9 +256,10 @@ async def run_process(
     pass_fds: tuple[int, ...] = (),
     started: Callable[[], object] | None = None,
 ) -> Ended:
-    """Run *command* in a session of its own; its process group is dead when this returns or raises."""
+    """Run *command* below a warden; nothing of it is left when this returns or raises."""
     began = time.monotonic()
-    child = _start(command, stdout, stderr, pass_fds)
+    with contextlib.ExitStack() as theirs:
+        child = await _start(command, _input(command.stdin, theirs), stdout, stderr, pass_fds)
     if started:
         started()
     timed_out = False
@@ -199,10 +270,10 @@ async def run_process(
         timed_out = scope.cancelled_caught and not child.exited
     finally:
         with anyio.CancelScope(shield=True):
-            code = await _stop(child)
+            code = await child.stop()
             child.close()
-    if child.trouble is not None:
-        raise child.trouble
+    if trouble := child.trouble or child.unended:
+        raise trouble
     return Ended(
         exit_code=code if code >= 0 else None,
         signal=-code if code < 0 else None,
@@ -211,39 +282,27 @@ async def run_process(
     )
 
 
-def _start(command: Command, stdout: Sink, stderr: Sink, pass_fds: tuple[int, ...]) -> _Child:
-    with contextlib.ExitStack() as ours:
-        out_read, out_write = _pipe(ours)
-        err_read, err_write = _pipe(ours)
-        stdin = _input(command.stdin, ours)
-        process = _spawn(command, stdin, out_write, err_write, pass_fds)
+async def _start(command: Command, stdin: int, stdout: Sink, stderr: Sink, pass_fds: tuple[int, ...]) -> _Child:
+    """Let a warden start it; whether that went well is heard later."""
+    warden = await wardens.take()
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+        # Where it does not come so far; what is below the warden then, ends with it.
+        ours.callback(warden.close)
+        out_read, out_write = _pipe(ours, theirs)
+        err_read, err_write = _pipe(ours, theirs)
+        try:
+            warden.run(command, (stdin, out_write, err_write, *pass_fds), (0, 1, 2, *pass_fds))
+        except (OSError, ValueError) as error:
+            raise AgentNotStarted(f'"{command.argv[0]}" could not be started: {error}') from error
         ours.pop_all()
-    for fd in (out_write, err_write, stdin):
-        os.close(fd)
-    reaper.adopt(process.pid)
-    return _Child(process, {out_read: stdout, err_read: stderr})
+    return _Child(command, warden, (out_read, stdout), (err_read, stderr))
 
 
-def _start_talking(command: Command, stdout: Sink, stderr: Sink, pass_fds: tuple[int, ...]) -> tuple[_Child, int]:
-    with contextlib.ExitStack() as ours:
-        out_read, out_write = _pipe(ours)
-        err_read, err_write = _pipe(ours)
-        in_read, in_write = _pipe(ours)
-        # The end that is its own must be as programs expect it; ours must not hold up the event loop.
-        os.set_blocking(in_read, True)
-        os.set_blocking(in_write, False)
-        process = _spawn(command, in_read, out_write, err_write, pass_fds)
-        ours.pop_all()
-    for fd in (out_write, err_write, in_read):
-        os.close(fd)
-    reaper.adopt(process.pid)
-    return _Child(process, {out_read: stdout, err_read: stderr}), in_write
-
-
-def _pipe(ours: contextlib.ExitStack) -> tuple[int, int]:
+def _pipe(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[int, int]:
+    """A pipe to read from; its other end is of nobody else once *theirs* has ended."""
     read, write = os.pipe2(os.O_CLOEXEC)
     ours.callback(os.close, read)
-    ours.callback(os.close, write)
+    theirs.callback(os.close, write)
     os.set_blocking(read, False)
     # Some programs exit without waiting for a full pipe to be read, and lose their last words.
     with contextlib.suppress(OSError):
@@ -266,48 +325,24 @@ def _input(data: bytes, ours: contextlib.ExitStack) -> int:
     return fd
 
 
-def _spawn(command: Command, stdin: int, out: int, err: int, pass_fds: tuple[int, ...]) -> subprocess.Popen[bytes]:
+def _refusal(command: Command, step: str, number: int | None, text: str) -> Exception:
+    """Why a command could not be started, as an error."""
     program = command.argv[0]
-    try:
-        # No preexec_fn: it would force a real fork, which costs 44 ms under a large heap instead of 0.7 ms.
-        return subprocess.Popen(
-            command.argv,
-            stdin=stdin,
-            stdout=out,
-            stderr=err,
-            env=dict(command.env),
-            cwd=command.cwd,
-            start_new_session=True,
-            pass_fds=pass_fds,
-        )
-    except FileNotFoundError as error:
-        if error.filename is not None and str(error.filename) == str(command.cwd):
-            raise AgentNotStarted(f"its working folder {command.cwd} does not exist") from error
-        raise AgentNotFound(
-            f'there is no program "{program}"', hint="install it, or correct `command` of this runner"
-        ) from error
-    except PermissionError as error:
-        raise AgentNotStarted(f'"{program}" cannot be executed: {error.strerror}') from error
-    except (OSError, ValueError) as error:
-        too_long = isinstance(error, OSError) and error.errno == errno.E2BIG
-        raise AgentNotStarted(
-            f'"{program}" could not be started: {error}',
-            hint="an argument is too long; let the program read the prompt from standard input" if too_long else None,
-        ) from error
-
-
-async def _stop(child: _Child) -> int:
-    """See to it that the process and its group are dead; TERM first, so that it can tidy up."""
-    if not child.exited:
-        signal_all([child.pid, *descendants(child.pid)], signal.SIGTERM)
-        await child.exit(GRACE_S)
-    if not child.exited:
-        signal_all(descendants(child.pid), signal.SIGKILL)
-    # The group, not the process: agents leave servers behind. Before the wait, while its id cannot be reused.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
-    await child.exit(math.inf)
-    return child.wait()
+    if step == words.IN_FOLDER:
+        why = "does not exist" if number == errno.ENOENT else f"cannot be entered: {text}"
+        return AgentNotStarted(f"its working folder {command.cwd} {why}")
+    if number in (errno.ENOENT, errno.ENOTDIR):
+        return AgentNotFound(f'there is no program "{program}"', hint="install it, or correct `command` of this runner")
+    if number in (errno.EACCES, errno.EPERM):
+        return AgentNotStarted(f'"{program}" cannot be executed: {os.strerror(number)}')
+    if number is not None:
+        text = str(OSError(number, os.strerror(number), program))
+    return AgentNotStarted(
+        f'"{program}" could not be started: {text}',
+        hint="an argument is too long; let the program read the prompt from standard input"
+        if number == errno.E2BIG
+        else None,
+    )
 
 
 def _settle(future: asyncio.Future[None]) -> None:

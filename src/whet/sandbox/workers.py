@@ -10,18 +10,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import math
 import os
+import select
 import signal
 import socket
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NoReturn
 
 import anyio
 
 from whet.errors import SandboxError
-from whet.sandbox.reaper import MARK, become_subreaper, descendants, die_with_parent, reaper, signal_all
+from whet.sandbox.descent import become_subreaper, die_with_parent, end_descendants
+from whet.sandbox.reaper import reaper
+from whet.sandbox.warden import receive
+from whet.sandbox.wardens import wardens
 
 _HEADER = struct.Struct("!I")
 _OUTPUT_KEPT = 65536
@@ -93,22 +98,22 @@ class Printed:
 
 
 class _Worker:
-    """Our end of one worker."""
+    """Our end of one worker, and of the guard above it."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, guard: socket.socket) -> None:
         self._sock = sock
+        self._guard = guard
         self._loop = asyncio.get_running_loop()
-        self.pid = 0
+        self._pid = 0
 
     async def greet(self) -> None:
-        """Learn its process id."""
-        self.pid = _HEADER.unpack(await self._receive(_HEADER.size))[0]
+        """Learn the process id of its guard."""
+        self._pid = _HEADER.unpack(await self._receive(_HEADER.size))[0]
+        reaper.adopt(self._pid)
 
-    async def call(self, mark: str, request: bytes) -> tuple[bytes, bool]:
+    async def call(self, request: bytes) -> tuple[bytes, bool]:
         """Send a request and wait for the answer to it, and for whether it can take another one."""
-        named = mark.encode()
-        body = _HEADER.pack(len(named)) + named + request
-        await self._loop.sock_sendall(self._sock, _HEADER.pack(len(body)) + body)
+        await self._loop.sock_sendall(self._sock, _HEADER.pack(len(request)) + request)
         size = _HEADER.unpack(await self._receive(_HEADER.size))[0]
         if size > _LONGEST_ANSWER:
             raise WorkerDied("the process that ran it answered nonsense")
@@ -126,16 +131,21 @@ class _Worker:
         return bytes(data)
 
     def close(self) -> None:
-        """Let it go; it ends by itself."""
+        """Let it go; its guard ends it, and all that it started."""
         self._sock.close()
+        self._guard.close()
+        reaper.release(self._pid)
 
-    def kill(self) -> None:
-        """End it, and the group around it."""
-        self._sock.close()
-        if self.pid:
-            for end in (os.killpg, os.kill):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    end(self.pid, signal.SIGKILL)
+    async def end(self) -> None:
+        """End it, and return when nothing that it started is left."""
+        with contextlib.suppress(OSError):
+            self._guard.shutdown(socket.SHUT_WR)
+        with anyio.move_on_after(_PATIENCE_S), contextlib.suppress(OSError):
+            # Nobody says anything: it comes to its end when the guard and the wardens below it have ended.
+            await self._loop.sock_recv(self._guard, 1)
+        self.close()
+        # Where the call killed the guard.
+        await reaper.end_strays()
 
 
 class Workers:
@@ -155,21 +165,22 @@ class Workers:
                 stream.flush()
         # What is loaded now stays; collecting it in a child would only copy its pages.
         gc.freeze()
+        whet = os.getpid()
         pid = os.fork()
         if pid == 0:
             ours.close()
-            _be_parent(theirs, serve, watch)
+            _be_parent(theirs, whet, serve, watch)
         theirs.close()
         reaper.adopt(pid)
         return cls(ours, pid)
 
-    async def call(self, request: bytes, *, mark: str, timeout_s: float) -> bytes:
+    async def call(self, request: bytes, *, mark: str, timeout_s: float) -> bytes:  # noqa: ARG002
         """The answer to *request*; a worker that hangs is killed, one that dies is replaced."""
         worker = self._idle.pop() if self._idle else await self._new()
         answered = reusable = False
         try:
             with anyio.fail_after(timeout_s):
-                answer, reusable = await worker.call(mark, request)
+                answer, reusable = await worker.call(request)
             answered = True
         except TimeoutError:
             raise WorkerHung(f"it did not end within {timeout_s:g} s") from None
@@ -178,27 +189,28 @@ class Workers:
         finally:
             if answered and reusable:
                 self._idle.append(worker)
-            elif answered:
-                worker.close()
             else:
-                worker.kill()
                 with anyio.CancelScope(shield=True):
-                    # A signal is not yet a death, and only its death makes orphans of what it started.
-                    await _dead(worker.pid)
-                    await reaper.end(mark)
+                    await worker.end()
         return answer
 
     async def _new(self) -> _Worker:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        ours.setblocking(False)
+        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(2)]
+        (sock, talk), (guard, lifeline) = pairs
+        worker = _Worker(sock, guard)
+        for ours in (sock, guard):
+            ours.setblocking(False)
         try:
-            with theirs:
-                socket.send_fds(self._control, [b"w"], [theirs.fileno()])
+            with talk, lifeline:
+                socket.send_fds(self._control, [b"w"], [talk.fileno(), lifeline.fileno(), wardens.lend()])
         except OSError as error:
-            ours.close()
+            worker.close()
             raise WorkersGone("something killed the process that workers are forked from", hint=_GO_ON) from error
-        worker = _Worker(ours)
-        await worker.greet()
+        try:
+            await worker.greet()
+        except BaseException:
+            worker.close()
+            raise
         return worker
 
     def close(self) -> None:
@@ -214,111 +226,83 @@ class Workers:
         reaper.release(self._pid)
 
 
-async def _dead(pid: int) -> None:
-    """Wait until the process is gone."""
-    with anyio.move_on_after(_PATIENCE_S):
-        while _exists(pid):  # noqa: ASYNC110 - there is no event: it is nobody's child but its parent's
-            await anyio.sleep(0.001)
-
-
-def _exists(pid: int) -> bool:
-    if pid == 0:
-        return False
-    # It has become our child where the call killed the one between us, and then waits for us to look at it.
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def _be_parent(control: socket.socket, serve: Serve, watch: Watch) -> NoReturn:
-    """Fork a worker for every socket that comes in, until there is nobody to send one."""
+def _be_parent(control: socket.socket, whet: int, serve: Serve, watch: Watch) -> NoReturn:
+    """Fork a worker for every pair of sockets that comes in, until there is nobody to send one."""
+    watched = os.pidfd_open(whet)
     die_with_parent()
+    if os.getppid() != whet:
+        os._exit(0)
     # Out of the terminal's foreground group: Ctrl-C is for the run to handle.
     os.setsid()
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
-    # Nobody waits for workers; the kernel shall forget them.
+    # Nobody waits for guards; the kernel shall forget them.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
-        data, fds, _, _ = socket.recv_fds(control, 1, 1)
+        data, fds = receive(control, 1, 3)
         if not data:
             os._exit(0)
         if os.fork() == 0:
             control.close()
             try:
-                _shield(fds[0])
-                _be_worker(socket.socket(fileno=fds[0]), serve, watch)
+                talk, lifeline, nursery = fds
+                _guard(talk, lifeline, nursery, watched)
+                wardens.borrow(nursery, lifeline)
+                _be_worker(socket.socket(fileno=talk), serve, watch)
             finally:
                 # Whatever is raised must not go on in a copy of whoever forked us.
                 os._exit(1)
-        os.close(fds[0])
+        for fd in fds:
+            os.close(fd)
 
 
-def _shield(sock: int) -> None:
-    """Put a process between a worker and the parent of all: a call that kills its own parent ends only itself."""
-    die_with_parent()
-    if os.fork() == 0:
+def _guard(talk: int, lifeline: int, nursery: int, whet: int) -> None:
+    """Stay above a worker and end all that descends from it when it ends, when we are told to, or with whet.
+
+    Returns in the worker. A call that kills its own parent kills this, and then the worker dies as well.
+    """
+    os.setsid()
+    become_subreaper()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    guard = os.getpid()
+    worker = os.fork()
+    if worker == 0:
+        die_with_parent()
+        if os.getppid() != guard:
+            os._exit(0)
+        os.close(whet)
         return
-    os.close(sock)
-    with contextlib.suppress(ChildProcessError):
-        # Dead children are not kept for us, so this waits until there is none.
-        os.waitpid(-1, 0)
+    os.close(talk)
+    os.close(nursery)
+    ends = select.poll()
+    for watched in (lifeline, whet, os.pidfd_open(worker)):
+        ends.register(watched, select.POLLIN)
+    ends.poll()
+    end_descendants(math.inf)
     os._exit(0)
 
 
 def _be_worker(sock: socket.socket, serve: Serve, watch: Watch) -> NoReturn:
-    die_with_parent()
+    guard, worker = os.getppid(), os.getpid()
     os.setsid()
     become_subreaper()
     reaper.start_anew()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     printed = Printed()
-    worker = os.getpid()
-    sock.sendall(_HEADER.pack(worker))
+    sock.sendall(_HEADER.pack(guard))
     unchanged = watch()
     while True:
-        body = _read(sock, _HEADER.unpack(_read(sock, _HEADER.size))[0])
-        split = _HEADER.size + _HEADER.unpack(body[: _HEADER.size])[0]
-        mark = body[_HEADER.size : split].decode()
+        request = _read(sock, _HEADER.unpack(_read(sock, _HEADER.size))[0])
         printed.clear()
-        with _environment(mark):
-            answer = serve(body[split:], printed)
+        answer = serve(request, printed)
         if os.getpid() != worker:
             # The call forked, and this is the copy: only the original answers.
             os._exit(0)
-        _end_children()
-        state = _UNCHANGED if unchanged() and printed.whole() else _CHANGED
+        # What a call started ends with it.
+        end_descendants(_PATIENCE_S)
+        state = _UNCHANGED if unchanged() and printed.whole() and wardens.settled else _CHANGED
         sock.sendall(_HEADER.pack(1 + len(answer)) + state + answer)
-
-
-@contextlib.contextmanager
-def _environment(mark: str) -> Iterator[None]:
-    """What a call starts bears its mark."""
-    os.environ[MARK] = mark
-    try:
-        yield
-    finally:
-        os.environ.pop(MARK, None)
-
-
-def _end_children() -> None:
-    """What a call started ends with it."""
-    try:
-        # Orphans come to us, so where there is no child there is nothing else either.
-        os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:
-        return
-    while children := descendants(os.getpid()):
-        signal_all(children, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, 0)[0]:
-                pass
 
 
 def _read(sock: socket.socket, size: int) -> bytes:

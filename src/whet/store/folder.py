@@ -19,6 +19,7 @@ from whet.errors import StoreError, UsageError
 RUN_FILE = "run.json"
 JOURNAL_FILE = "journal.jsonl"
 RESULTS_FILE = "results.json"
+SPENT_FILE = "spent.jsonl"
 LATEST = "latest"
 _ELSEWHERE = "free some space, or choose another folder with --output-dir"
 

@@ -37,11 +37,14 @@ class JournalResults:
         journal: Journal,
         duration_s: float,
         snapshots: Mapping[SnapshotKey, SnapshotOutcome] | None = None,
+        *,
+        cut_short: Usage | None = None,
     ) -> None:
         self._plan = plan
         self._journal = journal
         self._duration_s = duration_s
         self._snapshots = snapshots or {}
+        self.cut_short = cut_short or Usage()
 
     @property
     def plan(self) -> Plan:
@@ -55,8 +58,8 @@ class JournalResults:
 
     @property
     def total_usage(self) -> Usage:
-        """What every attempt at every trial took together, as far as anybody told."""
-        return self._journal.usage
+        """What every attempt at every trial took together, also those that were cut short, as far as anybody told."""
+        return self._journal.usage + self.cut_short
 
     @property
     def counts(self) -> dict[str, int]:
@@ -150,6 +153,7 @@ def _head(info: RunInfo, results: JournalResults, *, interrupted: bool, ended_at
         "passed": results.passed,
         "counts": {name.replace("-", "_"): count for name, count in results.counts.items()},
         "total_usage": _usage(results.total_usage),
+        "interrupted_usage": _usage(results.cut_short),
         "schedule": results.plan.schedule,
         "max_parallel": results.plan.max_parallel,
         "scores": arm_scores(results),

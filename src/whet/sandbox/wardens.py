@@ -1,0 +1,214 @@
+"""Our end of the wardens: one for each command that runs, kept for the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import marshal
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from whet.errors import SandboxError
+from whet.sandbox.base import Command
+from whet.sandbox.reaper import reaper
+from whet.sandbox.warden import CODE, RUN
+
+# The folder of whet comes last on its path, and no other is on it: nobody can plant a module.
+_NURSERY = (
+    "import sys; sys.path.append(sys.argv[3]); "
+    "from whet.sandbox.warden import be_nursery; be_nursery(*map(int, sys.argv[1:3]))"
+)
+_WORD = 65536
+
+
+class Warden:
+    """One warden: what it is told, and what it says."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.pid = 0
+
+    async def greet(self) -> bool:
+        """Learn its process id; whether it is there at all."""
+        try:
+            said = await asyncio.get_running_loop().sock_recv(self._sock, _WORD)
+        except OSError:
+            return False
+        if not said:
+            return False
+        self.pid = CODE.unpack(said)[0]
+        reaper.adopt(self.pid)
+        return True
+
+    def fileno(self) -> int:
+        """What becomes readable when it says something."""
+        return self._sock.fileno()
+
+    def run(self, command: Command, fds: Sequence[int], numbers: Sequence[int]) -> None:
+        """Let it start *command*, with *fds* under the given *numbers*; it keeps copies of them."""
+        request = os.memfd_create("command")
+        try:
+            with open(request, "wb", closefd=False) as file:
+                file.write(marshal.dumps(_plain(command, numbers)))
+            socket.send_fds(self._sock, [RUN], [request, *fds])
+        finally:
+            os.close(request)
+
+    def say(self, word: bytes) -> None:
+        """Tell it something; one that is no more is noticed where it is listened to."""
+        with contextlib.suppress(OSError):
+            self._sock.send(word)
+
+    def hear(self) -> bytes | None:
+        """The next thing that it said, if there is one; nothing where it is no more."""
+        try:
+            return self._sock.recv(_WORD)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+
+    def close(self) -> None:
+        """Let it go: it ends all that is below it, and itself."""
+        self._sock.close()
+        reaper.release(self.pid)
+
+    def kill(self) -> None:
+        """End one that does not answer; what was below it comes to us."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(self.pid, signal.SIGKILL)
+        self.close()
+
+
+def _plain(
+    command: Command, numbers: Sequence[int]
+) -> tuple[tuple[bytes, ...], dict[bytes, bytes], bytes, tuple[int, ...]]:
+    """What `marshal` can write; both ends are the same interpreter."""
+    argv = tuple(map(os.fsencode, command.argv))
+    env = {os.fsencode(name): os.fsencode(value) for name, value in command.env.items()}
+    return argv, env, os.fsencode(command.cwd), tuple(numbers)
+
+
+class Wardens:
+    """As many as there are commands at once; the nursery that they are forked from is started with the first."""
+
+    def __init__(self) -> None:
+        self._nursery: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._idle: list[Warden] = []
+        self._busy = 0
+        self._held: tuple[int, ...] = ()
+
+    async def take(self) -> Warden:
+        """One that has nothing to do."""
+        self._busy += 1
+        while self._idle:
+            warden = self._idle.pop()
+            if warden.hear() is None:
+                return warden
+            # Something ended it while it had nothing to do.
+            warden.close()
+        for _ in range(2):
+            warden = Warden(self._ask_for_one())
+            try:
+                if await warden.greet():
+                    return warden
+            except BaseException:
+                warden.close()
+                raise
+            warden.close()
+            self._drop_nursery()
+        raise SandboxError("the process that watches over commands does not start")
+
+    def give_back(self, warden: Warden) -> None:
+        """It has nothing below it, and can take the next command."""
+        self._busy -= 1
+        self._idle.append(warden)
+
+    @property
+    def settled(self) -> bool:
+        """Whether every one that was taken has been given back, and so nothing runs below any of them."""
+        return self._busy == 0
+
+    def lend(self) -> int:
+        """What a worker asks the same nursery with."""
+        return self._started().fileno()
+
+    def borrow(self, control: int, held: int) -> None:
+        """In a worker: ask the nursery of whet; each warden holds *held* open until it has ended."""
+        for warden in self._idle:
+            warden.close()
+        if self._control is not None:
+            self._control.close()
+        self.__init__()  # type: ignore[misc] # what was copied by a fork is not ours
+        self._control = socket.socket(fileno=control)
+        self._held = (held,)
+
+    def _ask_for_one(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        owner = os.pidfd_open(os.getpid())
+        with theirs:
+            for _ in range(2):
+                try:
+                    socket.send_fds(self._started(), [b"w"], [theirs.fileno(), owner, *self._held])
+                    break
+                except OSError:
+                    self._drop_nursery()
+        os.close(owner)
+        return ours
+
+    def _started(self) -> socket.socket:
+        if self._control is None:
+            self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            home = str(Path(__file__).parents[2])
+            argv = (sys.executable, "-I", "-S", "-c", _NURSERY, str(theirs.fileno()), str(os.getpid()), home)
+            # Agents could read an environment; the one variable is what some interpreters do not start without.
+            env = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+            with theirs:
+                self._nursery = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env=env,
+                    cwd="/",
+                    start_new_session=True,
+                    pass_fds=(theirs.fileno(),),
+                )
+            reaper.adopt(self._nursery.pid)
+        return self._control
+
+    def _drop_nursery(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._nursery is not None:
+            self._nursery.kill()
+            self._nursery.wait()
+            reaper.release(self._nursery.pid)
+            self._nursery = None
+
+    def close(self) -> None:
+        """End those that have nothing to do, and the nursery."""
+        for warden in self._idle:
+            warden.close()
+        self._idle.clear()
+        self._drop_nursery()
+
+
+wardens = Wardens()
+# A process that ends without a word, as tests do, should not leave us with a warning.
+atexit.register(wardens.close)
+
+
+async def end_all() -> None:
+    """End the wardens that have nothing to do, and what came to us because something killed one."""
+    wardens.close()
+    await reaper.end_strays()
