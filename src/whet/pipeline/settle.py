@@ -16,6 +16,7 @@ from whet.formats.base import load_suite
 from whet.model.run import Plan, Runner
 from whet.model.suite import Suite
 from whet.pipeline.judge import check_judge
+from whet.pipeline.replayed import replay_problems
 from whet.pipeline.skill import bind_skill
 from whet.plan import RunRequest, make_plan, mount_problems, template_problems
 from whet.store import folder as folders
@@ -117,6 +118,7 @@ def _check_agents(plan: Plan, settings: Settings) -> None:
     for runner in _runners(plan):
         agent = plugins.find("agents", runner.agent)()
         problems += (f"runners.{runner.id}.{problem}" for problem in agent.problems(runner, cases))
+        problems += (f"runners.{runner.id}.{problem}" for problem in replay_problems(runner, cases))
         problems += (
             f"runners.{runner.id}.skills: {skill} is not a skill: it has no SKILL.md"
             for skill in runner.skills

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +14,7 @@ from whet.model.event import Results
 from whet.model.run import Execution, Plan, TrialResult
 from whet.model.snapshot import Metric, Snapshot, SnapshotOutcome, figure
 from whet.score import mean
-from whet.store.folder import write_atomically
+from whet.store.folder import alone_in, write_atomically
 
 VERSION = 1
 
@@ -150,7 +147,7 @@ class SnapshotFile:
         path = self._rule.path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with _alone(path.parent):
+            with alone_in(path.parent):
                 entries = _load(path) | self._taken
                 document = _Document(version=VERSION, entries=dict(sorted(entries.items())))
                 write_atomically(path, wire.encode_pretty(document))
@@ -164,17 +161,6 @@ class SnapshotFile:
 def snapshot_key(plan: Plan, execution: Execution) -> str:
     """The name of an execution in the file: `suite::case@runner/variant`."""
     return f"{plan.suite.name}::{execution.case.id}@{execution.runner.id}/{execution.variant}"
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keep other runs from writing in between; the folder is locked, so that no lock file lies beside what is kept."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _load(path: Path) -> dict[str, Snapshot]:
