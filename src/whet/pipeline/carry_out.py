@@ -43,7 +43,7 @@ from whet.store import folder as folders
 from whet.store.journal import GO_ON, Journal
 from whet.store.request import Recorded
 from whet.store.results import JournalResults, write_results
-from whet.store.sealing import is_light, seal
+from whet.store.sealing import Sealing
 from whet.store.sources import sources_of, write_sources
 from whet.version import __version__
 from whet.workspace import private_mounts, remove_tree
@@ -241,12 +241,13 @@ async def _execute(under_way: UnderWay, parts: Parts, approach: Approach, resume
 async def _sealed(run_dir: Path, result: TrialResult) -> dict[str, str]:
     """The hashes of the files that a trial left in the record."""
     try:
-        if is_light(run_dir, result):
-            files = seal(run_dir, result)
+        sealing = Sealing(run_dir, result)
+        if sealing.light:
+            files = sealing.hashes()
         else:
             # A trial that has ended is recorded, also where a signal comes meanwhile.
             with anyio.CancelScope(shield=True):
-                files = await anyio.to_thread.run_sync(seal, run_dir, result)
+                files = await anyio.to_thread.run_sync(sealing.hashes)
     except OSError as error:
         raise RecordLost(f"what {result.key} left cannot be recorded: {error}", hint=GO_ON) from error
     return files

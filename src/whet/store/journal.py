@@ -110,7 +110,7 @@ class Journal:
         the end: a change that keeps size and times is noticed then.
         """
         try:
-            there = os.path.samestat(os.fstat(self._file), self._path.stat())
+            there = os.path.samestat(os.fstat(self._file), os.stat(self._path))  # noqa: PTH116 - before every line
         except OSError:
             there = False
         if not there:

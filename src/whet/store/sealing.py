@@ -18,39 +18,47 @@ WORKSPACE_FILE = "workspace.json"
 _LATER = ("explanations.json", "explanations")
 # Copies of an agent's own files keep their modes.
 _STATE = "state"
-_SMALL = 256 * 1024
+_SMALL = _PIECE = 256 * 1024
 
 
-def seal(run_dir: Path, result: TrialResult) -> dict[str, str]:
-    """The hash of each file that was recorded of a trial, by its path in the run folder; only our user may read them.
+class Sealing:
+    """The files that were recorded of a trial that has just ended, to be hashed."""
 
-    A kept workspace may have very many files, so they are listed in a file of their own.
-    """
-    for attempt in result.attempts:
-        kept = run_dir / attempt.workspace_dir if attempt.workspace_dir else None
-        if kept is not None and kept.is_dir():
-            with open_new(run_dir / attempt.artifact_dir / WORKSPACE_FILE) as file:
-                file.write(wire.encode_pretty(tree_hashes(kept)))
-    return {
-        path: digest_of(f"{run_dir}/{path}", private=f"/{_STATE}/" not in path) for path in _recorded(run_dir, result)
-    }
+    def __init__(self, run_dir: Path, result: TrialResult) -> None:
+        self._run_dir = run_dir
+        self._result = result
+        self._files = list(_recorded(run_dir, result))
+        # Whether hashing takes no time worth speaking of.
+        self.light = not any(attempt.workspace_dir for attempt in result.attempts) and (
+            sum(found.st_size for _, found in self._files) < _SMALL
+        )
+
+    def hashes(self) -> dict[str, str]:
+        """The hash of each file, by its path in the run folder; from now on only our user may read them."""
+        if not self.light:
+            self._list_workspaces()
+        return {
+            path: digest_of(f"{self._run_dir}/{path}", found, private=f"/{_STATE}/" not in path)
+            for path, found in self._files
+        }
+
+    def _list_workspaces(self) -> None:
+        """A kept workspace may have very many files, so they are listed in a file of their own."""
+        for attempt in self._result.attempts:
+            kept = self._run_dir / attempt.workspace_dir if attempt.workspace_dir else None
+            if kept is not None and kept.is_dir():
+                with open_new(self._run_dir / attempt.artifact_dir / WORKSPACE_FILE) as file:
+                    file.write(wire.encode_pretty(tree_hashes(kept)))
+        self._files = list(_recorded(self._run_dir, self._result))
 
 
-def is_light(run_dir: Path, result: TrialResult) -> bool:
-    """Whether sealing takes no time worth speaking of."""
-    if any(attempt.workspace_dir for attempt in result.attempts):
-        return False
-    return sum(os.lstat(f"{run_dir}/{path}").st_size for path in _recorded(run_dir, result)) < _SMALL
-
-
-def tree_hashes(root: Path, leave_out: Callable[[str], bool] = lambda _: False) -> dict[str, str]:
+def tree_hashes(root: Path) -> dict[str, str]:
     """The hash of every file and link below *root*, by its path; a folder is known by what is in it."""
-    return {path: digest_of(f"{root}/{path}", mode=True) for path in _below(str(root), "") if not leave_out(path)}
+    return {path: digest_of(f"{root}/{path}", found, mode=True) for path, found in _below(str(root), "")}
 
 
-def digest_of(path: str, *, mode: bool = False, private: bool = False) -> str:
-    """The hash of what is at *path*: of a file its bytes, of a link where it leads; in front, if asked, its *mode*."""
-    found = os.lstat(path)
+def digest_of(path: str, found: os.stat_result, *, mode: bool = False, private: bool = False) -> str:
+    """The hash of what was *found* at *path*: of a file its bytes, of a link where it leads; if asked, its *mode*."""
     shown = f"{stat.S_IMODE(found.st_mode):04o} " if mode and not stat.S_ISLNK(found.st_mode) else ""
     if stat.S_ISLNK(found.st_mode):
         return "link " + hashlib.sha256(os.fsencode(os.readlink(path))).hexdigest()  # noqa: PTH115 - many of them
@@ -61,10 +69,20 @@ def digest_of(path: str, *, mode: bool = False, private: bool = False) -> str:
     except PermissionError:
         # An agent closed it to everybody, us included.
         return f"{shown}unreadable"
-    with os.fdopen(descriptor, "rb", buffering=0) as file:
+    try:
         if private and found.st_mode & 0o077:
             os.fchmod(descriptor, PRIVATE)
-        return shown + hashlib.file_digest(file, "sha256").hexdigest()
+        return shown + _hash(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _hash(descriptor: int) -> str:
+    """Piece by piece; most files are one, and `hashlib.file_digest` takes longer to begin than they take."""
+    digest = hashlib.sha256()
+    while piece := os.read(descriptor, _PIECE):
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def file_problems(
@@ -73,9 +91,9 @@ def file_problems(
     """What of the files of a trial is not as its line says, a sentence for each; *wanted* are the paths looked at."""
     if line.link is None:
         return
-    there = {wire.printable(path): f"{run_dir}/{path}" for path in _recorded(run_dir, line.result)}
+    there = {wire.printable(path): (f"{run_dir}/{path}", found) for path, found in _recorded(run_dir, line.result)}
     since = f"since line {line.number} of the journal was written"
-    now = {path: digest_of(there[path]) for path in there if wanted(path) and path in line.files}
+    now = {path: digest_of(*there[path]) for path in there if wanted(path) and path in line.files}
     now |= {path: "" for path in there if wanted(path) and path not in line.files}
     before = {path: digest for path, digest in line.files.items() if wanted(path)}
     yield from (f"{what} {since}" for what in differences(before, now))
@@ -109,16 +127,16 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[s
             yield f"{path}: has changed"
 
 
-def _recorded(run_dir: Path, result: TrialResult) -> Iterator[str]:
+def _recorded(run_dir: Path, result: TrialResult) -> Iterator[tuple[str, os.stat_result]]:
     """The files of a trial, all attempts, by their paths in the run folder."""
     trial = os.path.dirname(result.artifact_dir)  # noqa: PTH120 - a path in the record, not of the system
-    for path in _below(f"{run_dir}/{trial}", ""):
+    for path, found in _below(f"{run_dir}/{trial}", ""):
         attempt, _, rest = path.partition("/")
         if not attempt.isdecimal() or rest.partition("/")[0] not in _LATER:
-            yield f"{trial}/{path}"
+            yield f"{trial}/{path}", found
 
 
-def _below(root: str, prefix: str) -> Iterator[str]:
+def _below(root: str, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
     """Every path below *root* that is no folder, in order; nothing where there is nothing."""
     try:
         with os.scandir(f"{root}/{prefix}") as entries:
@@ -129,4 +147,4 @@ def _below(root: str, prefix: str) -> Iterator[str]:
         if entry.is_dir(follow_symlinks=False):
             yield from _below(root, f"{prefix}{entry.name}/")
         else:
-            yield prefix + entry.name
+            yield prefix + entry.name, entry.stat(follow_symlinks=False)

@@ -50,7 +50,7 @@ def sources_of(plan: Plan, settings: Settings, reporters: Iterable[str] = ()) ->
             if not stat.S_ISREG(seen.st_mode) and not stat.S_ISLNK(seen.st_mode):
                 continue
             files, size = files - 1, size - seen.st_size
-            digest = digest_of(path) if files >= 0 and size >= 0 else None
+            digest = digest_of(path, seen) if files >= 0 and size >= 0 else None
         except OSError:
             # It went away meanwhile, or cannot be read; whoever needs it says so.
             continue
@@ -87,7 +87,7 @@ def _is_same(before: Source | None, now: Source | None, path: str) -> bool:
         return False
     if before.digest is None:
         return before.mtime_ns == now.mtime_ns
-    return before.digest == (now.digest or digest_of(path))
+    return before.digest == (now.digest or digest_of(path, os.lstat(path)))
 
 
 def _written(settings: Settings, reporters: Iterable[str]) -> dict[str, frozenset[str]]:
