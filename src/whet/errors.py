@@ -9,7 +9,7 @@ WhetError
 │   └── PluginError           an extension that cannot be loaded
 ├── AttemptError              ends one attempt, never the run; becomes `Failure` data in the engine
 │   ├── WorkspaceError        the folder could not be made ready
-│   │   └── BootstrapFailed · WorkspaceSpoiled · PackageError: PackageUnreachable
+│   │   └── BootstrapFailed · DiskFailed · WorkspaceSpoiled · PackageError: PackageUnreachable
 │   ├── SandboxError          the boundary could not be set up
 │   ├── Contaminated          a session without the skill came upon it
 │   ├── AgentError            the agent did not come to a good end
@@ -21,6 +21,7 @@ WhetError
 │   └── GraderError           a check gave no decision
 │       └── CheckCrashed · CheckMistaken · CheckTimedOut · CheckerDied · Undecidable · JudgeFailed: NoVerdict
 └── StoreError                the record of a run cannot be read or written
+    ├── RecordChanged         what was recorded does not fit together any more
     └── RecordLost            of a run that had begun: exit 4
 """
 
@@ -112,6 +113,12 @@ class StoreError(WhetError):
     code = "store"
 
 
+class RecordChanged(StoreError):
+    """A record was changed by something else than whet."""
+
+    code = "changed"
+
+
 class RecordLost(StoreError):
     """A run had begun, and what became of it cannot be kept."""
 
@@ -140,6 +147,14 @@ class WorkspaceError(AttemptError):
     phase: ClassVar[Phase] = "workspace"
     class_id = "workspace"
     class_label = "Workspace"
+
+
+class DiskFailed(WorkspaceError):
+    """A disk is full or broken, so that whet could not do its part: the trial counts as not done."""
+
+    code = "disk"
+    class_id = "disk"
+    class_label = "Disk"
 
 
 class BootstrapFailed(WorkspaceError):

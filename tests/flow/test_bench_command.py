@@ -224,7 +224,7 @@ def test_only_what_failed_is_run_again_as_the_last_line_says(bench: Project) -> 
     _, again = run(bench, "--last-failed")
     _, named = run(bench, "--case", "good")
 
-    assert "whet bench bench/suite.json --last-failed" in first.stdout
+    assert "whet bench bench/suite.json --output out.json --last-failed" in first.stdout
     assert [entry["id"] for entry in again["cases"]] == ["bad"]
     assert [entry["id"] for entry in named["cases"]] == ["good"]
 

@@ -4,17 +4,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from project import PATIENCE_S, SHELL, Project, wait_for
+
+from whet.store import sources
+from whet.store.sources import Source
 
 KILLS = 20
 CASES, TRIALS, LANES = 20, 3, 4
@@ -185,11 +191,15 @@ def test_a_torn_last_line_is_done_again_and_a_resume_of_a_whole_run_does_nothing
     project.run("--schedule", "serial")
     journal = project.output_dir / "latest" / "journal.jsonl"
     journal.write_bytes(journal.read_bytes()[:-20])
+    # A run that a crash cut short has no results yet; where it has, a shorter journal was cut by somebody else.
+    journal.with_name("results.json").unlink()
 
     torn = project.whet("run", "--resume", "latest")
     whole = project.whet("run", "--resume", "latest")
 
     assert torn.code == whole.code == 0, torn.stderr
+    assert "the last line of the journal was cut off and is dropped" in torn.stdout + torn.stderr
+    assert "cut off" not in whole.stdout + whole.stderr
     assert keys(project) == Counter({f"c{n}#1": 1 for n in range(3)})
     assert [(project.outside / f"ran.c{n}").read_text().count("x") for n in range(3)] == [1, 1, 2]
     assert whole.results["counts"]["passed"] == 3
@@ -281,3 +291,104 @@ def test_an_interrupted_run_goes_on_where_it_stopped(project: Project) -> None:
     assert done.code == 0, done.stderr
     assert [(project.outside / f"ran.c{n}").read_text().count("x") for n in range(4)] == [1, 2, 1, 1]
     assert done.results["interrupted"] is False
+
+
+@pytest.fixture
+def templated(project: Project) -> Project:
+    """A project whose agent is a script, in workspaces that are copies of a template; it was run once."""
+    project.write("agent.sh", "echo one")
+    project.write("template/src/a.txt", "a")
+    project.write("template/.git/HEAD", "ref: refs/heads/main")
+    project.settings('[runners.sh.agent]\ntype = "command"\ncommand = "sh"\nargs = ["./agent.sh"]\n')
+    project.suite("""
+        workspace = Workspace(mode="isolated", template_dir="template")
+        suite = [Case(id="a", prompt="x", check=ok)]
+    """)
+    assert project.run("--reporter", "json=template/out.json").code == 0
+    return project
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("agent.sh", "echo two", "agent.sh has changed"),
+        ("template/src/a.txt", "b", "template/src/a.txt has changed"),
+        ("template/src/b.txt", "b", "template/src/b.txt is new"),
+        ("template/src/a.txt", None, "template/src/a.txt is gone"),
+    ],
+)
+def test_a_changed_template_or_agent_script_is_refused_and_named(
+    templated: Project, name: str, text: str | None, said: str
+) -> None:
+    if text is None:
+        (templated.root / name).unlink()
+    else:
+        templated.write(name, text)
+
+    refused = templated.whet("run", "--resume", "latest")
+
+    assert refused.code == 2, refused.stdout
+    assert said in refused.stderr
+    assert "its results would mix two things" in refused.stderr
+
+
+def test_a_changed_mode_counts_and_new_times_and_the_books_of_git_do_not(templated: Project) -> None:
+    for path in ("agent.sh", "template/src/a.txt", "template/src"):
+        os.utime(templated.root / path, (1, 1))
+    templated.write("template/.git/index", "seen")
+    templated.write("template/__pycache__/x.pyc", "made")
+
+    same = templated.whet("run", "--resume", "latest")
+    (templated.root / "template/src/a.txt").chmod(0o755)
+    other = templated.whet("run", "--resume", "latest")
+
+    assert same.code == 0, same.stderr
+    assert other.code == 2
+    assert "a.txt has changed" in other.stderr
+
+
+def test_of_a_template_that_is_too_much_to_hash_size_and_time_count(
+    templated: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = templated.root / "template/src/a.txt"
+    before = path.stat()
+    seen = Source(mode=0o644, size=before.st_size, mtime_ns=before.st_mtime_ns, digest=None)
+
+    same = sources._is_same(seen, seen, str(path))
+    touched = sources._is_same(seen, replace(seen, mtime_ns=1), str(path))
+    # Something else was left out of the hashing the second time: content still decides.
+    monkeypatch.setattr(sources, "digest_of", lambda *_: "d")
+    hashed = sources._is_same(replace(seen, digest="d"), replace(seen, mtime_ns=1), str(path))
+
+    assert (same, touched, hashed) == (True, False, True)
+
+
+def test_a_trial_that_a_full_disk_stopped_is_done_again_by_the_resume(project: Project, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    project.settings(SHELL)
+    project.suite('suite = [Case(id=f"c{n}", prompt="true", check=ok) for n in range(3)]')
+    whet = f"TMPDIR={disk} {sys.executable} -m whet run"
+    # A file system of our own, with room for the folder of the run and for nothing else.
+    script = f"""
+        mount -t tmpfs -o nr_inodes=3 tmpfs {disk} || exit 99
+        {whet} suite.py --max-parallel 1; echo "code $?"
+        mount -o remount,nr_inodes=5000 {disk} || exit 99
+        {whet} --resume latest; echo "code $?"
+    """
+    apart = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
+
+    ended = subprocess.run(
+        [*apart, "sh", "-c", script], cwd=project.root, env=project.environment(), capture_output=True, text=True, timeout=60, check=False
+    )  # fmt: skip
+
+    if ended.returncode in (1, 99) and "code" not in ended.stdout:
+        pytest.skip(f"no file system of our own can be mounted here: {ended.stderr.strip()}")
+    codes = [line for line in ended.stdout.splitlines() if line.startswith("code ")]
+    journal = project.journal()
+    assert codes == ["code 3", "code 0"], ended.stdout + ended.stderr
+    assert "--resume does this trial again" in ended.stdout
+    assert [line["failure"] and line["failure"]["code"] for line in journal] == ["disk"] * 3 + [None] * 3
+    assert project.whet("verify", "latest").code == 0
+    results = json.loads((project.output_dir / "latest" / "results.json").read_bytes())
+    assert results["counts"]["passed"] == results["counts"]["total"] == 3

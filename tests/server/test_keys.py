@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -130,3 +132,22 @@ def test_who_guesses_keys_is_stopped(strict: Server, organisation: str) -> None:
     # Behind a proxy everybody has one address: who has a key must not suffer from who has none.
     with strict.client(key) as client:
         assert client.get(SUITES).status_code == 200
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o644, True), (0o600, False)])
+def test_a_key_that_goes_to_a_file_which_others_can_read_comes_with_a_warning(
+    tmp_path: Path, mode: int, warned: bool
+) -> None:
+    file = tmp_path / "key.txt"
+    file.touch(mode=mode)
+
+    with file.open("wb") as stdout:
+        made = subprocess.run(
+            [sys.executable, "-m", "whet", "keys", "create", "--org", "o", "--data-dir", str(tmp_path / "data")],
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            check=True,
+        )
+
+    assert file.read_text().startswith("whet_")
+    assert (b"others can read the file" in made.stderr) is warned

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from whet.cli.paths import FilePath
+from whet.cli.typed import typed_again, typed_for_resume
 from whet.config.settings import SANDBOXES
 from whet.errors import UsageError
 from whet.plan import RunRequest, Selection, parse_shard, split_list
@@ -106,5 +107,7 @@ def request_of(name: str, given: dict[str, Any]) -> RunRequest:
         strict=given.get("strict", False),
         verbose=given["verbose"],
         command=name,
+        again=typed_again(),
+        going_on=typed_for_resume("--verbose"),
         skill=given.get("skill"),
     )

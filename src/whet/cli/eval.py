@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from whet.cli.paths import FilePath
+from whet.cli.typed import typed_again, typed_for_resume
 from whet.config.settings import SANDBOXES
 from whet.errors import UsageError
 
@@ -19,6 +20,17 @@ _OVERRIDES = ("max_parallel", "trials", "retries", "timeout_ms", "max_cost_usd",
 _WEIGHTS = ("completion", "speed", "reliability", "consistency")
 _DOLLARS = click.FloatRange(min=0)
 _USUAL_MIN_COMPLETION = 0.7
+# What is made of the results, which no record tells.
+_TOLD_AGAIN = (
+    "--verbose",
+    "--no-health-check",
+    "--k",
+    "--weights",
+    "--min-completion",
+    "--exit-on-fail",
+    "--format",
+    "--output-dir",
+)
 
 
 @click.command("eval", short_help="Score callable skills on a benchmark.")
@@ -90,6 +102,8 @@ def command(skills: tuple[Path, ...], more_skills: tuple[Path, ...], **given: An
             formats=_formats(given["formats"]),
             reports_dir=given["output_dir"],
             min_completion=least,
+            again=typed_again(),
+            going_on=typed_for_resume(*_TOLD_AGAIN),
         )
     )
 

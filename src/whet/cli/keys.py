@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +42,7 @@ def command() -> None:
 @_JSON
 def create(organisation: str, scopes: tuple[str, ...], database: str | None, data_dir: Path, as_json: bool) -> None:
     """Make a key and show it, this once."""
+    _warn_of_readers()
     with closing(_open(database, data_dir)) as opened:
         from whet.server.storage.keys import create_key
 
@@ -98,3 +102,17 @@ def _facts(key: Key) -> dict[str, Any]:
         "scopes": list(key.scopes),
         "revoked": key.revoked_us is not None,
     }
+
+
+def _warn_of_readers() -> None:
+    """A file that a shell made for us is as open as the umask, and a key in it is everybody's."""
+    try:
+        found = os.fstat(sys.stdout.fileno())
+    except (OSError, ValueError):
+        return
+    if stat.S_ISREG(found.st_mode) and found.st_mode & 0o044:
+        click.echo(
+            f"warning: others can read the file that the key goes to (mode {stat.S_IMODE(found.st_mode):04o})\n"
+            "  close it with chmod 600, or type umask 077 before",
+            err=True,
+        )

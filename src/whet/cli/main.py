@@ -20,6 +20,7 @@ COMMANDS = {
     "init": "Write a first suite for the project at hand.",
     "import": "Make an eval suite of a benchmark manifest or of Harbor tasks.",
     "regrade": "Apply a suite's checks as they are now to a recorded run.",
+    "verify": "Say whether the record of a run was changed.",
     "explain": "Ask the agent of a trial why it did what it did.",
     "eval": "Score callable skills on a benchmark.",
     "report": "Compare or convert the reports of an evaluation.",
@@ -121,6 +122,9 @@ def application() -> click.Group:
                 from whet.cli.errors import no_such
 
                 raise no_such("command", args[0], COMMANDS)
+            from whet.cli.typed import TYPED
+
+            ctx.meta[TYPED] = args[1:]
             return super().resolve_command(ctx, args)
 
         def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -54,7 +54,7 @@ class Capture:
         if not data:
             return
         if self._file is None:
-            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         view = memoryview(data)
         while view:
             view = view[os.write(self._file, view) :]

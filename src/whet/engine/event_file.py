@@ -20,7 +20,7 @@ class EventFile:
     def write(self, events: Sequence[Event]) -> None:
         """Put *events* on disk, after those before."""
         if self._file is None:
-            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         view = memoryview(encode_lines(events))
         while view:
             view = view[os.write(self._file, view) :]

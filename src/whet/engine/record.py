@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from datetime import UTC, datetime
 
 from whet.engine.parts import Parts, trial_folder
 from whet.engine.state import Resumable
-from whet.errors import AttemptError, ModelRejected
+from whet.errors import AttemptError, DiskFailed, ModelRejected
 from whet.model.changes import Changes
 from whet.model.grade import Failure, FailureClass, Grade, Location
 from whet.model.run import Trial
@@ -18,6 +19,9 @@ from whet.workspace.baseline import Baseline
 
 # How the note begins that a budget was set and the agent told no cost to hold it by.
 UNHELD = "the budget was not held"
+# A disk that takes or gives nothing more.
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+_GO_ON = "once the disk is well again, --resume does this trial again"
 
 
 @dataclass(slots=True)
@@ -58,18 +62,20 @@ class AttemptRecord:
 
     def fail(self, parts: Parts, error: AttemptError) -> None:
         """The one place where an exception becomes data."""
+        disk = _is_of_the_disk(error)
         location, traceback = getattr(error, "location", None), getattr(error, "traceback", None)
-        message = error.message if error.hint is None else f"{error.message}\n{error.hint}"
+        hints = [error.hint, _GO_ON if disk else None]
+        message = "\n".join((error.message, *(hint for hint in hints if hint)))
         self.failure = Failure(
             phase=error.phase,
-            code=error.code,
+            code=DiskFailed.code if disk else error.code,
             cause=error.cause,
             message=parts.masker.text(message),
             location=location if isinstance(location, Location) else None,
             traceback=None if traceback is None else parts.masker.text(traceback),
         )
-        given = getattr(error, "failure_class", None)
-        self.failure_class = given or FailureClass(id=error.class_id, label=error.class_label)
+        given, kind = getattr(error, "failure_class", None), DiskFailed if disk else error
+        self.failure_class = given or FailureClass(id=kind.class_id, label=kind.class_label)
         self.retry = error.retry
         if isinstance(error, ModelRejected):
             parts.rejected[self.runner] = error.message
@@ -98,5 +104,13 @@ async def recording(
 def _internal(error: Exception) -> AttemptError:
     """Something that nobody foresaw: a full disk, or a fault of ours."""
     if isinstance(error, OSError):
-        return AttemptError(f"the record of this trial could not be kept: {error}")
+        unkept = AttemptError(f"the record of this trial could not be kept: {error}")
+        unkept.__cause__ = error
+        return unkept
     return AttemptError(f"{type(error).__name__}: {error}", hint="this is a fault of whet; please report it")
+
+
+def _is_of_the_disk(error: AttemptError) -> bool:
+    """Whether whet could not do its own part because of a disk; what an agent's program makes of one is the agent's."""
+    found = error.__cause__
+    return error.cause == "infrastructure" and isinstance(found, OSError) and found.errno in _OF_THE_DISK

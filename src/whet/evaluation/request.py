@@ -37,6 +37,9 @@ class EvalRequest:
     formats: tuple[str, ...] = ("json", "markdown")
     reports_dir: Path = Path("reports")
     min_completion: float | None = None
+    # As it was typed: see `RunRequest`.
+    again: tuple[str, ...] = ()
+    going_on: tuple[str, ...] = ()
     # Above the benchmark's own.
     k: int | None = None
     # Of the composite; those that were typed, above those of the settings.
@@ -54,6 +57,8 @@ class EvalRequest:
             dry_run=self.dry_run,
             resume=self.resume,
             verbose=self.verbose,
+            again=self.again,
+            going_on=self.going_on,
         )
 
     def facts(self, source: Path) -> dict[str, Any]:

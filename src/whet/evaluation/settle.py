@@ -20,9 +20,11 @@ from whet.plan import Selection
 from whet.score.composite import Weights
 from whet.skills.base import input_problems, missing_secrets
 from whet.skills.read import find_skills
-from whet.store.folder import JOURNAL_FILE, find_run_folder, read_run_file
+from whet.store.chain import is_done
+from whet.store.folder import find_run_folder, read_run_file
 from whet.store.history import finished, last_failed, newest_run
-from whet.store.request import Recorded, recorded_flags
+from whet.store.request import Recorded, recorded_flags, typed_before
+from whet.store.verifying import check_journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,7 @@ def settle(request: EvalRequest) -> Settled:
 def to_be_called(settled: Settled) -> list[CallableSkill]:
     """The skills with calls that are still to be made; one whose files alone are looked at is never called."""
     earlier = settled.planned.earlier
-    done = {result.key for result in finished(earlier.run_dir / JOURNAL_FILE)} if earlier else set()
+    done = {result.key for result in finished(earlier.run_dir) if is_done(result)} if earlier else set()
     asked = {task.id for task in settled.benchmark.tasks if task.evaluator.subject == "output"}
     trials = (trial for trial in settled.planned.plan.trials() if trial.key not in done)
     called = {trial.key.runner for trial in trials if trial.key.case in asked}
@@ -83,6 +85,7 @@ def _resumed(request: EvalRequest) -> tuple[EvalRequest, Path | None]:
         return request, None
     settings = load_settings(Path.cwd(), flags=request.flags, environ=os.environ, config_file=request.config_file)
     run_dir = find_run_folder(request.resume, settings.output_dir)
+    check_journal(run_dir)
     facts = read_run_file(run_dir)
     before = asked_before(facts, run_dir.name)
     chosen = request.selection != Selection() or request.last_failed
@@ -93,7 +96,7 @@ def _resumed(request: EvalRequest) -> tuple[EvalRequest, Path | None]:
             hint="start a new run",
         )
     flags = recorded_flags(facts, request.flags)
-    return replace(request, **before, flags=flags), run_dir
+    return replace(request, **before, **typed_before(facts), flags=flags), run_dir
 
 
 def _benchmark(request: EvalRequest) -> LoadedBenchmark:
@@ -158,4 +161,5 @@ def _earlier(run_dir: Path, planned: Planned) -> Recorded:
         request=planned.request,
         fingerprint=str(facts.get("fingerprint")),
         suite_digest=str(facts.get("suite_digest")),
+        sources=facts.get("sources"),
     )

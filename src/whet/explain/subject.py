@@ -66,6 +66,7 @@ def find_subject(folder: Path) -> Subject:
             raise UsageError(f"{folder} holds {count(len(found), 'trial')} with questions, not one", hint=_HINT)
     if not found:
         raise UsageError(f"{folder} is not the folder of a trial that has ended", hint=_HINT)
+    record.check_files(found[0].result.key)
     return found[0]
 
 

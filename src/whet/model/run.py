@@ -194,6 +194,9 @@ class RunInfo:
     version: str
     # Which command was asked for the run, for whoever is told how to go on.
     command: str = "run"
+    # What to type after it to ask for the same again, and to go on with the run; a choice, or its place, follows.
+    again: tuple[str, ...] = ()
+    going_on: tuple[str, ...] = ()
     ceilings: Ceilings = field(default_factory=Ceilings)
     # The files that hold the settings, the project's first, and where the search for that one ended.
     settings_files: tuple[Path, ...] = ()

@@ -32,6 +32,8 @@ class BootstrapSpec:
 WorkspaceMode = Literal["shared", "isolated"]
 # The variants of suites for a skill: with it, and without.
 SKILL, NO_SKILL = "skill", "no_skill"
+# The label of checks of whether the skill was triggered.
+TRIGGERED = "skill_triggered"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

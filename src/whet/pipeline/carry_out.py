@@ -6,13 +6,14 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
 
 import anyio
+import anyio.to_thread
 
 from whet.engine.ground import SharedGround, keep_shared
 from whet.engine.interrupt import interruptible, undisturbed, watch_signals
@@ -20,28 +21,31 @@ from whet.engine.open_files import fit_open_files
 from whet.engine.parts import Parts, trial_folder
 from whet.engine.schedule import run_all
 from whet.engine.scratch import clear_scratch, new_scratch, starts_nothing
-from whet.errors import WhetError
+from whet.errors import RecordLost, WhetError
 from whet.grade.base import Releasing
 from whet.mask import Masker
 from whet.model.completion import Evaluated
 from whet.model.event import Notice, RunEnded, RunStarted, SessionSeen, TrialEnded, TrialStarted
-from whet.model.run import RunInfo, Trial, TrialResult
+from whet.model.run import Plan, RunInfo, Trial, TrialResult
 from whet.model.session import Usage
 from whet.model.snapshot import SnapshotOutcome
 from whet.pipeline.parts import make_graders, make_masker, make_parts
 from whet.pipeline.settle import Planned
 from whet.pipeline.snapshots import find_snapshots, hold_to_snapshots
 from whet.pipeline.under_way import UnderWay
+from whet.plan import RunRequest
 from whet.report.choose import make_reporters
 from whet.sandbox.base import Sandbox
 from whet.sandbox.ceilings import weaknesses
 from whet.sandbox.choose import choose_sandbox
 from whet.sandbox.descent import become_subreaper
 from whet.store import folder as folders
-from whet.store.journal import Journal
+from whet.store.journal import GO_ON, Journal
 from whet.store.request import Recorded
 from whet.store.results import JournalResults, write_results
+from whet.store.sealing import Sealing
 from whet.store.snapshots import SnapshotKey
+from whet.store.sources import sources_of, write_sources
 from whet.store.spent import Spent
 from whet.version import __version__
 from whet.workspace import private_mounts, remove_tree
@@ -113,10 +117,13 @@ def carry_out(planned: Planned, approach: Approach) -> int:
         masker = make_masker(settings, plan)
         with single_errors():
             notices = approach.ready(sandbox, masker)
-        run_dir = _open_record(planned, masker)
+        with _project_alone(plan, request):
+            # Before there is a record: a project that is in use is left alone.
+            run_dir = _open_record(planned, masker)
         become_subreaper()
         # Before lock and journal are open: what checks run in must neither hold the one nor write into the other.
         graders = make_graders(planned.suite, stack)
+        stack.enter_context(_project_alone(plan, request))
         stack.callback(os.close, folders.lock(run_dir))
         journal = Journal(run_dir / folders.JOURNAL_FILE)
         stack.callback(journal.close)
@@ -137,8 +144,9 @@ def carry_out(planned: Planned, approach: Approach) -> int:
         parts = make_parts(under_way, settings, scratch, sandbox=sandbox, graders=graders, masker=masker)
         if request.verbose:
             parts = replace(parts, listen=lambda trial, event: under_way.emit(SessionSeen(trial=trial, event=event)))
-        under_way.emit(RunStarted(info=info, plan=plan, done=len(journal)))
-        warned = (note, fewer, starts_nothing(scratch), weaknesses(settings.ceilings))
+        under_way.emit(RunStarted(info=info, plan=plan, done=sum(journal.is_done(key) for key in journal)))
+        torn = f"the last line of the journal was cut off and is dropped ({journal.torn} bytes)" if journal.torn else ""
+        warned = (torn, note, fewer, starts_nothing(scratch), weaknesses(settings.ceilings))
         for message in (*warned, *settings.notices, *planned.notices, *notices):
             if message:
                 under_way.emit(Notice(level="warning", message=message))
@@ -162,6 +170,14 @@ def single_errors() -> Iterator[None]:
         raise found from None
 
 
+def _project_alone(plan: Plan, request: RunRequest) -> AbstractContextManager[None]:
+    """Where trials work in the project itself, no other run does."""
+    project = plan.executions[0].workspace.cwd
+    if not request.in_place or project is None:
+        return nullcontext()
+    return folders.alone_in(project, "it works in place there: wait until it has ended, or leave out --in-place")
+
+
 def _open_record(planned: Planned, masker: Masker) -> Path:
     """The run folder: a fresh one, or the one to go on with."""
     settings, plan, earlier = planned.settings, planned.plan, planned.earlier
@@ -170,7 +186,9 @@ def _open_record(planned: Planned, masker: Masker) -> Path:
         return earlier.run_dir
     run_dir = folders.create_run_folder(settings.output_dir)
     facts = Recorded.facts(planned.request, settings, plan, version=__version__)
-    folders.write_run_file(run_dir, masker.tree({**facts, **planned.facts}))
+    with folders.writing(run_dir):
+        digest = write_sources(run_dir, sources_of(plan, settings, planned.request.more_reporters))
+    folders.write_run_file(run_dir, masker.tree({**facts, **planned.facts, "sources": digest}))
     folders.point_latest(run_dir)
     return run_dir
 
@@ -186,6 +204,8 @@ def _info(planned: Planned, run_dir: Path, sandbox: str) -> RunInfo:
         sandbox=sandbox,
         version=__version__,
         command=planned.request.command,
+        again=planned.request.again,
+        going_on=planned.request.going_on,
         ceilings=settings.ceilings,
         settings_files=tuple(file for file in (settings.file, settings.user_file) if file),
         searched_to=None if settings.file else settings.searched_to,
@@ -204,7 +224,7 @@ async def _execute(under_way: UnderWay, parts: Parts, approach: Approach, resume
         under_way.emit(TrialStarted(trial=trial))
         result = await approach.trying(parts, shared, trial)
         shared.went_wrong |= not result.passed
-        under_way.emit(TrialEnded(trial=trial, result=result))
+        under_way.emit(TrialEnded(trial=trial, result=result), await _sealed(parts.run_dir, result))
 
     try:
         # Outside of what a signal cancels, so that it can be let go of in peace.
@@ -224,6 +244,21 @@ async def _execute(under_way: UnderWay, parts: Parts, approach: Approach, resume
         parts.workspaces.close()
 
 
+async def _sealed(run_dir: Path, result: TrialResult) -> dict[str, str]:
+    """The hashes of the files that a trial left in the record."""
+    try:
+        sealing = Sealing(run_dir, result)
+        if sealing.light:
+            files = sealing.hashes()
+        else:
+            # A trial that has ended is recorded, also where a signal comes meanwhile.
+            with anyio.CancelScope(shield=True):
+                files = await anyio.to_thread.run_sync(sealing.hashes)
+    except OSError as error:
+        raise RecordLost(f"what {result.key} left cannot be recorded: {error}", hint=GO_ON) from error
+    return files
+
+
 def _clear_remains(parts: Parts, trial: Trial) -> None:
     """What a trial that never ended left in the record; it starts anew."""
     for part in ("trials", "workspaces"):
@@ -232,7 +267,9 @@ def _clear_remains(parts: Parts, trial: Trial) -> None:
 
 def _finish(under_way: UnderWay, approach: Approach, outcomes: dict[SnapshotKey, SnapshotOutcome]) -> int:
     """Write the results, tell everybody, and say it in an exit code."""
-    under_way.journal.check()
+    under_way.journal.check(whole=True)
+    # Results name the last line, so it must not be lost after them.
+    under_way.journal.sync()
     results = JournalResults(
         under_way.plan,
         under_way.journal,

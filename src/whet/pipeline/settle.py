@@ -17,6 +17,7 @@ from whet.formats.base import load_suite
 from whet.model.run import Plan, Runner
 from whet.model.suite import Suite
 from whet.pipeline.judge import check_judge
+from whet.pipeline.replayed import replay_problems
 from whet.pipeline.skill import bind_skill
 from whet.plan import RunRequest, make_plan, mount_problems, skill_problems, template_problems
 from whet.store import folder as folders
@@ -133,6 +134,7 @@ def _check_agents(plan: Plan, settings: Settings) -> None:
     for runner in _runners(plan):
         agent = plugins.find("agents", runner.agent)()
         problems += (f"runners.{runner.id}.{problem}" for problem in agent.problems(runner, cases))
+        problems += (f"runners.{runner.id}.{problem}" for problem in replay_problems(runner, cases))
         problems += skill_problems(f"runners.{runner.id}.skills", runner.skills)
         problems += _near_programs(runner, settings)
         problems += mount_problems(f"runners.{runner.id}.agent.mounts", runner.options.get("mounts") or ())

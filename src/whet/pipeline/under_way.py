@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from whet.engine.record import UNHELD
@@ -43,10 +43,10 @@ class UnderWay:
     def _beside(self, result: TrialResult) -> float:
         return 0.0 if self.beside is None else self.beside(result).cost_usd or 0.0
 
-    def emit(self, event: RunEvent) -> None:
-        """Tell everybody; the journal first, so that nothing is shown that could be lost."""
+    def emit(self, event: RunEvent, files: Mapping[str, str] | None = None) -> None:
+        """Tell everybody; the journal first, with the hashes of a trial's *files*: nothing shown can be lost."""
         if isinstance(event, TrialEnded):
-            self.journal.append(event.result)
+            self.journal.append(event.result, files)
             self.beside_usd += self._beside(event.result)
         self.reporters(event)
         if isinstance(event, TrialEnded):
@@ -78,4 +78,4 @@ class UnderWay:
 
     def pending(self) -> Iterator[Trial]:
         """The trials that have not ended yet."""
-        return (trial for trial in self.plan.trials() if self.journal.entry(trial.key) is None)
+        return (trial for trial in self.plan.trials() if not self.journal.is_done(trial.key))

@@ -49,6 +49,9 @@ class RunRequest:
     verbose: bool = False
     # What was typed after `whet`.
     command: str = "run"
+    # The words after it that ask for the same again, but for what selects, and those that a resume must be told again.
+    again: tuple[str, ...] = ()
+    going_on: tuple[str, ...] = ()
     # Besides those of the settings.
     more_reporters: tuple[str, ...] = ()
     # The skill under test, of a suite for one.

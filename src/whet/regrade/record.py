@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,10 @@ from whet import wire
 from whet.errors import StoreError, UsageError
 from whet.model.run import TrialKey, TrialResult
 from whet.model.session import SessionSummary
-from whet.store.folder import JOURNAL_FILE, read_run_file
-from whet.store.history import finished, skill_of
+from whet.store.chain import Line
+from whet.store.folder import read_run_file
+from whet.store.history import skill_of
+from whet.store.verifying import check_files, check_journal
 
 _SESSION = "session.json"
 
@@ -27,10 +29,15 @@ class Record:
     workspace: Mapping[str, Any] | None
     skill: Path | None
     results: Mapping[tuple[str, str, str, int], TrialResult]
+    lines: tuple[Line, ...] = ()
 
     def result(self, key: TrialKey) -> TrialResult | None:
-        """How that trial ended; a suite may bear another name by now."""
-        return self.results.get((key.case, key.runner, key.variant, key.number))
+        """How that trial ended."""
+        return self.results.get(_name(key))
+
+    def check_files(self, key: TrialKey | None = None) -> None:
+        """Refuse a record of which a file has changed; of one trial only, where *key* names it."""
+        check_files(self.run_dir, [line for line in self.lines if key is None or line.result.key == key])
 
     def session(self, result: TrialResult) -> SessionSummary | None:
         """The session that checks looked at, if the trial came to one."""
@@ -46,12 +53,12 @@ class Record:
 
 
 def read_record(run_dir: Path) -> Record:
-    """The record in *run_dir*; a run without a finished trial has nothing to regrade."""
+    """The record in *run_dir*, if it is whole; a run without a finished trial has nothing to regrade."""
+    lines = check_journal(run_dir)
     facts = read_run_file(run_dir)
     if "suite_path" not in facts:
         raise StoreError(f"{run_dir}: run.json is not the record of a run: it names no suite")
-    results = finished(run_dir / JOURNAL_FILE)
-    if not results:
+    if not lines:
         raise UsageError(f"no trial of {run_dir.name} has ended, so it holds nothing yet")
     workspace, config_file = facts.get("workspace"), facts.get("config_file")
     return Record(
@@ -60,13 +67,11 @@ def read_record(run_dir: Path) -> Record:
         config_file=Path(config_file) if isinstance(config_file, str) else None,
         workspace=workspace if isinstance(workspace, dict) else None,
         skill=skill_of(run_dir),
-        results=_by_trial(results),
+        results={_name(line.result.key): line.result for line in lines},
+        lines=tuple(lines),
     )
 
 
-def _by_trial(results: Iterable[TrialResult]) -> dict[tuple[str, str, str, int], TrialResult]:
-    found: dict[tuple[str, str, str, int], TrialResult] = {}
-    for result in results:
-        # The first one counts, as for whoever resumes the run.
-        found.setdefault((result.key.case, result.key.runner, result.key.variant, result.key.number), result)
-    return found
+def _name(key: TrialKey) -> tuple[str, str, str, int]:
+    """A suite may bear another name by now."""
+    return key.case, key.runner, key.variant, key.number

@@ -26,6 +26,7 @@ def regrade(reference: str, *, suite: Path | None, flags: Mapping[str, Any], con
     """Regrade the run that *reference* names, by *suite* or by its own as it is now; the exit code."""
     here = load_settings(suite or Path.cwd(), flags=flags, environ=os.environ, config_file=config_file)
     record = read_record(find_run_folder(reference, here.output_dir))
+    record.check_files()
     path = suite or record.suite_path
     config_file = config_file or record.config_file
     settings = load_settings(path, flags=flags, environ=os.environ, config_file=config_file)

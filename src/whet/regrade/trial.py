@@ -21,13 +21,14 @@ from whet.model.run import Trial, TrialResult
 from whet.model.session import SessionSummary
 from whet.regrade.ground import lay_ground
 from whet.regrade.record import Record
+from whet.store.sealing import WORKSPACE_FILE
 from whet.workspace import mask_files, remove_tree
 from whet.workspace.copying import copy_tree
 from whet.workspace.recording import read_folders
 
 _BEGAN_AS_PACKAGE = "it began as a package, and is kept only where a trial does not go as expected"
 # What the earlier checks left; what the checks leave now takes its place.
-_OF_CHECKS = ("grades.json", "check.log", "explain.json")
+_OF_CHECKS = ("grades.json", "check.log", "explain.json", WORKSPACE_FILE)
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from whet.report.plain import STATUS_STYLES, symbol
 from whet.report.screen import Screen, Style
 from whet.report.table import DETAILS, Detail, columns_of, totals_of
 from whet.report.text import count, duration, left, middle, one_line, path_for_people, right, width
-from whet.report.words import words_of
+from whet.report.words import resume_command, words_of
 from whet.score.lift import told_lift
 
 _WIDEST_CASE = 48
@@ -174,14 +174,23 @@ def _closing(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> Iterat
     place = path_for_people(info.run_dir, cwd)
     words = words_of(info.command)
     yield f"{screen.paint(outcome(digest, words), style)}, in {duration(digest.duration_s)}. Results in {place}"
-    suite = shlex.quote(path_for_people(info.suite_path, cwd))
     if digest.missing:
         missing = f"{count(digest.missing, words.trial)} {'is' if digest.missing == 1 else 'are'} missing"
-        yield f"  {missing}. To go on: whet {info.command} --resume {shlex.quote(place)}"
+        yield f"  {missing}. To go on: {resume_command(info, place)}"
     elif not clean_run and info.command == "eval":
-        yield "  To call only what did not pass: the same command with --last-failed"
+        yield f"  To call only what did not pass: {_last_failed_command(info, cwd)}"
     elif not clean_run:
+        yield f"  To run only what did not go as expected: {_last_failed_command(info, cwd)}"
+
+
+def _last_failed_command(info: RunInfo, cwd: Path) -> str:
+    """The command as it was typed, with another choice; a run that nobody typed is told by its suite and its place."""
+    words = list(info.again)
+    if not words:
+        words = [path_for_people(info.suite_path, cwd)]
         # Elsewhere than where it is looked for, it must be named.
-        usual = info.run_dir.parent.parts[-2:] == (".whet", "runs")
-        where = "" if usual else f" --output-dir {shlex.quote(path_for_people(info.run_dir.parent, cwd))}"
-        yield f"  To run only what did not go as expected: whet {info.command} {suite}{where} --last-failed"
+        if info.run_dir.parent.parts[-2:] != (".whet", "runs"):
+            words += ["--output-dir", path_for_people(info.run_dir.parent, cwd)]
+    # What follows "--" is no option.
+    words.insert(words.index("--") if "--" in words else len(words), "--last-failed")
+    return shlex.join(("whet", info.command, *words))

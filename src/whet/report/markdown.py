@@ -16,6 +16,7 @@ from whet.report.finding import Finding
 from whet.report.plain import symbol
 from whet.report.table import columns_of, totals_of
 from whet.report.text import count, duration, one_line, path_for_people
+from whet.report.words import resume_command
 from whet.score.lift import told_lift
 
 ROWS = 500
@@ -45,7 +46,7 @@ def sections(results: Results, info: RunInfo, cwd: Path) -> Iterator[str]:
     yield f"{outcome(digest)}, in {duration(digest.duration_s)}.\n\n"
     yield f"Results in {code(path_for_people(info.run_dir, cwd))}.\n\n"
     if digest.missing:
-        yield f"To go on: {code(f'whet {info.command} --resume {one_line(info.run_id)}')}\n\n"
+        yield f"To go on: {code(resume_command(info, one_line(info.run_id)))}\n\n"
     for table in digest.tables:
         yield _table(table)
     for lift in digest.lifts:

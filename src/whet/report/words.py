@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
+
+from whet.model.run import RunInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +29,8 @@ _BY_COMMAND = {
 def words_of(command: str) -> Words:
     """The words of a command."""
     return _BY_COMMAND.get(command, _RUN)
+
+
+def resume_command(info: RunInfo, place: str) -> str:
+    """What to type to go on with a run."""
+    return shlex.join(("whet", info.command, *info.going_on, "--resume", place))

@@ -40,8 +40,8 @@ def _compared_score(results: Results, summary: ExecutionSummary, triggers: list[
         if trial.score is None:
             continue
         counted = [grade for grade in trial.grades if grade.check not in apart]
-        # An agent that was cut off has no grades, and no score either way.
-        scores.append(score_of(counted) if trial.grades else trial.score)
+        # A trial in which nobody asked about the skill, such as one that was cut off, has one score either way.
+        scores.append(score_of(counted) if len(counted) < len(trial.grades) else trial.score)
         if execution.variant == SKILL:
             triggers += [grade.passed for grade in trial.grades if grade.check in apart]
     return mean(score for score in scores if score is not None)

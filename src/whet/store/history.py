@@ -9,7 +9,8 @@ from typing import Any
 from whet import wire
 from whet.errors import StoreError, UsageError
 from whet.model.run import TrialResult
-from whet.store.folder import JOURNAL_FILE, RESULTS_FILE, RUN_FILE, read_run_file
+from whet.store.folder import RESULTS_FILE, RUN_FILE, read_run_file
+from whet.store.verifying import check_journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +55,7 @@ def skill_of(folder: Path) -> Path | None:
 def last_failed(folder: Path) -> frozenset[tuple[str, str, str]]:
     """The executions with a trial that did not go as expected in a run."""
     failed = frozenset(
-        (result.key.case, result.key.runner, result.key.variant)
-        for result in finished(folder / JOURNAL_FILE)
-        if not result.passed
+        (result.key.case, result.key.runner, result.key.variant) for result in finished(folder) if not result.passed
     ) | _not_held(folder / RESULTS_FILE)
     if not failed:
         raise UsageError(f"nothing failed in the last run ({folder.name})", hint="leave out --last-failed")
@@ -93,13 +92,6 @@ def _newest(output_dir: Path, suite: Path) -> Path | None:
     return None
 
 
-def finished(journal: Path) -> list[TrialResult]:
-    """The results in a journal, in the order in which trials ended."""
-    if not journal.exists():
-        return []
-    try:
-        lines = journal.read_bytes().split(b"\n")
-        # The last piece is empty, or a line that a crash cut off.
-        return [wire.decode(line, TrialResult) for line in lines[:-1]]
-    except (OSError, wire.WireError) as error:
-        raise StoreError(f"{journal} cannot be read: {error}", hint="start a new run") from error
+def finished(run_dir: Path) -> list[TrialResult]:
+    """How the trials of a run ended, in that order; `RecordChanged` where the record does not fit together."""
+    return [line.result for line in check_journal(run_dir)]

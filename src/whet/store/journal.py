@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,83 +13,162 @@ from whet.errors import RecordLost, StoreError
 from whet.model.grade import Status
 from whet.model.run import TrialKey, TrialResult
 from whet.model.session import Usage
+from whet.store.chain import Chain, Reading, is_done, refuse_other_run, run_hash
+from whet.store.folder import RUN_FILE, is_chained
+
+GO_ON = "free some space and go on with --resume"
+_START_ANEW = "start a new run; whet verify lists all that does not fit"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where a trial stands in the journal, and the little of it that is needed often."""
+    """Where a trial stands in the journal, and the little of it that is needed often.
+
+    `digest` is the hash of its line as we wrote or read it: nothing else is believed later. `done` says whether the
+    trial is over, which one that a full disk stopped is not.
+    """
 
     offset: int
     size: int
+    digest: bytes
     status: Status
     score: float | None
     duration_s: float
+    done: bool
     # How its first attempt ended.
     first: Status
 
 
 class Journal:
-    """Appends results and finds them again; keeps only their places in memory."""
+    """Appends results and finds them again; keeps only their places and hashes in memory."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StoreError(f"{path} cannot be opened: {error.strerror}") from error
         self._entries: dict[TrialKey, Entry] = {}
         self._usage = Usage()
-        self._end = self._load()
+        # All that is in the file as far as we know.
+        self._content = hashlib.sha256()
+        self._last = b""
+        self._run: str | None = None
+        # The bytes of a line that a crash cut off, which was dropped.
+        self.torn = 0
+        self._chain = self._load()
+        self._seen = self._stamp()
 
-    def _load(self) -> int:
-        """Take in what is there; a line that was cut off by a crash is cut away."""
-        offset = 0
+    def _load(self) -> Chain:
+        """Take in what is there, if it fits; a line that was cut off by a crash is cut away."""
+        run_file = self._path.with_name(RUN_FILE)
+        self._run = run_hash(run_file)
+        reading = Reading(Chain(required=is_chained(run_file)))
         with open(self._file, "rb", closefd=False) as file:  # what was opened, whatever the path is now
-            for line in file:
-                if not line.endswith(b"\n"):
-                    break
-                try:
-                    result = wire.decode(line, TrialResult)
-                except wire.WireError as error:
-                    raise StoreError(
-                        f"{self._path}: the line at byte {offset} cannot be read: {error}",
-                        hint="the record was changed by something else; start a new run",
-                    ) from error
-                self._note(result, offset, len(line))
-                offset += len(line)
-        os.ftruncate(self._file, offset)
-        return offset
+            for line in reading.lines(file, self._path):
+                refuse_other_run(line, run_file)
+                self._note(line.result, line.offset, line.raw)
+        self.torn = reading.torn
+        if self.torn:
+            os.ftruncate(self._file, reading.chain.size)
+        return reading.chain
 
-    def append(self, result: TrialResult) -> None:
-        """Keep one result; a single write, so that it is there whole or not at all."""
+    @property
+    def lines(self) -> int:
+        """How many lines there are."""
+        return self._chain.lines
+
+    @property
+    def last_link(self) -> str | None:
+        """The hash that the last line ends in."""
+        return self._chain.link
+
+    @property
+    def run_hash(self) -> str | None:
+        """The hash of run.json when the journal was opened."""
+        return self._run
+
+    def append(self, result: TrialResult, files: Mapping[str, str] | None = None) -> None:
+        """Keep one result and the hashes of its files; a single write, so that it is there whole or not at all."""
         self.check()
-        line = wire.encode(result) + b"\n"
+        # The first line that has a hash says what the run was asked.
+        run = self._run if self._chain.link is None else None
+        line = self._chain.forge(result, files or {}, run)
         try:
             written = os.write(self._file, line)
         except OSError as error:
             raise RecordLost(f"{self._path} cannot be written: {error.strerror}", hint=GO_ON) from error
         if written != len(line):
-            os.ftruncate(self._file, self._end)
+            os.ftruncate(self._file, self._chain.size)
             raise RecordLost(f"{self._path} cannot be written: the disk is full", hint=GO_ON)
-        self._note(result, self._end, len(line))
-        self._end += len(line)
+        self._note(result, self._chain.size, line)
+        self._chain.accept(line)
+        self._seen = self._stamp()
 
-    def check(self) -> None:
-        """Make sure that the file is still ours alone: something may delete, replace or change it during a run."""
-        found = os.fstat(self._file)
+    def check(self, *, whole: bool = False) -> None:
+        """Make sure that the file is what we wrote, before a line is added and, *whole*, before results are.
+
+        Its last line is compared each time. All of it is, where the file system says that somebody wrote to it, and in
+        the end: a change that keeps size and times is noticed then.
+        """
         try:
-            there = os.path.samestat(found, self._path.stat())
+            there = os.path.samestat(os.fstat(self._file), os.stat(self._path))  # noqa: PTH116 - before every line
         except OSError:
             there = False
-        if not there or found.st_size != self._end:
-            what = "was changed by something else" if there else "is gone"
-            raise RecordLost(f"{self._path} {what} while the run was under way", hint="start a new run")
+        if not there:
+            raise RecordLost(f"{self._path} is gone while the run was under way", hint=_START_ANEW)
+        stamp = self._stamp()
+        if stamp[0] != self._chain.size or self._read_last() != self._last:
+            raise self._lost()
+        if whole or stamp != self._seen:
+            if not self._is_whole():
+                raise self._lost()
+            self._seen = stamp
 
-    def _note(self, result: TrialResult, offset: int, size: int) -> None:
-        # The first one counts: a trial is done once.
-        if result.key not in self._entries:
+    def _stamp(self) -> tuple[int, int, int]:
+        found = os.fstat(self._file)
+        return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+    def _read_last(self) -> bytes:
+        return os.pread(self._file, len(self._last), self._chain.size - len(self._last))
+
+    def _is_whole(self) -> bool:
+        with open(self._file, "rb", closefd=False) as file:
+            file.seek(0)
+            return hashlib.file_digest(file, "sha256").digest() == self._content.digest()
+
+    def _lost(self) -> RecordLost:
+        return RecordLost(
+            f"{self._path} was changed by something else while the run was under way{self._where()}", hint=_START_ANEW
+        )
+
+    def _where(self) -> str:
+        """The first line that does not fit, as far as it shows."""
+        try:
+            with open(self._file, "rb", closefd=False) as file:
+                file.seek(0)
+                for _ in Reading().lines(file, self._path):
+                    pass
+        except StoreError as error:
+            return f": {error.message.removeprefix(f'{self._path}: ')}"
+        return ""
+
+    def _note(self, result: TrialResult, offset: int, line: bytes) -> None:
+        self._content.update(line)
+        self._last = line
+        before = self._entries.get(result.key)
+        # The first one counts: a trial is done once. One that a disk stopped is not done, but was paid for.
+        if before is None or not before.done:
+            digest = hashlib.sha256(line).digest()
             self._entries[result.key] = Entry(
-                offset, size, result.status, result.score, result.duration_s, result.first_status
+                offset,
+                len(line),
+                digest,
+                result.status,
+                result.score,
+                result.duration_s,
+                is_done(result),
+                result.first_status,
             )
             self._usage += result.total_usage
 
@@ -101,10 +181,18 @@ class Journal:
         """What is known of a trial, if it has ended."""
         return self._entries.get(key)
 
+    def is_done(self, key: TrialKey) -> bool:
+        """Whether a trial has ended and need not be tried again."""
+        entry = self._entries.get(key)
+        return entry is not None and entry.done
+
     def read(self, entry: Entry) -> TrialResult:
-        """The whole result."""
+        """The whole result, if its line is still the one that was written."""
         try:
-            return wire.decode(os.pread(self._file, entry.size, entry.offset), TrialResult)
+            line = os.pread(self._file, entry.size, entry.offset)
+            if hashlib.sha256(line).digest() != entry.digest:
+                raise self._lost()
+            return wire.decode(line, TrialResult)
         except (OSError, wire.WireError) as error:
             raise RecordLost(f"{self._path}: the line at byte {entry.offset} cannot be read: {error}") from error
 
@@ -114,10 +202,11 @@ class Journal:
     def __iter__(self) -> Iterator[TrialKey]:
         return iter(self._entries)
 
-    def close(self) -> None:
+    def sync(self) -> None:
         """Let the disk have it all."""
         os.fsync(self._file)
+
+    def close(self) -> None:
+        """Let the disk have it all, and let go of it."""
+        self.sync()
         os.close(self._file)
-
-
-GO_ON = "free some space and go on with --resume"

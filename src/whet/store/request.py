@@ -14,6 +14,8 @@ from whet.errors import StoreError, UsageError
 from whet.model.run import Execution, Plan
 from whet.plan import RunRequest, Selection
 from whet.store.folder import read_run_file
+from whet.store.sources import refuse_changed_sources, sources_of
+from whet.store.verifying import check_journal
 
 _PATHS = ("cwd", "output_dir")
 # What may be different the second time, because it changes no result.
@@ -29,6 +31,8 @@ class Recorded:
     fingerprint: str
     suite_digest: str
     skill_digest: str | None = None
+    # The hash of what agents started from; none in the record of an older whet.
+    sources: str | None = None
 
     @staticmethod
     def facts(request: RunRequest, settings: Settings, plan: Plan, *, version: str) -> dict[str, Any]:
@@ -44,6 +48,7 @@ class Recorded:
             "flags": {name: _plain(value) for name, value in request.flags.items()},
             "selection": _selection_facts(request, plan),
             "settings": [{"key": key, "value": value, "origin": origin} for key, value, origin in describe(settings)],
+            "typed": {"cwd": str(Path.cwd()), "again": request.again, "going_on": request.going_on},
             "update_snapshots": request.update_snapshots,
             "model": request.model,
             "in_place": request.in_place,
@@ -62,7 +67,6 @@ class Recorded:
 
     def check(self, plan: Plan, settings: Settings) -> None:
         """Refuse to go on where the results would mix two different things."""
-        del settings
         if plan.suite.digest != self.suite_digest:
             raise UsageError(
                 f"{plan.suite.source} has changed since {self.run_dir.name} began; its results would mix two suites",
@@ -78,10 +82,14 @@ class Recorded:
                 f"the settings have changed since {self.run_dir.name} began; its results would mix two plans",
                 hint="start a new run, or undo the change (run.json of that run says what they were)",
             )
+        if self.sources is not None:
+            now = sources_of(plan, settings, self.request.more_reporters)
+            refuse_changed_sources(self.run_dir, self.sources, now)
 
 
 def recorded(run_dir: Path, request: RunRequest) -> Recorded:
-    """The run in *run_dir*, with what *request* may change of it."""
+    """The run in *run_dir*, if its record is whole, with what *request* may change of it."""
+    check_journal(run_dir)
     facts = read_run_file(run_dir)
     if facts.get("regraded_from"):
         raise UsageError(
@@ -103,6 +111,8 @@ def recorded(run_dir: Path, request: RunRequest) -> Recorded:
     _refuse_other(request, flags)
     again = replace(
         request,
+        **typed_before(facts),
+        update_snapshots=request.update_snapshots or bool(facts.get("update_snapshots")),
         model=facts.get("model"),
         in_place=bool(facts.get("in_place")),
         fail_fast=bool(facts.get("fail_fast")),
@@ -121,7 +131,16 @@ def recorded(run_dir: Path, request: RunRequest) -> Recorded:
         fingerprint=print_,
         suite_digest=digest,
         skill_digest=facts.get("skill_digest"),
+        sources=facts.get("sources"),
     )
+
+
+def typed_before(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What was typed for the run in *facts*; from another folder its paths would lead elsewhere."""
+    typed = facts.get("typed") or {}
+    if typed.get("cwd") != str(Path.cwd()):
+        return {"again": (), "going_on": ()}
+    return {name: tuple(map(str, typed[name])) for name in ("again", "going_on")}
 
 
 def recorded_flags(facts: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,30 +2,59 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from itertools import groupby
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 from whet import wire
 from whet.errors import RecordLost
 from whet.model.event import ExecutionSummary
 from whet.model.grade import AS_EXPECTED, PASSED, STATUSES
 from whet.model.lift import Lift
-from whet.model.run import Attempt, Execution, Plan, RunInfo, TrialResult
+from whet.model.run import Attempt, Execution, Plan, RunInfo, TrialKey, TrialResult
 from whet.model.session import Usage
 from whet.model.snapshot import SnapshotOutcome
 from whet.score import combined_status, mean, rate_of
 from whet.score.arms import arm_scores
 from whet.score.lift import lifts_of
-from whet.store.folder import RESULTS_FILE
-from whet.store.journal import GO_ON, Entry, Journal
+from whet.store.folder import RESULTS_FILE, open_new
+from whet.store.journal import GO_ON, Entry
 from whet.store.snapshots import SnapshotKey, snapshot_key
 
 SCHEMA = "whet/results/1"
+# Around the hash that the document ends in.
+DIGEST_OPENING, DIGEST_CLOSING = b',"digest":"', b'"}\n}\n'
 _USAGE = tuple(item.name for item in fields(Usage))
 _ATTEMPT = tuple(item.name for item in fields(Attempt))
+
+
+class Kept(Protocol):
+    """What results are made of: a journal, or the lines of one that somebody looks at."""
+
+    @property
+    def usage(self) -> Usage:
+        """What all attempts at all trials took together."""
+
+    @property
+    def lines(self) -> int:
+        """How many lines there are."""
+
+    @property
+    def last_link(self) -> str | None:
+        """The hash that the last line ends in."""
+
+    @property
+    def run_hash(self) -> str | None:
+        """The hash of run.json."""
+
+    def entry(self, key: TrialKey) -> Entry | None:
+        """What is known of a trial, if it has ended."""
+
+    def read(self, entry: Entry) -> TrialResult:
+        """The whole result."""
 
 
 class JournalResults:
@@ -34,7 +63,7 @@ class JournalResults:
     def __init__(
         self,
         plan: Plan,
-        journal: Journal,
+        journal: Kept,
         duration_s: float,
         snapshots: Mapping[SnapshotKey, SnapshotOutcome] | None = None,
         *,
@@ -60,6 +89,12 @@ class JournalResults:
     def total_usage(self) -> Usage:
         """What every attempt at every trial took together, also those that were cut short, as far as anybody told."""
         return self._journal.usage + self.cut_short
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What the results were made of, for whoever wants to know whether it was touched."""
+        kept = self._journal
+        return {"lines": kept.lines, "hash": kept.last_link, "run": kept.run_hash}
 
     @property
     def counts(self) -> dict[str, int]:
@@ -131,11 +166,31 @@ def write_results(info: RunInfo, results: JournalResults, *, interrupted: bool, 
     path = info.run_dir / RESULTS_FILE
     fresh = path.with_name(f".{RESULTS_FILE}-new")
     try:
-        with fresh.open("wb") as file:
-            _write_document(file, _head(info, results, interrupted=interrupted, ended_at=ended_at), results)
+        with open_new(fresh) as file:
+            write_document(file, info, results, interrupted=interrupted, ended_at=ended_at)
         fresh.replace(path)
     except OSError as error:
         raise RecordLost(f"{path} cannot be written: {error.strerror}", hint=GO_ON) from error
+
+
+class _Hashing:
+    """A file whose content is hashed on the way."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.digest = hashlib.sha256()
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data)
+        self.digest.update(data)
+
+
+def write_document(file: BinaryIO, info: RunInfo, results: JournalResults, *, interrupted: bool, ended_at: str) -> None:
+    """Write the document; it ends in a hash of all that is above."""
+    hashing = _Hashing(file)
+    _write_cases(hashing, _head(info, results, interrupted=interrupted, ended_at=ended_at), results)
+    hashing.write(b'\n  ],\n  "record": ' + wire.encode(results.record)[:-1])
+    file.write(DIGEST_OPENING + hashing.digest.hexdigest().encode() + DIGEST_CLOSING)
 
 
 def _head(info: RunInfo, results: JournalResults, *, interrupted: bool, ended_at: str) -> dict[str, Any]:
@@ -188,7 +243,7 @@ def _lift(lift: Lift) -> dict[str, Any]:
     }
 
 
-def _write_document(file: BinaryIO, head: dict[str, Any], results: JournalResults) -> None:
+def _write_cases(file: _Hashing, head: dict[str, Any], results: JournalResults) -> None:
     """One trial per line: readable, greppable, and never all of it in memory."""
     file.write(wire.encode_pretty(head).rstrip()[:-1].rstrip() + b',\n  "cases": [')
     cases = groupby(results.summaries(), key=lambda summary: summary.execution.case.id)
@@ -206,10 +261,9 @@ def _write_document(file: BinaryIO, head: dict[str, Any], results: JournalResult
             file.write(b"," if index else b"")
             _write_execution(file, summary, results)
         file.write(b"\n    ]}")
-    file.write(b"\n  ]\n}\n")
 
 
-def _write_execution(file: BinaryIO, summary: ExecutionSummary, results: JournalResults) -> None:
+def _write_execution(file: _Hashing, summary: ExecutionSummary, results: JournalResults) -> None:
     execution = summary.execution
     facts = {
         "runner": execution.runner.id,
@@ -225,7 +279,8 @@ def _write_execution(file: BinaryIO, summary: ExecutionSummary, results: Journal
     }
     file.write(b"\n      " + wire.encode(facts)[:-1] + b',"trials":[')
     trials = (wire.encode(_trial(result)) for result in results.trials(execution))
-    file.writelines((b"," if number else b"") + b"\n        " + trial for number, trial in enumerate(trials))
+    for number, trial in enumerate(trials):
+        file.write((b"," if number else b"") + b"\n        " + trial)
     file.write(b"\n      ]}")
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -18,7 +16,7 @@ from whet.model.event import Results
 from whet.model.run import Execution, Plan, TrialResult
 from whet.model.snapshot import Metric, Snapshot, SnapshotOutcome, figure
 from whet.score import mean
-from whet.store.folder import write_atomically
+from whet.store.folder import alone_in, write_atomically
 
 VERSION = 1
 # Where no suites of the project lie, and how suites end.
@@ -188,7 +186,7 @@ class SnapshotFile:
         path = self._rule.path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with _alone(path.parent):
+            with alone_in(path.parent):
                 entries = {key: entry for key, entry in _load(path).items() if key not in self._moved} | self._taken
                 document = _Document(version=VERSION, entries=dict(sorted(entries.items())))
                 write_atomically(path, wire.encode_pretty(document))
@@ -211,17 +209,6 @@ def _namesakes(base: Path, suite: Path) -> Iterator[Path]:
             found = Path(place, name)
             if found.stem == suite.stem and found.suffix in _ENDINGS and found != suite:
                 yield found
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keep other runs from writing in between; the folder is locked, so that no lock file lies beside what is kept."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _load(path: Path) -> dict[str, Snapshot]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from whet import wire
 from whet.model.run import TrialKey
 from whet.model.usage import Usage
+from whet.store.folder import PRIVATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,6 @@ class Spent:
         line = wire.encode(CutShort(key=key, usage=usage)) + b"\n"
         # We are about to end: what cannot be written is still in the results of this run.
         with suppress(OSError):
-            file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE)
             os.write(file, line)
             os.close(file)

@@ -18,13 +18,12 @@ from whet.evals import (
     TriggerQuery,
 )
 from whet.evals.competing import competitor_of
-from whet.model.suite import SKILL, Case, Check, Limits, MadeSkill
+from whet.model.suite import SKILL, TRIGGERED, Case, Check, Limits, MadeSkill
 from whet.packages.spec import package_problems, package_workspace
 
 # Notes what is wrong with a field of a case.
 Trouble = Callable[[str, str, str], None]
 _VERIFIER_TIMEOUT_MS = 120_000.0
-_TRIGGERED = "skill_triggered"
 
 
 def lower_case(name: str, case: EvalCase, suite: EvalSuite, folder: Path, trouble: Trouble) -> Case:
@@ -62,13 +61,13 @@ def _asked(
 
 def _asserted(case: BooleanAssertion) -> tuple[Check, ...]:
     """Whether the skill was triggered is a check of its own, so that a comparison can leave it out."""
-    about = tuple(each for each in case.assertions if each.op == _TRIGGERED)
-    others = tuple(each for each in case.assertions if each.op != _TRIGGERED)
+    about = tuple(each for each in case.assertions if each.op == TRIGGERED)
+    others = tuple(each for each in case.assertions if each.op != TRIGGERED)
     if not about:
         return (Check(grader="answer", params={"case": case}, label=case.kind),)
     if not others or case.match == "any":
-        return (Check(grader="answer", params={"case": case}, label=_TRIGGERED, compared=False),)
-    parts = ((case.kind, others, True), (_TRIGGERED, about, False))
+        return (Check(grader="answer", params={"case": case}, label=TRIGGERED, compared=False),)
+    parts = ((case.kind, others, True), (TRIGGERED, about, False))
     # By their numbers, so that together they come to the same score.
     return tuple(
         Check(

@@ -13,7 +13,7 @@ from whet.server.storage.runs import Ending, Outcome
 _OUTCOMES: dict[int, Outcome] = {0: "passed", 1: "failed", 3: "errored"}
 # Something must be corrected, or the record is lost: doing it again would end the same way.
 _FINAL = (2, 4, 70, 74)
-_LEFT_OUT = ("cases", "suite_path")
+_LEFT_OUT = ("cases", "suite_path", "record")
 
 
 def conclude(code: int, place: RunPlace, *, cancelled: bool) -> Ending | None:

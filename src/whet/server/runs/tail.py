@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from whet.errors import DiskFailed
 from whet.server.runs.folder import RunPlace
 from whet.server.storage.database import Database
 from whet.server.storage.events import NewEvent, add_events
@@ -73,5 +74,7 @@ def _ended(line: bytes) -> NewEvent:
         "duration_s": trial.get("duration_s"),
         "failure": {"code": failure.get("code"), "message": failure.get("message")} if failure else None,
     }
-    mark = hashlib.sha256(msgspec.json.encode(key)).hexdigest()
+    # A trial that a full disk stopped is done again, and told again.
+    again = [trial.get("started_at")] if failure.get("code") == DiskFailed.code else []
+    mark = hashlib.sha256(msgspec.json.encode([key, *again] if again else key)).hexdigest()
     return NewEvent(mark, "trial_ended", msgspec.json.encode(payload))

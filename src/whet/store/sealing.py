@@ -1,0 +1,150 @@
+"""The files of a trial in the record: hashed when it has ended, and looked at again before anything reads them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from whet import wire
+from whet.model.run import TrialResult
+from whet.store.chain import Line
+from whet.store.folder import PRIVATE, open_new
+
+WORKSPACE_FILE = "workspace.json"
+# What is asked of an agent later stands beside the record of its trial.
+_LATER = ("explanations.json", "explanations")
+# Copies of an agent's own files keep their modes.
+_STATE = "state"
+_SMALL = _PIECE = 256 * 1024
+
+
+class Sealing:
+    """The files that were recorded of a trial that has just ended, to be hashed."""
+
+    def __init__(self, run_dir: Path, result: TrialResult) -> None:
+        self._run_dir = run_dir
+        self._result = result
+        self._files = list(_recorded(run_dir, result))
+        # Whether hashing takes no time worth speaking of.
+        self.light = not any(attempt.workspace_dir for attempt in result.attempts) and (
+            sum(found.st_size for _, found in self._files) < _SMALL
+        )
+
+    def hashes(self) -> dict[str, str]:
+        """The hash of each file, by its path in the run folder; from now on only our user may read them."""
+        if not self.light:
+            self._list_workspaces()
+        return {
+            path: digest_of(f"{self._run_dir}/{path}", found, private=f"/{_STATE}/" not in path)
+            for path, found in self._files
+        }
+
+    def _list_workspaces(self) -> None:
+        """A kept workspace may have very many files, so they are listed in a file of their own."""
+        for attempt in self._result.attempts:
+            kept = self._run_dir / attempt.workspace_dir if attempt.workspace_dir else None
+            if kept is not None and kept.is_dir():
+                with open_new(self._run_dir / attempt.artifact_dir / WORKSPACE_FILE) as file:
+                    file.write(wire.encode_pretty(tree_hashes(kept)))
+        self._files = list(_recorded(self._run_dir, self._result))
+
+
+def tree_hashes(root: Path) -> dict[str, str]:
+    """The hash of every file and link below *root*, by its path; a folder is known by what is in it."""
+    return {path: digest_of(f"{root}/{path}", found, mode=True) for path, found in _below(str(root), "")}
+
+
+def digest_of(path: str, found: os.stat_result, *, mode: bool = False, private: bool = False) -> str:
+    """The hash of what was *found* at *path*: of a file its bytes, of a link where it leads; if asked, its *mode*."""
+    shown = f"{stat.S_IMODE(found.st_mode):04o} " if mode and not stat.S_ISLNK(found.st_mode) else ""
+    if stat.S_ISLNK(found.st_mode):
+        return "link " + hashlib.sha256(os.fsencode(os.readlink(path))).hexdigest()  # noqa: PTH115 - many of them
+    if not stat.S_ISREG(found.st_mode):
+        return f"{shown}no file"
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except PermissionError:
+        # An agent closed it to everybody, us included.
+        return f"{shown}unreadable"
+    try:
+        if private and found.st_mode & 0o077:
+            os.fchmod(descriptor, PRIVATE)
+        return shown + _hash(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _hash(descriptor: int) -> str:
+    """Piece by piece; most files are one, and `hashlib.file_digest` takes longer to begin than they take."""
+    digest = hashlib.sha256()
+    while piece := os.read(descriptor, _PIECE):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def file_problems(
+    run_dir: Path, line: Line, wanted: Callable[[str], bool] = lambda _: True, *, workspaces: bool = True
+) -> Iterator[str]:
+    """What of the files of a trial is not as its line says, a sentence for each; *wanted* are the paths looked at."""
+    if line.link is None:
+        return
+    there = {wire.printable(path): (f"{run_dir}/{path}", found) for path, found in _recorded(run_dir, line.result)}
+    since = f"since line {line.number} of the journal was written"
+    now = {path: digest_of(*there[path]) for path in there if wanted(path) and path in line.files}
+    now |= {path: "" for path in there if wanted(path) and path not in line.files}
+    before = {path: digest for path, digest in line.files.items() if wanted(path)}
+    yield from (f"{what} {since}" for what in differences(before, now))
+    if workspaces:
+        yield from _workspace_problems(run_dir, line)
+
+
+def _workspace_problems(run_dir: Path, line: Line) -> Iterator[str]:
+    """The same of kept workspaces, by the list that was made of each."""
+    for attempt in line.result.attempts:
+        listed = run_dir / attempt.artifact_dir / WORKSPACE_FILE
+        if attempt.workspace_dir is None or not listed.is_file():
+            continue
+        try:
+            before = wire.decode(listed.read_bytes(), dict[str, str])
+        except (OSError, wire.WireError):
+            # The list itself has changed, which was said.
+            continue
+        now = {wire.printable(path): digest for path, digest in tree_hashes(run_dir / attempt.workspace_dir).items()}
+        yield from (f"{attempt.workspace_dir}/{what}" for what in differences(before, now))
+
+
+def differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    """A sentence for each path at which two trees differ."""
+    for path in sorted({*before, *now}):
+        if path not in now:
+            yield f"{path}: is gone"
+        elif path not in before:
+            yield f"{path}: is new"
+        elif before[path] != now[path]:
+            yield f"{path}: has changed"
+
+
+def _recorded(run_dir: Path, result: TrialResult) -> Iterator[tuple[str, os.stat_result]]:
+    """The files of a trial, all attempts, by their paths in the run folder."""
+    trial = os.path.dirname(result.artifact_dir)  # noqa: PTH120 - a path in the record, not of the system
+    for path, found in _below(f"{run_dir}/{trial}", ""):
+        attempt, _, rest = path.partition("/")
+        if not attempt.isdecimal() or rest.partition("/")[0] not in _LATER:
+            yield f"{trial}/{path}", found
+
+
+def _below(root: str, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Every path below *root* that is no folder, in order; nothing where there is nothing."""
+    try:
+        with os.scandir(f"{root}/{prefix}") as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return
+    for entry in found:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _below(root, f"{prefix}{entry.name}/")
+        else:
+            yield prefix + entry.name, entry.stat(follow_symlinks=False)

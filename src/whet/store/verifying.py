@@ -1,0 +1,176 @@
+"""Whether the record of a run is as whet wrote it: what was asked, the journal, files of trials, results."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whet.errors import RecordChanged, StoreError
+from whet.store.chain import Chain, Line, Reading, changed, counted, refuse_other_run
+from whet.store.folder import JOURNAL_FILE, RESULTS_FILE, RUN_FILE, SOURCES_FILE, is_chained
+from whet.store.recomputing import recomputed
+from whet.store.results import DIGEST_CLOSING, DIGEST_OPENING
+from whet.store.sealing import file_problems
+
+_DIGITS = 64
+_SHOWN = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What was found: `problems` where the record was changed, and `notes` on what cannot be known."""
+
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+    lines: int
+    link: str | None
+
+
+def verify(run_dir: Path) -> Verified:
+    """Look at all of a record; nothing is changed."""
+    reading = Reading(Chain(required=is_chained(run_dir / RUN_FILE)))
+    lines: list[Line] = []
+    problems: list[str] = []
+    try:
+        lines += _lines(run_dir, reading)
+    except RecordChanged as error:
+        # What comes after the first line that does not fit says nothing any more.
+        problems.append(_within(error, run_dir))
+    else:
+        problems += _results_problems(run_dir, lines)
+    problems += _sources_problems(run_dir)
+    problems += (problem for line in counted(lines) for problem in file_problems(run_dir, line))
+    return Verified(
+        problems=tuple(problems),
+        notes=tuple(_notes(run_dir, lines, reading)),
+        lines=reading.chain.lines,
+        link=reading.chain.link,
+    )
+
+
+def check_journal(run_dir: Path) -> list[Line]:
+    """The lines of a run that count, once journal, run.json and results fit together; else `RecordChanged`."""
+    lines = list(_lines(run_dir, Reading(Chain(required=is_chained(run_dir / RUN_FILE)))))
+    problem = next(_results_problems(run_dir, lines), None)
+    if problem is not None:
+        raise _refused(run_dir, problem)
+    return counted(lines)
+
+
+def check_files(run_dir: Path, lines: Iterable[Line]) -> None:
+    """Refuse a record of which a file has changed since its trial ended."""
+    problem = next((problem for line in lines for problem in file_problems(run_dir, line)), None)
+    if problem is not None:
+        raise _refused(run_dir, problem)
+
+
+def _refused(run_dir: Path, problem: str) -> RecordChanged:
+    path, _, what = problem.partition(": ")
+    return changed(run_dir / path, what, run_dir)
+
+
+def _lines(run_dir: Path, reading: Reading) -> Iterator[Line]:
+    path = run_dir / JOURNAL_FILE
+    if not path.exists():
+        return
+    try:
+        with path.open("rb") as file:
+            for line in reading.lines(file, path):
+                refuse_other_run(line, run_dir / RUN_FILE)
+                yield line
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _within(error: StoreError, run_dir: Path) -> str:
+    return error.message.removeprefix(f"{run_dir}/")
+
+
+def _notes(run_dir: Path, lines: list[Line], reading: Reading) -> Iterator[str]:
+    bare = sum(line.link is None for line in lines)
+    if bare:
+        which = "no line" if bare == len(lines) else f"none of the first {bare} lines"
+        yield f"{which} has a hash, because an older whet wrote them: a change of them would not show"
+    if reading.torn:
+        yield f"the journal ends in a line that was cut off ({reading.torn} bytes); --resume drops it and does it again"
+    results = _read(run_dir / RESULTS_FILE)
+    if results is None:
+        yield "there is no results.json, so that a missing end of the journal would not show"
+    elif "record" not in results:
+        yield "results.json is of an older whet, and was not compared"
+    elif results["record"]["lines"] < len(lines):
+        yield f"results.json is of the first {results['record']['lines']} lines: the run was gone on with since"
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A document, or none where there is none that can be read."""
+    try:
+        found = msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _results_problems(run_dir: Path, lines: list[Line]) -> Iterator[str]:
+    """What results.json says that is not so."""
+    path = run_dir / RESULTS_FILE
+    if not path.exists():
+        return
+    results = _read(path)
+    if results is None:
+        yield f"{RESULTS_FILE}: has changed: it is not a document any more"
+    elif "record" in results or is_chained(run_dir / RUN_FILE):
+        yield from (f"{RESULTS_FILE}: {what}" for what in _differences(run_dir, results, lines))
+
+
+def _differences(run_dir: Path, results: dict[str, Any], lines: list[Line]) -> Iterator[str]:
+    if not _is_sealed((run_dir / RESULTS_FILE).read_bytes()):
+        yield "has changed: its content does not fit the hash that it ends in"
+    try:
+        length, link = int(results["record"]["lines"]), results["record"]["hash"]
+        if length > len(lines):
+            yield f"is of {length} lines of the journal, which has {len(lines)}"
+            return
+        if link != (lines[length - 1].link if length else None):
+            yield f"names another hash for line {length} of the journal"
+            return
+        yield from _unlike(results, recomputed(run_dir, results, lines[:length]))
+    except (KeyError, TypeError, ValueError, AttributeError, msgspec.ValidationError) as error:
+        yield f"has changed: it is not the document of a run any more ({error!r})"
+
+
+def _sources_problems(run_dir: Path) -> Iterator[str]:
+    """Whether the list of what agents started from is the one that run.json names."""
+    named = (_read(run_dir / RUN_FILE) or {}).get("sources")
+    path = run_dir / SOURCES_FILE
+    data = path.read_bytes() if path.is_file() else b""
+    if isinstance(named, str) and hashlib.sha256(data).hexdigest() != named:
+        yield f"{SOURCES_FILE}: has changed since the run began"
+
+
+def _is_sealed(data: bytes) -> bool:
+    """Whether a document fits the hash that it ends in."""
+    body, tail = data[: -(len(DIGEST_OPENING) + _DIGITS + len(DIGEST_CLOSING))], DIGEST_CLOSING
+    return data == body + DIGEST_OPENING + hashlib.sha256(body).hexdigest().encode() + tail
+
+
+def _unlike(found: Any, due: Any, where: str = "") -> Iterator[str]:
+    """Where two documents differ, as far as both have a field: the field, what it says, and what the journal says."""
+    if isinstance(found, dict) and isinstance(due, dict):
+        for name in found.keys() & due.keys() - {"digest"}:
+            yield from _unlike(found[name], due[name], f"{where}.{name}" if where else name)
+    elif isinstance(found, list) and isinstance(due, list) and len(found) == len(due):
+        for index, (one, other) in enumerate(zip(found, due, strict=True)):
+            yield from _unlike(one, other, f"{where}[{index}]")
+    elif found != due:
+        yield f"{where} is {_short(found)}, and the journal says {_short(due)}"
+
+
+def _short(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ..."
