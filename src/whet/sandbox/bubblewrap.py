@@ -64,8 +64,9 @@ class BubblewrapSandbox:
 
     def __init__(self) -> None:
         self._program = shutil.which("bwrap") or "bwrap"
-        # While there is one thread, if we may: what is shown to root can then be made ready once.
-        private_mounts()
+        # While there is one thread, if we may: what is shown to root is then made ready once, for forks of ours too.
+        if private_mounts():
+            system(network=True)
 
     async def run(self, command: Command, boundary: Boundary, *, timeout_s: float, stdout: Sink, stderr: Sink) -> Ended:
         """Run *command*; see `Sandbox.run`."""

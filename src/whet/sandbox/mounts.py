@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import os
 import signal
 import struct
-from itertools import count
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,6 +20,7 @@ _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
 _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_IDMAP = 1, 0x00100000
 # The only id that is given a meaning in a mount of somebody else's files; no file has it.
 _NOBODY_AT_ALL = 2**32 - 2
+_NAME = b"whet-stage"
 # Where clones are put: hidden from nobody but us, no place for anybody's work, and nothing has to be made for it or
 # cleared away. Not below /proc: a kernel that sees one of its own folders covered lets nobody inside mount another.
 _STAGES = ("/boot", "/var/spool", "/var/mail", "/var/empty")
@@ -30,7 +32,6 @@ class _State:
     private: bool | None = None
     stage: Path | None = None
     strangers: int | None = None
-    numbers = count(1)
 
 
 def private_mounts() -> bool:
@@ -48,37 +49,46 @@ def are_private() -> bool:
     return bool(_State.private)
 
 
-def clone(folder: str, *, strange: bool = False) -> Path:
+def clone(folder: str, *, strange: bool = False, covers: Sequence[str] = ()) -> Path:
     """*folder* once more, read-only, with all that is mounted below it, at a path that only we know.
 
     With `strange`, every file in it is somebody else's: owner and group count for nobody, and only what others may do
-    may be done. Raises `OSError` where the kernel, the file system or our rights do not allow it.
+    may be done. At *covers*, nothing is seen. Raises `OSError` where the kernel, the file system or our rights do not
+    allow it. Forked processes of ours share the stage, and find there what one of them has made.
     """
-    # Forked processes of ours share the stage.
-    place = _stage() / f"{os.getpid()}-{next(_State.numbers)}"
-    tree = check(
-        libc.syscall(
-            _OPEN_TREE,
-            _AT_FDCWD,
-            os.fsencode(folder),
-            ctypes.c_uint(_OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC),
-        ),
-        folder,
-    )
+    name = hashlib.sha256(repr((_view(), folder, strange, covers)).encode()).hexdigest()[:16]
+    place, ready = _stage() / name, _stage() / f"{name}.ready"
+    if ready.exists():
+        return place
+    try:
+        place.mkdir()
+    except FileExistsError:
+        # Another one is about it.
+        place = _stage() / f"{name}-{os.getpid()}"
+        place.mkdir(exist_ok=True)
+    _attach(folder, place, strange=strange)
+    for path in covers:
+        _cover(place / Path(path).relative_to(folder))
+    if place.name == name:
+        ready.touch()
+    return place
+
+
+def _attach(folder: str, place: Path, *, strange: bool) -> None:
+    flags = ctypes.c_uint(_OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC)
+    tree = check(libc.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(folder), flags), folder)
     try:
         attributes = _MOUNT_ATTR_RDONLY | (_MOUNT_ATTR_IDMAP if strange else 0)
         asked = struct.pack("QQQQ", attributes, 0, 0, _strangers() if strange else 0)
-        flags = ctypes.c_uint(_AT_EMPTY_PATH | _AT_RECURSIVE)
-        check(libc.syscall(_MOUNT_SETATTR, tree, b"", flags, asked, ctypes.c_size_t(len(asked))), folder)
-        place.mkdir()
+        whole = ctypes.c_uint(_AT_EMPTY_PATH | _AT_RECURSIVE)
+        check(libc.syscall(_MOUNT_SETATTR, tree, b"", whole, asked, ctypes.c_size_t(len(asked))), folder)
         to = (_AT_FDCWD, os.fsencode(place), ctypes.c_uint(_MOVE_MOUNT_F_EMPTY_PATH))
         check(libc.syscall(_MOVE_MOUNT, tree, b"", *to), str(place))
     finally:
         os.close(tree)
-    return place
 
 
-def cover(path: Path) -> None:
+def _cover(path: Path) -> None:
     """Show nothing at *path*, be it a folder or a file."""
     if path.is_dir():
         flags = ctypes.c_ulong(_MS_RDONLY | _MS_NOSUID | _MS_NODEV)
@@ -86,6 +96,11 @@ def cover(path: Path) -> None:
         return
     source = os.fsencode(os.devnull)
     check(libc.mount(source, os.fsencode(path), None, ctypes.c_ulong(_MS_BIND), None), str(path))
+
+
+def _view() -> str:
+    """Which view of mounts is ours: a file system on the stage may be seen in another one as well."""
+    return os.readlink("/proc/self/ns/mnt")  # noqa: PTH115 - a name and not a path
 
 
 def unmount(target: Path) -> None:
@@ -110,10 +125,17 @@ def _stage() -> Path:
         place = next((place for place in map(Path, _STAGES) if place.is_dir() and not place.is_symlink()), None)
         if place is None:
             raise FileNotFoundError(2, "there is no place to mount on")
-        flags = ctypes.c_ulong(_MS_NOSUID | _MS_NODEV)
-        check(libc.mount(b"whet", os.fsencode(place), b"tmpfs", flags, b"mode=700"), str(place))
+        if not _is_staged(place):
+            flags = ctypes.c_ulong(_MS_NOSUID | _MS_NODEV)
+            check(libc.mount(_NAME, os.fsencode(place), b"tmpfs", flags, b"mode=700"), str(place))
         _State.stage = place
     return _State.stage
+
+
+def _is_staged(place: Path) -> bool:
+    """Whether a process of ours has mounted there already: a second mount would hide what is in the first."""
+    mounts = (line.split(b" ") for line in Path("/proc/self/mountinfo").read_bytes().split(b"\n") if line)
+    return any(fields[4] == os.fsencode(place) and _NAME in fields for fields in mounts)
 
 
 def _strangers() -> int:

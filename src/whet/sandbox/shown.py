@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from whet.sandbox.closed import closed_below, closed_in_proc
-from whet.sandbox.mounts import clone, cover, private_mounts
+from whet.sandbox.mounts import clone, private_mounts
 
 _FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/snap")
 # Where /etc/resolv.conf points on many machines.
@@ -88,9 +88,7 @@ def _covered(folder: str, closed: Iterable[str]) -> Iterator[str]:
     if places:
         private_mounts()
         try:
-            ready = clone(folder)
-            for path in places:
-                cover(ready / Path(path).relative_to(folder))
+            ready = clone(folder, covers=places)
         except OSError:
             yield from ("--ro-bind", folder, folder)
             for path in places:
