@@ -16,7 +16,8 @@ def test_an_agent_beyond_its_memory_fails_its_trial_alone(boxed: Project) -> Non
     outcome = boxed.run()
 
     assert outcome.statuses == {"hog": "failed", "modest": "passed"}
-    assert outcome.codes["hog"] in {"ceiling", "agent-crashed"}
+    assert outcome.codes["hog"] == "ceiling"
+    assert "ran into its ceiling of 120 MB of memory" in outcome.message("hog")
 
 
 def test_the_header_names_the_ceilings_in_force(boxed: Project) -> None:
@@ -54,6 +55,7 @@ def test_a_bootstrap_command_has_them_too(boxed: Project) -> None:
 
     assert outcome.statuses == {"a": "errored"}
     assert outcome.codes == {"a": "bootstrap"}
+    assert "ran into its ceiling of 120 MB of memory" in outcome.message("a")
 
 
 def test_a_ceiling_that_nothing_could_start_under_is_refused(project: Project) -> None:

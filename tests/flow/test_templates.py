@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -90,3 +92,59 @@ def test_the_name_of_a_folder_need_not_be_text(
 
     assert done.statuses == {"a": "passed", "b": "failed"}, done.message("a")
     assert (done.folder / done.trial("b")["workspace_dir"] / "made").read_text() == "y\n"
+
+
+def test_a_template_that_nobody_may_write_to_becomes_a_workspace_that_its_owner_may(template: Project) -> None:
+    closed = template.root / "template"
+    template.write("template/src/tool.sh", "#!/bin/sh\n", mode=0o555)
+    template.write("template/open/fixed.txt", "kept as it is\n", mode=0o444)
+    for path in (closed / "src" / "a.txt", closed / "src" / "b.txt"):
+        path.chmod(0o444)
+    for folder in (closed / "src", closed):
+        folder.chmod(0o555)
+    template.suite(f"""
+        {TEMPLATE}
+        AGENT = '''
+        stat -c %a . src src/a.txt src/tool.sh open/fixed.txt
+        echo more >> src/a.txt && rm src/b.txt && echo new > src/new.txt && echo new > new.txt
+        '''
+        def looks(report, ctx):
+            assert report.final_output.split() == ["755", "755", "644", "755", "444"], report.final_output
+            assert ctx.changes().created == ("new.txt", "src/new.txt"), ctx.changes()
+            assert ctx.changes().modified == ("src/a.txt",) and ctx.changes().deleted == ("src/b.txt",)
+        suite = [Case(id="a", prompt=AGENT, check=looks)]
+    """)
+
+    try:
+        done = template.run()
+    finally:
+        for folder in (closed, closed / "src"):
+            folder.chmod(0o755)
+
+    assert done.statuses == {"a": "passed"}, done.message("a")
+    assert (closed / "src" / "a.txt").read_text() == "one\n"
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a disk from which nothing is started")
+def test_a_temporary_folder_from_which_nothing_can_be_started_is_named(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite('suite = [Case(id="a", prompt="echo true > x; chmod +x x; ./x", check=ok)]')
+    mounted = project.outside / "tmp"
+    mounted.mkdir()
+    whet = f'mount -t tmpfs -o noexec none "{mounted}" && exec "{sys.executable}" -m whet run suite.py'
+
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", whet],
+        cwd=project.root,
+        env=project.environment({"TMPDIR": str(mounted)}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 1, done.stderr
+    said = " ".join((done.stdout + done.stderr).split())
+    assert f"{mounted} is mounted noexec" in said
+    assert "let TMPDIR name a folder on another disk" in said

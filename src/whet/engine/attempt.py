@@ -48,6 +48,7 @@ from whet.model.session import Event, SessionSummary
 from whet.model.suite import Limits
 from whet.packages.showing import in_package
 from whet.sandbox.base import Boundary, Command, Ended
+from whet.sandbox.ceilings import suspected
 from whet.workspace.base import SHORTAGES
 from whet.workspace.recording import note_folders, record_changes
 from whet.workspace.skill_text import skills_in
@@ -176,6 +177,7 @@ async def run_agent(
     try:
         try:
             ended, tail = await _stream(parts, ground, trial, talk)
+            ended = suspected(ended, parts.ceilings, tail)
         finally:
             _note_figures(trial, record, talk)
         judge_ending(

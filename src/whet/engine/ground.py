@@ -18,6 +18,7 @@ from whet.model.changes import Changes
 from whet.model.run import Trial
 from whet.model.suite import BootstrapSpec, WorkspaceSpec
 from whet.sandbox.base import Boundary, Command
+from whet.sandbox.ceilings import suspected
 from whet.workspace import Workspace, mask_files, remove_tree
 from whet.workspace.placing import place, take_out_skills
 
@@ -155,6 +156,7 @@ async def _bootstrap(
         raise BootstrapFailed(f"the bootstrap command {error.message}", hint=error.hint) from error
     finally:
         log.close()
+    ended = suspected(ended, parts.ceilings, log.tail)
     said = log.tail.decode("utf-8", "replace").strip()
     if ended.timed_out:
         raise BootstrapFailed(f"the bootstrap command was still running after {timeout_s:g} s and was stopped")

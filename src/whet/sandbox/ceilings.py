@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import resource
 import signal
 from collections.abc import Iterator
@@ -23,6 +24,12 @@ from whet.sandbox.cgroups import Group, places
 from whet.sandbox.programs import find_program
 
 _SIGNALLED = 128
+# How programs say it, on Python, C, C++, Go, Node, Java, Ruby, PHP and Rust.
+_OUT_OF_MEMORY = re.compile(
+    rb"MemoryError|NoMemoryError|OutOfMemory|bad_alloc|ENOMEM|memory exhausted|out of memory|cannot allocate memory"
+    rb"|allowed memory size|memory allocation of \d+ bytes failed",
+    re.IGNORECASE,
+)
 
 
 class Hold(Protocol):
@@ -141,6 +148,13 @@ def judged(hold: Hold, ended: Ended) -> Ended:
     """*ended*, with the ceiling that was reached."""
     reached = hold.reached(ended)
     return ended if reached is None else replace(ended, reached=reached)
+
+
+def suspected(ended: Ended, ceilings: Ceilings, said: bytes) -> Ended:
+    """*ended*, with the ceiling that the program's last words speak of; for where no control group saw it reached."""
+    if ended.reached or ended.exit_code == 0 or ceilings.memory_mb is None or not _OUT_OF_MEMORY.search(said):
+        return ended
+    return ended if places(ceilings) else replace(ended, reached=f"{ceilings.memory_mb:,} MB of memory")
 
 
 def weaknesses(ceilings: Ceilings) -> str | None:

@@ -15,9 +15,11 @@ from whet.errors import AgentNotFound, AgentNotStarted
 from whet.grade.shell import Shell, plain_environment
 from whet.packages.showing import ShownAt
 from whet.sandbox.base import Boundary, Command, Ended, Sandbox
+from whet.sandbox.ceilings import suspected
 
 _OUTPUT_KEPT = 4 * 1024 * 1024
 _LONGEST_SHEBANG = 256
+_LAST_WORDS = 2000
 _KILLED = 128 + signal.SIGKILL
 # Lets Python find the modules of a workspace last.
 _SAFE_PYTHON = Path(__file__).parent / "python"
@@ -83,7 +85,8 @@ async def run_script(script: Script, shell: Shell, *, home: Path, timeout_s: flo
         ended = await sandbox.run(command, boundary, timeout_s=timeout_s, stdout=printed, stderr=printed)
     except (AgentNotFound, AgentNotStarted) as error:
         raise NotRun(error.message) from error
-    return Output(ended=ended, text=printed.text())
+    said = printed.text()
+    return Output(ended=suspected(ended, shell.ceilings, said.encode()[-_LAST_WORDS:]), text=said)
 
 
 def argv_of(script: Path) -> tuple[str, ...]:
