@@ -36,6 +36,9 @@ earlier = session.read_text() if resumed else ""
 session.write_text(earlier + prompt + "\\n")
 if prompt.startswith("nameless"): sys.exit(4)
 tell(type="system", subtype="init", session_id=session.stem, model="m", cwd=os.getcwd())
+if prompt.startswith(("crash", "hang")):
+    waits = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "sleep 600"}}
+    tell(type="assistant", message={"id": "w", "content": [waits]})
 if prompt.startswith("crash"): sys.exit(3)
 if prompt.startswith("hang"): time.sleep(600)
 exec(prompt.partition("exec ")[2])
@@ -161,7 +164,7 @@ def test_an_answer_tells_which_expectation_it_is_about_and_what_it_took(asking: 
 def test_an_agent_that_fails_to_answer_is_told_with_its_code_and_the_next_question_is_asked(asking: Project) -> None:
     asking.run()
 
-    outcome = explain(asking, "--ask", "crash", "--ask", "hang", "--ask", "Still there?", "--timeout-ms", "1500")
+    outcome = explain(asking, "--ask", "crash", "--ask", "hang", "--ask", "Still there?", "--timeout-ms", "8000")
 
     assert outcome.code == 1
     assert [(each["status"], (each["failure"] or {}).get("code")) for each in kept(outcome)] == [

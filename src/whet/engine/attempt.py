@@ -28,16 +28,11 @@ from whet.engine.sieve import Sieve
 from whet.engine.state import Resumable, keep_state
 from whet.engine.turn import Turn
 from whet.errors import (
-    AgentCrashed,
     AgentError,
-    AgentTimedOut,
     AttemptError,
-    CeilingReached,
     ContextExhausted,
     ModelRejected,
     PromptTooLong,
-    ProviderFailed,
-    SessionUnfinished,
     Vacuous,
     WorkspaceError,
     WorkspaceSpoiled,
@@ -139,16 +134,8 @@ def _went_as_expected(trial: Trial, record: AttemptRecord) -> bool:
 
 EVENTS = "events.jsonl"
 _PIECE = 1024 * 1024
-# How a session can end badly and still be read to its end.
-_TELLING = (
-    AgentCrashed,
-    AgentTimedOut,
-    CeilingReached,
-    ContextExhausted,
-    PromptTooLong,
-    ProviderFailed,
-    SessionUnfinished,
-)
+# How a session that is stopped on the way can still be read to its end.
+_TELLING = (ContextExhausted, PromptTooLong)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +179,7 @@ async def run_agent(
             record.notes.append(f"ran into its ceiling of {ended.reached} on the way")
     except AgentError as error:
         record.unfinished = replace(_session(trial, record, talk, ended), complete=False)
-        if isinstance(error, _TELLING):
+        if ended is not None or isinstance(error, _TELLING):
             # No check sees it, but whoever looks for the reason does.
             _write_session(parts, artifact_dir, record.unfinished)
         raise
