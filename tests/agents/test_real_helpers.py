@@ -87,6 +87,32 @@ def test_a_read_that_failed_speaks_for_no_skill(stage: Stage) -> None:
 
 
 @by(CLAUDE_CODE)
+def test_a_script_is_found_where_the_command_before_went(stage: Stage) -> None:
+    folder = ".claude/skills/tidy-up"
+    stage.project.write(f"template/{folder}/SKILL.md", SKILL.lstrip())
+    stage.project.write(f"template/{folder}/scripts/sweep.sh", "echo swept\n")
+    steps = [
+        {"run": f"cd {folder}"},
+        {"run": "sh scripts/sweep.sh"},
+        {"run": "cd /"},
+        {"run": f"sh {folder}/scripts/sweep.sh"},
+        {"run": "cat SKILL.md; true"},
+        READY,
+    ]
+
+    played = stage.play(steps)
+
+    commands = [event for event in played.events if event["type"] == "command"]
+    assert [event["cwd"] for event in commands] == [None, folder, folder, None, None], played.story
+    (found,) = played.trial["detected_skills"]
+    assert [(each["confidence"], each["why"]) for each in found["evidence"]] == [
+        ("medium", "ran sh scripts/sweep.sh"),
+        ("medium", f"ran sh {folder}/scripts/sweep.sh"),
+        ("weak", f"named its folder in cd {folder}"),
+    ]
+
+
+@by(CLAUDE_CODE)
 def test_a_command_in_the_background_has_no_exit_code(stage: Stage) -> None:
     command = {"command": "cat notes.txt", "description": "Look.", "run_in_background": True}
 

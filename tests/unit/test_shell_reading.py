@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from whet.shell import SimpleCommand, read_command
+from whet.shell import SimpleCommand, folder_after, followed, read_command
 
 
 def shown(line: str) -> list[tuple[str, ...]]:
@@ -290,3 +290,30 @@ def test_substitutions_in_scripts_in_substitutions_do_not_multiply() -> None:
     read_command(line)
 
     assert time.perf_counter() - start < 20
+
+
+@pytest.mark.parametrize(
+    ("line", "folders"),
+    [
+        ("cd a && x; y", ["", "a", "a"]),
+        ("cd a; cd b; x", ["", "a", "a/b"]),
+        ("cd a/b && cd .. && x", ["", "a/b", "a"]),
+        ("cd /a; cd b; x", ["", "/a", "/a/b"]),
+        ("cd; cd x; y", ["", "~", "~/x"]),
+        ('cd "$DIR/a"; cd ..; x', ["", "$DIR/a", "$DIR"]),
+        ("cd -P -- a; cd -; x", ["", "a", ""]),
+        ("pushd a; popd; x", ["", "a", ""]),
+        ("(cd a; x); y", ["", "a", ""]),
+        ("x $(cd a && y) && z", ["", "", "a", ""]),
+        ("x `cd a; y`; z", ["", "", "a", ""]),
+        ("bash -c 'cd a; x'; y", ["", "a", ""]),
+        ("eval 'cd a'; x", ["", "a"]),
+        ("{ cd a; }; x", ["", "a"]),
+        ("(cd a; (cd b; x); y); z", ["", "a", "a/b", "a", ""]),
+    ],
+)
+def test_a_command_runs_where_cd_went_before(line: str, folders: list[str]) -> None:
+    found = list(followed(read_command(line)))
+
+    assert [folder for _, folder in found] == folders
+    assert folder_after(read_command(f"{line}; pwd")) == folder_after(read_command(line))

@@ -13,6 +13,7 @@ from whet.agents.invoking import slash_invoked
 from whet.agents.reading import Reading, Spending
 from whet.agents.records import as_text, look, number, parse, rows, status_kind, table, text
 from whet.model.session import Event, SessionEnded, SessionStarted, TroubleKind
+from whet.shell import folder_after, read_command
 
 _CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN")
 # IS_SANDBOX: without it the program refuses, as root, to work without asking for permissions.
@@ -33,6 +34,8 @@ _ERRORS: dict[str, TroubleKind] = {
 }
 _IN_BACKGROUND = re.compile(r"Command running in background with ID: ")
 _TOO_LONG = "Prompt is too long"
+_MOVES = re.compile(r"\b(?:cd|pushd|popd)\b")
+_BACK = re.compile(r"^Shell cwd was reset to ", re.MULTILINE)
 _EXIT_CODE = re.compile(r"Exit code (\d{1,9})\b")
 
 
@@ -48,7 +51,7 @@ class ClaudeCodeAgent(base.AgentDefaults):
         # The last reply of the agent and of each sub-agent.
         self._replies: dict[str | None, str | None] = {}
         self._error: tuple[str | None, int | None] = (None, None)
-        self._bill, self._prompt = Bill(), ""
+        self._bill, self._prompt, self._cwd = Bill(), "", ""
 
     def command(self, task: Task) -> AgentCommand:
         """Its settings and its login lie in the home of the attempt, unless the runner wants the user's own."""
@@ -84,6 +87,8 @@ class ClaudeCodeAgent(base.AgentDefaults):
             case "user":
                 for block in rows(seen, "message", "content"):
                     if look(block, "type") == "tool_result":
+                        # Only the shell of the agent itself stays where a command went.
+                        self._reading.cwd = "" if text(seen, "parent_tool_use_id") else self._cwd
                         yield from self._returned(block, look(seen, "tool_use_result"), text(seen, "timestamp"))
             case "result":
                 yield from self._result(seen)
@@ -138,9 +143,14 @@ class ClaudeCodeAgent(base.AgentDefaults):
         unsure = failed or not isinstance(details, dict) or look(details, "returnCodeInterpretation") or in_background
         code = int(said[1]) if said else None if unsure else 0
         worked = None if failed or in_background else True
+        command = self._reading.command_of(call_id) if code == 0 else None
         yield from self._reading.ended(
             call_id, output=output, ok=not failed, exit_code=code, worked=worked, ran=ran, at=at
         )
+        if command and _MOVES.search(command):
+            moved = folder_after(read_command(command), self._cwd)
+            # It does not stay outside of its workspace, and says so.
+            self._cwd = "" if _BACK.search(output) else moved
 
     def _result(self, seen: dict[str, Any]) -> Iterator[Event]:
         """An error is a "success" with `is_error`."""

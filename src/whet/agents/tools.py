@@ -107,6 +107,8 @@ class Calls:
     def __init__(self, workspace: str = "") -> None:
         # Paths below it are told as seen from it, whichever way an agent writes them.
         self.workspace = workspace
+        # Where a shell begins, if not in the workspace: some programs stay where the last command went.
+        self.cwd = ""
         self._open: dict[str, Call] = {}
 
     def began(self, call_id: Any, tool: Any, args: Any, *, at: str | None = None) -> list[Event]:
@@ -154,6 +156,11 @@ class Calls:
         self._open.clear()
         return [CommandRun(command=command) for command in commands if command]
 
+    def command_of(self, call_id: Any) -> str | None:
+        """The command line of a call that waits for its result."""
+        call = self._open.get(text(call_id) or "")
+        return call.command if call else None
+
     def is_open(self, call_id: Any) -> bool:
         """Whether a call with this id waits for its result."""
         return text(call_id) in self._open
@@ -177,8 +184,9 @@ class Calls:
         told = worked if exit_code is None else None
         sure = True if told or exit_code is not None else None
         shown = shell_reads(command, exit_code) if told is not False else ()
-        reads = [FileRead(path=self._path(path, call.folder), ok=sure, at=at) for path in shown]
-        folder = self._path(call.folder, "") if call.folder else ""
+        began_in = call.folder or self.cwd
+        reads = [FileRead(path=self._path(path, began_in), ok=sure, at=at) for path in shown]
+        folder = self._path(began_in, "") if began_in else ""
         cwd = folder if folder not in ("", ".", self.workspace.rstrip("/")) else None
         return [CommandRun(command=command, exit_code=exit_code, cwd=cwd, ok=told, at=at), *reads]
 

@@ -1,7 +1,7 @@
 """Reading shell commands, and saying what they should have been."""
 
 from whet.shell.arguments import Arguments
-from whet.shell.following import followed, joined
+from whet.shell.following import folder_after, followed, joined
 from whet.shell.index import CommandIndex
 from whet.shell.matching import CommandMatcher, command, reading_of, requirements_of
 from whet.shell.quoting import quote_command
@@ -16,6 +16,7 @@ __all__ = [
     "Matcher",
     "SimpleCommand",
     "command",
+    "folder_after",
     "followed",
     "joined",
     "quote_command",

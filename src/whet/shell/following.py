@@ -29,6 +29,13 @@ def followed(commands: Iterable[SimpleCommand], folder: str = "") -> Iterator[tu
         places[command.scope] = _moved(command, here)
 
 
+def folder_after(commands: Iterable[SimpleCommand], folder: str = "") -> str:
+    """Where the shell is when all of *commands* are done."""
+    last = SimpleCommand(raw="pwd", executable="pwd")
+    *_, (_, here) = followed((*commands, last), folder)
+    return here
+
+
 def joined(folder: str, path: str) -> str:
     """*path* as seen from *folder*; a home or a variable in front is a place of its own."""
     if not folder or path.startswith(("/", "~", "$")):
@@ -38,7 +45,8 @@ def joined(folder: str, path: str) -> str:
     settled = posixpath.normpath(rest) if rest else ""
     if front and (not rest or settled.startswith("..")):
         return whole
-    return f"{front}/{settled}" if front else settled
+    inside = f"{front}/{settled}" if settled != "." else front
+    return inside if front else settled
 
 
 def _moved(command: SimpleCommand, here: _Place) -> _Place:

@@ -58,7 +58,8 @@ class _Frame:
 
     closer: str
     draft: Draft | None = None
-    groups: int = 0
+    # One entry for every open parenthesis: what was around it.
+    groups: list[Scope] = field(default_factory=list)
     # One entry for every open `case`: whether patterns come next.
     cases: list[bool] = field(default_factory=list)
     in_test: bool = False
@@ -162,8 +163,8 @@ class CommandScanner(WordScanner):
             self.arithmetic()
             return
         frame.end_command()
-        frame.groups += 1
-        self.scope = (*self.scope, self.pos - 1)
+        frame.groups.append(self.scope)
+        self.scope = self.inner_scope(self.pos - 1)
 
     def _close(self, frame: _Frame) -> bool:
         frame.end_command()
@@ -171,8 +172,7 @@ class CommandScanner(WordScanner):
             frame.cases[-1] = False
             return False
         if frame.groups:
-            frame.groups -= 1
-            self.scope = self.scope[:-1]
+            self.scope = frame.groups.pop()
             return False
         return frame.closer == ")"
 

@@ -131,6 +131,10 @@ class WordScanner:
                 return self.text.startswith(")", found.end())
         return False
 
+    def inner_scope(self, position: int) -> Scope:
+        """The scope of a subshell that begins at *position*; deeper ones are not told apart."""
+        return (*self.scope, position) if len(self.scope) < MAX_DEPTH else self.scope
+
     def _take(self, count: int) -> str:
         start = self.pos
         self.pos = min(self.end, start + count)
@@ -207,7 +211,7 @@ class WordScanner:
             self.pos += 2
             self.depth += 1
             self.level += 1
-            outside, self.scope = self.scope, (*self.scope, start)
+            outside, self.scope = self.scope, self.inner_scope(start)
             self.commands(")")
             self.scope = outside
             self.depth -= 1
@@ -243,7 +247,7 @@ class WordScanner:
         if not found:
             return self._take(1)
         inner = re.sub(r"\\([\\`$])", r"\1", found[1])
-        self.found(Nested(inner, self.depth + 1, scope=(*self.scope, self.pos)))
+        self.found(Nested(inner, self.depth + 1, scope=self.inner_scope(self.pos)))
         return self._take(found.end() - found.start())
 
     def _is_array(self, start: int) -> bool:
