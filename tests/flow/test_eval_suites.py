@@ -598,7 +598,7 @@ def test_an_archive_and_what_was_unpacked_of_earlier_ones_is_hidden_from_who_sho
     skilled: Project,
 ) -> None:
     skilled.sandbox = "bubblewrap"
-    skilled.settings(SHELL)
+    skilled.settings(f'{SHELL}\nmounts = ["."]\n')
     archive(skilled, "bundle.tar.gz", ("deploy/SKILL.md", f"{SKILL}of old"))
     suite(skilled, exact("true", ""))
     run(skilled, "--skill", "bundle.tar.gz")

@@ -122,7 +122,7 @@ def test_the_skill_is_there_in_its_own_variant_only(boxed: Project) -> None:
 @pytest.mark.bubblewrap
 def test_an_agent_that_sees_the_folder_of_the_suite_finds_no_answer_in_it(project: Project) -> None:
     project.sandbox = "bubblewrap"
-    project.settings(AGENT)
+    project.settings(AGENT + 'mounts = ["."]\n')
     files = {"tests/test.sh": "#!/bin/bash\nexit 0\n"}
     project.write("checks/test.sh", files["tests/test.sh"])
     root = project.root

@@ -14,12 +14,9 @@ _FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/et
 # Where /etc/resolv.conf points on many machines.
 _IN_RUN = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager", "/run/current-system")
 _OWN_TEMPORARY = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - these are the ones inside
-# What runtimes ask for: how many CPUs there are, how memory is laid out, and what a control group allows.
+# What runtimes ask for: how many CPUs there are, and what a control group allows. Each part costs every start a mount.
 _IN_SYS = (
     "/sys/devices/system/cpu",
-    "/sys/devices/system/node",
-    "/sys/kernel/mm/hugepages",
-    "/sys/kernel/mm/transparent_hugepage",
     "/sys/fs/cgroup",
 )
 # Nothing of these is closed, and they come and go with every service and container.
