@@ -239,7 +239,9 @@ def _installation(folder: Path) -> Iterator[Path]:
     """
     yield folder
     whole = folder.parent
-    if folder.name == "shims" or (folder.name == "bin" and (whole / "lib").is_dir() and whole.name != ".local"):
+    # PATH may name folders that are closed to us, and those are as good as not there.
+    is_whole = folder.name == "bin" and os.access(whole / "lib", os.X_OK) and whole.name != ".local"
+    if folder.name == "shims" or is_whole:
         yield whole
 
 
@@ -247,7 +249,9 @@ def _uncovered(paths: Iterable[Path]) -> Iterator[Path]:
     """Those that are there and not below another one, or below the system."""
     covered = [Path(folder) for folder in _SYSTEM]
     for path in sorted(set(paths), key=lambda path: len(path.parts)):
-        if path != Path("/") and path.exists() and not any(path.is_relative_to(other) for other in covered):
+        # Not exists(), which raises where a folder above is closed to us.
+        is_there = path != Path("/") and os.access(path, os.F_OK)
+        if is_there and not any(path.is_relative_to(other) for other in covered):
             covered.append(path)
             yield path
 
