@@ -170,6 +170,15 @@ def test_the_doctor_names_the_runner_whose_files_are_closed_and_goes_on(closed: 
     assert "+ sh " in done.stdout
 
 
+def test_a_closed_folder_on_the_path_of_programs_is_passed_over(closed: Project, sandbox_name: str) -> None:
+    closed.sandbox = sandbox_name
+    path = f"{closed.root}/closed/bin:{closed.root}/closed/shims:{os.environ['PATH']}"
+
+    done = closed.run(env={"PATH": path})
+
+    assert done.code == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("typed", ["run {root}/suite.py", "config", "doctor", "init", "import x", "regrade x", "serve"])
 def test_a_current_folder_that_was_deleted_is_one_line(closed: Project, typed: str) -> None:
     line = f"mkdir gone && cd gone && rmdir ../gone && {typed.format(root=closed.root)}"

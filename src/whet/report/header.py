@@ -53,7 +53,8 @@ def _settings(info: RunInfo, cwd: Path) -> str:
 def _project(started: RunStarted, cwd: Path) -> str:
     """The folder that each workspace of a bench suite is a copy of, and by what it was taken, where that is seen."""
     info, spec = started.info, started.plan.suite.workspace
-    if info.command != "bench" or spec is None or spec.template_dir is None:
+    # A suite in Python names its template itself.
+    if info.suite_path.suffix == ".py" or spec is None or spec.template_dir is None:
         return ""
     folder = spec.template_dir
     settings = next((file.name for file in info.settings_files if file.parent == folder), None)
