@@ -52,7 +52,8 @@ def test_settings_are_found_upwards_and_paths_are_taken_from_their_file(project:
     project.settings(SHELL.replace('"sh"', '"./agents/mine.sh"') + '[run]\noutput_dir = "out"\n')
     project.write("agents/mine.sh", "#!/bin/sh\necho mine\n", mode=0o755)
     path = project.suite(
-        'suite = [Case(id="a", prompt="x", check=lambda r, c: expect.ok(c.final_output() == "mine"))]', "deep/er/suite.py"
+        'suite = [Case(id="a", prompt="x", check=lambda r, c: expect.ok(c.final_output() == "mine"))]',
+        "deep/er/suite.py",
     )
 
     done = project.whet("run", str(path), cwd=project.outside)
