@@ -481,13 +481,13 @@ def test_what_a_link_in_a_foreign_record_leads_to_is_not_removed(asking: Project
     assert (precious / "letter.txt").read_text() == "of the user"
 
 
-def test_a_state_that_was_lost_is_the_agents_failure_to_resume_and_not_an_answer(asking: Project) -> None:
+def test_a_state_that_was_lost_cannot_be_resumed_and_is_no_failure_to_answer(asking: Project) -> None:
     ran = asking.run()
     shutil.rmtree(ran.artifact("a", "state"))
 
     outcome = explain(asking, "--ask", "Why?")
 
-    assert outcome.code == 1
+    assert outcome.code == 3
     assert "No conversation found with session ID: session-1" in outcome.stdout
 
 
