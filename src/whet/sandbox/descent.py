@@ -31,6 +31,11 @@ def die_with_parent() -> None:
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
+def wake_with_parent() -> None:
+    """Be continued when the thread that started us ends: something may have stopped us, and work is left."""
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
+
+
 def descendants(pid: int) -> list[int]:
     """All processes below *pid*, parents first."""
     found: list[int] = []

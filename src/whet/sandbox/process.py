@@ -82,6 +82,7 @@ class _Child:
             await self.exit(GRACE_S)
         if not self._clear.done():
             self._warden.say(words.END)
+            self._warden.wake()
             with anyio.move_on_after(_PATIENCE_S):
                 await asyncio.shield(self._clear)
         if not self._clear.done():

@@ -26,7 +26,7 @@ from array import array
 from typing import NoReturn
 
 from whet.sandbox.confine import confine, scope
-from whet.sandbox.descent import become_subreaper, descendants, end_descendants, reap, signal_all
+from whet.sandbox.descent import become_subreaper, descendants, end_descendants, reap, signal_all, wake_with_parent
 
 # What whet says: start this command; ask it to end; end it and all that it started.
 RUN, ASK, END = b"r", b"a", b"e"
@@ -48,6 +48,7 @@ def be_nursery(control: int, whet: int) -> NoReturn:
         signal.signal(number, signal.SIG_IGN)
     # Nobody waits for wardens; the kernel shall forget them.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    wake_with_parent()
     rules = scope()
     sock = socket.socket(fileno=control)
     sock.set_inheritable(False)
@@ -112,6 +113,7 @@ class _Warden:
         """Do what we are told and see who ends, until our owner is no more."""
         os.setsid()
         become_subreaper()
+        wake_with_parent()
         self._say(CODE.pack(os.getpid()))
         while True:
             ready = [fd for fd, _ in self._poll.poll()]

@@ -65,6 +65,11 @@ class Warden:
         with contextlib.suppress(OSError):
             self._sock.send(word)
 
+    def wake(self) -> None:
+        """Let it go on, should something have stopped it."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(self.pid, signal.SIGCONT)
+
     def hear(self) -> bytes | None:
         """The next thing that it said, if there is one; nothing where it is no more."""
         try:

@@ -23,7 +23,7 @@ from typing import NoReturn
 import anyio
 
 from whet.errors import SandboxError
-from whet.sandbox.descent import become_subreaper, die_with_parent, end_descendants
+from whet.sandbox.descent import become_subreaper, die_with_parent, end_descendants, signal_all, wake_with_parent
 from whet.sandbox.reaper import reaper
 from whet.sandbox.warden import receive
 from whet.sandbox.wardens import wardens
@@ -140,9 +140,14 @@ class _Worker:
         """End it, and return when nothing that it started is left."""
         with contextlib.suppress(OSError):
             self._guard.shutdown(socket.SHUT_WR)
-        with anyio.move_on_after(_PATIENCE_S), contextlib.suppress(OSError):
+        # The call may have stopped it.
+        signal_all([self._pid] if self._pid else [], signal.SIGCONT)
+        with anyio.move_on_after(_PATIENCE_S) as waiting, contextlib.suppress(OSError):
             # Nobody says anything: it comes to its end when the guard and the wardens below it have ended.
             await self._loop.sock_recv(self._guard, 1)
+        if waiting.cancelled_caught:
+            # Its worker dies with it, and what was below comes to us.
+            signal_all([self._pid] if self._pid else [], signal.SIGKILL)
         self.close()
         # Where the call killed the guard.
         await reaper.end_strays()
@@ -263,6 +268,7 @@ def _guard(talk: int, lifeline: int, nursery: int, whet: int) -> None:
     """
     os.setsid()
     become_subreaper()
+    wake_with_parent()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     guard = os.getpid()
     worker = os.fork()
