@@ -68,6 +68,7 @@ def test_an_interrupted_choice_goes_on_with_the_same_choice(tmp_path: Path) -> N
     whet(tmp_path, "eval", "--skills", "skills", "--tasks", three(tmp_path), "--tag", "odd")
     journal = next((tmp_path / ".whet" / "runs").glob("2*/journal.jsonl"))
     journal.write_text(journal.read_text().splitlines(keepends=True)[0])
+    journal.with_name("results.json").unlink()
 
     ended = whet(tmp_path, "eval", "--resume", "latest")
 

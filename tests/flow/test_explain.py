@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from project import SHELL, Outcome, Project, wait_for
+from project import SHELL, Outcome, Project, forget_hashes, wait_for
 
 STAND_IN = """#!/usr/bin/env python3
 import json, os, sys, time
@@ -438,6 +438,7 @@ def test_a_place_that_is_taken_is_left_alone(asking: Project) -> None:
 @pytest.mark.parametrize("name", ["explain.json", "explanations.json", "state.json"])
 def test_a_file_of_the_record_that_was_spoiled_is_named(asking: Project, name: str) -> None:
     ran = asking.run()
+    forget_hashes(ran.folder)
     ran.artifact("a", name).write_text('{"questions": 3}')
 
     assert str(ran.artifact("a", "")) in refused(explain(asking))
@@ -446,7 +447,9 @@ def test_a_file_of_the_record_that_was_spoiled_is_named(asking: Project, name: s
 @pytest.mark.parametrize("part", ["home", "temporary", "workspace"])
 @pytest.mark.parametrize("place", ["{outside}/made", "{scratch}/../made", "{scratch}/..", "made"])
 def test_a_record_that_names_a_folder_of_its_own_choice_is_refused(asking: Project, part: str, place: str) -> None:
-    file = asking.run().artifact("a", "state.json")
+    ran = asking.run()
+    forget_hashes(ran.folder)
+    file = ran.artifact("a", "state.json")
     state = json.loads(file.read_bytes())
     scratch = Path(state["home"]).parent
     named = place.format(outside=asking.outside, scratch=scratch)
@@ -462,7 +465,9 @@ def test_a_record_that_names_a_folder_of_its_own_choice_is_refused(asking: Proje
 
 
 def test_a_session_id_that_would_be_an_option_of_the_program_is_refused(asking: Project) -> None:
-    file = asking.run().artifact("a", "state.json")
+    ran = asking.run()
+    forget_hashes(ran.folder)
+    file = ran.artifact("a", "state.json")
     file.write_text(json.dumps({**json.loads(file.read_bytes()), "session_id": "--settings=x"}))
 
     assert "--settings=x is not the id of a session" in refused(explain(asking))
@@ -483,6 +488,7 @@ def test_what_a_link_in_a_foreign_record_leads_to_is_not_removed(asking: Project
 
 def test_a_state_that_was_lost_cannot_be_resumed_and_is_no_failure_to_answer(asking: Project) -> None:
     ran = asking.run()
+    forget_hashes(ran.folder)
     shutil.rmtree(ran.artifact("a", "state"))
 
     outcome = explain(asking, "--ask", "Why?")

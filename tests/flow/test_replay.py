@@ -21,6 +21,8 @@ REPLAY = """
 type = "replay"
 script = "recording"
 """
+# Without its journal, nothing tells whether a recording was changed.
+AS_IT_IS = REPLAY.replace("recording", "recording/trials")
 BINARY = """
     def looked(report, ctx):
         assert (ctx.workspace / "deep/picture.bin").read_bytes() == bytes(range(256)) * 4
@@ -239,6 +241,7 @@ def test_a_recording_cannot_write_outside_of_the_workspace(project: Project, nam
     recording = record(project)
     listed = next(iter(recording.glob("trials/*/*/*/1/1/changes.json")))
     listed.write_text(json.dumps({**json.loads(listed.read_text()), "deleted": [name]}))
+    project.settings(AS_IT_IS)
     (project.outside / "evil").write_text("still here")
 
     outcome = project.run()
@@ -305,6 +308,7 @@ def test_a_recording_whose_events_were_spoiled_is_errored_and_names_the_line(pro
     recording = record(project, TOLD.format(skills="", program=program))
     events = next(iter(recording.glob("trials/*/*/*/1/1/events.jsonl")))
     events.write_bytes(events.read_bytes().splitlines(keepends=True)[0] + b'{"type": "zzz"}\n')
+    project.settings(AS_IT_IS)
 
     outcome = project.run()
 
