@@ -38,7 +38,7 @@ def test_a_text_agent_gets_the_prompt_three_ways_and_its_stdout_is_the_final_out
 
 
 def test_an_events_agent_tells_everything_that_a_check_can_ask_for(boxed: Project) -> None:
-    boxed.settings(EVENTS)
+    boxed.settings(f'{EVENTS}\nmounts = ["."]\n')
     events = [
         {"type": "message", "role": "user", "text": "hello"},
         {"type": "message", "role": "assistant", "phase": "thinking", "text": "hm"},
@@ -311,6 +311,5 @@ def test_an_agent_that_crashed_is_told_with_the_reason_that_it_gave_in_its_strea
 
     done = project.run()
 
-    assert (
-        done.message("a") == "ended with exit code 1:\nMissing environment variable: `X`.\nReading prompt from stdin..."
-    )
+    said = "ended with exit code 1:\nMissing environment variable: `X`.\nReading prompt from stdin..."
+    assert done.message("a") == f"no model had answered when it {said}"
