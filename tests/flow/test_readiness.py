@@ -131,3 +131,17 @@ def test_a_command_agent_that_tells_of_an_outage_and_sleeps_failed(asked: Projec
     outcome = asked.run("--timeout-ms", "1500")
 
     assert outcome.codes == {"a": "timeout"}
+
+
+@pytest.mark.parametrize("kind", ["overloaded", "model-rejected", "context", "auth"])
+def test_a_command_agent_cannot_leave_the_rate_by_telling_of_trouble(asked: Project, kind: str) -> None:
+    trouble = f'{{"type": "trouble", "kind": "{kind}", "message": "m"}}'
+    asked.write("mine", f"#!/bin/sh\necho '{trouble}'\nexit 1\n", mode=0o755)
+    runner(asked, "command", 'command = "./mine"\noutput = "events"')
+
+    outcome = asked.run("--trials", "2")
+
+    ended = [(trial["status"], trial["failure"]["code"]) for trial in outcome.trials]
+    assert ended == [("failed", "agent-crashed")] * 2
+        ("failed", "agent-crashed")
+    ] * 2

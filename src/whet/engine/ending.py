@@ -31,9 +31,9 @@ def judge_ending(
     if finished and ended.exit_code == 0:
         return
     trouble = observer.trouble
-    if trouble is not None and trouble.kind in PROVIDER_TROUBLE:
+    if trouble is not None and asked.tells_outages and trouble.kind in PROVIDER_TROUBLE:
         raise _provider_failed(trouble)
-    if trouble is not None and trouble.kind == "context":
+    if trouble is not None and asked.tells_outages and trouble.kind == "context":
         raise observer.turn.no_room(trouble)
     reason = (said.reason if said else None) or (trouble.message if trouble else None) or ""
     if ended.reached is not None:
@@ -64,8 +64,9 @@ def silence_at_limit(observer: Observer, asked: AgentCommand, timeout_s: float, 
 def _timed_out(observer: Observer, asked: AgentCommand, timeout_s: float, silence_s: float) -> AgentError:
     """Whether the agent took too long, or waited for a provider that did not answer."""
     turn, limit = observer.turn, f"at its time limit of {timeout_s:g} s"
-    # A program that prints our own events is what is tried, and its word on its provider is not enough.
-    if asked.output == "records" and (trouble := turn.unanswered) is not None:
+    if not asked.tells_outages:
+        return AgentTimedOut(f"was still running after {timeout_s:g} s and was stopped")
+    if (trouble := turn.unanswered) is not None:
         times = "once" if turn.troubles == 1 else f"{turn.troubles} times"
         return _provider_failed(trouble, f"the provider had failed {times}, and the agent was trying again {limit}")
     if observer.trouble is not None and observer.trouble.kind == "context":
