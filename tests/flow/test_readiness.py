@@ -143,5 +143,3 @@ def test_a_command_agent_cannot_leave_the_rate_by_telling_of_trouble(asked: Proj
 
     ended = [(trial["status"], trial["failure"]["code"]) for trial in outcome.trials]
     assert ended == [("failed", "agent-crashed")] * 2
-        ("failed", "agent-crashed")
-    ] * 2
