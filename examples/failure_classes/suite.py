@@ -47,6 +47,6 @@ suite = [
     Case(id="takes-too-long", prompt="Take your time.", check=answered, timeout_ms=1_000),
     Case(id="takes-too-many-steps", prompt="Try, and try again.", check=answered, max_steps=2),
     Case(id="crashes", prompt="Crash.", check=answered),
-    # Errored, not failed: nobody can read what the agent printed, so nothing is known about how well it did.
+    # What an agent prints is its own doing, also where it cannot be read.
     Case(id="prints-nonsense", prompt="Print nonsense.", check=answered),
 ]

@@ -94,7 +94,7 @@ def test_the_untouched_workspace_has_its_template_and_bootstrap(project: Project
         def hangs_where_all_is_there(ctx):
             made = ["from_template", "from_bootstrap"]
             if all((ctx.workspace / name).exists() for name in made): time.sleep(600)
-        workspace = Workspace(template_dir="template", bootstrap=Bootstrap(command="touch", args=["from_bootstrap"]))
+        workspace = Workspace(mode="isolated", template_dir="template", bootstrap=Bootstrap(command="touch", args=["from_bootstrap"]))
         suite = [Case(id="a", prompt="touch more", check=hangs_where_all_is_there)]
     """)
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from project import EVENTS, PATIENCE_S, SHELL, Project
+from project import EVENTS, PATIENCE_S, SHELL, Project, wait_for
 
 
 @pytest.fixture
@@ -264,18 +265,20 @@ def test_a_record_that_cannot_be_begun_is_one_clear_error(failing: Project) -> N
 
 def test_losing_the_parent_of_the_workers_is_told_as_what_it_is(project: Project) -> None:
     project.settings(SHELL)
-    project.suite("""
-        suite = [Case(id="kills", prompt="kill -9 $(cat {outside}/parent); sleep 0.2", check=ok), Case(id="b", prompt="true", check=ok)]
-        (Path("{outside}") / "whet").write_text(str(os.getpid()))
+    wait = "touch {outside}/begun; while [ ! -e {outside}/go ]; do sleep 0.05; done"
+    project.suite(f"""
+        suite = [Case(id="a", prompt="{wait}", check=ok), Case(id="b", prompt="true", check=ok)]
     """)
-    killer = project.outside / "find.sh"
-    killer.write_text(
-        f"w=$(cat {project.outside}/whet); for c in $(cat /proc/$w/task/$w/children); do grep -q whet /proc/$c/cmdline && echo $c; done > {project.outside}/parent\n"
-    )
-    text = (project.root / "suite.py").read_text().replace("kill -9", f"sh {killer}; kill -9")
-    Path(project.root / "suite.py").write_text(text)
+    process = project.start("suite.py", "--schedule", "serial")
+    wait_for(project.outside / "begun")
 
-    done = project.run("--schedule", "serial")
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    workers = [child for child in children if b"suite.py" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    for child in workers:
+        os.kill(int(child), signal.SIGKILL)
+    (project.outside / "go").touch()
+    done = project.outcome(process)
 
+    assert workers
     assert done.code == 3, done.stdout
     assert "workers are forked from" in done.message("b")

@@ -6,6 +6,7 @@ import json
 import secrets
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import httpx2
@@ -340,15 +341,25 @@ def test_a_run_that_cannot_begin_says_why(client: httpx2.Client) -> None:
 
 
 def test_the_database_is_not_told_to_runs(client: httpx2.Client, tmp_path: Path) -> None:
-    found = tmp_path / "found"
-    # The process of the run is an ancestor of its agent.
-    script = f"tr '\\0' '\\n' < /proc/$PPID/environ > {found}; echo done"
+    script = f"touch {tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; echo done"
+    run_id = start_run(client, create_suite(client, [script]))
+    wait_until((tmp_path / "begun").exists)
 
-    wait_for_run(client, start_run(client, create_suite(client, [script])))
+    environs = [environ for environ in _environs(b"whet.server.runs.child") if run_id.encode() in environ]
+    (tmp_path / "go").touch()
+    wait_for_run(client, run_id)
 
-    names = {line.partition("=")[0] for line in found.read_text().splitlines()}
-    assert "WHET_SERVICE_RUN" in names
-    assert "WHET_DATABASE" not in names
+    names = {line.partition(b"=")[0] for environ in environs for line in environ.split(b"\0")}
+    assert b"WHET_SERVICE_RUN" in names
+    assert b"WHET_DATABASE" not in names
+
+
+def _environs(word: bytes) -> Iterator[bytes]:
+    """The environment of each process that has *word* in its command line."""
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if word in (place / "cmdline").read_bytes():
+                yield (place / "environ").read_bytes()
 
 
 def test_an_answer_under_way_ends_when_the_server_does(

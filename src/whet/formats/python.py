@@ -81,7 +81,7 @@ def _name(path: Path) -> str:
 def _import(path: Path) -> ModuleType:
     """The module, imported with its folder on the path, or with the one that holds its package."""
     name, top = _name(path), _top(path)
-    package = name.rpartition(".")[0]
+    package = name.rpartition(".")[0] if (path.parent / _PACKAGE).is_file() else ""
     spec = importlib.util.spec_from_file_location(name, path, loader=SuiteLoader(name, str(path)))
     if spec is None or spec.loader is None:
         raise SuiteError([Problem(file=str(path), message="cannot be imported")])

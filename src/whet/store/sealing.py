@@ -12,6 +12,8 @@ from whet import wire
 from whet.model.run import TrialResult
 from whet.store.chain import Line
 from whet.store.folder import PRIVATE, open_new
+from whet.workspace.copying import extents
+from whet.workspace.tree import Descent, walk
 
 WORKSPACE_FILE = "workspace.json"
 # What is asked of an agent later stands beside the record of its trial.
@@ -19,6 +21,8 @@ _LATER = ("explanations.json", "explanations")
 # Copies of an agent's own files keep their modes.
 _STATE = "state"
 _SMALL = _PIECE = 256 * 1024
+_LARGE = 64 * 1024 * 1024
+_BLOCK = 1024 * 1024
 
 
 class Sealing:
@@ -53,26 +57,43 @@ class Sealing:
 
 
 def tree_hashes(root: Path) -> dict[str, str]:
-    """The hash of every file and link below *root*, by its path; a folder is known by what is in it."""
-    return {path: digest_of(f"{root}/{path}", found, mode=True) for path, found in _below(str(root), "")}
+    """The hash of every file and link below *root*, by its path; a folder is known by what is in it.
+
+    An agent made the tree, so it may be as deep and as large as it likes.
+    """
+    found: dict[str, str] = {}
+    above: list[str] = []
+    with Descent(root) as place:
+        for step in walk(place):
+            if step.kind == "enter":
+                above.append(step.name)
+            elif step.kind == "leave":
+                above.pop()
+            else:
+                path = "/".join((*above, step.name))
+                closed = step.kind == "unread"
+                found[path] = "unreadable" if closed else digest_of(step.name, step.stat, mode=True, dir_fd=place.fd)
+    return dict(sorted(found.items()))
 
 
-def digest_of(path: str, found: os.stat_result, *, mode: bool = False, private: bool = False) -> str:
+def digest_of(
+    path: str, found: os.stat_result, *, mode: bool = False, private: bool = False, dir_fd: int | None = None
+) -> str:
     """The hash of what was *found* at *path*: of a file its bytes, of a link where it leads; if asked, its *mode*."""
     shown = f"{stat.S_IMODE(found.st_mode):04o} " if mode and not stat.S_ISLNK(found.st_mode) else ""
     if stat.S_ISLNK(found.st_mode):
-        return "link " + hashlib.sha256(os.fsencode(os.readlink(path))).hexdigest()  # noqa: PTH115 - many of them
+        return "link " + hashlib.sha256(os.fsencode(os.readlink(path, dir_fd=dir_fd))).hexdigest()
     if not stat.S_ISREG(found.st_mode):
         return f"{shown}no file"
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
     except PermissionError:
         # An agent closed it to everybody, us included.
         return f"{shown}unreadable"
     try:
         if private and found.st_mode & 0o077:
             os.fchmod(descriptor, PRIVATE)
-        return shown + _hash(descriptor)
+        return shown + (_hash(descriptor) if found.st_size <= _LARGE else _hash_large(descriptor))
     finally:
         os.close(descriptor)
 
@@ -83,6 +104,20 @@ def _hash(descriptor: int) -> str:
     while piece := os.read(descriptor, _PIECE):
         digest.update(piece)
     return digest.hexdigest()
+
+
+def _hash_large(descriptor: int) -> str:
+    """The same of a file that may be mostly holes, however they are laid out: blocks of zeros do not count."""
+    found = os.fstat(descriptor)
+    digest = hashlib.sha256(b"%d" % found.st_size)
+    done = -1
+    for start, end in extents(descriptor, found):
+        for block in range(max(done + 1, start // _BLOCK), -(-end // _BLOCK)):
+            done = block
+            piece = os.pread(descriptor, _BLOCK, block * _BLOCK)
+            if piece.strip(b"\0"):
+                digest.update(b"%d:" % block + piece)
+    return f"blocks {digest.hexdigest()}"
 
 
 def file_problems(
