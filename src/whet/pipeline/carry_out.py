@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -144,18 +144,25 @@ def carry_out(planned: Planned, approach: Approach) -> int:
         parts = make_parts(under_way, settings, scratch, sandbox=sandbox, graders=graders, masker=masker)
         if request.verbose:
             parts = replace(parts, listen=lambda trial, event: under_way.emit(SessionSeen(trial=trial, event=event)))
-        under_way.emit(RunStarted(info=info, plan=plan, done=sum(journal.is_done(key) for key in journal)))
-        torn = f"the last line of the journal was cut off and is dropped ({journal.torn} bytes)" if journal.torn else ""
-        warned = (torn, note, fewer, starts_nothing(scratch), weaknesses(settings.ceilings))
-        for message in (*warned, *settings.notices, *planned.notices, *notices):
-            if message:
-                under_way.emit(Notice(level="warning", message=message))
+        warned = (note, fewer, starts_nothing(scratch), weaknesses(settings.ceilings))
+        _announce(under_way, (*warned, *settings.notices, *planned.notices, *notices))
         with single_errors():
             anyio.run(_execute, under_way, parts, approach, earlier is not None)
         with undisturbed():
             outcomes = hold_to_snapshots(under_way, settings, snapshots)
             code = _finish(under_way, approach, outcomes)
         return NOT_WRITTEN if code == PASSED and reporters.unwritten else code
+
+
+def _announce(under_way: UnderWay, warnings: Iterable[str | None]) -> None:
+    """Show what begins, and what a person should know about it."""
+    journal = under_way.journal
+    done = sum(journal.is_done(key) for key in journal)
+    under_way.emit(RunStarted(info=under_way.info, plan=under_way.plan, done=done))
+    torn = f"the last line of the journal was cut off and is dropped ({journal.torn} bytes)" if journal.torn else None
+    for message in (torn, *warnings):
+        if message:
+            under_way.emit(Notice(level="warning", message=message))
 
 
 @contextmanager
