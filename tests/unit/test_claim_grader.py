@@ -64,9 +64,7 @@ class Stage:
             grader.close()
 
     async def _run(self, grader: ClaimGrader, case: Case, agent: Agent, changes: Changes) -> list[Grade]:
-        self.baseline = await grader.survey(
-            case, self.workspace, self.root / "store", mark="m", timeout_s=self.timeout_s
-        )
+        self.baseline = await grader.survey(case, self.workspace, self.root / "store", timeout_s=self.timeout_s)
         agent(self.workspace)
         evidence = Evidence(
             case=case,
@@ -77,7 +75,6 @@ class Stage:
             artifact_dir=self.root,
             shell=Shell(sandbox="local"),
             keep=lambda name, text: None,
-            mark="m",
             timeout_s=self.timeout_s,
             baseline=self.baseline if self.surveyed else None,
             command_timeout_s=self.command_timeout_s,

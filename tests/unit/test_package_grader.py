@@ -93,7 +93,6 @@ class Bench:
             artifact_dir=self.artifacts,
             shell=Shell(sandbox=self.sandbox, scratch=str(self.scratch), hidden=(str(self.scratch),)),
             keep=lambda name, text: (self.artifacts / name).write_text(text),
-            mark="m",
             timeout_s=5,
             prepared=prepared,
             variant=variant,

@@ -59,7 +59,7 @@ def ask(workers: Workers, *requests: bytes, timeout_s: float = 20) -> list[objec
         answers: list[object] = []
         for request in requests:
             try:
-                answers.append(await workers.call(request, mark="test", timeout_s=timeout_s))
+                answers.append(await workers.call(request, timeout_s=timeout_s))
             except (WorkerDied, WorkerHung) as error:
                 answers.append(type(error))
         return answers
@@ -84,7 +84,7 @@ def test_as_many_calls_run_at_once_as_are_made(workers: Workers) -> None:
     found: set[bytes] = set()
 
     async def call() -> None:
-        found.add(await workers.call(b"pid", mark="test", timeout_s=20))
+        found.add(await workers.call(b"pid", timeout_s=20))
 
     async def work() -> None:
         async with anyio.create_task_group() as group:
@@ -148,7 +148,7 @@ def test_an_exception_of_whoever_serves_ends_the_worker_and_nothing_else(
         "def serve(request, printed): raise RuntimeError('escaped')\n"
         "try:\n"
         "    workers = Workers.fork(serve)\n"
-        "    anyio.run(lambda: workers.call(b'x', mark='m', timeout_s=5))\n"
+        "    anyio.run(lambda: workers.call(b'x', timeout_s=5))\n"
         "except BaseException as error:\n"
         f"    with open({str(mark)!r}, 'a') as file: file.write(type(error).__name__ + ' ')\n"
     )

@@ -88,8 +88,7 @@ async def _on_ground(parts: Parts, shared: SharedGround, trial: Trial, record: A
 
 async def _survey(parts: Parts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:
     """Let graders look at the workspace as the agent will find it."""
-    mark = f"{parts.run_id}-{trial.key}-{record.number}-survey"
-    record.baseline = await survey(parts, trial, ground.workspace.path, ground.aside, mark)
+    record.baseline = await survey(parts, trial, ground.workspace.path, ground.aside)
     if record.baseline is not None and record.baseline.folders:
         note_folders(parts.run_dir / record.artifact_dir, record.baseline.folders)
     if not record.vacuous:

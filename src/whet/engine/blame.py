@@ -43,8 +43,7 @@ async def is_agents_doing(parts: Parts, trial: Trial, check: Check, evidence: Ev
         parts.decides[key] = await _decides_untouched(parts, trial, check, evidence)
     if not parts.decides[key]:
         return False
-    again = replace(evidence, mark=f"{evidence.mark}-again")
-    return not await _decides(parts, check, again)
+    return not await _decides(parts, check, evidence)
 
 
 async def _decides_untouched(parts: Parts, trial: Trial, check: Check, evidence: Evidence) -> bool:
@@ -92,5 +91,5 @@ def _without_agent(evidence: Evidence, workspace: Path, folder: Path) -> Evidenc
     known = {item.name: getattr(evidence, item.name) for item in fields(Evidence)}
     silent = SessionSummary(runner=session.runner, agent=session.agent, prompt=session.prompt, usage=Usage())
     nothing = {"session": silent, "events_path": None, "changes": Changes(), "workspace": workspace}
-    apart = {"artifact_dir": folder, "keep": lambda _, __: None, "mark": f"{evidence.mark}-untouched"}
+    apart = {"artifact_dir": folder, "keep": lambda _, __: None}
     return Evidence(**{**known, **nothing, **apart})

@@ -25,12 +25,12 @@ from whet.workspace.baseline import Baseline
 _SURVEY_TIMEOUT_S = 300.0
 
 
-async def survey(parts: Parts, trial: Trial, workspace: Path, store: Path, mark: str) -> Baseline | None:
+async def survey(parts: Parts, trial: Trial, workspace: Path, store: Path) -> Baseline | None:
     """What the graders of a case want to know before its agent starts."""
     case = trial.execution.case
     for name in dict.fromkeys(check.grader for check in case.checks):
         found = await parts.graders[name].survey(
-            case, workspace, store, mark=mark, timeout_s=max(_SURVEY_TIMEOUT_S, parts.plan.check_timeout_s)
+            case, workspace, store, timeout_s=max(_SURVEY_TIMEOUT_S, parts.plan.check_timeout_s)
         )
         if found is not None:
             return found
@@ -53,7 +53,6 @@ async def evidence_of(parts: Parts, trial: Trial, record: AttemptRecord, workspa
         artifact_dir=artifact_dir,
         shell=_shell(parts, trial),
         keep=lambda name, text: parts.keep_text(artifact_dir / name, text),
-        mark=f"{parts.run_id}-{trial.key}-{record.number}",
         timeout_s=parts.plan.check_timeout_s,
         baseline=record.baseline,
         command_timeout_s=parts.plan.command_timeout_s,

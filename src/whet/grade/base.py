@@ -35,7 +35,6 @@ class Evidence:
     artifact_dir: Path
     shell: Shell
     keep: Callable[[str, str], None]
-    mark: str
     timeout_s: float
     baseline: Baseline | None = None
     # The package that the workspace began as, where it did.
@@ -53,7 +52,7 @@ class Grader(Protocol):
 
     def __init__(self, suite: Suite) -> None: ...
 
-    async def survey(self, case: Case, workspace: Path, store: Path, *, mark: str, timeout_s: float) -> Baseline | None:
+    async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> Baseline | None:
         """What its checks need to know of a workspace before the agent starts; copies go to the folder *store*."""
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:

@@ -39,7 +39,7 @@ class PythonGrader:
     def __init__(self, suite: Suite) -> None:
         self._workers = Workers.fork(Checker(suite).serve, partial(watch, suite.source.parent))
 
-    async def survey(self, case: Case, workspace: Path, store: Path, *, mark: str, timeout_s: float) -> None:
+    async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> None:
         """Checks in Python are told what changed."""
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
@@ -53,7 +53,7 @@ class PythonGrader:
             shell=evidence.shell,
             gaps=evidence.gaps if isinstance(evidence, RecordedEvidence) else None,
         )
-        answer = await self._ask(request, mark=evidence.mark, timeout_s=evidence.timeout_s, what="check")
+        answer = await self._ask(request, timeout_s=evidence.timeout_s, what="check")
         if answer.printed:
             evidence.keep("check.log", answer.printed)
         if answer.questions:
@@ -82,17 +82,15 @@ class PythonGrader:
     async def classify(self, case: Case, result: TrialResult, *, timeout_s: float) -> FailureClass | None:
         """What the author's `classify_failure` says; a `GraderError` where it fails to say anything."""
         request = ClassifyRequest(case=case.id, result=result)
-        answer = await self._ask(request, mark=f"classify-{result.key}", timeout_s=timeout_s, what="classify_failure")
+        answer = await self._ask(request, timeout_s=timeout_s, what="classify_failure")
         if answer.outcome != "passed":
             where = _shown(answer.location)
             raise GraderError(f"classify_failure raised {answer.message}{where}")
         return answer.failure_class
 
-    async def _ask(
-        self, request: CheckRequest | ClassifyRequest, *, mark: str, timeout_s: float, what: str
-    ) -> CheckAnswer:
+    async def _ask(self, request: CheckRequest | ClassifyRequest, *, timeout_s: float, what: str) -> CheckAnswer:
         try:
-            answer = await self._workers.call(wire.encode_exact(request), mark=mark, timeout_s=timeout_s)
+            answer = await self._workers.call(wire.encode_exact(request), timeout_s=timeout_s)
         except WorkerHung:
             raise CheckTimedOut(f"the {what} did not end within {timeout_s:g} s") from None
         except WorkerDied:

@@ -179,7 +179,7 @@ class Workers:
         reaper.adopt(pid)
         return cls(ours, pid)
 
-    async def call(self, request: bytes, *, mark: str, timeout_s: float) -> bytes:  # noqa: ARG002
+    async def call(self, request: bytes, *, timeout_s: float) -> bytes:
         """The answer to *request*; a worker that hangs is killed, one that dies is replaced."""
         worker = self._idle.pop() if self._idle else await self._new()
         answered = reusable = False

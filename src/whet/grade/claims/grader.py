@@ -42,7 +42,7 @@ class ClaimGrader:
         self._source = str(suite.source)
         self._workers = Workers.fork(ClaimDecider(suite).serve)
 
-    async def survey(self, case: Case, workspace: Path, store: Path, *, mark: str, timeout_s: float) -> Baseline:
+    async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> Baseline:
         """What the claims of *case* need to know later; to be asked between setup and agent.
 
         Copies of protected files go to the folder *store*, which the agent must not reach.
@@ -51,19 +51,19 @@ class ClaimGrader:
         request = SurveyRequest(
             case=case.id, workspace=str(workspace), store=str(store), search=_could_be_vacuous_by_a_pattern(claims)
         )
-        found = await self._surveyed(request, mark, timeout_s)
+        found = await self._surveyed(request, timeout_s)
         if found.baseline is None:
             raise GraderError(f"the workspace cannot be looked at: {found.trouble}")
         return found.baseline
 
-    async def _surveyed(self, request: SurveyRequest, mark: str, timeout_s: float) -> SurveyAnswer:
+    async def _surveyed(self, request: SurveyRequest, timeout_s: float) -> SurveyAnswer:
         limit_s = PATTERN_TIMEOUT_S if request.search else timeout_s
         try:
-            answer = await self._workers.call(wire.encode_exact(request), mark=mark, timeout_s=limit_s)
+            answer = await self._workers.call(wire.encode_exact(request), timeout_s=limit_s)
         except WorkerHung:
             if request.search:
                 # The same search is made after the agent has ended, and says there what is wrong with it.
-                return await self._surveyed(replace(request, search=False), mark, timeout_s)
+                return await self._surveyed(replace(request, search=False), timeout_s)
             raise CheckTimedOut(f"looking at the workspace took more than {timeout_s:g} s") from None
         except WorkerDied:
             raise CheckerDied("the look at the workspace ended its process") from None
@@ -108,7 +108,7 @@ class ClaimGrader:
         request = _request(checks, claims, evidence)
         limit_s = max(_limit(claim, evidence) for claim in claims)
         try:
-            answer = await self._workers.call(wire.encode_exact(request), mark=evidence.mark, timeout_s=limit_s)
+            answer = await self._workers.call(wire.encode_exact(request), timeout_s=limit_s)
         except (WorkerHung, WorkerDied) as error:
             if len(checks) > 1:
                 # Whose doing that was, each of them shows alone.

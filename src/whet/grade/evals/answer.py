@@ -48,7 +48,7 @@ class AnswerGrader:
     def __init__(self, suite: Suite) -> None:
         self._workers = Workers.fork(_Decider(suite).serve)
 
-    async def survey(self, case: Case, workspace: Path, store: Path, *, mark: str, timeout_s: float) -> None:
+    async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> None:
         """Nothing: only what is there at the end counts."""
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
@@ -62,7 +62,7 @@ class AnswerGrader:
             events_path=str(evidence.events_path) if evidence.events_path else None,
             workspace=str(evidence.workspace),
         )
-        answer = await self._ask(request, mark=evidence.mark, timeout_s=evidence.timeout_s)
+        answer = await self._ask(request, timeout_s=evidence.timeout_s)
         if answer.outcome is None or answer.outcome.state == "undecided":
             raise GraderError(answer.outcome.reason if answer.outcome else answer.trouble)
         return Grade(
@@ -80,9 +80,9 @@ class AnswerGrader:
         for check in checks:
             yield await self.grade(check, evidence)
 
-    async def _ask(self, request: _Request, *, mark: str, timeout_s: float) -> _Answer:
+    async def _ask(self, request: _Request, *, timeout_s: float) -> _Answer:
         try:
-            answer = await self._workers.call(wire.encode_exact(request), mark=mark, timeout_s=timeout_s)
+            answer = await self._workers.call(wire.encode_exact(request), timeout_s=timeout_s)
         except WorkerHung:
             raise CheckTimedOut(
                 f"no decision about the answer within {timeout_s:g} s",

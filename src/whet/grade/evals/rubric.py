@@ -36,7 +36,7 @@ class RubricGrader:
     def __init__(self, suite: Suite) -> None:
         self._judges = Judges(suite.judge)
 
-    async def survey(self, case: Case, workspace: Path, store: Path, *, mark: str, timeout_s: float) -> None:
+    async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> None:
         """Nothing: the judge sees what changed."""
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:

@@ -32,7 +32,7 @@ class TriggerGrader:
         self._skill = suite.skill
         self._judges = Judges(suite.judge)
 
-    async def survey(self, case: Case, workspace: Path, store: Path, *, mark: str, timeout_s: float) -> None:
+    async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> None:
         """Nothing: only the session counts."""
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:

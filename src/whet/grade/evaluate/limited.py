@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,14 +25,12 @@ class LimitedRegex:
 
     def __init__(self) -> None:
         self._workers = Workers.fork(_serve)
-        self._numbers = itertools.count(1)
 
     async def evaluate(self, output: Any, expected: Expected, evaluator: Evaluator, *, timeout_s: float) -> Grade:
         """The grade; a `GraderError` where there is none in time."""
         request = wire.encode(_Request(output=output, patterns=expected.patterns, evaluator=evaluator))
-        mark = f"regex-{os.getpid()}-{next(self._numbers)}"
         try:
-            answer = await self._workers.call(request, mark=mark, timeout_s=timeout_s)
+            answer = await self._workers.call(request, timeout_s=timeout_s)
         except WorkerHung:
             raise CheckTimedOut(
                 f"no pattern was found or ruled out within {timeout_s:g} s",

@@ -40,9 +40,9 @@ class TaskPackageGrader:
     def __init__(self, suite: Suite) -> None:
         del suite
 
-    async def survey(self, case: Case, workspace: Path, store: Path, *, mark: str, timeout_s: float) -> Baseline | None:
+    async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> Baseline | None:
         """Nothing: what the agent must not see was never there."""
-        del case, workspace, store, mark, timeout_s
+        del case, workspace, store, timeout_s
         return None
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
