@@ -46,7 +46,7 @@ def test_the_header_says_what_will_be_done_and_where():
         "  settings   whet.toml\n"
         "  plan       2 cases x 2 runners x 3 trials = 12 trials\n"
         "  schedule   parallel, up to 4 at once\n"
-        "  workspace  isolated\n"
+        "  workspace  isolated, empty\n"
         "  sandbox    bubblewrap\n"
         "  record     .whet/runs/20250102-030405-abcd\n"
         "\n"
