@@ -6,10 +6,11 @@ import json
 import re
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ET
 
 import pytest
-from project import EVENTS, PATIENCE_S, SHELL, Project
+from project import EVENTS, PATIENCE_S, SHELL, Project, wait_for
 
 SUITE = 'suite = [Case(id="a", prompt="true", check=ok), Case(id="b", prompt="true", check=no)]'
 
@@ -417,3 +418,52 @@ def test_notes_prints_and_the_last_action_are_shown_with_the_failure(project: Pr
         assert "the cart held 3" in text
         assert "classify_failure raised KeyError: 'cost'" in text
         assert "last seen: " in text
+
+
+QUICK_HEART = """
+from whet.cli.main import main
+from whet.report import heartbeat
+heartbeat.FIRST_S = heartbeat.LONGEST_S = 0.2
+main()
+"""
+
+
+def with_a_quick_heart(project: Project, reporter: str) -> subprocess.Popen[str]:
+    """A run whose trial waits for a file, by a whet that says quickly what is running."""
+    project.settings(SHELL)
+    waits = f"while [ ! -e {project.outside}/go ]; do sleep 0.05; done"
+    project.suite(f'suite = [Case(id="slow", prompt="{waits}", check=ok)]')
+    return subprocess.Popen(
+        [sys.executable, "-c", QUICK_HEART, "run", "suite.py", "--reporter", reporter],
+        cwd=project.root,
+        env=project.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_log_says_what_is_running(project: Project) -> None:
+    running = with_a_quick_heart(project, "terminal")
+    assert running.stdout is not None
+
+    said = next(line for line in running.stdout if "still running" in line)
+    (project.outside / "go").touch()
+    rest, stderr = running.communicate(timeout=PATIENCE_S)
+
+    assert said.startswith("  0/1  still running: slow @ sh (")
+    assert "1 of 1 trial went as expected" in rest
+    assert stderr == ""
+
+
+def test_a_document_on_stdout_is_not_spoiled_by_a_sign_of_life(project: Project) -> None:
+    running = with_a_quick_heart(project, "json")
+
+    wait_for(project.output_dir / "latest" / "trials", count=1, pattern="*")
+    time.sleep(1)
+    (project.outside / "go").touch()
+    stdout, stderr = running.communicate(timeout=PATIENCE_S)
+
+    assert json.loads(stdout)["counts"]["passed"] == 1
+    assert stderr == ""
