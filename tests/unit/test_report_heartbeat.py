@@ -1,4 +1,4 @@
-"""A log that would be silent says what is running, and says it rarely."""
+"""A log that would be silent says what is running."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_where_nothing_runs_nothing_is_said(begin):
     assert pipe.text() == ""
 
 
-def test_silence_is_broken_and_less_and_less_often(monkeypatch):
+def test_silence_is_broken_again_and_again(monkeypatch):
     monkeypatch.setattr(heartbeat, "FIRST_S", 0.01)
     monkeypatch.setattr(heartbeat, "LONGEST_S", 0.03)
     said, enough = [], threading.Event()
