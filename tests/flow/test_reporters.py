@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ET
 
 import pytest
-from project import EVENTS, PATIENCE_S, SHELL, Project
+from project import EVENTS, PATIENCE_S, SHELL, Project, wait_for
 
 SUITE = 'suite = [Case(id="a", prompt="true", check=ok), Case(id="b", prompt="true", check=no)]'
 
@@ -133,9 +135,48 @@ def test_a_reader_that_goes_away_does_not_stop_the_run(project: Project) -> None
     running.wait(timeout=30)
 
     assert running.stderr is not None
+    assert running.stderr.read() == b""
     running.stderr.close()
+    assert running.returncode == 141
     results = json.loads((project.output_dir / "latest" / "results.json").read_bytes())
     assert results["counts"]["passed"] == 4
+
+
+@pytest.mark.parametrize(
+    "reporters",
+    ["terminal", "json", "junit", "markdown", "github", "mine:Mine"],
+)
+def test_a_reader_that_goes_away_is_no_mistake_of_a_reporter(project: Project, reporters: str) -> None:
+    project.settings(SHELL)
+    project.suite(SUITE)
+    project.write(
+        "mine.py", "class Mine:\n  def __init__(self, c): pass\n  def __call__(self, e): print(e, flush=True)"
+    )
+    running = project.start("suite.py", "--reporter", reporters, "--reporter", "junit=out.xml")
+    assert running.stdout is not None
+
+    running.stdout.close()
+    running.wait(timeout=PATIENCE_S)
+
+    assert running.stderr is not None
+    assert running.stderr.read() == b""
+    running.stderr.close()
+    assert running.returncode == 1
+    assert len(ET.parse(project.root / "out.xml").findall(".//testcase")) == 2
+    assert (project.output_dir / "latest" / "results.json").exists()
+
+
+def test_a_pipe_of_a_reporters_own_that_breaks_is_a_mistake_of_that_reporter(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite(SUITE)
+    project.write(
+        "mine.py", "class Mine:\n  def __init__(self, c): pass\n  def __call__(self, e): raise BrokenPipeError"
+    )
+
+    done = project.run("--reporter", "mine:Mine", "--reporter", "terminal")
+
+    assert 'reporter "mine:Mine" raised BrokenPipeError and was dropped' in done.stderr
+    assert "1 of 2 trials" in done.stdout
 
 
 IMPATIENT = """
@@ -246,3 +287,183 @@ def test_durations_are_rounded_alike_everywhere(project: Project) -> None:
         found += [part["duration_s"] for part in (trial, *trial["attempts"], *trial["grades"])]
     assert len(found) == 1 + 2 + 3 + 2
     assert all(seconds == round(seconds, 6) for seconds in found)
+
+
+def test_a_traceback_has_the_lines_of_the_suite_and_its_helpers_and_none_of_whet(project: Project) -> None:
+    project.settings(SHELL)
+    project.write("helpers.py", "def price(order):\n    return order['cost']\n")
+    project.suite("""
+        import helpers, json
+        def crashes(): helpers.price({})
+        async def crashes_later():
+            await asyncio.sleep(0)
+            json.loads("{")
+        def chained():
+            try: helpers.price({})
+            except KeyError as error: raise RuntimeError("no price") from error
+        def returned(): return True
+        suite = [Case(id=f.__name__, prompt="true", check=f) for f in (crashes, crashes_later, chained, returned)]
+    """)
+
+    project.run("--reporter", "junit=out.xml")
+
+    said = {
+        case.get("name", "").split()[0]: case.findtext("failure") or case.findtext("error") or ""
+        for case in ET.parse(project.root / "out.xml").iter("testcase")
+    }
+    files = {name: re.findall(r'File ".*/(.*)", line', text) for name, text in said.items()}
+    assert files["crashes"] == ["suite.py", "helpers.py"]
+    # A library that the check calls says where it went wrong.
+    assert files["crashes_later"] == ["suite.py", "__init__.py", "decoder.py", "decoder.py"]
+    assert files["chained"] == ["suite.py", "helpers.py", "suite.py"]
+    assert "The above exception was the direct cause" in said["chained"]
+    assert "Traceback" not in said["returned"]
+    assert "the check returned True" in said["returned"]
+
+
+def places_on_github(project: Project, suite: str) -> list[str]:
+    """The file and line of each annotation of a run of *suite*."""
+    done = project.whet("run", suite, "--reporter", "github", env={"GITHUB_WORKSPACE": str(project.root)})
+    return re.findall(r"^::\w+ file=(.*),line=(.*),title", done.stdout, re.MULTILINE)
+
+
+def line_of(project: Project, file: str, text: str) -> tuple[str, str]:
+    lines = (project.root / file).read_text().splitlines()
+    return file, str(1 + next(number for number, line in enumerate(lines) if text in line))
+
+
+def test_a_timeout_is_annotated_where_its_case_is_written(project: Project) -> None:
+    project.settings(SHELL + "[defaults]\ntimeout_ms = 100\n")
+    project.write("helpers.py", "from whet import Case\ndef made(f): return Case(id='made', prompt='sleep 9', check=f)")
+    project.suite("""
+        import helpers
+        @case(
+            prompt="sleep 9",
+        )
+        def marked(): pass
+        suite = [
+            Case(id="listed", prompt="sleep 9", check=ok),
+            marked,
+            helpers.made(ok),
+        ]
+    """)
+
+    found = places_on_github(project, "suite.py")
+
+    assert found == [
+        line_of(project, "suite.py", 'Case(id="listed"'),
+        line_of(project, "suite.py", "@case("),
+        line_of(project, "helpers.py", "def made"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["bench.yaml", "bench.json", "evals.yaml"])
+def test_a_timeout_of_a_document_is_annotated_where_its_case_is_written(project: Project, name: str) -> None:
+    project.settings(SHELL + "[defaults]\ntimeout_ms = 100\n")
+    project.write("bench.yaml", """
+        name: slow
+        cases:
+          - id: first
+            prompt: sleep 9
+            timeout: 1
+            expect: ["file:a exists"]
+          - id: second
+            prompt: sleep 9
+            timeout: 1
+            expect: ["file:a exists"]
+    """)  # fmt: skip
+    project.write("bench.json", """
+        {"name": "slow", "cases": [
+            {"id": "first", "prompt": "sleep 9", "timeout": 1, "expect": ["file:a exists"]},
+            {"id": "second", "prompt": "sleep 9", "timeout": 1, "expect": ["file:a exists"]}]}
+    """)  # fmt: skip
+    project.write("evals.yaml", """
+        name: slow
+        source_kind: manual
+        verifier_kind: deterministic
+        supports_no_skill: false
+        resource_limits_json: {timeout_ms: 100}
+        cases_json:
+          - {case_kind: exact_match, task_id: first, instruction: sleep 9, expected: a}
+          - {case_kind: exact_match, task_id: second, instruction: sleep 9, expected: a}
+    """)  # fmt: skip
+
+    found = places_on_github(project, name)
+
+    assert found == [line_of(project, name, "first"), line_of(project, name, "second")]
+
+
+def test_notes_prints_and_the_last_action_are_shown_with_the_failure(project: Project) -> None:
+    project.settings(EVENTS + "[defaults]\ntimeout_ms = 3000\n")
+    project.suite("""
+        acts = '''echo '{"type": "command", "command": "npm test"}'; sleep 60'''
+        def prints():
+            print("the cart held", 3)
+            assert False, "the cart is wrong"
+        def confused(result): raise KeyError("cost")
+        suite = [
+            Case(id="printing", prompt="true", check=prints, classify_failure=confused),
+            Case(id="slow", prompt=acts, check=ok),
+        ]
+    """)
+
+    done = project.run("--reporter", "terminal", "--reporter", "markdown=out.md", "--reporter", "junit=out.xml")
+
+    markdown, junit = (project.root / "out.md").read_text(), (project.root / "out.xml").read_text()
+    assert done.codes == {"printing": "assertion", "slow": "timeout"}
+    assert "printed   │ the cart held 3" in done.stdout
+    assert "note      classify_failure raised KeyError: 'cost'" in done.stdout
+    assert "last seen $ npm test" in done.stdout
+    for text in (markdown, junit):
+        assert "the cart held 3" in text
+        assert "classify_failure raised KeyError: 'cost'" in text
+        assert "last seen: " in text
+
+
+QUICK_HEART = """
+from whet.cli.main import main
+from whet.report import heartbeat
+heartbeat.FIRST_S = heartbeat.LONGEST_S = 0.2
+main()
+"""
+
+
+def with_a_quick_heart(project: Project, reporter: str) -> subprocess.Popen[str]:
+    """A run whose trial waits for a file, by a whet that says quickly what is running."""
+    project.settings(SHELL)
+    waits = f"while [ ! -e {project.outside}/go ]; do sleep 0.05; done"
+    project.suite(f'suite = [Case(id="slow", prompt="{waits}", check=ok)]')
+    return subprocess.Popen(
+        [sys.executable, "-c", QUICK_HEART, "run", "suite.py", "--reporter", reporter],
+        cwd=project.root,
+        env=project.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_log_says_what_is_running(project: Project) -> None:
+    running = with_a_quick_heart(project, "terminal")
+    assert running.stdout is not None
+
+    said = next(line for line in running.stdout if "still running" in line)
+    (project.outside / "go").touch()
+    rest, stderr = running.communicate(timeout=PATIENCE_S)
+
+    assert said.startswith("  0/1  still running: slow @ sh (")
+    assert "1 of 1 trial went as expected" in rest
+    assert stderr == ""
+
+
+def test_a_document_on_stdout_is_not_spoiled_by_a_sign_of_life(project: Project) -> None:
+    running = with_a_quick_heart(project, "json")
+
+    wait_for(project.output_dir / "latest" / "trials", count=1, pattern="*")
+    time.sleep(1)
+    (project.outside / "go").touch()
+    stdout, stderr = running.communicate(timeout=PATIENCE_S)
+
+    assert json.loads(stdout)["counts"]["passed"] == 1
+    assert stderr == ""

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from project import SHELL, Project
+from project import PATIENCE_S, SHELL, Project
 
 
 @pytest.mark.parametrize(
@@ -206,3 +208,102 @@ def test_a_suite_may_have_any_name(project: Project, name: str) -> None:
 
     assert done.code == 1, done.stderr
     assert done.statuses == {"a": "passed", "b": "failed"}
+
+
+@pytest.mark.parametrize(
+    "hang",
+    [
+        "time.sleep(600)",
+        "while True: pass",
+        "subprocess.run(['sleep', '600'])",
+        "import threading; threading.Event().wait()",
+        "try: time.sleep(600)\nexcept Exception: time.sleep(600)",
+    ],
+)
+def test_a_suite_that_hangs_while_it_is_imported_is_ended_with_its_line(project: Project, hang: str) -> None:
+    project.settings(SHELL)
+    file = project.suite(f"# here\n{hang}\nsuite = [Case(id='a', prompt='true', check=ok)]")
+    line = file.read_text().splitlines().index("# here") + 2
+
+    done = project.run(env={"WHET_IMPORT_TIMEOUT_MS": "500"})
+
+    assert done.code == 2
+    told = f"line {line}: cannot be imported: it did not end within 0.5 s (at suite.py, line {line})"
+    assert done.stderr.startswith(f"error[suite]: {file}: {told}\n")
+    assert "Traceback" not in done.stderr
+    assert not project.output_dir.exists()
+
+
+def test_a_helper_that_hangs_while_it_is_imported_is_named(project: Project) -> None:
+    project.settings(SHELL)
+    project.write("helpers.py", "import time\n\ntime.sleep(600)\n")
+    project.suite("import helpers\nsuite = [Case(id='a', prompt='true', check=ok)]")
+
+    done = project.run(env={"WHET_IMPORT_TIMEOUT_MS": "500"})
+
+    assert done.code == 2
+    assert "it did not end within 0.5 s (at helpers.py, line 3)\n" in done.stderr
+
+
+def test_a_suite_that_catches_all_while_it_is_imported_is_ended_too(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite("""
+        while True:
+            try: time.sleep(0.01)
+            except BaseException: pass
+    """)
+
+    done = project.run(env={"WHET_IMPORT_TIMEOUT_MS": "500"})
+
+    assert done.code == 2
+    assert done.stderr.startswith(
+        f"error[suite]: {project.root}/suite.py: cannot be imported: it did not end within 0.5 s"
+    )
+    assert not project.output_dir.exists()
+
+
+def test_a_slow_import_is_announced_and_goes_on(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite("""
+        while not Path("{outside}/go").exists(): time.sleep(0.01)
+        suite = [Case(id="a", prompt="true", check=ok)]
+    """)
+    running = project.start("suite.py", "--reporter", "json")
+    assert running.stderr is not None
+
+    said = running.stderr.readline().decode()
+    (project.outside / "go").touch()
+    done = project.outcome(running, within_s=PATIENCE_S)
+
+    assert said.startswith(f"importing {project.root}/suite.py ... (at suite.py, line ")
+    assert done.code == 0
+    assert done.stderr == ""
+    assert json.loads(done.stdout)["counts"]["passed"] == 1
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "-1", "1.5", "1" * 30])
+def test_a_limit_for_imports_that_is_none_is_one_line(project: Project, text: str) -> None:
+    project.settings(SHELL)
+    project.suite("suite = [Case(id='a', prompt='true', check=ok)]")
+
+    done = project.run(env={"WHET_IMPORT_TIMEOUT_MS": text})
+
+    assert done.code == 2
+    assert done.stderr.startswith("error[usage]: WHET_IMPORT_TIMEOUT_MS: must be a number of milliseconds")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_check_may_have_an_alarm_of_its_own_after_the_import(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite("""
+        left = signal.getitimer(signal.ITIMER_REAL)[0]
+        def check():
+            assert left > 0
+            assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+            assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+        suite = [Case(id="a", prompt="true", check=check)]
+    """)
+
+    done = project.run()
+
+    assert done.code == 0, done.stdout

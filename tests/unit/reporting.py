@@ -94,10 +94,11 @@ def make_plan(
     schedule: str = "serial",
     max_parallel: int = 1,
     model: str | None = "sonnet",
+    location: Location | None = None,
 ) -> Plan:
     workspace = WorkspaceSpec(mode=mode)
     limits = Limits(timeout_s=60)
-    made = tuple(Case(id=case, prompt="do", checks=(Check(grader="python"),)) for case in cases)
+    made = tuple(Case(id=case, prompt="do", checks=(Check(grader="python"),), location=location) for case in cases)
     whole = Suite(name=suite, cases=made, source=Path("/project/bench/core.py"), digest="d" * 8)
     targets = [Runner(id=runner, agent="claude_code", model=model) for runner in runners]
     executions = tuple(

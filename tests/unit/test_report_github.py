@@ -33,6 +33,20 @@ def test_an_errored_execution_is_a_warning():
     assert printed[0].startswith("::warning title=a > claude::Provider%0Athe provider answered 529: overloaded%0Acause")
 
 
+def test_what_has_no_line_of_its_own_stands_beside_its_case():
+    plan = make_plan(["a"], location=Location(file="/project/bench/core.py", line=12))
+    printed = lines(plan, errored, GITHUB_WORKSPACE="/project")
+
+    assert printed[0].startswith("::warning file=bench/core.py,line=12,title=a > claude::Provider%0A")
+
+
+def test_a_failed_check_stands_at_its_own_line_and_not_at_its_case():
+    plan = make_plan(["a"], location=Location(file="/project/bench/core.py", line=12))
+    printed = lines(plan, failed, GITHUB_WORKSPACE="/project")
+
+    assert printed[0].startswith("::error file=bench/core.py,line=41,")
+
+
 def test_a_file_outside_the_checkout_keeps_its_path():
     printed = lines(make_plan(["a"]), failed, GITHUB_WORKSPACE="/elsewhere")
 

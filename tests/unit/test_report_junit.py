@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from reporting import Pipe, Stage, all_pass, attempt, by_case, end, errored, failed, make_plan, passed
 
+from whet.model.grade import Location
 from whet.report.junit import JunitReporter
 
 
@@ -50,6 +51,14 @@ def test_counts_are_those_of_the_cases_below():
         "not run",
     ]
     assert root[0].get("time") == f"{12.34 * 5:.3f}"
+
+
+def test_a_case_says_where_it_is_written():
+    plan = make_plan(["a", "b"], location=Location(file="/project/bench/core.py", line=12))
+    root = document(plan, by_case({"b": lambda key: None}))
+
+    places = [(case.get("file"), case.get("line")) for case in root.iter("testcase")]
+    assert places == [("bench/core.py", "12")] * 2
 
 
 def test_a_failure_tells_class_message_place_and_artifacts():

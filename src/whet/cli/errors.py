@@ -160,14 +160,9 @@ def _print_anything() -> None:
 
 def _stdout_is_gone() -> bool:
     """Whether it is our own reader who went away: a broken pipe to some other program is our mistake."""
-    import select
+    from whet.report.base import reader_is_gone
 
-    try:
-        poll = select.poll()
-        poll.register(sys.stdout.fileno(), select.POLLOUT)
-        return any(event & select.POLLERR for _, event in poll.poll(0))
-    except (AttributeError, OSError, ValueError):
-        return False
+    return reader_is_gone(sys.stdout)
 
 
 def _stdout_is_full() -> bool:

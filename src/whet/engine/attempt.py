@@ -23,7 +23,7 @@ from whet.engine.grading import evidence_of, grade, inform, survey
 from whet.engine.ground import Ground, SharedGround
 from whet.engine.observe import Observer, Watch
 from whet.engine.parts import Parts
-from whet.engine.record import UNHELD, AttemptRecord, recording
+from whet.engine.record import AttemptRecord, recording
 from whet.engine.sieve import Sieve
 from whet.engine.state import Resumable, keep_state
 from whet.engine.turn import Turn
@@ -38,7 +38,7 @@ from whet.errors import (
     WorkspaceSpoiled,
 )
 from whet.grade.base import QUESTIONS_FILE
-from whet.model.run import Trial
+from whet.model.run import UNHELD, Trial
 from whet.model.session import Event, SessionSummary
 from whet.model.suite import Limits
 from whet.packages.showing import in_package

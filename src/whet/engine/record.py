@@ -17,8 +17,6 @@ from whet.model.run import Trial
 from whet.model.session import SessionSummary, SkillDetection, Usage
 from whet.workspace.baseline import Baseline
 
-# How the note begins that a budget was set and the agent told no cost to hold it by.
-UNHELD = "the budget was not held"
 # A disk that takes or gives nothing more.
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 _GO_ON = "once the disk is well again, --resume does this trial again"

@@ -24,7 +24,7 @@ marked: dict[str, list[Case]] = {}
 
 
 class _Written:
-    """Something written down by an author: its fields as given, and the line."""
+    """Something written down by an author: its fields as given, and where."""
 
     known: tuple[str, ...] = ()
 
@@ -33,10 +33,12 @@ class _Written:
         def __init__(self, *args: Any, **fields: Any) -> None:
             self.positional = args
             self.fields = fields
-            self.line = sys._getframe(1).f_lineno  # noqa: SLF001 - the author's line belongs into every message
+            frame = sys._getframe(1)  # noqa: SLF001 - the author's line belongs into every message
+            self.file, self.line = frame.f_code.co_filename, frame.f_lineno
     else:
         positional: tuple[Any, ...]
         fields: dict[str, Any]
+        file: str
         line: int
 
 
@@ -131,12 +133,13 @@ def case(
 
     Takes every field of `Case` but the check; an unknown one is reported with the others when the suite is loaded.
     """
-    line = sys._getframe(1).f_lineno  # noqa: SLF001 - as above
+    frame = sys._getframe(1)  # noqa: SLF001 - as above
+    file, line = frame.f_code.co_filename, frame.f_lineno
 
     def mark(check: CheckFunction) -> Case:
         name = getattr(check, "__name__", "case")
         made = Case(id=id if id is not None else name, prompt=prompt, check=check, tags=tags, **others)
-        made.line = line
+        made.file, made.line = file, line
         marked.setdefault(getattr(check, "__module__", ""), []).append(made)
         return made
 

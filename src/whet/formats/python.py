@@ -20,6 +20,7 @@ from whet.asserting.failure import text_of
 from whet.asserting.rewriting import SuiteLoader, rewrite_helpers
 from whet.errors import Problem, SuiteError
 from whet.formats import authoring
+from whet.formats.patience import HINT, ImportHangs, limit_s, patience
 from whet.formats.python_fields import lower_case, lower_workspace
 from whet.model.naming import folder_name
 from whet.model.suite import Case, Suite, WorkspaceSpec
@@ -85,13 +86,19 @@ def _import(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path, loader=SuiteLoader(name, str(path)))
     if spec is None or spec.loader is None:
         raise SuiteError([Problem(file=str(path), message="cannot be imported")])
+    most_s = limit_s(os.environ)
     module = importlib.util.module_from_spec(spec)
     authoring.marked.pop(name, None)
     sys.path += [str(path.parent), *([str(top.parent)] if package else [])]
     rewrite_helpers(top.parent if package else path.parent)
     try:
         # What a module prints while it loads must not get between the lines of a reporter.
-        with contextlib.redirect_stdout(sys.stderr), _same_process(), _no_way_out():
+        with (
+            patience(path, most_s, _is_own(path)),
+            contextlib.redirect_stdout(sys.stderr),
+            _same_process(),
+            _no_way_out(),
+        ):
             if package:
                 _check_package(importlib.import_module(package), path)
             sys.modules[name] = module
@@ -101,6 +108,12 @@ def _import(path: Path) -> ModuleType:
     except BaseException as error:
         raise SuiteError([_import_problem(path, error)]) from error
     return module
+
+
+def _is_own(path: Path) -> Callable[[str], bool]:
+    """Whether a file is the suite or one of its helpers."""
+    folder = f"{_top(path)}/"
+    return lambda file: file.startswith(folder) and "site-packages" not in file
 
 
 def _check_package(package: ModuleType, path: Path) -> None:
@@ -159,7 +172,13 @@ def _import_problem(path: Path, error: BaseException) -> Problem:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     line = error.lineno if isinstance(error, SyntaxError) else (frames[-1].lineno if frames else None)
     said = text_of(error)
-    what = said if isinstance(error, _Ended) else f"{type(error).__name__}: {said}" if said else type(error).__name__
+    what = (
+        said
+        if isinstance(error, _Ended | ImportHangs)
+        else f"{type(error).__name__}: {said}"
+        if said
+        else type(error).__name__
+    )
     place = f"line {line}" if line else None
     return Problem(file=str(path), field=place, message=f"cannot be imported: {what}", hint=_import_hint(path, error))
 
@@ -168,6 +187,8 @@ def _import_hint(path: Path, error: BaseException) -> str | None:
     """How imports of a suite work, where it is likely that its author expects them to work otherwise."""
     if isinstance(error, ImportError) and "no known parent package" in text_of(error):
         return f"relative imports need a package: add {_PACKAGE} to {path.parent}, or write `import helpers`"
+    if isinstance(error, ImportHangs):
+        return HINT
     top = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     holder = next((folder for folder in path.parents if top and top == folder.name), None)
     if holder is not None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from whet.errors import Problem
 from whet.formats import authoring
+from whet.model.grade import Location
 from whet.model.naming import id_problem
 from whet.model.suite import BootstrapSpec, Case, Check, Limits, WorkspaceMode, WorkspaceSpec
 from whet.numbers import is_number, is_whole, written
@@ -141,7 +142,7 @@ def lower_case(written: Any, *, name: str | None, index: int, path: Path, proble
     reader = _Reader(path, problems, {**written.fields, "id": identifier}, case=_place(identifier, place, written.line))
     reader.refuse_unknown(written, authoring.Case.known)
     _check_id(reader, name)
-    lowered = _case(reader)
+    lowered = replace(_case(reader), location=Location(file=written.file, line=written.line))
     return lowered if len(problems) == before else None
 
 

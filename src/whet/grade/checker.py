@@ -28,6 +28,7 @@ from whet.grade.mistakes import is_mistake, traceback_of
 from whet.grade.recorded import Gaps, RecordedContext
 from whet.grade.shell import Shell
 from whet.grade.stumbling import stumbled_over
+from whet.grade.tracing import told_traceback
 from whet.model.changes import Changes
 from whet.model.grade import FailureClass, Location
 from whet.model.run import TrialResult
@@ -149,11 +150,12 @@ class Checker:
     def _failed(self, outcome: Outcome, error: BaseException, message: str) -> CheckAnswer:
         """The answer for *error*; one that fights being looked at is told by its class and its place."""
         try:
+            told = told_traceback(error)
             return CheckAnswer(
                 outcome=outcome,
                 message=shorten(message),
                 location=self._location(error),
-                traceback=shorten("".join(traceback.format_exception(error, limit=-12))),
+                traceback=None if told is None else shorten(told),
                 failure_class=_class_of(error),
                 questions=questions_of(error),
             )

@@ -27,6 +27,8 @@ class Runner:
     skills: tuple[Path, ...] = ()
 
 
+# How the note of a trial begins that a budget was set and the agent told no cost to hold it by.
+UNHELD = "the budget was not held"
 # The agent that does nothing, and the runner that stands in where nobody configured one.
 NO_AGENT = "none"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from whet.errors import Problem
+from whet.model.grade import Location
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +134,7 @@ class Case:
     `model` stands above the runner's; `env` is for the agent and for commands of checks; `protect` names the files that
     are put back before a check runs a command; `bootstrap` stands in the place of the workspace's, and `workspace` in
     the place of the suite's. `skills` are there besides the one under test, which is put at `skill_place`.
+    `location` is where it is written.
     """
 
     id: str
@@ -156,6 +158,7 @@ class Case:
     skills: tuple[Path, ...] = ()
     made_skills: tuple[MadeSkill, ...] = ()
     skill_place: str | None = None
+    location: Location | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ from whet.pipeline.settle import Planned
 from whet.pipeline.snapshots import find_snapshots, hold_to_snapshots
 from whet.pipeline.under_way import UnderWay
 from whet.plan import RunRequest
+from whet.report.base import Reporters
 from whet.report.choose import make_reporters
 from whet.sandbox.base import Sandbox
 from whet.sandbox.ceilings import weaknesses
@@ -53,6 +54,8 @@ from whet.workspace import private_mounts, remove_tree
 PASSED, FAILED, ERRORED, INTERRUPTED = 0, 1, 3, 130
 # As for what cannot be printed: nothing is wrong with the run, but whoever waits for the file waits in vain.
 NOT_WRITTEN = 74
+# What a shell reports of any program that wrote to a closed pipe.
+READER_GONE = 141
 # How a trial comes to its result: by running an agent, by calling a skill, or from a record.
 Trying: TypeAlias = Callable[[Parts, SharedGround, Trial], Awaitable[TrialResult]]
 
@@ -151,7 +154,14 @@ def carry_out(planned: Planned, approach: Approach) -> int:
         with undisturbed():
             outcomes = hold_to_snapshots(under_way, settings, snapshots)
             code = _finish(under_way, approach, outcomes)
-        return NOT_WRITTEN if code == PASSED and reporters.unwritten else code
+        return _shown_code(code, reporters)
+
+
+def _shown_code(code: int, reporters: Reporters) -> int:
+    """The exit code; of a good run that nobody could read of, that."""
+    if code != PASSED:
+        return code
+    return NOT_WRITTEN if reporters.unwritten else READER_GONE if reporters.unread else PASSED
 
 
 def _announce(under_way: UnderWay, warnings: Iterable[str | None]) -> None:

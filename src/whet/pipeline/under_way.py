@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from whet.engine.record import UNHELD
 from whet.model.event import Notice, RunEvent, TrialEnded
-from whet.model.run import Plan, RunInfo, Trial, TrialResult
+from whet.model.run import UNHELD, Plan, RunInfo, Trial, TrialResult
 from whet.model.session import Usage
 from whet.report.base import Reporters
 from whet.store.journal import Journal

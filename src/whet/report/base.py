@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -52,12 +53,17 @@ class NotWritten(OSError):
 class Reporters:
     """Tells every reporter each event; one that raises or hangs is named and dropped, and the run goes on."""
 
-    def __init__(self, reporters: Iterable[tuple[str, Reporter]], *, stderr: TextIO) -> None:
+    def __init__(
+        self, reporters: Iterable[tuple[str, Reporter]], *, stderr: TextIO, stdout: TextIO | None = None
+    ) -> None:
         self._active = list(reporters)
         self._stderr = stderr
+        self._stdout = stdout
         self._dropped: list[str] = []
         # Whether a file that was asked for could not be written.
         self.unwritten = False
+        # Whether the reader of stdout went away, as `head` does.
+        self.unread = False
 
     @property
     def dropped(self) -> tuple[str, ...]:
@@ -73,7 +79,8 @@ class Reporters:
                 try:
                     reporter(current)
                 except (Exception, SystemExit) as error:  # noqa: BLE001 - the one catch-all: showing a run must not end it
-                    waiting.append(self._drop(name, reporter, error))
+                    if not self._leave_unread(reporter, error):
+                        waiting.append(self._drop(name, reporter, error))
 
     def close(self) -> None:
         """Let every reporter go, whether or not the run came to its end."""
@@ -92,11 +99,23 @@ class Reporters:
     ) -> None:
         self.close()
 
-    def _drop(self, name: str, reporter: Reporter, error: BaseException) -> Notice:
+    def _leave_unread(self, reporter: Reporter, error: BaseException) -> bool:
+        """Whether *reporter* only has nobody left who reads it: no mistake of its own, and nothing to tell anyone."""
+        gone = [stream for stream in (self._stdout, self._stderr) if stream and reader_is_gone(stream)]
+        if not isinstance(error, BrokenPipeError) or not gone:
+            return False
+        self.unread = self.unread or self._stdout in gone
+        self._let_go(reporter)
+        return True
+
+    def _let_go(self, reporter: Reporter) -> None:
         self._active = [entry for entry in self._active if entry[1] is not reporter]
+        _close(reporter)
+
+    def _drop(self, name: str, reporter: Reporter, error: BaseException) -> Notice:
         self._dropped.append(name)
         self.unwritten = self.unwritten or isinstance(error, NotWritten)
-        _close(reporter)
+        self._let_go(reporter)
         notice = Notice(level="warning", message=f'reporter "{name}" {_said(error)} and was dropped')
         self._tell_stderr(notice.message)
         return notice
@@ -110,6 +129,16 @@ class Reporters:
         with suppress(OSError, ValueError):
             self._stderr.write(f"warning: {message}\n".encode(encoding, "backslashreplace").decode(encoding))
             self._stderr.flush()
+
+
+def reader_is_gone(stream: TextIO) -> bool:
+    """Whether nobody reads *stream* any more, which only a pipe can tell."""
+    try:
+        poll = select.poll()
+        poll.register(stream.fileno(), select.POLLOUT)
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+    except (AttributeError, OSError, ValueError):
+        return False
 
 
 def _close(reporter: Reporter) -> BaseException | None:

@@ -67,7 +67,7 @@ def make_reporters(
             context = ReporterContext(target=target, stdout=screen, stderr=stderr, environ=environ, cwd=Path.cwd())
             made.append((maker.name, maker.make(factory, context)))
         undo.pop_all()
-    return Reporters(made, stderr=stderr)
+    return Reporters(made, stderr=stderr, stdout=stdout)
 
 
 class _Maker:

@@ -142,7 +142,9 @@ class Block:
         """What one of the others tells that the first does not."""
         where = {"at": finding.where} if finding.where and finding.where != self.first.where else {}
         ask = {"to ask": finding.ask} if finding.ask else {}
-        return {**where, "artifacts": finding.artifacts, **ask}
+        seen = {"last seen": finding.seen} if finding.seen and finding.seen != self.first.seen else {}
+        notes = {"note": "; ".join(finding.notes)} if finding.notes and finding.notes != self.first.notes else {}
+        return {**where, **seen, **notes, "artifacts": finding.artifacts, **ask}
 
 
 @dataclass(slots=True)

@@ -14,10 +14,14 @@ from whet.model.event import ExecutionSummary, Results
 from whet.model.grade import Status
 from whet.model.naming import STATE_FILE
 from whet.model.run import RunInfo, TrialKey, TrialResult
+from whet.report.remains import last_printed, last_seen, notes_of
 from whet.report.text import excerpt, one_line, path_for_people
 
 # Where a workspace was while its agent was running, such as /tmp/whet-1a2b3c/w7: another place for every attempt.
 _LIVE_PLACE = re.compile(r"/whet-\w+/\w+")
+
+# Of what a check printed.
+PRINTED_LINES = 5
 
 ShownStatus = Status | Literal["not-run"]
 
@@ -36,6 +40,10 @@ class Finding:
     attempts: int
     # What to type to put its questions to its agent, where both are there.
     ask: str | None
+    # What else a person should know of it, the last that its check printed, and what its agent did last.
+    notes: tuple[str, ...] = ()
+    printed: tuple[str, ...] = ()
+    seen: str | None = None
 
 
 def execution_name(case: str, variant: str) -> str:
@@ -65,16 +73,20 @@ def finding_of(result: TrialResult, info: RunInfo, cwd: Path) -> Finding:
     failure = result.failure
     location = failure.location if failure else None
     workspace = result.workspace_dir
+    folder = info.run_dir / result.artifact_dir
     return Finding(
         key=one_line(str(result.key), 300),
         status=result.status,
         message=excerpt(message_of(result)),
         where=f"{path_for_people(Path(location.file), cwd)}:{location.line}" if location else None,
-        artifacts=path_for_people(info.run_dir / result.artifact_dir, cwd),
+        artifacts=path_for_people(folder, cwd),
         workspace=path_for_people(info.run_dir / workspace, cwd) if workspace else None,
         cause=one_line(f"{failure.cause}, while in phase {failure.phase}", 120) if failure else None,
         attempts=len(result.attempts),
-        ask=_ask(info.run_dir / result.artifact_dir, cwd),
+        ask=_ask(folder, cwd),
+        notes=notes_of(result),
+        printed=last_printed(folder, PRINTED_LINES),
+        seen=last_seen(result, folder),
     )
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from whet.errors import UsageError
 from whet.model.event import ExecutionSummary, Results, RunEnded, RunEvent
-from whet.model.grade import Status
+from whet.model.grade import Location, Status
 from whet.model.run import RunInfo, TrialResult
+from whet.model.suite import Case
 from whet.report.base import ReporterContext
 from whet.report.finding import class_of, execution_name, finding_of, snapshot_finding
 from whet.report.markdown import sections, within
@@ -69,10 +70,16 @@ class GithubReporter:
         execution = summary.execution
         title = f"{execution_name(execution.case.id, execution.variant)} > {one_line(execution.runner.id, 80)}"
         for result in islice(found, 1):
-            yield command(kind, "\n".join(self._message(result, summary, info)), **self._place(result), title=title)
+            yield command(
+                kind,
+                "\n".join(self._message(result, summary, info)),
+                **self._place(result, execution.case),
+                title=title,
+            )
         finding = snapshot_finding(summary, results, info, self._context.cwd)
         if finding is not None:
-            yield command(kind, "\n".join(("Usage snapshot", *finding.message, finding.key)), title=title)
+            told = "\n".join(("Usage snapshot", *finding.message, finding.key))
+            yield command(kind, told, **self._beside(execution.case.location), title=title)
 
     def _message(self, result: TrialResult, summary: ExecutionSummary, info: RunInfo) -> Iterator[str]:
         finding = finding_of(result, info, self._context.cwd)
@@ -84,13 +91,20 @@ class GithubReporter:
         yield from finding.message
         if finding.where:
             yield f"at {finding.where}"
+        if finding.seen:
+            yield f"last seen: {finding.seen}"
         if finding.cause and result.status == "errored":
             yield f"cause: {finding.cause}"
+        yield from (f"note: {note}" for note in finding.notes)
         yield f"artifacts: {finding.artifacts}"
 
-    def _place(self, result: TrialResult) -> dict[str, str]:
+    def _place(self, result: TrialResult, case: Case) -> dict[str, str]:
+        """Where the check failed; what has no line of its own, such as a timeout, stands where its case does."""
+        named = result.failure.location if result.failure else None
+        return self._beside(named or case.location)
+
+    def _beside(self, location: Location | None) -> dict[str, str]:
         """The file and line, from the root of the checkout: what lets an annotation stand beside the code."""
-        location = result.failure.location if result.failure else None
         if location is None:
             return {}
         file = Path(os.path.normpath(self._context.cwd / location.file))

@@ -23,6 +23,7 @@ from whet.report.finding import (
     snapshot_finding,
     trial_name,
 )
+from whet.report.remains import last_printed, last_seen, notes_of
 from whet.report.table import errored_text
 from whet.report.text import clean, excerpt, one_line, path_for_people
 
@@ -37,6 +38,7 @@ _KINDS: dict[ShownStatus, str] = {
 }
 _SPOOL_BYTES = 1 << 18
 _MESSAGE_LINES = 400
+_PRINTED_LINES = 100
 
 
 class JunitReporter:
@@ -131,11 +133,11 @@ def _cases(
     execution, number = summary.execution, 1
     for result in results.trials(execution):
         for missing in range(number, result.number):
-            yield _missing(execution, missing, info)
+            yield _missing(execution, missing, info, cwd)
         number = result.number + 1
-        yield result.status, result.duration_s, _case(result, execution.trials, info, cwd)
+        yield result.status, result.duration_s, _case(result, execution, info, cwd)
     for missing in range(number, execution.trials + 1):
-        yield _missing(execution, missing, info)
+        yield _missing(execution, missing, info, cwd)
     finding = snapshot_finding(summary, results, info, cwd)
     if finding is not None:
         yield finding.status, 0.0, _snapshot(execution, finding, info)
@@ -153,7 +155,7 @@ def _snapshot(execution: Execution, finding: Finding, info: RunInfo) -> str:
     )
 
 
-def _missing(execution: Execution, number: int, info: RunInfo) -> tuple[ShownStatus, float, str]:
+def _missing(execution: Execution, number: int, info: RunInfo, cwd: Path) -> tuple[ShownStatus, float, str]:
     key = TrialKey(
         suite=info.suite,
         case=execution.case.id,
@@ -161,25 +163,38 @@ def _missing(execution: Execution, number: int, info: RunInfo) -> tuple[ShownSta
         variant=execution.variant,
         number=number,
     )
-    opening = _opening(key, execution.trials, 0.0)
+    opening = _opening(key, execution, 0.0, cwd)
     return "not-run", 0.0, f'{opening}      <skipped message="not run"/>\n    </testcase>\n'
 
 
-def _case(result: TrialResult, trials: int, info: RunInfo, cwd: Path) -> str:
-    artifacts = path_for_people(info.run_dir / result.artifact_dir, cwd)
-    facts = [f"artifacts: {artifacts}"]
+def _case(result: TrialResult, execution: Execution, info: RunInfo, cwd: Path) -> str:
+    folder = info.run_dir / result.artifact_dir
+    facts = [f"artifacts: {path_for_people(folder, cwd)}"]
     if result.workspace_dir:
         facts.append(f"workspace: {path_for_people(info.run_dir / result.workspace_dir, cwd)}")
     if result.flaky:
         facts.append(f"flaky: went as expected on attempt {len(result.attempts)}")
+    facts += (f"note: {note}" for note in notes_of(result))
+    if not result.passed:
+        facts += _remains(result, folder)
     printed = _text("\n".join(facts))
-    opening = _opening(result.key, trials, result.duration_s)
+    opening = _opening(result.key, execution, result.duration_s, cwd)
     return f"{opening}{_outcome(result, cwd)}      <system-out>{printed}</system-out>\n    </testcase>\n"
 
 
-def _opening(key: TrialKey, trials: int, duration_s: float) -> str:
-    name = trial_name(key, trials=trials)
-    return f'    <testcase classname={_value(key.suite)} name={_value(name)} time="{duration_s:.3f}">\n'
+def _remains(result: TrialResult, folder: Path) -> Iterator[str]:
+    """What the agent did last, and what the check printed."""
+    seen, printed = last_seen(result, folder), last_printed(folder, _PRINTED_LINES)
+    if seen:
+        yield f"last seen: {seen}"
+    if printed:
+        yield from ("the check printed:", *printed)
+
+
+def _opening(key: TrialKey, execution: Execution, duration_s: float, cwd: Path) -> str:
+    name, written = trial_name(key, trials=execution.trials), execution.case.location
+    place = f' file={_value(path_for_people(Path(written.file), cwd))} line="{written.line}"' if written else ""
+    return f'    <testcase classname={_value(key.suite)} name={_value(name)}{place} time="{duration_s:.3f}">\n'
 
 
 def _outcome(result: TrialResult, cwd: Path) -> str:

@@ -129,15 +129,18 @@ def _groups(title: str, groups: Sequence[Group]) -> Iterator[str]:
 
 
 def _finding(finding: Finding) -> str:
-    facts = {
-        "at": finding.where,
-        "cause": finding.cause if finding.status == "errored" else None,
-        "attempts": str(finding.attempts) if finding.attempts > 1 else None,
-        "artifacts": finding.artifacts,
-        "workspace": finding.workspace,
-    }
-    lines = "".join(f"- {label}: {code(fact)}\n" for label, fact in facts.items() if fact)
-    return f"{code(finding.key)}\n\n{fence(finding.message)}{lines}\n"
+    facts = (
+        ("at", finding.where),
+        ("last seen", finding.seen),
+        ("cause", finding.cause if finding.status == "errored" else None),
+        *(("note", note) for note in finding.notes),
+        ("attempts", str(finding.attempts) if finding.attempts > 1 else None),
+        ("artifacts", finding.artifacts),
+        ("workspace", finding.workspace),
+    )
+    lines = "".join(f"- {label}: {code(fact)}\n" for label, fact in facts if fact)
+    printed = f"The check printed:\n\n{fence(finding.printed)}" if finding.printed else ""
+    return f"{code(finding.key)}\n\n{fence(finding.message)}{printed}{lines}\n"
 
 
 def _again(block: Block) -> str:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from threading import Lock
+
 from whet.model.event import Notice, RunStarted
 from whet.model.grade import AS_EXPECTED
-from whet.model.run import Plan, Trial, TrialResult
-from whet.report.finding import ShownStatus, class_of, execution_name
+from whet.model.run import Plan, Trial, TrialKey, TrialResult
+from whet.report.finding import ShownStatus, class_of, execution_name, trial_name
+from whet.report.heartbeat import Heartbeat
 from whet.report.screen import Screen, Style
 from whet.report.text import count, duration, left, middle, one_line, right, width
 
@@ -26,6 +31,8 @@ _USUAL_NOTE = 22
 _TIME_WIDTH = 11
 # Lines of an evaluation while it goes on; calls are quick, and there may be many.
 CALLS_TOLD = 20
+# Of the trials that a sign of life names.
+_RUNNING_NAMED = 4
 
 
 def symbol(status: ShownStatus) -> str:
@@ -78,42 +85,75 @@ class TrialLines:
     def ended(self, trial: Trial, result: TrialResult, done: int) -> str:
         """The line of a finished trial."""
         style = STATUS_STYLES[result.status]
-        place = right(f"{done}/{self._total}", 2 * len(str(self._total)) + 1)
+        place = self._place(done)
         time = right(duration(result.duration_s), _TIME_WIDTH)
         note = self._screen.fit(_note(result, self._note_width))
         told = self._screen.paint(note, style) if note else ""
         mark = self._screen.paint(self._screen.fit(symbol(result.status)), style)
         return f"  {self._screen.paint(place, 'dim')}  {mark} {self.name(trial)}  {time}  {told}"
 
+    def running(self, names: list[str], done: int) -> str:
+        """The line that says what is still running."""
+        more = len(names) - _RUNNING_NAMED
+        told = [*names[:_RUNNING_NAMED], *([f"and {more} more"] if more > 0 else [])]
+        return self._screen.paint(f"  {self._place(done)}  still running: {', '.join(told)}", "dim")
+
+    def _place(self, done: int) -> str:
+        return right(f"{done}/{self._total}", 2 * len(str(self._total)) + 1)
+
 
 class PlainProgress:
-    """Prints each trial when it ends."""
+    """Prints each trial when it ends, and what is running where that takes long."""
 
     live = False
 
-    def __init__(self, started: RunStarted, screen: Screen) -> None:
+    def __init__(self, started: RunStarted, screen: Screen, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._screen = screen
         self._lines = TrialLines(started.plan, screen)
         self._done = started.done
+        self._clock = clock
+        self._running: dict[TrialKey, tuple[str, float]] = {}
+        # The heartbeat's thread reads what the engine's thread changes, and prints beside it.
+        self._lock = Lock()
+        self._heartbeat = Heartbeat(self.beat)
 
     def started(self, trial: Trial) -> None:
         """Say nothing yet: a line is printed once, when there is something to tell."""
+        row = (trial_name(trial.key, trials=trial.execution.trials), self._clock())
+        with self._lock:
+            self._running[trial.key] = row
 
     def ended(self, trial: Trial, result: TrialResult) -> None:
         """Print the line of *trial*."""
-        self._done += 1
-        self._screen.line(self._lines.ended(trial, result, self._done))
+        self._count(trial)
+        self.line(self._lines.ended(trial, result, self._done))
 
     def notice(self, notice: Notice) -> None:
         """Print the line of *notice*."""
-        self._screen.line(notice_line(notice, self._screen))
+        self.line(notice_line(notice, self._screen))
 
     def line(self, text: str) -> None:
         """Print a line as it is."""
-        self._screen.line(text)
+        with self._lock:
+            self._screen.line(text)
+        self._heartbeat.heard()
+
+    def beat(self) -> None:
+        """Say what is running, the oldest first, and for how long."""
+        with self._lock:
+            now = self._clock()
+            names = [f"{name} ({duration(now - since)})" for name, since in self._running.values()]
+            if names:
+                self._screen.line(self._lines.running(names, self._done))
 
     def stop(self) -> None:
-        """Nothing is held."""
+        """Let the heartbeat end."""
+        self._heartbeat.stop()
+
+    def _count(self, trial: Trial) -> None:
+        with self._lock:
+            self._running.pop(trial.key, None)
+            self._done += 1
 
 
 class CallProgress(PlainProgress):
@@ -130,14 +170,14 @@ class CallProgress(PlainProgress):
         if self._few:
             super().ended(trial, result)
             return
-        self._done += 1
+        self._count(trial)
         if not result.passed and self._told < CALLS_TOLD:
             self._told += 1
-            self._screen.line(self._lines.ended(trial, result, self._done))
+            self.line(self._lines.ended(trial, result, self._done))
             if self._told == CALLS_TOLD:
-                self._screen.line("  further calls that do not pass are in the reports, and told with --verbose")
+                self.line("  further calls that do not pass are in the reports, and told with --verbose")
         if self._done * 10 // self._total > (self._done - 1) * 10 // self._total:
-            self._screen.line(f"  {self._done:,} of {count(self._total, 'call')} made")
+            self.line(f"  {self._done:,} of {count(self._total, 'call')} made")
 
 
 def _note(result: TrialResult, limit: int) -> str:

@@ -22,7 +22,7 @@ _WIDEST = 200
 
 def session_line(seen: SessionSeen, screen: Screen) -> str | None:
     """The line of what was seen, behind the name of its trial; None for what tells a person nothing."""
-    said = _said(seen.event)
+    said = said_of(seen.event)
     if said is None:
         return None
     key = seen.trial.key
@@ -31,7 +31,8 @@ def session_line(seen: SessionSeen, screen: Screen) -> str | None:
     return screen.fit(f"  {screen.paint(name, 'dim')} │ {one_line(said, _WIDEST)}")
 
 
-def _said(event: Event) -> str | None:  # noqa: PLR0911 - a table of kinds
+def said_of(event: Event) -> str | None:  # noqa: PLR0911 - a table of kinds
+    """What *event* is in a person's words; None for what tells a person nothing."""
     match event:
         case Message(role="assistant", phase="thinking", text=text):
             return f"(thinks) {text}"

@@ -10,6 +10,7 @@ from whet.claims import Absent, Claim, ClaimError, Exists, Reading, read_claim, 
 from whet.formats.bench.fields import Fields, shown, text_problem
 from whet.formats.bench.protect import check_protect, warn_of_nothing
 from whet.formats.document import Node
+from whet.model.grade import Location
 from whet.model.naming import folder_name, id_problem
 from whet.model.suite import BootstrapSpec, Case, Check, Limits
 
@@ -78,6 +79,7 @@ def _case(given: Fields, defaults: Defaults, project: Path) -> Case:
         env=env,
         protect=tuple(dict.fromkeys((*defaults.protect, *given.texts("protect")))),
         bootstrap=BootstrapSpec(command="/bin/sh", args=("-c", setup), env=env) if setup else None,
+        location=Location(file=str(given.notes.file), line=given.node.line),
     )
 
 

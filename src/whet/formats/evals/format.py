@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from whet.errors import Problem, SuiteError
@@ -14,6 +15,7 @@ from whet.formats.document import Document, DocumentError, Node, read_document
 from whet.formats.document.peeking import eval_suite_in, is_eval_suite, is_manifest
 from whet.formats.evals.cases import lower_case
 from whet.formats.evals.ids import case_ids
+from whet.model.grade import Location
 from whet.model.suite import NO_SKILL, SKILL, Case, Suite
 from whet.packages.showing import sources_of
 
@@ -39,7 +41,7 @@ class EvalsFormat:
         except EvalSuiteError as error:
             raise SuiteError([_placed(path, root, problem) for problem in error.problems]) from None
         problems: list[Problem] = []
-        cases = _cases(suite, path, problems)
+        cases = _cases(suite, path, root, problems)
         if problems:
             raise SuiteError(problems)
         return Suite(
@@ -79,12 +81,19 @@ def _refuse_repeats(path: Path, document: Document) -> None:
         raise SuiteError(problems)
 
 
-def _cases(suite: EvalSuite, path: Path, problems: list[Problem]) -> tuple[Case, ...]:
+def _cases(suite: EvalSuite, path: Path, root: Node, problems: list[Problem]) -> tuple[Case, ...]:
     def trouble(case: str, field: str, message: str) -> None:
         problems.append(Problem(file=str(path), case=case, field=field, message=message))
 
-    named = zip(case_ids(suite.cases), suite.cases, strict=True)
-    return tuple(lower_case(name, case, suite, path.parent, trouble) for name, case in named)
+    key = "cases" if is_manifest(root) else "cases_json"
+    named = enumerate(zip(case_ids(suite.cases), suite.cases, strict=True))
+    return tuple(
+        replace(
+            lower_case(name, case, suite, path.parent, trouble),
+            location=Location(file=str(path), line=_line_of(root, f"{key}[{index}]")),
+        )
+        for index, (name, case) in named
+    )
 
 
 def _held_out(path: Path, cases: tuple[Case, ...]) -> tuple[Path, ...]:
