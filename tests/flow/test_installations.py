@@ -119,6 +119,27 @@ def test_the_rest_of_the_home_stays_closed(walled: Project) -> None:
     assert done.statuses == {"a": "passed"}, done.stdout
 
 
+def test_a_home_with_programs_and_libraries_stays_closed(walled: Project) -> None:
+    home = walled.root.parent / "home"
+    for folder in ("bin", "lib", ".ssh"):
+        (home / folder).mkdir()
+    (home / ".ssh" / "id_rsa").write_text("something secret")
+    (home / "bin" / "tool").write_text(f"#!/bin/sh\necho said hello; cat {home}/.ssh/id_rsa; ls -a {home}\n")
+    (home / "bin" / "tool").chmod(0o755)
+    walled.suite("""
+        def closed(report, ctx):
+            assert "said hello" in report.final_output
+            assert "secret" not in report.final_output and "ssh" not in report.final_output
+        suite = [Case(id="a", prompt="x", check=closed)]
+    """)
+    walled.settings('[runners.tool.agent]\ntype = "command"\ncommand = "sh"\nargs = ["-c", "tool; true"]\n')
+    walled.env["PATH"] = f"{home}/bin{os.pathsep}{os.environ['PATH']}"
+
+    done = walled.run()
+
+    assert done.statuses == {"a": "passed"}, done.stdout
+
+
 def test_the_doctor_says_what_a_program_misses(walled: Project) -> None:
     modules = walled.outside / "node_modules"
     install(modules)

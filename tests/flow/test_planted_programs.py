@@ -31,6 +31,8 @@ def package(project: Project, instruction: str, files: dict[str, str], **fields:
     [
         ("unittest", "python3 -m unittest tests/check.py"),
         ("json", "python3 -m unittest tests/check.py"),
+        ("usercustomize", "python3 -m unittest tests/check.py"),
+        ("sitecustomize", "python3 -m unittest tests/check.py"),
         ("json", "python3 -m unittest discover -s tests -p 'check.py' -t ."),
     ],
 )

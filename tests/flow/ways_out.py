@@ -159,6 +159,33 @@ def look_into_the_kernel():
 
 
 @way
+def leave_a_program_that_runs_as_its_owner():
+    Path("mine").write_bytes(b"")
+    os.chmod("mine", 0o4755)
+    return oct(os.stat("mine").st_mode)
+
+
+@way
+def make_a_program_that_runs_as_its_owner():
+    made = os.open("made", os.O_WRONLY | os.O_CREAT, 0o6755)
+    os.close(made)
+    return oct(os.stat("made").st_mode) if os.stat("made").st_mode & 0o6000 else None
+
+
+@way
+def leave_a_program_that_runs_as_its_owner_by_other_calls():
+    Path("other").write_bytes(b"")
+    found = [call((91, 52), os.open("other", os.O_RDONLY), 0o4755), call((452, 452), -100, b"other", 0o4755, 0)]
+    return [each for each in found if each] or None
+
+
+@way
+def open_by_a_call_whose_mode_no_filter_sees():
+    how = struct.pack("QQQ", os.O_WRONLY | os.O_CREAT, 0o4755, 0)
+    return call((437, 437), -100, b"how", how, len(how))
+
+
+@way
 def load_a_binary_format():
     return opened("/proc/sys/fs/binfmt_misc/register", os.O_WRONLY) or None
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 # Between two looks at what was killed; longer and longer, for what cannot be killed.
+_MOST_LOOKS = 200
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.5
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -82,10 +83,26 @@ def end_descendants(patience_s: float, ended: Callable[[int, int], object] = lam
         found = descendants(os.getpid())
         if time.monotonic() > deadline:
             return found
+        if pause_s > _FIRST_PAUSE_S:
+            # Some replace whatever dies. What is stopped neither dies nor replaces anything.
+            found = _stopped(found)
         signal_all(found, signal.SIGKILL)
         time.sleep(pause_s)
         pause_s = min(pause_s * 1.2, _LONGEST_PAUSE_S)
     return []
+
+
+def _stopped(found: list[int]) -> list[int]:
+    """Stop all that is below us, until a look finds nothing new; all of it."""
+    stopped: set[int] = set()
+    for _ in range(_MOST_LOOKS):
+        fresh = [pid for pid in found if pid not in stopped]
+        if not fresh:
+            break
+        signal_all(fresh, signal.SIGSTOP)
+        stopped.update(fresh)
+        found = descendants(os.getpid())
+    return sorted(stopped.union(found))
 
 
 def children(pid: int) -> list[int]:

@@ -66,6 +66,22 @@ _REFUSED = {
     "iopl": (172, None),
     "ioperm": (173, None),
 }
+# What gives a file its mode, and which argument that is: a program that runs as its owner would outlive the boundary,
+# and as root's agent its owner is root.
+_MODES = {
+    "chmod": ((90, None), 1),
+    "fchmod": ((91, 52), 1),
+    "fchmodat": ((268, 53), 2),
+    "fchmodat2": ((452, 452), 2),
+    "creat": ((85, None), 1),
+    "mknod": ((133, None), 1),
+    "mknodat": ((259, 33), 2),
+}
+# The same where it counts only if the flags before it say that a file is made.
+_OPENED = {"open": ((2, None), 1), "openat": ((257, 56), 2)}
+_OPENAT2 = (437, 437)
+_MAKES_A_FILE = 0o100 | 0o20000000
+_AS_OWNER = 0o6000
 _CLONE, _CLONE3, _UNSHARE = (56, 220), (435, 435), (272, 97)
 _IOCTL, _PERSONALITY, _SOCKET = (16, 29), (135, 92), (41, 198)
 _NEW_NAMESPACES = 0x7E020000
@@ -121,6 +137,15 @@ def _filter(machine: str) -> Iterator[Instruction]:
     # Its flags lie in memory, where a filter cannot look. Programs go on with `clone` where it is not there.
     yield _IS, 0, 1, _CLONE3[column]
     yield _refuse(errno.ENOSYS)
+    # The same goes for what this one is asked for, and for `openat`.
+    yield _IS, 0, 1, _OPENAT2[column]
+    yield _refuse(errno.ENOSYS)
+    for numbers, argument in _MODES.values():
+        if (number := numbers[column]) is not None:
+            yield from _where(number, argument, [(_HAS, _AS_OWNER)])
+    for numbers, flags in _OPENED.values():
+        if (number := numbers[column]) is not None:
+            yield from _where_made(number, flags)
     yield from _where(_CLONE[column], 0, [(_HAS, _NEW_NAMESPACES)])
     yield from _where(_UNSHARE[column], 0, [(_HAS, _NEW_NAMESPACES | _NEW_TIME)])
     yield from _where(_IOCTL[column], 1, [(_IS, _TIOCSTI), (_IS, _TIOCLINUX)])
@@ -140,6 +165,17 @@ def _where(number: int, argument: int, tests: list[tuple[int, int]]) -> Iterator
     for test, value in tests:
         yield test, 0, 1, value
         yield _refuse(errno.EPERM)
+    yield _RETURN, 0, 0, _ALLOW
+
+
+def _where_made(number: int, flags: int) -> Iterator[Instruction]:
+    """Refuse to make a file with a mode that lets it run as its owner; the mode follows the flags."""
+    yield _IS, 0, 6, number
+    yield _LOAD, 0, 0, _argument(flags)
+    yield _HAS, 0, 3, _MAKES_A_FILE
+    yield _LOAD, 0, 0, _argument(flags + 1)
+    yield _HAS, 0, 1, _AS_OWNER
+    yield _refuse(errno.EPERM)
     yield _RETURN, 0, 0, _ALLOW
 
 

@@ -54,13 +54,23 @@ def _installation(folder: Path) -> Iterator[Path]:
     yield folder
     yield from _packages_around(folder)
     whole = folder.parent
-    if folder.name == "shims":
+    if folder.name == "shims" and not _holds_home(whole):
         yield whole
     elif folder.name == "bin" and (whole / "lib").is_dir():
-        if whole.name != ".local" and not any((whole / name).exists() for name in _OF_PROJECTS):
+        if not _is_personal(whole):
             yield whole
         elif (whole / "lib" / _PACKAGES).is_dir():
             yield whole / "lib" / _PACKAGES
+
+
+def _holds_home(folder: Path) -> bool:
+    home = Path(os.environ.get("HOME") or "/nonexistent")
+    return any(each.is_relative_to(folder) for each in (home, home.resolve()))
+
+
+def _is_personal(folder: Path) -> bool:
+    """Whether more lies there than an installation: the home or what holds it, or somebody's work."""
+    return _holds_home(folder) or folder.name == ".local" or any((folder / name).exists() for name in _OF_PROJECTS)
 
 
 def _packages_around(folder: Path) -> Iterator[Path]:

@@ -60,8 +60,9 @@ def check_bundle(archive: Path, target: Path, limits: PackageLimits) -> None:
         # Without our own path: callers know the archive by another name.
         said = error.message.replace(str(archive), "the archive")
         raise BundleRefused(said) from None
-    places = [target, *(path for path in target.iterdir() if path.is_dir())]
-    if not any((place / _MANIFEST).is_file() for place in places):
+    inner = [path for path in target.iterdir() if (path / _MANIFEST).is_file()]
+    # As `whet run --skill` takes it.
+    if not (target / _MANIFEST).is_file() and len(inner) != 1:
         raise BundleRefused(f"the archive holds no skill: {_MANIFEST} must lie at its top, or in one folder")
 
 

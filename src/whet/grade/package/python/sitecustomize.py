@@ -33,5 +33,7 @@ def _make_way() -> None:
 
 
 _make_way()
+# Python would import a module of this name next, and the agent may have left one.
+sys.modules["usercustomize"] = type(sys)("usercustomize")
 if getattr(sys.flags, "safe_path", False):
     _append_usual_folder()
