@@ -139,6 +139,7 @@ def test_a_login_can_be_renewed_in_its_copy_and_never_reaches_the_record(boxed: 
     boxed.write(
         "bin/codex",
         """#!/bin/sh
+        [ "$1" = --version ] && exec echo 1.0
         file=$CODEX_HOME/auth.json
         cat $file >&2
         cat $file > copied.json
@@ -300,6 +301,7 @@ def test_an_agent_that_crashed_is_told_with_the_reason_that_it_gave_in_its_strea
     program = project.write(
         "bin/codex",
         """#!/bin/sh
+        [ "$1" = --version ] && exec echo 1.0
         echo '{"type":"turn.failed","error":{"message":"Missing environment variable: `X`."}}'
         echo 'Reading prompt from stdin...' >&2
         exit 1

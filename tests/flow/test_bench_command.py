@@ -415,3 +415,12 @@ def test_a_dry_run_shows_how_every_expectation_was_read(bench: Project) -> None:
         '    {"test": "npm test", "passes": true}',
         '    {"file": "a b.md", "contains": "it\'s"}',
     ]
+
+
+@pytest.mark.parametrize("seconds", ["inf", "nan", "1e400", "0"])
+def test_a_time_limit_that_is_none_is_refused(bench: Project, seconds: str) -> None:
+    done = bench.whet("bench", "bench/suite.json", "--timeout", seconds)
+
+    assert done.code == 2
+    assert "--timeout" in done.stderr
+    assert "Traceback" not in done.stderr

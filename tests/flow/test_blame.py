@@ -246,3 +246,24 @@ def test_the_rate_of_first_attempts_stands_beside_one_that_retries_raised(projec
     assert 'name="as expected at the first attempt" value="2 of 3"' in (project.root / "j.xml").read_text()
     case = json.loads((project.root / "b.json").read_text())["cases"][0]
     assert (case["passRate"], case["firstPassRate"], case["flaky"]) == (1.0, 0.666667, 1)
+
+
+@pytest.mark.parametrize(
+    "leaves",
+    [
+        "for _ in range(400): os.mkdir('d' * 10); os.chdir('d' * 10)\nopen('f', 'w').write('x')",
+        "open('sparse', 'w').truncate(1 << 42)",
+    ],
+    ids=["deep", "sparse"],
+)
+def test_what_a_failing_agent_leaves_neither_ends_nor_holds_up_the_run(boxed: Project, leaves: str) -> None:
+    boxed.settings(PYTHON)
+    boxed.suite(
+        f"suite = [Case(id='a', prompt={'import os' + chr(10) + leaves!r}, check=no), Case(id='b', prompt='pass', check=ok)]"
+    )
+
+    done = boxed.run()
+    looked = boxed.whet("verify", "latest")
+
+    assert done.statuses == {"a": "failed", "b": "passed"}, done.stderr
+    assert looked.code == 0, looked.stdout

@@ -260,3 +260,18 @@ def test_the_record_of_a_regrading_is_whole_too(project: Project, done: Outcome)
 
     assert regraded.code == 1
     assert verified.code == 0, verified.stdout
+
+
+@pytest.mark.parametrize("name", ["results.json", "run.json", "journal.jsonl"])
+def test_a_file_that_is_not_text_any_more_is_said_to_have_changed(project: Project, name: str) -> None:
+    project.settings(SHELL)
+    project.suite("suite = [Case(id='a', prompt='true', check=ok)]\n")
+    path = project.run().folder / name
+    data = bytearray(path.read_bytes())
+    data[data.index(b"suite")] = 0xFF
+    path.write_bytes(data)
+
+    done = project.whet("verify", "latest")
+
+    assert done.code == 1, done.stderr
+    assert name in done.stdout + done.stderr

@@ -9,9 +9,12 @@ from typing import Any
 import click
 
 from whet.cli.asking import DOLLARS, FILE, asking, request_of, selecting
+from whet.errors import UsageError
 from whet.plan import RunRequest
 
 _SECONDS = click.FloatRange(min=0, min_open=True)
+# Ten years; infinity and what is not a number are not among them.
+_MOST_SECONDS = 315_360_000
 
 
 @click.command("bench", short_help="Run a suite of expectations and report what holds.")
@@ -42,6 +45,8 @@ def command(**given: Any) -> int:
 def _request(given: dict[str, Any]) -> RunRequest:
     output: Path | None = given.pop("output")
     seconds: float | None = given.pop("timeout")
+    if seconds is not None and not 0 < seconds <= _MOST_SECONDS:
+        raise UsageError(f"--timeout: must be more than 0 and at most {_MOST_SECONDS:,} seconds, not {seconds:g}")
     given["timeout_ms"] = None if seconds is None else max(1, round(seconds * 1000))
     if given["resume"] is None and given["max_parallel"] is None:
         given["max_parallel"] = 1

@@ -12,6 +12,7 @@ Only the standard library and two modules of ours that import nothing else, so t
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import gc
 import marshal
@@ -234,12 +235,26 @@ def _become(fds: list[int], report: int, rules: int | None) -> NoReturn:
         step = IN_FOLDER
         os.chdir(cwd)
         step = AS_PROGRAM
-        os.execvpe(argv[0], argv, env)  # noqa: S606 - no shell is wanted
+        os.execve(_program(argv[0], env), argv, env)  # noqa: S606 - no shell is wanted
     except BaseException as error:  # noqa: BLE001 - there is one thing left to do here, whatever it was
         why = error.errno if isinstance(error, OSError) else None
         os.write(report, marshal.dumps((step, why, str(error))))
     finally:
         os._exit(127)
+
+
+def _program(name: str, env: dict[str, str]) -> str:
+    """The program by its path; a folder on PATH that is closed to us is passed over, as one that is not there is."""
+    if "/" in name:
+        return name
+    closed = False
+    for folder in os.get_exec_path(env):
+        place = f"{folder}/{name}"
+        if os.path.isfile(place):  # noqa: PTH113 - pathlib takes longer to load than all of this
+            if os.access(place, os.X_OK):
+                return place
+            closed = True
+    raise OSError(errno.EACCES if closed else errno.ENOENT, "cannot be started", name)
 
 
 def _take_places(fds: list[int], numbers: tuple[int, ...], report: int) -> int:

@@ -109,7 +109,7 @@ def read_run_file(folder: Path) -> dict[str, Any]:
     """What was asked of an earlier run."""
     try:
         facts = msgspec.json.decode((folder / RUN_FILE).read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
         raise StoreError(f"{folder / RUN_FILE} cannot be read: {error}") from error
     if not isinstance(facts, dict):
         raise StoreError(f"{folder / RUN_FILE} is not the record of a run")
@@ -120,7 +120,7 @@ def is_chained(run_file: Path) -> bool:
     """Whether each line of the run's journal has a hash; an older whet wrote none."""
     try:
         facts = msgspec.json.decode(run_file.read_bytes())
-    except (OSError, msgspec.DecodeError):
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError):
         return False
     return isinstance(facts, dict) and facts.get("journal") == _CHAINED
 

@@ -38,7 +38,7 @@ def recomputed(run_dir: Path, results: dict[str, Any], lines: list[Line]) -> Any
     document = msgspec.json.decode(file.getvalue())
     if (run_dir / SPENT_FILE).exists():
         # What attempts took that a signal cut short is not in the journal.
-        del document["total_usage"]
+        del document["total_usage"], document["interrupted_usage"]
     return document
 
 

@@ -111,7 +111,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     """A document, or none where there is none that can be read."""
     try:
         found = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError):
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError):
         return None
     return found if isinstance(found, dict) else None
 
