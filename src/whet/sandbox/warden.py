@@ -243,12 +243,13 @@ def _become(fds: list[int], report: int, rules: int | None) -> NoReturn:
         os._exit(127)
 
 
-def _program(name: str, env: dict[str, str]) -> str:
+def _program(given: bytes, env: dict[bytes, bytes]) -> str:
     """The program by its path; a folder on PATH that is closed to us is passed over, as one that is not there is."""
+    name = os.fsdecode(given)
     if "/" in name:
         return name
     closed = False
-    for folder in os.get_exec_path(env):
+    for folder in os.fsdecode(env.get(b"PATH", os.fsencode(os.defpath))).split(":"):
         place = f"{folder}/{name}"
         if os.path.isfile(place):  # noqa: PTH113 - pathlib takes longer to load than all of this
             if os.access(place, os.X_OK):

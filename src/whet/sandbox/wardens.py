@@ -100,6 +100,10 @@ def _plain(
     return argv, env, os.fsencode(command.cwd), tuple(numbers)
 
 
+def _view_of_mounts() -> int:
+    return os.stat("/proc/self/ns/mnt").st_ino  # noqa: PTH116 - before every command
+
+
 class Wardens:
     """As many as there are commands at once; the nursery that they are forked from is started with the first."""
 
@@ -109,9 +113,14 @@ class Wardens:
         self._idle: list[Warden] = []
         self._busy = 0
         self._held: tuple[int, ...] = ()
+        # The view of mounts that the nursery was started in.
+        self._view = 0
 
     async def take(self) -> Warden:
         """One that has nothing to do."""
+        if self._nursery is not None and self._view != _view_of_mounts():
+            # Its wardens would not see what we mount.
+            self.close()
         self._busy += 1
         while self._idle:
             warden = self._idle.pop()
@@ -172,6 +181,7 @@ class Wardens:
     def _started(self) -> socket.socket:
         if self._control is None:
             self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._view = _view_of_mounts()
             home = str(Path(__file__).parents[2])
             argv = (sys.executable, "-I", "-S", "-c", _NURSERY, str(theirs.fileno()), str(os.getpid()), home)
             # Agents could read an environment; the one variable is what some interpreters do not start without.
