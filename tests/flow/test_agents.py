@@ -314,4 +314,4 @@ def test_an_agent_that_crashed_is_told_with_the_reason_that_it_gave_in_its_strea
     done = project.run(env={"OPENAI_API_KEY": "sk-none-0000000000000000"})
 
     said = "ended with exit code 1:\nMissing environment variable: `X`.\nReading prompt from stdin..."
-    assert done.message("a") == f"no model had answered when it {said}"
+    assert done.message("a").startswith(f"no model had answered when it {said}")
