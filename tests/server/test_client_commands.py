@@ -43,7 +43,7 @@ def test_a_suite_goes_to_the_service_comes_back_and_goes_again(server: Server, k
     now = json.loads(_suites(server, key_file, "get", id_))
     assert (now["version"], now["name"], now["resource_limits_json"]) == (2, "renamed", {})
     assert json.loads(_suites(server, key_file, "get", id_, "--version", "1")) == document
-    assert _suites(server, key_file, "list") == f"{id_}  v2  1 case  renamed\n"
+    assert _suites(server, key_file, "list") == f"{id_}  v2  1 case  renamed  (not runnable)\n"
 
 
 def test_a_pulled_suite_can_be_changed_and_pushed_again_and_again(

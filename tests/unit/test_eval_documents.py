@@ -274,6 +274,7 @@ _BEYOND = (
     "folder",
     "nested",
     "flag",
+    "number that is too large",
 )
 _ODD: st.SearchStrategy[Any] = st.one_of(
     st.none(),
