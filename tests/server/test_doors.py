@@ -115,6 +115,18 @@ def test_a_skill_of_more_files_than_anybody_reads_is_refused(server: Server) -> 
     assert "more than 10,000 entries" in refused.json()["details"][0]["message"]
 
 
+def test_an_archive_of_two_skills_is_refused_when_it_is_sent(server: Server) -> None:
+    manifest = "---\nname: greet\ndescription: Greets.\n---\n"
+    archive = skill_archive({"a/SKILL.md": manifest, "b/SKILL.md": manifest})
+    with server.client(server.key("org")) as client:
+        suite_id = create_suite(client, ["echo done"])
+
+        refused = client.post(f"{SUITES}/{suite_id}/runs", files={"skill": ("skill.tar.gz", archive)})
+
+    assert refused.status_code == 422
+    assert "holds no skill" in refused.json()["details"][0]["message"]
+
+
 def test_what_the_service_keeps_is_for_its_owner_alone(server: Server) -> None:
     with server.client(server.key("org")) as client:
         client.post(SUITES, json=suite_document())
