@@ -93,3 +93,8 @@ def _warnings(pattern: Pattern, flags: str) -> list[str]:
     if code_point and "u" not in pattern.flags:
         found.append(f"{code_point[0]} is a character only with the flag u in JavaScript; write {pattern}u")
     return found
+
+
+def pattern_of(text: str) -> Pattern:
+    """The regular expression that *text* is, with or without slashes around it; a `ClaimError` where it is none."""
+    return read_pattern(text if looks_whole(text) else f"/{text}/")[0]

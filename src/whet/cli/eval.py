@@ -7,12 +7,11 @@ from typing import Any
 
 import click
 
-from whet.cli.paths import FilePath
+from whet.cli.paths import FILE
 from whet.cli.typed import typed_again, typed_for_resume
 from whet.config.settings import SANDBOXES
 from whet.errors import UsageError
 
-_FILE = FilePath()
 _EVALUATORS = ("exact", "contains", "regex", "json_schema", "llm_judge", "custom")
 _FORMATS = ("json", "markdown", "html", "csv")
 # Options that override a setting, by the setting's name.
@@ -34,11 +33,11 @@ _TOLD_AGAIN = (
 
 
 @click.command("eval", short_help="Score callable skills on a benchmark.")
-@click.option("--skills", multiple=True, type=_FILE, metavar="PATH", help="A skill, or a folder of them; repeatable.")
-@click.argument("more_skills", metavar="[PATH]...", nargs=-1, type=_FILE)
+@click.option("--skills", multiple=True, type=FILE, metavar="PATH", help="A skill, or a folder of them; repeatable.")
+@click.argument("more_skills", metavar="[PATH]...", nargs=-1, type=FILE)
 @click.option("--benchmark", metavar="ID|PATH", help="The benchmark, by its id or its path: coding-easy.")
-@click.option("--benchmarks-dir", type=_FILE, metavar="DIR", help="Where ids are looked for first: benchmarks.")
-@click.option("--tasks", type=_FILE, metavar="FILE", help="A bare list of tasks, instead of a benchmark.")
+@click.option("--benchmarks-dir", type=FILE, metavar="DIR", help="Where ids are looked for first: benchmarks.")
+@click.option("--tasks", type=FILE, metavar="FILE", help="A bare list of tasks, instead of a benchmark.")
 @click.option("--task", "--case", "cases", multiple=True, metavar="ID", help="Only these tasks; comma lists.")
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only tasks with one of these tags.")
 @click.option("--last-failed", is_flag=True, help="Only what did not pass in the newest run of this benchmark.")
@@ -55,7 +54,7 @@ _TOLD_AGAIN = (
 @click.option("--exit-on-fail", is_flag=True, help="The same with 0.7, unless --min-completion says more.")
 @click.option("--weights", multiple=True, metavar="PART=N", help=f"Of the composite: {', '.join(_WEIGHTS)}.")
 @click.option("--format", "formats", multiple=True, metavar="NAME", help=f"Report files: {', '.join(_FORMATS)}.")
-@click.option("--output-dir", type=_FILE, metavar="DIR", default="reports", help="Where report files go: reports.")
+@click.option("--output-dir", type=FILE, metavar="DIR", default="reports", help="Where report files go: reports.")
 @click.option("--resume", metavar="RUN", help="Do what is missing of an earlier run.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and call nothing.")
 @click.option("--verbose", is_flag=True, help="Show what each call was given and what it answered.")
@@ -63,7 +62,7 @@ _TOLD_AGAIN = (
 @click.option(
     "--reporter", "reporters", multiple=True, metavar="NAME[=FILE]", help="Who reports; replaces the configured list."
 )
-@click.option("--config", "config_file", type=_FILE, metavar="FILE", help="The settings file; none is searched for.")
+@click.option("--config", "config_file", type=FILE, metavar="FILE", help="The settings file; none is searched for.")
 def command(skills: tuple[Path, ...], more_skills: tuple[Path, ...], **given: Any) -> int:
     """Call skills with the tasks of a benchmark, evaluate their answers and report how they did.
 

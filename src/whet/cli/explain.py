@@ -7,20 +7,19 @@ from typing import Any
 
 import click
 
+from whet.cli.paths import FILE
 from whet.config.settings import SANDBOXES
-
-_FILE = click.Path(path_type=Path)
 
 
 @click.command("explain", short_help="Ask the agent of a trial why it did what it did.")
-@click.argument("folder", metavar="TRIAL_FOLDER", type=_FILE)
+@click.argument("folder", metavar="TRIAL_FOLDER", type=FILE)
 @click.option(
     "--ask", "typed", multiple=True, metavar="TEXT", help="This question instead of the kept ones; repeatable."
 )
 @click.option("--rerun", is_flag=True, help="Ask again what was answered before.")
 @click.option("--timeout-ms", type=click.IntRange(min=1), metavar="MS", help="Time limit of an answer.")
 @click.option("--sandbox", type=click.Choice(SANDBOXES), help="The boundary that the agent runs inside.")
-@click.option("--config", "config_file", type=_FILE, metavar="FILE", help="The settings file; none is searched for.")
+@click.option("--config", "config_file", type=FILE, metavar="FILE", help="The settings file; none is searched for.")
 def command(folder: Path, typed: tuple[str, ...], rerun: bool, config_file: Path | None, **given: Any) -> int:
     """Resume the session of a trial, and ask its agent the questions that failed expectations left.
 

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from whet.errors import UsageError
+from whet.cli.paths import FILE
+from whet.cli.writing import write_new
 
 if TYPE_CHECKING:
     from whet.importing.base import Lost
 
-_FILE = click.Path(path_type=Path)
-
 
 @click.command("import", short_help="Make an eval suite of a benchmark manifest or of Harbor tasks.")
-@click.argument("path", type=_FILE)
-@click.option("--output", type=_FILE, metavar="FILE", help="Write the suite there, instead of printing it.")
+@click.argument("path", type=FILE)
+@click.option("--output", type=FILE, metavar="FILE", help="Write the suite there, instead of printing it.")
 @click.option("--name", metavar="NAME", help="What the suite is called: as the folder is.")
 @click.option("--oracle", is_flag=True, help="Let solutions run before verifiers, to see whether tasks can be solved.")
 def command(path: Path, output: Path | None, name: str | None, oracle: bool) -> int:
@@ -37,7 +36,7 @@ def command(path: Path, output: Path | None, name: str | None, oracle: bool) -> 
     if output is None:
         click.echo(text)
     else:
-        _write_new(output, f"{text}\n")
+        write_new(output, f"{text}\n")
     _tell("not carried over", imported.lost)
     _tell("left out", imported.left_out)
     count = len(imported.suite.cases)
@@ -49,13 +48,3 @@ def command(path: Path, output: Path | None, name: str | None, oracle: bool) -> 
 def _tell(what: str, found: Iterable[Lost]) -> None:
     for each in found:
         click.echo(f"{each.task or 'all tasks'}: {what}: {each.what}", err=True)
-
-
-def _write_new(path: Path, text: str) -> None:
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise UsageError(f"{path} is there already, and nothing is overwritten") from None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
+from whet.cli.writing import write_new
 from whet.errors import UsageError
 
 
@@ -29,7 +31,7 @@ def command(folder: Path, as_yaml: bool, as_python: bool) -> None:
     ending = "py" if as_python else "yaml" if as_yaml else "json"
     path = folder / "bench" / f"suite.{ending}"
     project = look_at(folder)
-    _write_new(path, python_text(project) if as_python else starter_text(project, as_yaml=as_yaml))
+    _write_first(path, python_text(project) if as_python else starter_text(project, as_yaml=as_yaml))
     click.echo(f"wrote {path}")
     if project.command is None:
         add = "a line that runs them with ctx.run" if as_python else 'an expectation such as "test:make test"'
@@ -53,7 +55,7 @@ def _settle_runner(folder: Path) -> Path | None:
         return None if found.data.get("runners") else found.path
     agent = installed_agent()
     path = folder / "whet.toml"
-    _write_new(path, settings_text(agent))
+    _write_first(path, settings_text(agent))
     click.echo(f"wrote {path}")
     if agent is None:
         click.echo("  no agent was found on this machine")
@@ -62,12 +64,7 @@ def _settle_runner(folder: Path) -> Path | None:
     return None
 
 
-def _write_new(path: Path, text: str) -> None:
-    try:
+def _write_first(path: Path, text: str) -> None:
+    with suppress(OSError):
         path.parent.mkdir(exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise UsageError(f"{path} is there already, and nothing is overwritten", hint=f"whet validate {path}") from None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+    write_new(path, text, hint=f"whet validate {path}")

@@ -19,3 +19,6 @@ class FilePath(click.Path):
         if not str(value).strip():
             self.fail("must not be empty", param, ctx)
         return super().convert(value, param, ctx)
+
+
+FILE = FilePath()

@@ -7,25 +7,24 @@ from typing import Any
 
 import click
 
-from whet.cli.paths import FilePath
+from whet.cli.paths import FILE
 from whet.config.settings import SANDBOXES
 from whet.errors import UsageError
 
-_FILE = FilePath()
 # Options that override a setting, by the setting's name.
 _OVERRIDES = ("output_dir", "reporters", "sandbox", "max_parallel")
 
 
 @click.command("regrade", short_help="Apply a suite's checks as they are now to a recorded run.")
 @click.argument("run", metavar="RUN")
-@click.option("--suite", type=_FILE, metavar="FILE", help="The suite; by default the one that was run.")
+@click.option("--suite", type=FILE, metavar="FILE", help="The suite; by default the one that was run.")
 @click.option("--max-parallel", type=click.IntRange(min=1), metavar="N", help="Most trials at a time.")
 @click.option("--sandbox", type=click.Choice(SANDBOXES), help="The boundary that commands of checks run inside.")
-@click.option("--output-dir", type=_FILE, metavar="DIR", help="Where runs are, and the folder of this one is made.")
+@click.option("--output-dir", type=FILE, metavar="DIR", help="Where runs are, and the folder of this one is made.")
 @click.option(
     "--reporter", "reporters", multiple=True, metavar="NAME[=FILE]", help="Who reports; replaces the configured list."
 )
-@click.option("--config", "config_file", type=_FILE, metavar="FILE", help="The settings file; none is searched for.")
+@click.option("--config", "config_file", type=FILE, metavar="FILE", help="The settings file; none is searched for.")
 def command(run: str, suite: Path | None, config_file: Path | None, **given: Any) -> int:
     """Apply the checks of a suite as they are now to what RUN recorded, and say which verdicts change.
 

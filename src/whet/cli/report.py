@@ -6,10 +6,9 @@ from pathlib import Path
 
 import click
 
-from whet.cli.paths import FilePath
+from whet.cli.paths import FILE
 from whet.cli.writing import write_out
 
-_FILE = FilePath()
 _FORMATS = ("json", "markdown", "html", "csv")
 
 
@@ -19,13 +18,13 @@ def command() -> None:
 
 
 @command.command("diff")
-@click.argument("before", metavar="A", type=_FILE)
-@click.argument("after", metavar="B", type=_FILE)
+@click.argument("before", metavar="A", type=FILE)
+@click.argument("after", metavar="B", type=FILE)
 @click.option("--label-a", default="before", metavar="TEXT", help="What A is called.")
 @click.option("--label-b", default="after", metavar="TEXT", help="What B is called.")
 @click.option("--margin", type=click.FloatRange(0, 1), default=0.0, metavar="SHARE", help="How much worse is allowed.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--output", type=_FILE, metavar="FILE", help="Write to a file instead.")
+@click.option("--output", type=FILE, metavar="FILE", help="Write to a file instead.")
 def diff(
     before: Path, after: Path, *, label_a: str, label_b: str, margin: float, as_json: bool, output: Path | None
 ) -> int:
@@ -41,9 +40,9 @@ def diff(
 
 
 @command.command("convert")
-@click.option("--input", "source", type=_FILE, required=True, metavar="FILE", help="JSON reports.")
+@click.option("--input", "source", type=FILE, required=True, metavar="FILE", help="JSON reports.")
 @click.option("--format", "wanted", type=click.Choice(_FORMATS), required=True, help="What they become.")
-@click.option("--output", type=_FILE, metavar="FILE", help="Write to a file instead of stdout.")
+@click.option("--output", type=FILE, metavar="FILE", help="Write to a file instead of stdout.")
 def convert(source: Path, wanted: str, output: Path | None) -> None:
     """Write the reports of an evaluation in another format."""
     from whet.evaluation.reports import WRITERS

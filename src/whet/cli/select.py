@@ -10,22 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from whet.cli.paths import FILE
 from whet.cli.writing import write_out
 from whet.errors import Problem, SuiteError
 
 if TYPE_CHECKING:
     from whet.skills.search import Strategy
 
-_FILE = click.Path(path_type=Path)
-
 
 @click.command("select", short_help="Choose the callable skills that did well enough.")
-@click.option("--from", "source", type=_FILE, required=True, metavar="PATH", help="A skill, or a folder of them.")
-@click.option("--reports", type=_FILE, required=True, metavar="FILE", help="The JSON reports of an evaluation.")
-@click.option("--strategy", "strategy_file", type=_FILE, metavar="FILE", help="What counts, as JSON, YAML or TOML.")
+@click.option("--from", "source", type=FILE, required=True, metavar="PATH", help="A skill, or a folder of them.")
+@click.option("--reports", type=FILE, required=True, metavar="FILE", help="The JSON reports of an evaluation.")
+@click.option("--strategy", "strategy_file", type=FILE, metavar="FILE", help="What counts, as JSON, YAML or TOML.")
 @click.option("--min-completion", type=click.FloatRange(0, 1), metavar="RATE", help="Overrides the strategy.")
 @click.option("--top-k", type=click.IntRange(min=1), metavar="N", help="Overrides the strategy.")
-@click.option("--output", type=_FILE, metavar="FILE", help="Write the chosen skills as JSON.")
+@click.option("--output", type=FILE, metavar="FILE", help="Write the chosen skills as JSON.")
 def command(
     source: Path,
     reports: Path,

@@ -21,3 +21,16 @@ def write_out(data: bytes, output: Path | None) -> None:
             file.write(data)
     except OSError as error:
         raise UsageError(f"{output} cannot be written: {error.strerror}") from error
+
+
+def write_new(path: Path, text: str, hint: str | None = None) -> None:
+    """Write a file that is not there yet; *hint* says what to do with one that is."""
+    from whet.errors import UsageError
+
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{path} is there already, and nothing is overwritten", hint=hint) from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from whet.claims import ClaimError, Pattern
-from whet.claims.patterns import looks_whole, read_pattern
+from whet.claims import ClaimError
+from whet.claims.patterns import pattern_of
 from whet.evals.fields import Fields, shown
 from whet.evals.kinds import CALL_OPS, FILE_OPS, OPS, TARGETS, TEXT_OPS, Assertion, Op
 from whet.evals.paths import inside_problem, pointer_problem
@@ -29,11 +29,6 @@ def read_assertions(given: Fields) -> tuple[Assertion, ...]:
         return ()
     read = _assertion(given.object("assertion", one))
     return (read,) if read else ()
-
-
-def pattern_of(text: str) -> Pattern:
-    """The regular expression that *text* is, with or without slashes around it; a `ClaimError` where it is none."""
-    return read_pattern(text if looks_whole(text) else f"/{text}/")[0]
 
 
 def _assertion(given: Fields) -> Assertion | None:

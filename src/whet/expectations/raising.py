@@ -13,7 +13,7 @@ from whet.expectations.failure import shorten
 
 X = TypeVar("X", bound=BaseException)
 
-_SHOWN = 1000
+_MOST_SHOWN = 1000
 
 
 @dataclass(slots=True)
@@ -86,4 +86,4 @@ class Raising(AbstractContextManager[Raised[X]]):
 
 
 def _told(error: BaseException) -> str:
-    return shorten(f"{type(error).__name__}: {error}".removesuffix(": "), _SHOWN)
+    return shorten(f"{type(error).__name__}: {error}".removesuffix(": "), _MOST_SHOWN)

@@ -16,7 +16,7 @@ from typing import Any
 
 from whet.model.grade import Location
 
-_PACKAGE = str(Path(__file__).parents[1])
+_WHET = str(Path(__file__).parents[1])
 # How many callers of a coroutine are noted: enough to find the author's line behind ours.
 _CALLERS = 6
 
@@ -104,10 +104,10 @@ def _kept() -> list[Forgotten]:
 
 
 def _forgotten(coroutine: CoroutineType[Any, Any, Any]) -> Forgotten:
-    callers = [(file, line) for file, line, _ in coroutine.cr_origin or () if not _is_ours(file)]
+    callers = [(file, line) for file, line, _ in coroutine.cr_origin or () if not _is_whets(file)]
     location = Location(file=callers[0][0], line=callers[0][1]) if callers else None
-    return Forgotten(coroutine.__qualname__, location, _is_ours(coroutine.cr_code.co_filename))
+    return Forgotten(coroutine.__qualname__, location, _is_whets(coroutine.cr_code.co_filename))
 
 
-def _is_ours(file: str) -> bool:
-    return file.startswith(_PACKAGE)
+def _is_whets(file: str) -> bool:
+    return file.startswith(_WHET)

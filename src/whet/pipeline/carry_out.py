@@ -15,6 +15,7 @@ from typing import TypeAlias
 import anyio
 import anyio.to_thread
 
+from whet.config import describe
 from whet.engine.ground import SharedGround, keep_shared
 from whet.engine.interrupt import interruptible, undisturbed, watch_signals
 from whet.engine.open_files import fit_open_files
@@ -202,7 +203,7 @@ def _open_record(planned: Planned, masker: Masker) -> Path:
         earlier.check(plan, settings)
         return earlier.run_dir
     run_dir = folders.create_run_folder(settings.output_dir)
-    facts = Recorded.facts(planned.request, settings, plan, version=__version__)
+    facts = Recorded.facts(planned.request, describe(settings), plan, version=__version__)
     with folders.writing(run_dir):
         digest = write_sources(run_dir, sources_of(plan, settings, planned.request.more_reporters))
     folders.write_run_file(run_dir, masker.tree({**facts, **planned.facts, "sources": digest}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import collections
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,7 +40,7 @@ class Service:
     notices: Notices = field(default_factory=Notices)
     rates: Rates = field(init=False)
     failures: Rates = field(init=False)
-    streams: Counter[str] = field(default_factory=Counter)
+    streams: collections.Counter[str] = field(default_factory=collections.Counter)
 
     def __post_init__(self) -> None:
         self.rates = Rates(self.limits.requests_per_minute)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from whet import wire
-from whet.config import Settings, describe
+from whet.config import Settings
 from whet.errors import StoreError, UsageError
 from whet.model.run import Execution, Plan
 from whet.plan import RunRequest, Selection
@@ -35,8 +35,10 @@ class Recorded:
     sources: str | None = None
 
     @staticmethod
-    def facts(request: RunRequest, settings: Settings, plan: Plan, *, version: str) -> dict[str, Any]:
-        """What goes into run.json; values that look secret are hidden by `describe`."""
+    def facts(
+        request: RunRequest, described: Iterable[tuple[str, str, str]], plan: Plan, *, version: str
+    ) -> dict[str, Any]:
+        """What goes into run.json; *described* are the settings in force, without values that look secret."""
         return {
             "schema": "whet/run/1",
             "whet_version": version,
@@ -47,7 +49,7 @@ class Recorded:
             "config_file": str(request.config_file.resolve()) if request.config_file else None,
             "flags": {name: _plain(value) for name, value in request.flags.items()},
             "selection": _selection_facts(request, plan),
-            "settings": [{"key": key, "value": value, "origin": origin} for key, value, origin in describe(settings)],
+            "settings": [{"key": key, "value": value, "origin": origin} for key, value, origin in described],
             "typed": {"cwd": str(Path.cwd()), "again": request.again, "going_on": request.going_on},
             "update_snapshots": request.update_snapshots,
             "model": request.model,

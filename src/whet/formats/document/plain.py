@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.fields import BadDocument
-from whet.fields import read_document as read_json
+from whet.fields import read_document as read_json_values
 from whet.formats.document.base import DocumentError
 from whet.formats.document.reading import read_document
 
@@ -17,7 +17,7 @@ YAML_SUFFIXES = (".yaml", ".yml")
 def read_plain(path: Path) -> Any:
     """The value in *path*, YAML by its ending and otherwise JSON; a `BadDocument` where there is none."""
     if path.suffix.lower() not in YAML_SUFFIXES:
-        return read_json(path)
+        return read_json_values(path)
     try:
         document = read_document(path)
     except DocumentError as error:

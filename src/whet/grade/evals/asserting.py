@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from whet.claims.forms import Contains, Exists, Matches, PathClaim
-from whet.claims.patterns import compiled
+from whet.claims.patterns import compiled, pattern_of
 from whet.evals import Assertion
-from whet.evals.assertions import pattern_of
 from whet.grade.claims import files
 from whet.grade.claims.outcome import Outcome, failed, passed, shortened, undecided
 from whet.grade.evals.finding_json import NoJson, any_json, at_pointer

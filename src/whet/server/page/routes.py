@@ -53,7 +53,7 @@ class _File:
 
 def _read() -> dict[str, _File]:
     found = {}
-    for item in files(__package__).iterdir():
+    for item in files("whet.server").joinpath("page").iterdir():
         ending = item.name[item.name.rfind(".") :]
         if ending in _TYPES:
             content = item.read_bytes()

@@ -6,7 +6,7 @@ import msgspec
 from pydantic import ValidationError
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException
-from starlette.requests import ClientDisconnect, Request
+from fastapi import Request
 
 from whet.server.bodies import decode_json, limit_body, read_body
 from whet.server.limits import MB, Limits
