@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import msgspec
+from fastapi import Request
 from pydantic import ValidationError
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException
-from fastapi import Request
+from starlette.requests import ClientDisconnect
 
 from whet.server.bodies import decode_json, limit_body, read_body
 from whet.server.limits import MB, Limits
