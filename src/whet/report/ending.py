@@ -133,8 +133,8 @@ def _finding(finding: Finding, style: Style, screen: Screen) -> Iterator[str]:
     for line in finding.message:
         # The bar tells whose words these are, and keeps a line of theirs from being taken for a command by a CI system.
         yield f"      {screen.paint(screen.fit('│'), 'dim')} {line}"
-    for number, line in enumerate(finding.printed):
-        yield _fact("" if number else "printed", f"{screen.fit('│')} {line}", screen)
+    for index, line in enumerate(finding.printed):
+        yield _fact("" if index else "printed", f"{screen.fit('│')} {line}", screen)
     facts = (
         ("at", finding.where),
         ("last seen", finding.seen),
