@@ -403,11 +403,14 @@ def test_a_suite_that_lies_in_the_skill_is_not_given_to_the_agent_with_it(projec
     assert again.code == 0, again.stderr
 
 
-def test_a_session_that_came_upon_the_skill_all_the_same_says_nothing_about_being_without(skilled: Project) -> None:
-    skilled.settings(EVENTS)
-    read = json.dumps({"type": "file_read", "path": f"{skilled.root}/deploy/SKILL.md"})
-    said = json.dumps({"type": "final_output", "text": "ok"})
-    suite(skilled, exact(f"echo '{read}'; echo '{said}'", "ok"), supports_no_skill=True)
+@pytest.mark.parametrize("step", ["read = '{manifest}'", "run = 'cat {manifest}'", "load_skill = 'deploy'"])
+def test_a_session_that_came_upon_the_skill_all_the_same_says_nothing_about_being_without(
+    skilled: Project, step: str
+) -> None:
+    steps = [step.format(manifest=f"{skilled.root}/deploy/SKILL.md"), "answer = 'ok'"]
+    skilled.write("steps.toml", "".join(f"[[steps]]\n{each}\n" for each in steps))
+    skilled.settings('[runners.sc.agent]\ntype = "scripted"\nscript = "steps.toml"\n')
+    suite(skilled, exact("go", "ok"), supports_no_skill=True)
 
     done = run(skilled, "--skill", "deploy")
 
@@ -416,6 +419,32 @@ def test_a_session_that_came_upon_the_skill_all_the_same_says_nothing_about_bein
     assert found["c1", "no_skill"]["status"] == "errored"
     assert found["c1", "no_skill"]["trials"][0]["failure"]["code"] == "contaminated"
     assert (done.code, done.results["lift"]) == (3, [])
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        {"type": "skill_signal", "skill": "deploy"},
+        {"type": "file_read", "path": "{root}/deploy/SKILL.md"},
+        {"type": "command", "command": "cat {root}/deploy/SKILL.md", "exit_code": 0},
+    ],
+    ids=lambda claim: claim["type"],
+)
+def test_a_program_under_trial_does_not_leave_the_rate_by_saying_that_it_came_upon_the_skill(
+    skilled: Project, claim: dict[str, Any]
+) -> None:
+    skilled.settings(EVENTS)
+    claimed = json.dumps(claim).replace("{root}", str(skilled.root))
+    answer = json.dumps({"type": "final_output", "text": "wrong"})
+    suite(skilled, exact(f"echo '{claimed}'; echo '{answer}'", "right"), supports_no_skill=True)
+
+    done = run(skilled, "--skill", "deploy")
+
+    without = by_variant(done)["c1", "no_skill"]
+    assert without["status"] == "expected-failed", done.stdout
+    assert [lift["no_skill"] for lift in done.results["lift"]] == [0.0]
+    (note,) = without["trials"][0]["notes"]
+    assert "the agent says that it came upon it" in note
 
 
 @pytest.mark.parametrize(
