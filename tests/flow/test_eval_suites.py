@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tarfile
 from importlib.resources import files
 from typing import Any
@@ -841,7 +842,12 @@ def test_whether_the_skill_was_triggered_counts_in_the_verdict_and_not_in_the_li
 def test_the_rate_without_the_skill_counts_what_really_passed(skilled: Project) -> None:
     suite(skilled, exact('test -n "$WHET_SKILL" && echo done', "done"), supports_no_skill=True)
 
-    done = run(skilled, "--skill", "deploy", "--trials", "3")
+    done = run(skilled, "--skill", "deploy", "--trials", "3", "--reporter", "terminal", "--reporter", "junit=j.xml")
 
     rates = {arm: (each["rate"]["passed"], each["rate"]["total"]) for (_, arm), each in by_variant(done).items()}
     assert rates == {"skill": (3, 3), "no_skill": (0, 3)}
+    # What is a control is as expected where it failed, and has not passed.
+    assert re.search(r"^    case +status +passed  +mean time", done.stdout, re.MULTILINE)
+    assert re.search(r"✓ c1 / no_skill +expected-failed +0/3", done.stdout)
+    assert "6 of 6 trials as expected" in done.stdout
+    assert 'name="as expected" value="6 of 6"' in (skilled.root / "j.xml").read_text()
