@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import Problem
-from whet.numbers import is_number, written
+from whet.numbers import is_number, too_long_in, written
 
 _SHOWN = 60
 
@@ -35,7 +35,7 @@ def read_document(path: Path) -> Any:
     except BadDocument:
         raise
     except ValueError as error:
-        raise BadDocument("holds a number of more digits than anybody needs") from error
+        raise BadDocument(too_long_in(text)) from error
     except RecursionError as error:
         raise BadDocument("is nested too deeply") from error
 

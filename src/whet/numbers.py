@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any, TypeGuard
 
@@ -26,3 +27,16 @@ def written(value: Any) -> str:
         return repr(value)
     except ValueError:
         return "a number of thousands of digits"
+
+
+# With the key that stands before it, in JSON or in TOML; each run of characters is begun once, however long it is.
+_LONG = r'(?:(?:"([^"\\\n]*)"|(?<![\w.-])([\w.-]+))[ \t]*[:=]\s*)?[-+]?(?<![\d_])\d(?:_?\d){%d}'
+
+
+def too_long_in(text: str) -> str:
+    """What to say of JSON or TOML with a number that Python does not read: where it is, and how long it may be."""
+    most = sys.get_int_max_str_digits()
+    found = re.search(_LONG % most, text)
+    key = found and (found[1] or found[2])
+    place = f"line {text.count(chr(10), 0, found.end()) + 1}: " if found else ""
+    return f"{place}{f'{key[:60]}: ' if key else ''}number is too long: it may have {most:,} digits"

@@ -79,6 +79,33 @@ def test_the_line_says_what_was_tried_whose_the_path_is_and_what_to_do(closed: P
     assert ", mode 0000: let " in done.stderr
 
 
+@pytest.mark.parametrize("folder", ["closed", "closed/inner", "readable", "read-only/new/inner"])
+def test_a_folder_to_work_in_that_may_not_be_entered_is_one_line_before_anything_starts(
+    closed: Project, folder: str
+) -> None:
+    for name, mode in (("readable", 0o444), ("read-only", 0o555)):
+        (closed.root / name).mkdir()
+        (closed.root / name).chmod(mode)
+
+    done = closed.run("--cwd", folder)
+
+    assert_one_line(done, folder.removesuffix("/inner"))
+    assert not closed.output_dir.exists()
+
+
+def test_a_folder_to_work_in_that_is_a_file_is_one_line_before_anything_starts(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite(PASSING)
+
+    done = project.run("--cwd", "suite.py")
+
+    assert done.code == 2
+    assert len(done.stderr.splitlines()) == 2
+    assert "suite.py" in done.stderr
+    assert "Not a directory" in done.stderr
+    assert not project.output_dir.exists()
+
+
 @pytest.mark.parametrize(
     ("setting", "told"),
     [

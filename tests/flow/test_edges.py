@@ -320,15 +320,17 @@ def test_a_suite_that_is_a_pipe_is_called_no_file(passing: Project) -> None:
     assert "pipe.py: is not a file" in done.stderr
 
 
-def test_a_bare_case_says_that_it_has_no_prompt(project: Project) -> None:
+@pytest.mark.parametrize("mark", ["@case", "@case()", "@case(tags=['a'])"])
+def test_a_mark_without_a_prompt_says_what_to_write(project: Project, mark: str) -> None:
     project.settings(SHELL)
-    project.suite("@case\ndef greets(session): pass\n")
+    project.suite(f"{mark}\ndef greets(session): pass\n")
 
     done = project.run()
 
     assert done.code == 2
     assert "greets" in done.stderr
-    assert "prompt" in done.stderr
+    assert "prompt: is missing" in done.stderr
+    assert 'write @case(prompt="...") above the function' in done.stderr
 
 
 def test_a_program_beside_the_settings_is_offered_by_the_path_that_would_start_it(project: Project) -> None:

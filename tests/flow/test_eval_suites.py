@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tarfile
 from importlib.resources import files
 from typing import Any
@@ -403,11 +404,14 @@ def test_a_suite_that_lies_in_the_skill_is_not_given_to_the_agent_with_it(projec
     assert again.code == 0, again.stderr
 
 
-def test_a_session_that_came_upon_the_skill_all_the_same_says_nothing_about_being_without(skilled: Project) -> None:
-    skilled.settings(EVENTS)
-    read = json.dumps({"type": "file_read", "path": f"{skilled.root}/deploy/SKILL.md"})
-    said = json.dumps({"type": "final_output", "text": "ok"})
-    suite(skilled, exact(f"echo '{read}'; echo '{said}'", "ok"), supports_no_skill=True)
+@pytest.mark.parametrize("step", ["read = '{manifest}'", "run = 'cat {manifest}'", "load_skill = 'deploy'"])
+def test_a_session_that_came_upon_the_skill_all_the_same_says_nothing_about_being_without(
+    skilled: Project, step: str
+) -> None:
+    steps = [step.format(manifest=f"{skilled.root}/deploy/SKILL.md"), "answer = 'ok'"]
+    skilled.write("steps.toml", "".join(f"[[steps]]\n{each}\n" for each in steps))
+    skilled.settings('[runners.sc.agent]\ntype = "scripted"\nscript = "steps.toml"\n')
+    suite(skilled, exact("go", "ok"), supports_no_skill=True)
 
     done = run(skilled, "--skill", "deploy")
 
@@ -416,6 +420,32 @@ def test_a_session_that_came_upon_the_skill_all_the_same_says_nothing_about_bein
     assert found["c1", "no_skill"]["status"] == "errored"
     assert found["c1", "no_skill"]["trials"][0]["failure"]["code"] == "contaminated"
     assert (done.code, done.results["lift"]) == (3, [])
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        {"type": "skill_signal", "skill": "deploy"},
+        {"type": "file_read", "path": "{root}/deploy/SKILL.md"},
+        {"type": "command", "command": "cat {root}/deploy/SKILL.md", "exit_code": 0},
+    ],
+    ids=lambda claim: claim["type"],
+)
+def test_a_program_under_trial_does_not_leave_the_rate_by_saying_that_it_came_upon_the_skill(
+    skilled: Project, claim: dict[str, Any]
+) -> None:
+    skilled.settings(EVENTS)
+    claimed = json.dumps(claim).replace("{root}", str(skilled.root))
+    answer = json.dumps({"type": "final_output", "text": "wrong"})
+    suite(skilled, exact(f"echo '{claimed}'; echo '{answer}'", "right"), supports_no_skill=True)
+
+    done = run(skilled, "--skill", "deploy")
+
+    without = by_variant(done)["c1", "no_skill"]
+    assert without["status"] == "expected-failed", done.stdout
+    assert [lift["no_skill"] for lift in done.results["lift"]] == [0.0]
+    (note,) = without["trials"][0]["notes"]
+    assert "the agent says that it came upon it" in note
 
 
 @pytest.mark.parametrize(
@@ -812,7 +842,12 @@ def test_whether_the_skill_was_triggered_counts_in_the_verdict_and_not_in_the_li
 def test_the_rate_without_the_skill_counts_what_really_passed(skilled: Project) -> None:
     suite(skilled, exact('test -n "$WHET_SKILL" && echo done', "done"), supports_no_skill=True)
 
-    done = run(skilled, "--skill", "deploy", "--trials", "3")
+    done = run(skilled, "--skill", "deploy", "--trials", "3", "--reporter", "terminal", "--reporter", "junit=j.xml")
 
     rates = {arm: (each["rate"]["passed"], each["rate"]["total"]) for (_, arm), each in by_variant(done).items()}
     assert rates == {"skill": (3, 3), "no_skill": (0, 3)}
+    # What is a control is as expected where it failed, and has not passed.
+    assert re.search(r"^    case +status +passed  +mean time", done.stdout, re.MULTILINE)
+    assert re.search(r"✓ c1 / no_skill +expected-failed +0/3", done.stdout)
+    assert "6 of 6 trials as expected" in done.stdout
+    assert 'name="as expected" value="6 of 6"' in (skilled.root / "j.xml").read_text()

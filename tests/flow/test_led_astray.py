@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -93,12 +94,80 @@ def test_a_check_that_yields_is_refused_because_nothing_would_run_it(project: Pr
         async def later(report):
             yield
             assert False
+        class Later:
+            async def __call__(self, report):
+                yield
+                assert False
+        suite = [once, later, Case(id="object", prompt="true", check=Later())]
     """)
 
     done = project.run()
 
     assert done.code == 2
-    assert done.stderr.count("check: must not yield") == 2
+    assert done.stderr.count("check: must not yield") == 3
+
+
+def test_a_generator_that_a_check_makes_and_drops_is_refused_because_nothing_in_it_runs(project: Project) -> None:
+    project.settings(SHELL)
+    project.write("helpers.py", "async def asks(report):\n    yield\n    assert False\n")
+    project.suite("""
+        import helpers
+        from contextlib import contextmanager
+        from helpers import asks
+        def each(report):
+            yield report
+        @contextmanager
+        def fine(report):
+            yield report
+        def drops(report):
+            asks(report)
+            helpers.asks(report)
+            each(report)
+            assert each(report)
+        def drops_its_own(report):
+            def inner():
+                yield
+            inner()
+        async def goes_through(report, each=print):
+            fine(report)
+            each(report)
+            assert [*map(helpers.asks, [report])]
+            def inner():
+                yield
+            inner = print
+            inner()
+        suite = [Case(id=f.__name__, prompt="true", check=f) for f in (drops, drops_its_own, goes_through)]
+    """)
+
+    done = project.run()
+
+    lines = (project.root / "suite.py").read_text().splitlines()
+    told = re.findall(r"line (\d+): (\S+)\(\.\.\.\) makes a generator", done.stderr)
+    assert done.code == 2, done.stdout
+    assert [name for _, name in told] == ["asks", "helpers.asks", "each", "each", "inner"]
+    assert all(f"{name}(" in lines[int(line) - 1] for line, name in told)
+
+
+@pytest.mark.parametrize("where", ["suite", "helper", "helper of a check"])
+def test_an_assertion_that_cannot_fail_is_refused(project: Project, where: str) -> None:
+    project.settings(SHELL)
+    project.write("helpers.py", 'def look(report):\n    assert (report is None, "there is one")\n')
+    before, inside = {
+        "suite": ("", 'assert (report is None, "there is one")'),
+        "helper": ("from helpers import look", "look(report)"),
+        "helper of a check": ("", "from helpers import look"),
+    }[where]
+    project.suite(f"{before}\n@case(prompt='true')\ndef asks(report):\n    {inside}\n")
+
+    done = project.run()
+
+    told = done.message("asks") if where == "helper of a check" else done.stderr
+    assert "the assertion is always true" in told
+    assert "SyntaxWarning" not in done.stderr
+    if where == "helper of a check":
+        assert done.codes["asks"] == "check-mistake"
+    else:
+        assert done.code == 2
 
 
 def test_a_thread_that_a_suite_leaves_behind_does_not_hold_the_run(project: Project) -> None:

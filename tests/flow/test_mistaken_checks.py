@@ -43,6 +43,7 @@ def test_a_forgotten_await_fails_the_check_that_forgot_it(project: Project) -> N
     assert (done.statuses["cancels_a_task"], done.statuses["awaits"]) == ("passed", "passed")
     assert "helper was never awaited" in done.message("calls_it")
     assert "helper was never awaited" in done.message("classifies")
+    assert "helper was never awaited" in done.message("calls_it_deeper")
     assert done.trial("calls_it")["failure"]["cause"] == "suite"
     line = done.trial("calls_it")["failure"]["location"]["line"]
     assert "def calls_it(session)" in (project.root / "suite.py").read_text().splitlines()[line - 1]

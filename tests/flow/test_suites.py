@@ -154,7 +154,7 @@ def test_every_mistake_is_told_at_once_with_file_case_and_field(project: Project
             "is used 2 times",
         ),
         ("@case(prompt='x')\ndef a(): pass\nsuite = [Case(id='b', prompt='x', check=ok)]", "not listed in `suite`"),
-        ("@case()\ndef a(): pass", "prompt: must not be empty"),
+        ("@case()\ndef a(): pass", "prompt: is missing"),
         ("@case(prompt='x', timeout=3)\ndef a(): pass", 'did you mean "timeout_ms"?'),
     ],
 )

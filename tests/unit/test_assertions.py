@@ -489,7 +489,6 @@ def test_lets_an_exception_of_the_expression_through() -> None:
 @pytest.mark.parametrize(
     ("source", "text"),
     [
-        ('assert (x, "message")', "assertion is always true"),
         ("assert x is 1", "literal"),
         ("assert [1, 2](x)", "not callable"),
         ("assert [[1] [x, x]]", "must be integers"),
@@ -502,6 +501,16 @@ def test_lets_python_warn_once_of_what_the_author_wrote(source: str, text: str) 
 
     assert [re.search(text, str(item.message)) is not None for item in caught] == [True]
     assert (caught[0].filename, caught[0].lineno) == (_PATH, 1)
+
+
+@pytest.mark.parametrize("test", ['(x, "message")', "(False,)", "(x for x in y)", "(lambda: x)"])
+def test_refuses_an_assertion_that_cannot_fail(test: str) -> None:
+    source = f"def check(x, y):\n    if x:\n        assert {test}\n"
+
+    with warnings.catch_warnings(record=True) as warned, pytest.raises(SyntaxError, match="is always true") as caught:
+        rewritten(source.encode(), _PATH)
+
+    assert (caught.value.filename, caught.value.lineno, warned) == (_PATH, 3, [])
 
 
 @pytest.mark.parametrize("source", ["assert (", "assert await x", "assert (yield)", "x = '\0'", "# coding: latin-9000"])

@@ -170,6 +170,26 @@ def test_a_command_that_reads_is_told_by_what_it_reads() -> None:
 
 
 @pytest.mark.parametrize(
+    ("command", "confidence", "path"),
+    [
+        ("cat .agents/skills/greeting/SKILL.md", "strong", ".agents/skills/greeting/SKILL.md"),
+        ("cd lib/greeting && sed -n 1,40p SKILL.md", "strong", "lib/greeting/SKILL.md"),
+        ("bash -lc 'head -5 .claude/skills/greeting/SKILL.md'", "strong", ".claude/skills/greeting/SKILL.md"),
+        ("cat .claude/skills/greeting/more.md", "medium", ".claude/skills/greeting/more.md"),
+        ("grep -n absent .claude/skills/greeting/SKILL.md; true", "strong", ".claude/skills/greeting/SKILL.md"),
+    ],
+)
+def test_a_command_that_shows_a_file_of_a_skill_has_read_it_also_where_no_event_says_so(
+    command: str, confidence: str, path: str
+) -> None:
+    found = seen(CommandRun(command=command, exit_code=0))
+
+    assert found == [("greeting", confidence, f"read {path}")]
+    assert seen(CommandRun(command=command, ok=True)) == found
+    assert not [confidence for _, confidence, _ in seen(CommandRun(command=command)) if confidence != "weak"]
+
+
+@pytest.mark.parametrize(
     "command",
     [
         "mkdir -p .claude/skills/greeting/references",

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from whet.agents.reading import Reading, Spending
 from whet.agents.records import as_text, number, parse, status_kind, text
-from whet.agents.shell_reads import shell_reads, unwrapped
 from whet.agents.tools import Calls, kind_of
 from whet.model.session import (
     CommandRun,
@@ -25,6 +24,7 @@ from whet.model.session import (
     Trouble,
     UsageSeen,
 )
+from whet.shell.reads import shell_reads, unwrapped
 
 WORKSPACE = "/ws"
 

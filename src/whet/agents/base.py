@@ -103,9 +103,10 @@ class AgentCommand:
     output: Output = "records"
     announces_end: bool = False
     shows_model: bool = False
-    # Whether its word on its provider counts. That of a program which is itself what is tried does not: it could take
-    # every trial that it would fail out of the rate.
-    tells_outages: bool = True
+    # Whether its word counts where it would take a trial out of the rate: on its provider, and on a skill that should
+    # have been absent. That of a program which is itself what is tried does not: it could say so in every trial that
+    # it would fail.
+    trusted: bool = True
     signs: Signs | None = None
     # The same of its standard error.
     log_signs: Signs | None = None

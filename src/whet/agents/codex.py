@@ -12,8 +12,8 @@ from whet.agents.base import AgentCommand, Options, Signs, Task
 from whet.agents.invoking import dollar_invoked
 from whet.agents.reading import Reading, Spending
 from whet.agents.records import look, number, parse, rows, status_kind, table, text
-from whet.agents.shell_reads import unwrapped
 from whet.model.session import Event, SessionEnded, SessionStarted, SkillSignal, TroubleKind
+from whet.shell.reads import unwrapped
 
 _CREDENTIALS = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY")
 _MODE = ("exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")

@@ -38,7 +38,7 @@ class CommandAgent(AgentDefaults):
             env=environment(task) | _facts(task) | named_skill(task),
             stdin=task.prompt.encode(),
             output="events" if options.text("output") == "events" else "text",
-            tells_outages=False,
+            trusted=False,
             home_copies=skill_copies(task, NAMED_SKILLS),
             readable=mounts(task),
             # As they are written: a prompt names nothing that may be shown.

@@ -81,7 +81,7 @@ class ReplayAgent(AgentDefaults):
             announces_end=not found.session.complete,
             readable=(_PLAYER.parent, found.folder),
             network=False,
-            tells_outages=found.session.agent != "command",
+            trusted=found.session.agent != "command",
             model=found.session.model,
             placed_skills=found.session.placed_skills,
         )

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from whet.agents.records import as_text, number, rows, text
-from whet.agents.shell_reads import command_line, shell_reads
 from whet.model.session import (
     CommandRun,
     Event,
@@ -23,6 +22,7 @@ from whet.model.session import (
     ToolResult,
 )
 from whet.model.skill_places import skill_name
+from whet.shell.reads import command_line, shell_reads
 
 Kind = Literal["shell", "read", "edit", "skill"]
 # By the name in small letters, since programs differ in no more than that.

@@ -73,16 +73,44 @@ def rewrite_helpers(folder: Path) -> None:
 
 
 def rewritten(source: bytes, path: str) -> CodeType:
-    """The code of a module, its assertions rewritten."""
+    """The code of a module, its assertions rewritten; one that cannot fail is refused as a syntax error is."""
+    tree = _parsed(source, path)
+    if tree is not None:
+        _refuse_always_true(tree, path)
     # What Python has to say about the module is said here, about what the author wrote.
     plain = compile(source, path, "exec", dont_inherit=True)
-    # A tree is not allowed to be as deep as a text, and what is rewritten is deeper than what was written.
+    # What is rewritten is deeper than what was written.
     with warnings.catch_warnings(), contextlib.suppress(RecursionError):
         warnings.simplefilter("ignore")
-        tree = ast.parse(source, path)
-        if _rewrite_module(tree, decode_source(source)):
+        if tree is not None and _rewrite_module(tree, decode_source(source)):
             return compile(tree, path, "exec", dont_inherit=True)
     return plain
+
+
+def _parsed(source: bytes, path: str) -> ast.Module | None:
+    """The tree of a module; none where it is deeper than a tree may be, which is not as deep as a text may be."""
+    with warnings.catch_warnings(), contextlib.suppress(RecursionError):
+        warnings.simplefilter("ignore")
+        return ast.parse(source, path)
+    return None
+
+
+# What is true whatever it is made of, and what its author meant.
+_ALWAYS_TRUE: dict[type[ast.expr], str] = {
+    ast.Tuple: 'a tuple always is; write `assert x, "message"` without parentheses',
+    ast.GeneratorExp: "a generator always is; write `assert all(...)` or `assert any(...)`",
+    ast.Lambda: "a function always is; call it",
+}
+
+
+def _refuse_always_true(tree: ast.Module, path: str) -> None:
+    for body, _ in _bodies(tree):
+        for statement in body:
+            test = statement.test if isinstance(statement, ast.Assert) else None
+            if test is None or type(test) not in _ALWAYS_TRUE or (isinstance(test, ast.Tuple) and not test.elts):
+                continue
+            told = f"the assertion is always true: {_ALWAYS_TRUE[type(test)]}"
+            raise SyntaxError(told, (path, statement.lineno, statement.col_offset + 1, None))
 
 
 def _rewrite_module(tree: ast.Module, source: str) -> bool:
@@ -93,7 +121,7 @@ def _rewrite_module(tree: ast.Module, source: str) -> bool:
     for body, owner in list(_bodies(tree)):
         # From the end, so that what is put in does not move what is still to come.
         for at, statement in reversed([*enumerate(body)]):
-            if not isinstance(statement, ast.Assert) or _is_always_true(statement):
+            if not isinstance(statement, ast.Assert):
                 continue
             rewriting = _Rewriting(statement, lines, in_class=owner is not None)
             body[at : at + 1] = rewriting.statements()
@@ -109,11 +137,6 @@ def _rewrite_module(tree: ast.Module, source: str) -> bool:
 
 def _import() -> ast.stmt:
     return ast.ImportFrom(module="whet.asserting", names=[ast.alias(name="failure", asname=_WHET)], level=0)
-
-
-def _is_always_true(statement: ast.Assert) -> bool:
-    """Whether this is `assert (x, "message")`, which Python warns of when it is left as it is."""
-    return isinstance(statement.test, ast.Tuple) and bool(statement.test.elts)
 
 
 def _bodies(tree: ast.Module) -> Iterator[tuple[list[ast.stmt], ast.ClassDef | None]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import ConfigError
+from whet.numbers import too_long_in
 
 PROJECT_FILE = "whet.toml"
 PYPROJECT = "pyproject.toml"
@@ -115,6 +116,6 @@ def _parse(text: str, label: str) -> dict[str, Any]:
         message = _AT_LINE.sub("", message).removesuffix(_AT_END)
         raise ConfigError(f"{label}: line {line}: {message[:1].lower()}{message[1:]}") from error
     except ValueError as error:
-        raise ConfigError(f"{label}: holds a number of more digits than anybody needs") from error
+        raise ConfigError(f"{label}: {too_long_in(text)}") from error
     except RecursionError:
         raise ConfigError(f"{label}: is nested too deeply") from None

@@ -191,7 +191,7 @@ async def run_agent(
 def _note_figures(trial: Trial, record: AttemptRecord, talk: _Conversation) -> None:
     """What the session took and used, however it ended."""
     record.usage, record.steps = talk.observer.usage_or_guess(talk.transcript), talk.observer.steps
-    record.detected_skills = talk.observer.detected_skills()
+    record.detected_skills, record.trusted = talk.observer.detected_skills(), talk.asked.trusted
     record.resumable = _resumable(talk)
     _note_unheld(trial, record)
 

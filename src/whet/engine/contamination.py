@@ -21,16 +21,27 @@ _TALKS = frozenset(("echo", "printf"))
 
 
 def refuse_contaminated(parts: Parts, trial: Trial, record: AttemptRecord) -> None:
-    """Raise where the session of a trial without the skill touched the skill."""
+    """Raise where the session of a trial without the skill touched the skill.
+
+    All that is known of it is what was printed. Where the program that printed it is itself what is tried, that
+    decides nothing: the trial counts, and a note says what the program said.
+    """
     skill = parts.plan.suite.skill
     if trial.key.variant != NO_SKILL or skill is None:
         return
     found = _detected(skill, record) or _named(skill, parts, record)
-    if found is not None:
-        raise Contaminated(
-            f"the skill {skill.name} should have been absent, and the agent came upon it: {found}",
-            hint="see that no workspace, mount or home of the agent holds it",
+    if found is None:
+        return
+    if not record.trusted:
+        record.notes.append(
+            f"the skill {skill.name} should have been absent, and the agent says that it came upon it: {found}; "
+            "whet did not see that itself, so the trial counts"
         )
+        return
+    raise Contaminated(
+        f"the skill {skill.name} should have been absent, and the agent came upon it: {found}",
+        hint="see that no workspace, mount or home of the agent holds it",
+    )
 
 
 def _detected(skill: SkillUnderTest, record: AttemptRecord) -> str | None:

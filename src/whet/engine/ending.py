@@ -31,9 +31,9 @@ def judge_ending(
     if finished and ended.exit_code == 0:
         return
     trouble = observer.trouble
-    if trouble is not None and asked.tells_outages and trouble.kind in PROVIDER_TROUBLE:
+    if trouble is not None and asked.trusted and trouble.kind in PROVIDER_TROUBLE:
         raise _provider_failed(trouble)
-    if trouble is not None and asked.tells_outages and trouble.kind == "context":
+    if trouble is not None and asked.trusted and trouble.kind == "context":
         raise observer.turn.no_room(trouble)
     reason = (said.reason if said else None) or (trouble.message if trouble else None) or ""
     if ended.reached is not None:
@@ -64,7 +64,7 @@ def silence_at_limit(observer: Observer, asked: AgentCommand, timeout_s: float, 
 def _timed_out(observer: Observer, asked: AgentCommand, timeout_s: float, silence_s: float) -> AgentError:
     """Whether the agent took too long, or waited for a provider that did not answer."""
     turn, limit = observer.turn, f"at its time limit of {timeout_s:g} s"
-    if not asked.tells_outages:
+    if not asked.trusted:
         return AgentTimedOut(f"was still running after {timeout_s:g} s and was stopped")
     if (trouble := turn.unanswered) is not None:
         times = "once" if turn.troubles == 1 else f"{turn.troubles} times"

@@ -38,6 +38,8 @@ class AttemptRecord:
     usage: Usage = field(default_factory=Usage)
     steps: int = 0
     detected_skills: tuple[SkillDetection, ...] = ()
+    # Whether the agent's word may take the trial out of the rate.
+    trusted: bool = True
     changes: Changes = field(default_factory=Changes)
     grades: list[Grade] = field(default_factory=list)
     failure: Failure | None = None

@@ -56,6 +56,8 @@ class Case(_Written):
         "expected_fail",
         "classify_failure",
     )
+    # Whether `@case` made it.
+    by_mark = False
 
     if TYPE_CHECKING:
 
@@ -113,7 +115,7 @@ def case(check: CheckFunction, /) -> Case: ...
 @overload
 def case(
     *,
-    prompt: str = "",
+    prompt: str,
     id: str | None = None,
     tags: Sequence[str] = (),
     **others: Any,
@@ -122,14 +124,13 @@ def case(
     check: CheckFunction | None = None,
     /,
     *,
-    prompt: str = "",
     id: str | None = None,  # noqa: A002 - the author's word
     tags: Sequence[str] = (),
     **others: Any,
 ) -> Callable[[CheckFunction], Case] | Case:
     """Mark a function as the check of a case; its name is the id unless one is given.
 
-    Without brackets it has no prompt, which is reported with everything else.
+    Without parentheses it has no prompt, which is reported with everything else.
 
     Takes every field of `Case` but the check; an unknown one is reported with the others when the suite is loaded.
     """
@@ -138,8 +139,8 @@ def case(
 
     def mark(check: CheckFunction) -> Case:
         name = getattr(check, "__name__", "case")
-        made = Case(id=id if id is not None else name, prompt=prompt, check=check, tags=tags, **others)
-        made.file, made.line = file, line
+        made = Case(id=id if id is not None else name, check=check, tags=tags, **others)
+        made.file, made.line, made.by_mark = file, line, True
         marked.setdefault(getattr(check, "__module__", ""), []).append(made)
         return made
 

@@ -22,10 +22,13 @@ from whet.errors import Problem, SuiteError
 from whet.formats import authoring
 from whet.formats.patience import HINT, ImportHangs, limit_s, patience
 from whet.formats.python_fields import lower_case, lower_workspace
+from whet.formats.unrun import dropped_generators
 from whet.model.naming import folder_name
 from whet.model.suite import Case, Suite, WorkspaceSpec
 
 _PACKAGE = "__init__.py"
+# What the name of a suite's module begins with where it is in no package.
+_OUTSIDE_PACKAGES = "whet_suite_"
 
 
 class PythonFormat:
@@ -38,7 +41,7 @@ class PythonFormat:
     def lower(self, path: Path) -> Suite:
         """Import the module and check all that can be checked without running an agent."""
         module = _import(path)
-        problems: list[Problem] = []
+        problems: list[Problem] = [problem for own in _own_modules(path) for problem in _unrun(own)]
         cases = tuple(_cases(module, path, problems))
         workspace = _workspace(module, path, problems)
         if problems:
@@ -54,14 +57,34 @@ class PythonFormat:
 
 def _digest(path: Path) -> str:
     """Of the suite and of the modules of its folder or package that it has imported, in the order of their names."""
-    files = {path}
-    top = _top(path)
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str) and file.endswith(".py") and Path(file).is_relative_to(top):
-            files.add(Path(file))
+    files = {path, *(Path(module.__file__) for module in _own_modules(path) if module.__file__)}
     own = sorted(file for file in files if "site-packages" not in file.parts and file.is_file())
     return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in own)).hexdigest()
+
+
+def _own_modules(path: Path) -> Iterator[ModuleType]:
+    """The suite and what it has imported from its folder or package; no other suite that is loaded there too."""
+    top = _top(path)
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name.startswith(_OUTSIDE_PACKAGES) and name != _name(path):
+            continue
+        if isinstance(file, str) and file.endswith(".py") and Path(file).is_relative_to(top):
+            yield module
+
+
+def _unrun(module: ModuleType) -> Iterator[Problem]:
+    """Generators that are made and dropped in the suite or a helper."""
+    loader = getattr(module, "__loader__", None)
+    if not isinstance(loader, SuiteLoader):
+        return
+    for line, name in sorted(dropped_generators(loader.get_source(module.__name__) or "", vars(module))):
+        yield Problem(
+            file=loader.path,
+            field=f"line {line}",
+            message=f"{name}(...) makes a generator, and nothing in it runs",
+            hint="go through it with `for` or `async for`, or take its `yield` out",
+        )
 
 
 def _top(path: Path) -> Path:
@@ -75,7 +98,7 @@ def _top(path: Path) -> Path:
 def _name(path: Path) -> str:
     """The module's name: its own in its package; elsewhere one that can take nobody's place."""
     if not (path.parent / _PACKAGE).is_file():
-        return f"whet_suite_{path.stem}"
+        return f"{_OUTSIDE_PACKAGES}{path.stem}"
     return ".".join((*path.parent.relative_to(_top(path).parent).parts, path.stem))
 
 
@@ -170,7 +193,8 @@ def _no_way_out() -> Iterator[None]:
 
 def _import_problem(path: Path, error: BaseException) -> Problem:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    line = error.lineno if isinstance(error, SyntaxError) else (frames[-1].lineno if frames else None)
+    here = isinstance(error, SyntaxError) and error.filename in (None, str(path))
+    line = error.lineno if isinstance(error, SyntaxError) and here else (frames[-1].lineno if frames else None)
     said = text_of(error)
     what = (
         said

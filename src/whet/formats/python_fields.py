@@ -17,6 +17,7 @@ from whet.model.suite import BootstrapSpec, Case, Check, Limits, WorkspaceMode, 
 from whet.numbers import is_number, is_whole, written
 
 _CHECK_PARAMETERS = 2
+_MARK = 'write @case(prompt="...") above the function'
 _MODES: tuple[WorkspaceMode, ...] = ("shared", "isolated")
 
 
@@ -44,11 +45,11 @@ class _Reader:
         if getattr(written, "positional", ()):
             self.note("", "takes named fields only", f"known: {', '.join(known)}")
 
-    def text(self, name: str, *, required: bool = False) -> str | None:
+    def text(self, name: str, *, required: bool = False, hint: str | None = None) -> str | None:
         value = self.fields.get(name)
         if value is None:
             if required:
-                self.note(name, "is missing")
+                self.note(name, "is missing", hint)
             return None
         if not isinstance(value, str):
             self.note(name, f"must be a string, not {_shown(value)}")
@@ -105,7 +106,7 @@ class _Reader:
         if not callable(value):
             self.note(name, f"must be a function, not {_shown(value)}")
             return None
-        if inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value):
+        if _yields(value):
             self.note(name, "must not yield: nothing would run it to its end")
             return None
         if _required_parameters(value) > most:
@@ -142,16 +143,16 @@ def lower_case(written: Any, *, name: str | None, index: int, path: Path, proble
     reader = _Reader(path, problems, {**written.fields, "id": identifier}, case=_place(identifier, place, written.line))
     reader.refuse_unknown(written, authoring.Case.known)
     _check_id(reader, name)
-    lowered = replace(_case(reader), location=Location(file=written.file, line=written.line))
+    lowered = replace(_case(reader, written), location=Location(file=written.file, line=written.line))
     return lowered if len(problems) == before else None
 
 
-def _case(reader: _Reader) -> Case:
+def _case(reader: _Reader, written: authoring.Case) -> Case:
     timeout_ms = reader.number("timeout_ms")
     check = reader.function("check", most=_CHECK_PARAMETERS, required=True)
     return Case(
         id=str(reader.fields.get("id")),
-        prompt=reader.text("prompt", required=True) or "",
+        prompt=reader.text("prompt", required=True, hint=_MARK if written.by_mark else None) or "",
         checks=(Check(grader="python", params={"function": check}),),
         tags=reader.texts("tags"),
         limits=Limits(
@@ -247,6 +248,12 @@ def _required_parameters(function: Callable[..., Any]) -> int:
     if any(item.kind is inspect.Parameter.KEYWORD_ONLY for item in needed):
         return 100
     return sum(item.kind in positional for item in needed)
+
+
+def _yields(function: Callable[..., Any]) -> bool:
+    """Whether to call it gives a generator, also where it is an object that can be called."""
+    calls = (function, type(function).__call__)
+    return any(inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call) for call in calls)
 
 
 def _is_utf8(text: str) -> bool:

@@ -197,7 +197,8 @@ def _value(given: Any) -> Any:
     """What an author's function gives, also where it is async."""
     value = asyncio.run(finish(given)) if inspect.isawaitable(given) else given
     if inspect.isawaitable(value) or inspect.isgenerator(value) or inspect.isasyncgen(value):
-        raise TypeError(f"it gave a {type(value).__name__} that nobody would run to its end")
+        kind = type(value).__name__.replace("_", " ")
+        raise TypeError(f"it gave {'an' if kind[0] in 'aeiou' else 'a'} {kind}, and nothing would run it to its end")
     return value
 
 

@@ -63,11 +63,11 @@ def complaint(found: list[Forgotten]) -> NeverAwaited | None:
     told = [each for each in found if not each.ours] or found
     if not told:
         return None
-    names = ", ".join(dict.fromkeys(each.name for each in told))
-    verb = "was" if len(told) == 1 else "were"
+    names = list(dict.fromkeys(each.name for each in told))
+    were, it = ("was", "it") if len(names) == 1 else ("were", "them")
     located = next((each.location for each in found if each.location), None)
     return NeverAwaited(
-        f"{names} {verb} never awaited, so nothing in it ran: make the check async and await it", located
+        f"{', '.join(names)} {were} never awaited, so nothing in {it} ran: make the check async and await {it}", located
     )
 
 

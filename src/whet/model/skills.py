@@ -1,8 +1,8 @@
 """That a skill was used: what speaks for it in a session, and how much each piece of evidence is worth.
 
-`explicit`: the agent loaded it by its own word, or the prompt invoked it. `strong`: its SKILL.md was read. `medium`:
-something else in its folder was read or run. `weak`: the agent asked for it in vain, named its folder in a command, may
-have read or run something in it, or spoke of using it.
+`explicit`: the agent loaded it by its own word, or the prompt invoked it. `strong`: its SKILL.md was read, by a tool or
+by a command. `medium`: something else in its folder was read or run. `weak`: the agent asked for it in vain, named its
+folder in a command, may have read or run something in it, or spoke of using it.
 What a user says besides, what an agent lists and what it wrote itself is no evidence.
 """
 
@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Literal
 from whet.model.command_use import command_uses
 from whet.model.seen import CommandRun, Event, FileEdit, FileRead, Message, SessionStarted, SkillSignal
 from whet.model.skill_places import SkillPlaces, skill_name
+from whet.shell import joined
+from whet.shell.reads import shell_reads
 
 Confidence = Literal["explicit", "strong", "medium", "weak"]
 CONFIDENCES: tuple[Confidence, ...] = ("explicit", "strong", "medium", "weak")
@@ -58,7 +60,7 @@ class SkillWatch:
         self._seen: dict[str, dict[Confidence, list[SkillEvidence]]] = {}
         self._at = -1
         # What the last command says about skills, until it is known that a read says it better.
-        self._command: dict[str, tuple[Confidence, str, int]] = {}
+        self._command: dict[str, SkillEvidence] = {}
 
     def take(self, event: Event) -> None:
         """Look at the next event; most are of a kind that says nothing about skills."""
@@ -90,12 +92,13 @@ class SkillWatch:
     def _on_unsure_read(self, event: FileRead) -> None:
         """There may be no such file at all, so it makes no folder that of a skill."""
         skill = self._places.owner(event.path)
-        if skill and event.ok is None and self._command.get(skill, ("weak",))[0] == "weak":
+        command = self._command.get(skill) if skill else None
+        if skill and event.ok is None and (command is None or command.confidence == "weak"):
             self._command.pop(skill, None)
             self._add(skill, "weak", "may have read", event.path)
 
     def _on_command(self, event: CommandRun) -> None:
-        """A command that runs what lies in the folder uses it; one that names the folder may only have looked."""
+        """A command that reads or runs what lies in the folder uses it; one that names it may only have looked."""
         if not self._places.concern(event.command) and not self._places.concern(event.cwd or ""):
             return
         for use in command_uses(event.command, event.cwd or ""):
@@ -103,9 +106,27 @@ class SkillWatch:
                 self._places.wrote(path)
             for path in (*use.named, *([use.ran] if use.ran else ())):
                 skill = self._places.owner(f"{path}/")
-                runs = path == use.ran and _worked(event)
-                if skill and (runs or skill not in self._command):
-                    self._command[skill] = ("medium" if runs else "weak", event.command, self._at)
+                if skill and path == use.ran and _worked(event):
+                    self._commanded(skill, "medium", f"ran {_shown(event.command)}")
+                elif skill:
+                    self._commanded(skill, "weak", f"named its folder in {_shown(event.command)}")
+        if event.exit_code is not None or event.ok:
+            self._on_shown(event)
+
+    def _on_shown(self, event: CommandRun) -> None:
+        """What a command shows was read by it; most adapters say so by events that follow, and other agents do not."""
+        for path in shell_reads(event.command, event.exit_code):
+            whole = joined(event.cwd or "", path)
+            manifest = self._places.manifest(whole)
+            skill = manifest or self._places.owner(whole)
+            if skill:
+                self._commanded(skill, "strong" if manifest else "medium", f"read {_shown(whole)}")
+
+    def _commanded(self, skill: str, confidence: Confidence, why: str) -> None:
+        """Keep the best that the command at hand says about *skill*."""
+        known = self._command.get(skill)
+        if known is None or CONFIDENCES.index(confidence) < CONFIDENCES.index(known.confidence):
+            self._command[skill] = SkillEvidence(confidence=confidence, why=why, event=self._at)
 
     def _on_message(self, event: Message) -> None:
         if event.role == "assistant":
@@ -135,19 +156,22 @@ class SkillWatch:
     }
 
     def _settle(self) -> None:
-        for skill, (confidence, command, at) in self._command.items():
-            did = "ran" if confidence == "medium" else "named its folder in"
-            self._add(skill, confidence, did, command, at)
+        for skill, evidence in self._command.items():
+            kept = self._kept(skill, evidence.confidence)
+            if kept is not None:
+                kept.append(evidence)
         self._command.clear()
 
-    def _add(self, skill: str, confidence: Confidence, did: str, what: str, at: int | None = None) -> None:
+    def _add(self, skill: str, confidence: Confidence, did: str, what: str) -> None:
         """Keep that the agent *did* this; words are made only of what is kept."""
-        if not skill:
-            return
+        kept = self._kept(skill, confidence) if skill else None
+        if kept is not None:
+            kept.append(SkillEvidence(confidence=confidence, why=f"{did} {_shown(what)}", event=self._at))
+
+    def _kept(self, skill: str, confidence: Confidence) -> list[SkillEvidence] | None:
+        """What is kept of this confidence, or none where that is enough."""
         kept = self._seen.setdefault(skill, {}).setdefault(confidence, [])
-        if self._most is None or len(kept) < self._most:
-            event = self._at if at is None else at
-            kept.append(SkillEvidence(confidence=confidence, why=f"{did} {_shown(what)}", event=event))
+        return kept if self._most is None or len(kept) < self._most else None
 
 
 def _detection(skill: str, kept: dict[Confidence, list[SkillEvidence]]) -> SkillDetection:

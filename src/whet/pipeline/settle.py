@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -82,6 +83,7 @@ def _planned(request: RunRequest, earlier: Recorded | None) -> Planned:
     _check_agents(plan, settings)
     check_judge(plan)
     _check_temporary(plan)
+    _check_shared(plan)
     notices = tuple(map(str, suite.warnings))
     return Planned(request=request, suite=suite, settings=settings, plan=plan, earlier=earlier, notices=notices)
 
@@ -126,6 +128,18 @@ def _check_temporary(plan: Plan) -> None:
                 f"the temporary folder {temporary} lies inside of {template}, of which every workspace is a copy",
                 hint="let TMPDIR name a folder elsewhere, or move the suite into a folder of its own",
             )
+
+
+def _check_shared(plan: Plan) -> None:
+    """A folder to work in that cannot be entered, or made, ends every trial; what the system says of it goes up."""
+    for folder in {each.workspace.cwd for each in plan.executions if each.workspace.cwd}:
+        try:
+            # What lies in it is asked for: a folder that may not be entered can be looked at from outside.
+            os.stat(f"{folder}/.")  # noqa: PTH116 - a Path leaves the dot out
+        except FileNotFoundError:
+            first = next(each for each in (folder, *folder.parents) if each.parent.exists())
+            if not os.access(first.parent, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(first)) from None
 
 
 def _check_agents(plan: Plan, settings: Settings) -> None:

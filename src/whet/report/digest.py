@@ -87,6 +87,8 @@ class Row:
     trials: int
     rate: Rate | None
     figures: Figures
+    # Run to be compared with: its rate counts what really passed, and it may fail.
+    control: bool = False
 
 
 @dataclass(slots=True)
@@ -256,7 +258,14 @@ class _Reader:
         case = execution_name(execution.case.id, execution.variant)
         if vacuous:
             self._vacuous(f"{case} on {one_line(execution.runner.id)}")
-        row = Row(case=case, status=summary.status, trials=execution.trials, rate=summary.rate, figures=figures)
+        row = Row(
+            case=case,
+            status=summary.status,
+            trials=execution.trials,
+            rate=summary.rate,
+            figures=figures,
+            control=execution.control,
+        )
         table.add(row, self._rows)
 
     def _snapshot(self, summary: ExecutionSummary) -> None:

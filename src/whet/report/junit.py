@@ -26,6 +26,7 @@ from whet.report.finding import (
 from whet.report.remains import last_printed, last_seen, notes_of
 from whet.report.table import errored_text
 from whet.report.text import clean, excerpt, one_line, path_for_people
+from whet.score import rate_of
 
 # Of what cleaning leaves, XML 1.0 forbids only these.
 _FORBIDDEN = re.compile("[\ufffe\uffff]")
@@ -80,7 +81,7 @@ def _suite(runner: Runner, results: Results, info: RunInfo, cwd: Path) -> Iterat
         told = Counter[str]()
         for summary in results.summaries():
             if summary.execution.runner.id == runner.id:
-                _count_rate(told, summary)
+                _count_rate(told, summary, results)
                 for status, duration_s, text in _cases(summary, results, info, cwd):
                     counts["tests"] += 1
                     counts[_KINDS.get(status, "passed")] += 1
@@ -99,9 +100,11 @@ def _copy(file: IO[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-def _count_rate(told: Counter[str], summary: ExecutionSummary) -> None:
-    """Add an execution to the rate of its runner."""
+def _count_rate(told: Counter[str], summary: ExecutionSummary, results: Results) -> None:
+    """Add an execution to the rate of its runner; a control that failed did as expected, which its own rate is not."""
     rate = summary.rate
+    if summary.execution.control:
+        rate = rate_of([(trial.status, trial.first_status) for trial in results.trials(summary.execution)])
     told["trials"] += sum(summary.counts.values())
     told["errored"] += summary.counts.get("errored", 0)
     if rate is not None:

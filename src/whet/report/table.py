@@ -33,7 +33,9 @@ def columns_of(table: RunnerTable, *, detail: Detail = "full") -> list[Column]:
     figures = table.figures
     columns = [Column("status", lambda row: row.status, numeric=False)]
     if several:
-        columns.append(Column("as expected", lambda row: rate_text(row.rate, brief=brief), numeric=False))
+        # Beside a control, a rate says how many passed, in both: that a control failed is expected, and no success.
+        counted = "passed" if any(row.control for row in table.rows) else "as expected"
+        columns.append(Column(counted, lambda row: rate_text(row.rate, brief=brief), numeric=False))
         if _tried_again(table):
             columns.append(Column("first attempt", lambda row: first_text(row.rate), numeric=False))
     columns.append(Column(f"{mean}time", lambda row: spread_text(row.figures.seconds, brief=brief)))

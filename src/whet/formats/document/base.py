@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 Value: TypeAlias = "str | int | float | bool | tuple[Node, ...] | Mapping[str, Node] | None"
 # Deeper than anybody nests a suite, and shallow enough for every walk over it.
 DEEPEST = 100
+# More digits than any number has that can be counted with, and few enough to be read at once.
+LONGEST_NUMBER = 400
 
 
 class DocumentError(Exception):
@@ -19,6 +21,14 @@ class DocumentError(Exception):
         self.message = message
         self.line = line
         self.hint = hint
+
+
+def refuse_long_number(written: str, place: Iterable[str | int], line: int) -> None:
+    """Raise where a number has more characters than it may; *place* is the keys and indexes that lead to it."""
+    if len(written) > LONGEST_NUMBER:
+        steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
+        told = f"number is too long: it has {len(written):,} characters, and may have {LONGEST_NUMBER}"
+        raise DocumentError(": ".join(part for part in (steps.lstrip("."), told) if part), line=line)
 
 
 @dataclass(frozen=True, slots=True)

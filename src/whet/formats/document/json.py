@@ -6,13 +6,12 @@ import re
 from bisect import bisect_right
 from json import JSONDecodeError, JSONDecoder
 
-from whet.formats.document.base import DEEPEST, Document, DocumentError, Node, Repeat
+from whet.formats.document.base import DEEPEST, Document, DocumentError, Node, Repeat, refuse_long_number
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<fraction>(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)")
 _WORD = re.compile(r"[^\s,:\]}]+")
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
-_LONGEST_NUMBER = 400
 _STRINGS = JSONDecoder()
 
 
@@ -27,7 +26,8 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
-        self._depth = 0
+        # The keys and indexes that lead to where it is.
+        self._place: list[str | int] = []
         self._lines = [found.end() for found in re.finditer("\n", text)]
         self._repeats: list[Repeat] = []
 
@@ -43,12 +43,9 @@ class _Reader:
         if start == '"':
             return Node(self._string(), line)
         if start in ("{", "["):
-            self._depth += 1
-            if self._depth > DEEPEST:
+            if len(self._place) >= DEEPEST:
                 raise self._error("is nested too deeply")
-            node = Node(self._object() if start == "{" else self._array(), line)
-            self._depth -= 1
-            return node
+            return Node(self._object() if start == "{" else self._array(), line)
         return self._scalar(line)
 
     def _scalar(self, line: int) -> Node:
@@ -60,8 +57,7 @@ class _Reader:
         number = _NUMBER.fullmatch(word)
         if number is None:
             raise self._no_value(word)
-        if len(word) > _LONGEST_NUMBER:
-            raise self._error("has a number that nobody needs")
+        refuse_long_number(word, self._place, line)
         self._at += len(word)
         return Node(float(word) if number["fraction"] else int(word), line, word)
 
@@ -76,7 +72,7 @@ class _Reader:
             if self._next() != ":":
                 raise self._error(f'needs a colon after "{key}"')
             self._at += 1
-            value = self._value()
+            value = self._member(key)
             if key in found:
                 self._repeats.append(Repeat(key, line, found[key].line))
             else:
@@ -87,8 +83,14 @@ class _Reader:
         found: list[Node] = []
         self._at += 1
         while self._goes_on("]", first=not found):
-            found.append(self._value())
+            found.append(self._member(len(found)))
         return tuple(found)
+
+    def _member(self, step: str | int) -> Node:
+        self._place.append(step)
+        value = self._value()
+        self._place.pop()
+        return value
 
     def _goes_on(self, end: str, *, first: bool) -> bool:
         """Whether another member follows; steps over the comma, or the end."""

@@ -7,11 +7,11 @@ process dies.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from whet.formats.document.base import DEEPEST, Document, DocumentError, Node, Repeat, Value
+from whet.formats.document.base import DEEPEST, Document, DocumentError, Node, Repeat, Value, refuse_long_number
 
 _TAG = "tag:yaml.org,2002:"
 # Plain words that are no strings: the core schema of YAML 1.2.
@@ -22,7 +22,6 @@ _PLAIN = {
     "float": re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"),
 }
 _BASES = {"0o": 8, "0x": 16}
-_LONGEST_NUMBER = 400
 # A few aliases of aliases unfold to more than a machine holds.
 _MOST_NODES = 1_000_000
 
@@ -93,7 +92,7 @@ class _Builder:
             case "DocumentStartEvent" if self._root is not None:
                 raise DocumentError("goes on with a second document", line=line, hint="one file holds one suite")
             case "ScalarEvent":
-                self._add(_scalar(event, line), event.anchor, 1)
+                self._add(_scalar(event, line, self._place()), event.anchor, 1)
             case "AliasEvent":
                 self._add(*self._alias(event.anchor, line))
             case "SequenceStartEvent" | "MappingStartEvent":
@@ -102,6 +101,14 @@ class _Builder:
                 level = self._levels.pop()
                 value: Value = level.members if level.is_object else tuple(level.items)
                 self._add(Node(value, level.line), level.anchor, level.weight)
+
+    def _place(self) -> Iterator[str | int]:
+        """The keys and indexes that lead to what comes next."""
+        for level in self._levels:
+            if not level.is_object:
+                yield len(level.items)
+            elif level.key is not None:
+                yield str(level.key.value)
 
     def _enter(self, event: Any, line: int, *, is_object: bool) -> None:
         if event.tag not in (None, "!", f"{_TAG}{'map' if is_object else 'seq'}"):
@@ -152,7 +159,7 @@ def _key(node: Node) -> Node:
     return node
 
 
-def _scalar(event: Any, line: int) -> Node:
+def _scalar(event: Any, line: int, place: Iterable[str | int]) -> Node:
     written = str(event.value)
     kind = _kind(event, written)
     if kind == "str":
@@ -160,8 +167,7 @@ def _scalar(event: Any, line: int) -> Node:
     # An explicit tag may stand before anything.
     if kind not in _PLAIN or not _PLAIN[kind].fullmatch(written):
         raise DocumentError(f'"{written[:40]}" cannot be read as {event.tag}', line=line, hint="leave the tag out")
-    if len(written) > _LONGEST_NUMBER:
-        raise DocumentError("has a number that nobody needs", line=line)
+    refuse_long_number(written, place, line)
     return Node(_VALUES[kind](written), line, written)
 
 

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from whet.shell import SimpleCommand, followed, joined, read_command
+from whet.shell.following import followed, joined
+from whet.shell.reading import read_command
+from whet.shell.simple import SimpleCommand
 
 
 @dataclass(frozen=True, slots=True)
