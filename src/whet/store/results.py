@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, BinaryIO, Protocol
 
 from whet import wire
-from whet.errors import RecordLost
+from whet.errors import RecordUnwritten
 from whet.model.event import ExecutionSummary
 from whet.model.grade import AS_EXPECTED, PASSED, STATUSES
 from whet.model.lift import Lift
@@ -21,7 +21,7 @@ from whet.score import combined_status, mean, rate_of
 from whet.score.arms import arm_scores
 from whet.score.lift import lifts_of
 from whet.store.folder import RESULTS_FILE, open_new
-from whet.store.journal import GO_ON, Entry
+from whet.store.journal import FREE_SPACE, Entry
 from whet.store.snapshots import SnapshotKey, snapshot_key
 
 SCHEMA = "whet/results/1"
@@ -170,7 +170,7 @@ def write_results(info: RunInfo, results: JournalResults, *, interrupted: bool, 
             write_document(file, info, results, interrupted=interrupted, ended_at=ended_at)
         fresh.replace(path)
     except OSError as error:
-        raise RecordLost(f"{path} cannot be written: {error.strerror}", hint=GO_ON) from error
+        raise RecordUnwritten(f"{path} cannot be written: {error.strerror}", hint=FREE_SPACE) from error
 
 
 class _Hashing:
