@@ -50,6 +50,7 @@ from whet.store.sealing import Sealing
 from whet.store.snapshots import SnapshotKey
 from whet.store.sources import sources_of, write_sources
 from whet.store.spent import Spent
+from whet.store.unnamed import shared_hashes
 from whet.version import __version__
 from whet.workspace import private_mounts, remove_tree
 
@@ -297,6 +298,16 @@ def _clear_remains(parts: Parts, trial: Trial) -> None:
         remove_tree(parts.run_dir / part / trial_folder(trial.key))
 
 
+def _shared_hashes(under_way: UnderWay) -> dict[str, str]:
+    """The hashes of what no trial has to itself; workspaces of trials are in the journal."""
+    if under_way.plan.executions[0].workspace.mode != "shared":
+        return {}
+    try:
+        return shared_hashes(under_way.info.run_dir)
+    except OSError as error:
+        raise RecordUnwritten(f"the shared workspace cannot be recorded: {error}", hint=FREE_SPACE) from error
+
+
 def _finish(under_way: UnderWay, approach: Approach, outcomes: dict[SnapshotKey, SnapshotOutcome]) -> int:
     """Write the results, tell everybody, and say it in an exit code."""
     under_way.journal.check(whole=True)
@@ -308,6 +319,7 @@ def _finish(under_way: UnderWay, approach: Approach, outcomes: dict[SnapshotKey,
         time.monotonic() - under_way.began,
         outcomes,
         cut_short=under_way.spent.usage,
+        workspaces=_shared_hashes(under_way),
     )
     write_results(under_way.info, results, interrupted=under_way.interrupted, ended_at=_now())
     concluded = approach.conclude(under_way.info, results)

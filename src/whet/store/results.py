@@ -68,12 +68,14 @@ class JournalResults:
         snapshots: Mapping[SnapshotKey, SnapshotOutcome] | None = None,
         *,
         cut_short: Usage | None = None,
+        workspaces: Mapping[str, str] | None = None,
     ) -> None:
         self._plan = plan
         self._journal = journal
         self._duration_s = duration_s
         self._snapshots = snapshots or {}
         self.cut_short = cut_short or Usage()
+        self._workspaces = workspaces or {}
 
     @property
     def plan(self) -> Plan:
@@ -94,7 +96,8 @@ class JournalResults:
     def record(self) -> dict[str, Any]:
         """What the results were made of, for whoever wants to know whether it was touched."""
         kept = self._journal
-        return {"lines": kept.lines, "hash": kept.last_link, "run": kept.run_hash}
+        facts = {"lines": kept.lines, "hash": kept.last_link, "run": kept.run_hash}
+        return {**facts, "workspaces": self._workspaces}
 
     @property
     def counts(self) -> dict[str, int]:
