@@ -23,6 +23,7 @@ WhetError
 └── StoreError                the record of a run cannot be read or written
     ├── RecordChanged         what was recorded does not fit together any more
     └── RecordLost            of a run that had begun: exit 4
+        └── RecordUnwritten   its disk takes nothing: the run can be gone on with
 """
 
 from __future__ import annotations
@@ -123,6 +124,10 @@ class RecordLost(StoreError):
     """A run had begun, and what became of it cannot be kept."""
 
     code = "record"
+
+
+class RecordUnwritten(RecordLost):
+    """What is there is whole and more cannot be written; whoever knows the run adds how to go on with it."""
 
 
 class AttemptError(WhetError):

@@ -80,10 +80,15 @@ def test_mounts_and_templates_that_are_not_there_are_found_before_anything_start
         ("rm -rf {root}/.whet/runs/*", "is gone"),
         ("rm {root}/.whet/runs/latest/journal.jsonl", "is gone"),
         ("mv {root}/.whet {root}/elsewhere", "is gone"),
+        ("sed -i s/passed/failed/ {root}/.whet/runs/latest/journal.jsonl", "was replaced by something else"),
+        (
+            "cd {root}/.whet/runs/latest; mv journal.jsonl away; ln -s away journal.jsonl",
+            "was replaced by something else",
+        ),
         ("cp {root}/suite.py {root}/.whet/runs/latest/journal.jsonl", "was changed by something else"),
         ("echo x >> {root}/.whet/runs/latest/journal.jsonl", "was changed by something else"),
     ],
-    ids=["folder deleted", "journal deleted", "moved", "replaced", "added to"],
+    ids=["folder deleted", "journal deleted", "moved", "edited into a new file", "linked", "written over", "added to"],
 )
 def test_a_record_that_is_lost_under_way_is_said_and_no_success(project: Project, agent: str, said: str) -> None:
     project.settings(SHELL)
@@ -94,7 +99,8 @@ def test_a_record_that_is_lost_under_way_is_said_and_no_success(project: Project
     done = project.run("--schedule", "serial")
 
     assert done.code == 4, done.stdout
-    assert f"journal.jsonl {said}" in done.stderr
+    assert f"journal.jsonl {said} while the run was under way" in done.stderr
+    assert f"start a new run; whet verify {project.output_dir}/2" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -102,9 +102,11 @@ def test_a_disk_that_fills_up_is_one_clear_error_and_the_run_can_be_resumed(proj
         ["bash", "-c", f"ulimit -f 16; exec {sys.executable} -m whet run suite.py"],
         cwd=project.root, env=project.environment(), capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    done = project.whet("run", "--resume", "latest")
+    folder = (project.output_dir / "latest").resolve().relative_to(project.root)
+    done = project.whet("run", "--resume", str(folder))
 
     assert limited.returncode == 4
+    assert f"free some space, and go on with: whet run --resume {folder}" in limited.stderr
     assert "error[record]" in limited.stderr, limited.stderr
     assert "Traceback" not in limited.stderr
     assert done.code == 0, done.stderr

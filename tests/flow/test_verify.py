@@ -8,12 +8,13 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import stat
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from project import SHELL, Outcome, Project
+from project import PATIENCE_S, SHELL, Outcome, Project, wait_for
 
 
 @pytest.fixture
@@ -30,6 +31,17 @@ def replaced(path: Path, old: bytes, new: bytes) -> None:
     data = path.read_bytes()
     assert old in data
     path.write_bytes(data.replace(old, new, 1))
+
+
+def added(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def linked(run: Path, name: str) -> None:
+    """Put a link in the place of *name* that leads to the very same."""
+    elsewhere = (run / name).rename(run.parent / f"elsewhere-{Path(name).name}")
+    (run / name).symlink_to(elsewhere)
 
 
 def reseal(results: Path) -> None:
@@ -54,7 +66,7 @@ def test_what_is_not_a_run_is_said_before_anything_is_verified(project: Project,
     assert verified.stdout == ""
 
 
-CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
+CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a line": (
         lambda run: replaced(run / "journal.jsonl", b'"status":"failed"', b'"status":"passed"'),
         "journal.jsonl: line 2 has changed: its hash does not fit",
@@ -86,6 +98,46 @@ CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "a kept workspace": (
         lambda run: (run / "workspaces/b/sh/default/1/1/g").write_text("z"),
         "workspaces/b/sh/default/1/1/g: has changed",
+    ),
+    "a kept workspace that is gone": (
+        lambda run: shutil.rmtree(run / "workspaces/b/sh/default/1/1"),
+        "workspaces/b/sh/default/1/1: is gone",
+    ),
+    "garbage after the end": (
+        lambda run: added(run / "journal.jsonl", b"garbage"),
+        "journal.jsonl: line 3 has changed: it does not begin as a line does",
+    ),
+    "half a line after the end": (
+        lambda run: added(run / "journal.jsonl", (run / "journal.jsonl").read_bytes()[:40]),
+        "journal.jsonl: line 3 is new: 40 bytes come after the line of the last trial",
+    ),
+    "a link instead of the journal": (
+        lambda run: linked(run, "journal.jsonl"),
+        "journal.jsonl: has been replaced by a symbolic link",
+    ),
+    "a link instead of all trials": (
+        lambda run: linked(run, "trials"),
+        "trials: has been replaced by a symbolic link",
+    ),
+    "a link instead of a trial": (
+        lambda run: linked(run, "trials/a/sh/default/1"),
+        "trials/a/sh/default/1: is a symbolic link",
+    ),
+    "a trial that was added": (
+        lambda run: shutil.copytree(run / "trials/a", run / "trials/c"),
+        "trials/c/sh/default/1: is new: no line of the journal names it",
+    ),
+    "a sample that was added": (
+        lambda run: (run / "trials/a/sh/default/2").mkdir(),
+        "trials/a/sh/default/2: is new: no line of the journal names it",
+    ),
+    "a file among trials": (
+        lambda run: (run / "trials/a/note").touch(),
+        "trials/a/note: is new: no line of the journal names it",
+    ),
+    "a workspace that was added": (
+        lambda run: shutil.copytree(run / "workspaces/b", run / "workspaces/a"),
+        "workspaces/a/sh/default/1/1: is new: no line of the journal names it",
     ),
     "what agents started from": (
         lambda run: replaced(run / "sources.json", b"{", b"{ "),
@@ -234,6 +286,120 @@ def test_a_torn_last_line_is_a_crash_and_no_change(project: Project, done: Outco
     assert verified.code == 0
     assert "the journal ends in a line that was cut off" in verified.stdout
     assert "there is no results.json" in verified.stdout
+
+
+SHARED_CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a file": (lambda run: (run / "workspaces/shared/f").write_text("z"), "workspaces/shared/f: has changed"),
+    "a new file": (lambda run: (run / "workspaces/shared/h").touch(), "workspaces/shared/h: is new"),
+    "a file that is gone": (lambda run: (run / "workspaces/shared/f").unlink(), "workspaces/shared/f: is gone"),
+    "its list": (lambda run: replaced(run / "shared.json", b"{", b"{ "), "shared.json: has changed since results.json"),
+    "all of it": (lambda run: shutil.rmtree(run / "workspaces/shared"), "workspaces/shared: is gone"),
+    "a link": (lambda run: linked(run, "workspaces/shared"), "workspaces/shared: has changed"),
+    "another one": (
+        lambda run: shutil.copytree(run / "workspaces/shared", run / "workspaces/shared-2"),
+        "workspaces/shared-2/f: is new: no line of the journal names it",
+    ),
+    "what its bootstrap command said": (
+        lambda run: (run / "workspaces/bootstrap.log").write_text("made up"),
+        "workspaces/bootstrap.log: has changed",
+    ),
+}
+
+
+@pytest.fixture
+def shared(project: Project) -> Outcome:
+    """A run that kept the one workspace of its two trials."""
+    project.settings(SHELL + '[run.workspace]\nmode = "shared"\n')
+    project.suite("""
+        workspace = Workspace(mode="shared", bootstrap=Bootstrap(command="sh", args=["-c", "echo said"]))
+        suite = [Case(id="a", prompt="echo x > f", check=ok), Case(id="b", prompt="echo y > g", check=no)]
+    """)
+    return project.run("--schedule", "serial")
+
+
+def test_a_shared_workspace_that_was_kept_is_whole(project: Project, shared: Outcome) -> None:
+    verified = project.whet("verify", "latest")
+
+    assert (shared.folder / "workspaces/shared/g").exists()
+    assert verified.code == 0, verified.stdout + verified.stderr
+    assert "note" not in verified.stdout
+
+
+@pytest.mark.parametrize("what", SHARED_CHANGES)
+def test_a_change_of_what_a_shared_workspace_left_is_named(project: Project, shared: Outcome, what: str) -> None:
+    change, said = SHARED_CHANGES[what]
+    change(shared.folder)
+
+    verified = project.whet("verify", "latest")
+
+    assert verified.code == 1, verified.stderr
+    assert said in verified.stdout
+
+
+def interrupted(project: Project) -> Path:
+    """A run of which one trial ended, one was cut short and one never began; its folder."""
+    process = project.start("suite.py", "--schedule", "serial")
+    wait_for(project.outside / "began")
+    process.send_signal(signal.SIGINT)
+    return project.outcome(process, within_s=PATIENCE_S).folder
+
+
+@pytest.mark.parametrize("mode", ["isolated", "shared"])
+def test_what_an_interrupted_trial_left_is_no_change_and_neither_is_what_a_resume_adds(
+    project: Project, mode: str
+) -> None:
+    project.settings(SHELL + f'[run.workspace]\nmode = "{mode}"\n')
+    project.suite(f"""
+        workspace = Workspace(mode="{mode}", bootstrap=Bootstrap(command="sh", args=["-c", "date +%N"]))
+        slow = "test -e {{outside}}/began || {{ touch {{outside}}/began; echo said; sleep 60; }}"
+        suite = [Case(id="a", prompt="echo x > f", check=no), Case(id="b", prompt=slow, check=ok),
+                 Case(id="c", prompt="true", check=ok)]
+    """)
+    folder = interrupted(project)
+
+    before = project.whet("verify", str(folder))
+    resumed = project.whet("run", "--resume", str(folder))
+    after = project.whet("verify", str(folder))
+
+    assert before.code == 0, before.stdout
+    assert "no line of the journal names trials/b/sh/default/1: a trial that did not end" in before.stdout
+    assert resumed.code == 1, resumed.stderr
+    assert after.code == 0, after.stdout
+    assert "note" not in after.stdout
+
+
+def test_what_whet_and_people_put_into_a_run_folder_later_is_no_change(project: Project, done: Outcome) -> None:
+    folder = done.folder
+    attempt = folder / "trials/a/sh/default/1/1"
+    (attempt / "explanations").mkdir()
+    (attempt / "explanations/1.txt").touch()
+    (attempt / "explanations.json").write_text("{}")
+    (folder / "report.xml").touch()
+    regraded = project.whet("regrade", folder.name)
+    again = project.whet("run", "--resume", folder.name)
+
+    verified = project.whet("verify", folder.name)
+
+    assert (regraded.code, again.code) == (1, 1), regraded.stderr + again.stderr
+    assert verified.code == 0, verified.stdout
+
+
+@pytest.mark.parametrize("reading", [("run", "--resume", "latest"), ("regrade", "latest")])
+@pytest.mark.parametrize(
+    "what", ["garbage after the end", "half a line after the end", "a link instead of the journal"]
+)
+def test_a_journal_that_was_added_to_or_replaced_is_refused(
+    project: Project, done: Outcome, what: str, reading: tuple[str, ...]
+) -> None:
+    change, said = CHANGES[what]
+    change(done.folder)
+    data = (done.folder / "journal.jsonl").read_bytes()
+
+    refused = project.whet(*reading)
+
+    assert refused.code == 2, refused.stdout
+    assert said in refused.stderr
+    assert (done.folder / "journal.jsonl").read_bytes() == data
 
 
 def test_only_its_user_may_read_a_record_whatever_the_umask(project: Project) -> None:

@@ -67,6 +67,18 @@ def test_a_login_is_not_kept_as_a_file_and_not_by_its_words(ground: Ground, tmp_
     assert (kept / "state/.x/sessions/s-1.jsonl").read_text() == "a word: ***"
 
 
+@pytest.mark.parametrize("login", ['{"access": "users-pin-1"}', "machine x login me password users-pin-1\n"])
+def test_a_login_is_the_same_to_a_kept_session_as_to_the_rest_of_the_record(
+    ground: Ground, tmp_path: Path, login: str
+) -> None:
+    (tmp_path / "login").write_text(login)
+    (ground.home / ".x/sessions/s-1.jsonl").write_text("I found users-pin-1")
+
+    kept, _ = keep(ground, resumable(ground, ".x/sessions", login=tmp_path / "login"), Masker())
+
+    assert (kept / "state/.x/sessions/s-1.jsonl").read_text() == "I found ***"
+
+
 def test_a_database_is_masked_from_within_and_one_that_cannot_be_read_is_left_out(ground: Ground) -> None:
     sessions = ground.home / ".x/sessions"
     with closing(sqlite3.connect(sessions / "good.db")) as database:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from whet import wire
 from whet.agents.base import AgentCommand
+from whet.engine.furnish import login_secrets
 from whet.engine.ground import Ground
 from whet.errors import WhetError
 from whet.mask import Masker
@@ -24,7 +23,6 @@ from whet.workspace.databases import is_database, mask_database
 STATE_DIR = "state"
 # What is larger is not looked through, and so not kept.
 _LARGEST = 64 * 1024 * 1024
-_SHORTEST_LOGIN = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +90,7 @@ def _keep_files(home: Path, session: Resumable, kept: Path, masker: Masker) -> l
         remove_tree(kept / name)
     if not kept.is_dir():
         return []
-    logins = (value for source in session.asked.home_copies.values() for value in _login_values(source))
-    careful = masker.knowing(logins)
+    careful = masker.knowing(login_secrets(session.asked))
     notes = list(_drop_what_cannot_be_masked(careful, kept))
     return notes + mask_files(careful, kept)
 
@@ -133,29 +130,3 @@ def _files(folder: Path) -> list[Path]:
 
 def _give_up(error: OSError) -> None:
     raise error
-
-
-def _login_values(source: Path) -> Iterator[str]:
-    """The texts in a file that holds a login; a folder is a skill."""
-    if not source.is_file():
-        return
-    try:
-        data = source.read_bytes()
-        told = json.loads(data)
-    except (OSError, ValueError, RecursionError):
-        return
-    yield from (text for text in _texts(told) if len(text) >= _SHORTEST_LOGIN)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    match value:
-        case str():
-            yield value
-        case dict():
-            for item in value.values():
-                yield from _texts(item)
-        case list():
-            for item in value:
-                yield from _texts(item)
-        case _:
-            pass

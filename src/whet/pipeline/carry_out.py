@@ -22,7 +22,7 @@ from whet.engine.open_files import fit_open_files
 from whet.engine.parts import Parts, trial_folder
 from whet.engine.schedule import run_all
 from whet.engine.scratch import clear_scratch, new_scratch, starts_nothing
-from whet.errors import RecordLost, WhetError
+from whet.errors import RecordUnwritten, WhetError
 from whet.grade.base import Releasing
 from whet.mask import Masker
 from whet.model.completion import Evaluated
@@ -37,18 +37,21 @@ from whet.pipeline.under_way import UnderWay
 from whet.plan import RunRequest
 from whet.report.base import Reporters
 from whet.report.choose import make_reporters
+from whet.report.text import path_for_people
+from whet.report.words import resume_command
 from whet.sandbox.base import Sandbox
 from whet.sandbox.ceilings import weaknesses
 from whet.sandbox.choose import choose_sandbox
 from whet.sandbox.descent import become_subreaper
 from whet.store import folder as folders
-from whet.store.journal import GO_ON, Journal
+from whet.store.journal import FREE_SPACE, Journal
 from whet.store.request import Recorded
 from whet.store.results import JournalResults, write_results
 from whet.store.sealing import Sealing
 from whet.store.snapshots import SnapshotKey
 from whet.store.sources import sources_of, write_sources
 from whet.store.spent import Spent
+from whet.store.unnamed import shared_hashes
 from whet.version import __version__
 from whet.workspace import private_mounts, remove_tree
 
@@ -150,6 +153,7 @@ def carry_out(planned: Planned, approach: Approach) -> int:
             parts = replace(parts, listen=lambda trial, event: under_way.emit(SessionSeen(trial=trial, event=event)))
         warned = (note, fewer, starts_nothing(scratch), weaknesses(settings.ceilings))
         _announce(under_way, (*warned, *settings.notices, *planned.notices, *notices))
+        stack.enter_context(_saying_how_to_go_on(info, planned))
         with single_errors():
             anyio.run(_execute, under_way, parts, approach, earlier is not None)
         with undisturbed():
@@ -186,6 +190,18 @@ def single_errors() -> Iterator[None]:
         while isinstance(found, BaseExceptionGroup) and len(found.exceptions) > 0:
             found = found.exceptions[0]
         raise found from None
+
+
+@contextmanager
+def _saying_how_to_go_on(info: RunInfo, planned: Planned) -> Iterator[None]:
+    """Add to the hint of a record that cannot be written what to type once it can be."""
+    try:
+        yield
+    except RecordUnwritten as error:
+        regraded = planned.facts.get("regraded_from")
+        command = resume_command(info, path_for_people(info.run_dir, Path.cwd()))
+        error.hint = f"{error.hint}, and go on with: {f'whet regrade {regraded}' if regraded else command}"
+        raise
 
 
 def _project_alone(plan: Plan, request: RunRequest) -> AbstractContextManager[None]:
@@ -273,7 +289,7 @@ async def _sealed(run_dir: Path, result: TrialResult) -> dict[str, str]:
             with anyio.CancelScope(shield=True):
                 files = await anyio.to_thread.run_sync(sealing.hashes)
     except OSError as error:
-        raise RecordLost(f"what {result.key} left cannot be recorded: {error}", hint=GO_ON) from error
+        raise RecordUnwritten(f"what {result.key} left cannot be recorded: {error}", hint=FREE_SPACE) from error
     return files
 
 
@@ -281,6 +297,16 @@ def _clear_remains(parts: Parts, trial: Trial) -> None:
     """What a trial that never ended left in the record; it starts anew."""
     for part in ("trials", "workspaces"):
         remove_tree(parts.run_dir / part / trial_folder(trial.key))
+
+
+def _shared_hashes(under_way: UnderWay) -> dict[str, str]:
+    """The hashes of what no trial has to itself; workspaces of trials are in the journal."""
+    if under_way.plan.executions[0].workspace.mode != "shared":
+        return {}
+    try:
+        return shared_hashes(under_way.info.run_dir)
+    except OSError as error:
+        raise RecordUnwritten(f"the shared workspace cannot be recorded: {error}", hint=FREE_SPACE) from error
 
 
 def _finish(under_way: UnderWay, approach: Approach, outcomes: dict[SnapshotKey, SnapshotOutcome]) -> int:
@@ -294,6 +320,7 @@ def _finish(under_way: UnderWay, approach: Approach, outcomes: dict[SnapshotKey,
         time.monotonic() - under_way.began,
         outcomes,
         cut_short=under_way.spent.usage,
+        workspaces=_shared_hashes(under_way),
     )
     write_results(under_way.info, results, interrupted=under_way.interrupted, ended_at=_now())
     concluded = approach.conclude(under_way.info, results)

@@ -107,16 +107,22 @@ def _stopped(found: list[int]) -> list[int]:
 
 def children(pid: int) -> list[int]:
     """The children of all threads of *pid*."""
-    found: list[int] = []
     try:
-        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - a hot path; pathlib costs ten times as much
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - a hot path; pathlib costs ten times as much
+    except OSError:
+        return []
+    found: list[int] = []
+    missing = False
+    for thread in threads:
+        try:
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
                 found.extend(map(int, file.read().split()))
-    except FileNotFoundError:
-        return found or list(_children_by_scan(pid))
-    except OSError:
-        return found
-    return found
+        except FileNotFoundError:
+            # This thread has ended, and others may have children; or this kernel has no such files.
+            missing = True
+        except OSError:
+            continue
+    return found or (list(_children_by_scan(pid)) if missing else [])
 
 
 def _children_by_scan(pid: int) -> Iterator[int]:

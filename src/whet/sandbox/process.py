@@ -89,6 +89,7 @@ class _Child:
             self._on_loss()
             self._warden.kill()
         if self._lost:
+            await self._warden.gone()
             await reaper.end_strays()
         return self._code
 

@@ -14,6 +14,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import anyio
+
 from whet.errors import SandboxError
 from whet.sandbox.base import Command
 from whet.sandbox.reaper import reaper
@@ -25,6 +27,8 @@ _NURSERY = (
     "from whet.sandbox.warden import be_nursery; be_nursery(*map(int, sys.argv[1:3]))"
 )
 _WORD = 65536
+# How long one that was killed may take to be dead.
+_PATIENCE_S = 10.0
 
 
 class Warden:
@@ -33,6 +37,8 @@ class Warden:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self.pid = 0
+        # The process itself: its id may be another's one day.
+        self._process: int | None = None
 
     async def greet(self) -> bool:
         """Learn its process id; whether it is there at all."""
@@ -43,6 +49,10 @@ class Warden:
         if not said:
             return False
         self.pid = CODE.unpack(said)[0]
+        try:
+            self._process = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return False
         reaper.adopt(self.pid)
         return True
 
@@ -67,8 +77,12 @@ class Warden:
 
     def wake(self) -> None:
         """Let it go on, should something have stopped it."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(self.pid, signal.SIGCONT)
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                signal.pidfd_send_signal(self._process, number)
 
     def hear(self) -> bytes | None:
         """The next thing that it said, if there is one; nothing where it is no more."""
@@ -82,13 +96,20 @@ class Warden:
     def close(self) -> None:
         """Let it go: it ends all that is below it, and itself."""
         self._sock.close()
+        if self._process is not None:
+            os.close(self._process)
+            self._process = None
         reaper.release(self.pid)
 
     def kill(self) -> None:
         """End one that does not answer; what was below it comes to us."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(self.pid, signal.SIGKILL)
-        self.close()
+        self._signal(signal.SIGKILL)
+
+    async def gone(self) -> None:
+        """Wait until it is dead, and what was below it has come to us; its socket is closed a moment before."""
+        if self._process is not None:
+            with anyio.move_on_after(_PATIENCE_S):
+                await anyio.wait_readable(self._process)
 
 
 def _plain(

@@ -19,6 +19,8 @@ from whet.errors import DiskFailed, RecordChanged
 from whet.model.run import TrialKey, TrialResult
 
 _OPENING, _CLOSING = b',"chain":"', b'"}\n'
+# Of every line.
+_BEGINNING = b'{"'
 _DIGITS = 64
 _TAIL = len(_OPENING) + _DIGITS + len(_CLOSING)
 _RESULT = frozenset(item.name for item in fields(TrialResult))
@@ -128,7 +130,13 @@ class Reading:
 
 
 def _refuse_complete(piece: bytes, path: Path, number: int) -> None:
-    """A crash leaves the beginning of a line, which holds nothing behind its last brace; a changed newline does."""
+    """A crash leaves the beginning of a line, which holds nothing behind its last brace; a changed newline does.
+
+    On some file systems it leaves zeros as well.
+    """
+    written = piece.rstrip(b"\0")
+    if written[: len(_BEGINNING)] != _BEGINNING[: len(written)]:
+        raise changed(path, f"line {number} has changed: it does not begin as a line does")
     try:
         _, end = json.JSONDecoder().raw_decode(piece.decode("latin-1"))
     except ValueError:

@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from whet import wire
-from whet.errors import RecordLost, StoreError
+from whet.errors import RecordLost, RecordUnwritten, StoreError
 from whet.model.grade import Status
 from whet.model.run import TrialKey, TrialResult
 from whet.model.session import Usage
 from whet.store.chain import Chain, Reading, is_done, refuse_other_run, run_hash
 from whet.store.folder import RUN_FILE, is_chained
 
-GO_ON = "free some space and go on with --resume"
-_START_ANEW = "start a new run; whet verify lists all that does not fit"
+FREE_SPACE = "free some space"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise StoreError(f"{path} cannot be opened: {error.strerror}") from error
         self._entries: dict[TrialKey, Entry] = {}
@@ -97,10 +96,10 @@ class Journal:
         try:
             written = os.write(self._file, line)
         except OSError as error:
-            raise RecordLost(f"{self._path} cannot be written: {error.strerror}", hint=GO_ON) from error
+            raise RecordUnwritten(f"{self._path} cannot be written: {error.strerror}", hint=FREE_SPACE) from error
         if written != len(line):
             os.ftruncate(self._file, self._chain.size)
-            raise RecordLost(f"{self._path} cannot be written: the disk is full", hint=GO_ON)
+            raise RecordUnwritten(f"{self._path} cannot be written: the disk is full", hint=FREE_SPACE)
         self._note(result, self._chain.size, line)
         self._chain.accept(line)
         self._seen = self._stamp()
@@ -111,19 +110,25 @@ class Journal:
         Its last line is compared each time. All of it is, where the file system says that somebody wrote to it, and in
         the end: a change that keeps size and times is noticed then.
         """
-        try:
-            there = os.path.samestat(os.fstat(self._file), os.stat(self._path))  # noqa: PTH116 - before every line
-        except OSError:
-            there = False
-        if not there:
-            raise RecordLost(f"{self._path} is gone while the run was under way", hint=_START_ANEW)
+        self._check_place()
         stamp = self._stamp()
         if stamp[0] != self._chain.size or self._read_last() != self._last:
-            raise self._lost()
+            raise self._changed()
         if whole or stamp != self._seen:
             if not self._is_whole():
-                raise self._lost()
+                raise self._changed()
             self._seen = stamp
+
+    def _check_place(self) -> None:
+        """Make sure that the path still leads to the file that we opened; a link to it is not that file."""
+        try:
+            found = os.lstat(self._path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise self._lost("is gone") from None
+        except OSError as error:
+            raise self._lost(f"cannot be reached ({error.strerror})") from error
+        if not os.path.samestat(os.fstat(self._file), found):
+            raise self._lost("was replaced by something else")
 
     def _stamp(self) -> tuple[int, int, int]:
         found = os.fstat(self._file)
@@ -137,9 +142,13 @@ class Journal:
             file.seek(0)
             return hashlib.file_digest(file, "sha256").digest() == self._content.digest()
 
-    def _lost(self) -> RecordLost:
+    def _changed(self) -> RecordLost:
+        return self._lost("was changed by something else", self._where())
+
+    def _lost(self, what: str, where: str = "") -> RecordLost:
         return RecordLost(
-            f"{self._path} was changed by something else while the run was under way{self._where()}", hint=_START_ANEW
+            f"{self._path} {what} while the run was under way{where}",
+            hint=f"start a new run; whet verify {self._path.parent} lists all that does not fit",
         )
 
     def _where(self) -> str:
@@ -191,7 +200,7 @@ class Journal:
         try:
             line = os.pread(self._file, entry.size, entry.offset)
             if hashlib.sha256(line).digest() != entry.digest:
-                raise self._lost()
+                raise self._changed()
             return wire.decode(line, TrialResult)
         except (OSError, wire.WireError) as error:
             raise RecordLost(f"{self._path}: the line at byte {entry.offset} cannot be read: {error}") from error

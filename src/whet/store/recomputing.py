@@ -23,7 +23,14 @@ from whet.store.snapshots import SnapshotKey, snapshot_key
 def recomputed(run_dir: Path, results: dict[str, Any], lines: list[Line]) -> Any:
     """The document that the first *lines* of the journal come to."""
     plan, snapshots = _plan_of(results)
-    held = JournalResults(plan, _Looked(lines, run_hash(run_dir / RUN_FILE)), results["duration_s"], snapshots)
+    held = JournalResults(
+        plan,
+        _Looked(lines, run_hash(run_dir / RUN_FILE)),
+        results["duration_s"],
+        snapshots,
+        # It is not of the journal, and compared with the disk.
+        workspaces=results["record"].get("workspaces"),
+    )
     info = RunInfo(
         run_id=results["run_id"],
         run_dir=run_dir,

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, BinaryIO, Protocol
 
 from whet import wire
-from whet.errors import RecordLost
+from whet.errors import RecordUnwritten
 from whet.model.event import ExecutionSummary
 from whet.model.grade import AS_EXPECTED, PASSED, STATUSES
 from whet.model.lift import Lift
@@ -21,7 +21,7 @@ from whet.score import combined_status, mean, rate_of
 from whet.score.arms import arm_scores
 from whet.score.lift import lifts_of
 from whet.store.folder import RESULTS_FILE, open_new
-from whet.store.journal import GO_ON, Entry
+from whet.store.journal import FREE_SPACE, Entry
 from whet.store.snapshots import SnapshotKey, snapshot_key
 
 SCHEMA = "whet/results/1"
@@ -68,12 +68,14 @@ class JournalResults:
         snapshots: Mapping[SnapshotKey, SnapshotOutcome] | None = None,
         *,
         cut_short: Usage | None = None,
+        workspaces: Mapping[str, str] | None = None,
     ) -> None:
         self._plan = plan
         self._journal = journal
         self._duration_s = duration_s
         self._snapshots = snapshots or {}
         self.cut_short = cut_short or Usage()
+        self._workspaces = workspaces or {}
 
     @property
     def plan(self) -> Plan:
@@ -94,7 +96,8 @@ class JournalResults:
     def record(self) -> dict[str, Any]:
         """What the results were made of, for whoever wants to know whether it was touched."""
         kept = self._journal
-        return {"lines": kept.lines, "hash": kept.last_link, "run": kept.run_hash}
+        facts = {"lines": kept.lines, "hash": kept.last_link, "run": kept.run_hash}
+        return {**facts, "workspaces": self._workspaces}
 
     @property
     def counts(self) -> dict[str, int]:
@@ -170,7 +173,7 @@ def write_results(info: RunInfo, results: JournalResults, *, interrupted: bool, 
             write_document(file, info, results, interrupted=interrupted, ended_at=ended_at)
         fresh.replace(path)
     except OSError as error:
-        raise RecordLost(f"{path} cannot be written: {error.strerror}", hint=GO_ON) from error
+        raise RecordUnwritten(f"{path} cannot be written: {error.strerror}", hint=FREE_SPACE) from error
 
 
 class _Hashing:

@@ -147,7 +147,11 @@ def _workspace_problems(run_dir: Path, line: Line) -> Iterator[str]:
         except (OSError, wire.WireError):
             # The list itself has changed, which was said.
             continue
-        now = {wire.printable(path): digest for path, digest in tree_hashes(run_dir / attempt.workspace_dir).items()}
+        kept = run_dir / attempt.workspace_dir
+        if kept.is_symlink() or not kept.is_dir():
+            yield f"{attempt.workspace_dir}: is gone"
+            continue
+        now = {wire.printable(path): digest for path, digest in tree_hashes(kept).items()}
         yield from (f"{attempt.workspace_dir}/{what}" for what in differences(before, now))
 
 

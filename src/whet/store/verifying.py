@@ -11,14 +11,16 @@ from typing import Any
 import msgspec
 
 from whet.errors import RecordChanged, StoreError
-from whet.store.chain import Chain, Line, Reading, changed, counted, refuse_other_run
+from whet.store.chain import Chain, Line, Reading, changed, counted, is_done, refuse_other_run
 from whet.store.folder import JOURNAL_FILE, RESULTS_FILE, RUN_FILE, SOURCES_FILE, is_chained
 from whet.store.recomputing import recomputed
 from whet.store.results import DIGEST_CLOSING, DIGEST_OPENING
 from whet.store.sealing import file_problems
+from whet.store.unnamed import FOLDERS, is_shared, list_problems, shared_problems, unnamed_trials, unnamed_workspaces
 
 _DIGITS = 64
 _SHOWN = 80
+_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,14 +37,16 @@ def verify(run_dir: Path) -> Verified:
     """Look at all of a record; nothing is changed."""
     reading = Reading(Chain(required=is_chained(run_dir / RUN_FILE)))
     lines: list[Line] = []
-    problems: list[str] = []
+    problems = list(_link_problems(run_dir))
     try:
         lines += _lines(run_dir, reading)
     except RecordChanged as error:
         # What comes after the first line that does not fit says nothing any more.
         problems.append(_within(error, run_dir))
     else:
+        problems += _end_problems(run_dir, lines, reading)
         problems += _results_problems(run_dir, lines)
+        problems += _unnamed_problems(run_dir, lines)
     problems += _sources_problems(run_dir)
     problems += (problem for line in counted(lines) for problem in file_problems(run_dir, line))
     return Verified(
@@ -55,23 +59,73 @@ def verify(run_dir: Path) -> Verified:
 
 def check_journal(run_dir: Path) -> list[Line]:
     """The lines of a run that count, once journal, run.json and results fit together; else `RecordChanged`."""
-    lines = list(_lines(run_dir, Reading(Chain(required=is_chained(run_dir / RUN_FILE)))))
-    problem = next(_results_problems(run_dir, lines), None)
-    if problem is not None:
-        raise _refused(run_dir, problem)
+    reading = Reading(Chain(required=is_chained(run_dir / RUN_FILE)))
+    _refuse(run_dir, _link_problems(run_dir))
+    lines = list(_lines(run_dir, reading))
+    _refuse(run_dir, _end_problems(run_dir, lines, reading))
+    _refuse(run_dir, _results_problems(run_dir, lines))
+    _refuse(run_dir, list_problems(run_dir, _shared_hashes(run_dir)))
     return counted(lines)
 
 
 def check_files(run_dir: Path, lines: Iterable[Line]) -> None:
     """Refuse a record of which a file has changed since its trial ended."""
-    problem = next((problem for line in lines for problem in file_problems(run_dir, line)), None)
+    _refuse(run_dir, (problem for line in lines for problem in file_problems(run_dir, line)))
+
+
+def _refuse(run_dir: Path, problems: Iterator[str]) -> None:
+    problem = next(problems, None)
     if problem is not None:
-        raise _refused(run_dir, problem)
+        path, _, what = problem.partition(": ")
+        raise changed(run_dir / path, what, run_dir)
 
 
-def _refused(run_dir: Path, problem: str) -> RecordChanged:
-    path, _, what = problem.partition(": ")
-    return changed(run_dir / path, what, run_dir)
+def _link_problems(run_dir: Path) -> Iterator[str]:
+    """What was recorded is there itself: a link could lead to something else tomorrow."""
+    for name in (RUN_FILE, SOURCES_FILE, JOURNAL_FILE, RESULTS_FILE, *FOLDERS):
+        if (run_dir / name).is_symlink():
+            yield f"{name}: has been replaced by a symbolic link"
+
+
+def _is_over(run_dir: Path, lines: list[Line]) -> bool:
+    """Whether every trial that was asked for is done, so that even a resume adds nothing."""
+    asked = (_read(run_dir / RUN_FILE) or {}).get("trials")
+    return isinstance(asked, int) and sum(is_done(line.result) for line in counted(lines)) >= asked
+
+
+def _end_problems(run_dir: Path, lines: list[Line], reading: Reading) -> Iterator[str]:
+    """A crash can leave half a line only where another trial was to come."""
+    if reading.torn and _is_over(run_dir, lines):
+        where = f"line {reading.chain.lines + 1}"
+        yield f"{JOURNAL_FILE}: {where} is new: {reading.torn} bytes come after the line of the last trial"
+
+
+def _unnamed_problems(run_dir: Path, lines: list[Line]) -> Iterator[str]:
+    """What is in the folder that neither a line nor results name, or that results name otherwise."""
+    over = _is_over(run_dir, lines)
+    hashes = _shared_hashes(run_dir)
+    yield from list_problems(run_dir, hashes)
+    yield from shared_problems(run_dir, hashes, over=over)
+    if over and is_chained(run_dir / RUN_FILE):
+        yield from _unnamed(run_dir, lines)
+
+
+def _unnamed(run_dir: Path, lines: list[Line]) -> list[str]:
+    """What is of no trial in the journal; a shared workspace is kept before there are results that name it."""
+    current = _record(run_dir).get("lines") == len(lines)
+    workspaces = unnamed_workspaces(run_dir, lines, _shared_hashes(run_dir)) if current else []
+    return unnamed_trials(run_dir, lines) + workspaces
+
+
+def _shared_hashes(run_dir: Path) -> dict[str, str]:
+    """What results say of shared workspaces, as far as they say anything that can be read."""
+    found = _record(run_dir).get("workspaces")
+    return {path: str(due) for path, due in found.items() if is_shared(path)} if isinstance(found, dict) else {}
+
+
+def _record(run_dir: Path) -> dict[str, Any]:
+    found = (_read(run_dir / RESULTS_FILE) or {}).get("record")
+    return found if isinstance(found, dict) else {}
 
 
 def _lines(run_dir: Path, reading: Reading) -> Iterator[Line]:
@@ -96,8 +150,14 @@ def _notes(run_dir: Path, lines: list[Line], reading: Reading) -> Iterator[str]:
     if bare:
         which = "no line" if bare == len(lines) else f"none of the first {bare} lines"
         yield f"{which} has a hash, because an older whet wrote them: a change of them would not show"
-    if reading.torn:
+    over = _is_over(run_dir, lines)
+    if reading.torn and not over:
         yield f"the journal ends in a line that was cut off ({reading.torn} bytes); --resume drops it and does it again"
+    unnamed = [] if over else _unnamed(run_dir, lines)
+    if unnamed:
+        named = ", ".join(problem.partition(": ")[0] for problem in unnamed[:_NAMED])
+        more = f" and {len(unnamed) - _NAMED} more" if len(unnamed) > _NAMED else ""
+        yield f"no line of the journal names {named}{more}: a trial that did not end leaves such a folder"
     results = _read(run_dir / RESULTS_FILE)
     if results is None:
         yield "there is no results.json, so that a missing end of the journal would not show"
