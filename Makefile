@@ -31,6 +31,7 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python bench/house.py
 	$(BIN)/pytest -n 2
 
 # Overlay mounts, control groups and boundaries differ for root. The first line runs what an ordinary user skips, the

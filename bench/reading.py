@@ -17,9 +17,9 @@ from pathlib import Path
 from projects import folder
 
 from transcripts import MIXES, blocks
-from whet import plugins
-from whet.agents.base import Agent, Task
-from whet.engine.observe import Observer
+from whet.agents.agent import Agent, Task
+from whet.agents.observing import Observer
+from whet.model import plugins
 from whet.model.run import Runner
 
 AGENTS = {

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from whet.sandbox.base import Availability
-from whet.sandbox.bubblewrap import BubblewrapSandbox
+from whet.ground.bubblewrap import BubblewrapSandbox
+from whet.ground.sandbox import Availability
 
 STRICT = "WHET_CI_STRICT"
 _FOR_ROOT = "differs for root, and you are not: make test-root as root, or .ci/run, which does both"

@@ -8,49 +8,49 @@ from typing import TYPE_CHECKING, Any
 from whet.version import __version__
 
 if TYPE_CHECKING:
-    from whet.expectations.face import expect as expect
-    from whet.expectations.tools import Tool as Tool
-    from whet.formats.authoring import Bootstrap as Bootstrap
-    from whet.formats.authoring import Case as Case
-    from whet.formats.authoring import Workspace as Workspace
-    from whet.formats.authoring import case as case
     from whet.grade.context import CheckContext as CheckContext
-    from whet.grade.report import load_report as load_report
-    from whet.grade.shell import Ran as Ran
-    from whet.model.changes import Changes as Changes
+    from whet.grade.context import Ran as Ran
+    from whet.grade.expect.expect import expect as expect
+    from whet.grade.expect.tools import Tool as Tool
+    from whet.grade.grader import load_report as load_report
+    from whet.model.grade import Changes as Changes
     from whet.model.grade import Failure as Failure
     from whet.model.grade import FailureClass as FailureClass
     from whet.model.grade import Grade as Grade
     from whet.model.run import TrialResult as TrialResult
+    from whet.model.seen import ToolCall as ToolCall
     from whet.model.session import Session as Session
-    from whet.model.session import SkillDetection as SkillDetection
-    from whet.model.session import ToolCall as ToolCall
     from whet.model.session import Usage as Usage
-    from whet.shell import command as command
-    from whet.shell import read_command as read_command
+    from whet.model.skills import SkillDetection as SkillDetection
+    from whet.reading.shell_commands import read_command as read_command
+    from whet.reading.shell_matching import command as command
+    from whet.suites.authoring import Bootstrap as Bootstrap
+    from whet.suites.authoring import Case as Case
+    from whet.suites.authoring import Workspace as Workspace
+    from whet.suites.authoring import case as case
 
 # Where each public name lives. They are found when they are used, so that `import whet` costs nothing.
 _HOMES = {
-    "Bootstrap": "formats.authoring",
-    "Case": "formats.authoring",
-    "Changes": "model.changes",
+    "Bootstrap": "suites.authoring",
+    "Case": "suites.authoring",
+    "Changes": "model.grade",
     "CheckContext": "grade.context",
     "Failure": "model.grade",
     "FailureClass": "model.grade",
     "Grade": "model.grade",
-    "Ran": "grade.shell",
+    "Ran": "grade.context",
     "Session": "model.session",
-    "SkillDetection": "model.session",
-    "Tool": "expectations.tools",
-    "ToolCall": "model.session",
+    "SkillDetection": "model.skills",
+    "Tool": "grade.expect.tools",
+    "ToolCall": "model.seen",
     "TrialResult": "model.run",
     "Usage": "model.session",
-    "Workspace": "formats.authoring",
-    "case": "formats.authoring",
-    "command": "shell",
-    "expect": "expectations.face",
-    "load_report": "grade.report",
-    "read_command": "shell",
+    "Workspace": "suites.authoring",
+    "case": "suites.authoring",
+    "command": "reading.shell_matching",
+    "expect": "grade.expect.expect",
+    "load_report": "grade.grader",
+    "read_command": "reading.shell_commands",
 }
 
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - every entry is a string

@@ -13,7 +13,8 @@ from typing import Any
 from programs import Program, search_path
 from project import Outcome, Project
 
-from whet.testing import Request, ScriptedModel
+from whet.testing.model_requests import Request
+from whet.testing.scripted_model import ScriptedModel
 
 
 @contextmanager

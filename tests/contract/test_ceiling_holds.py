@@ -11,12 +11,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from whet import plugins
 from whet.errors import AgentNotFound, AgentNotStarted
-from whet.model.ceilings import Ceilings
-from whet.sandbox import ceilings as holds
-from whet.sandbox.base import Boundary, Command, Ended, Sandbox
-from whet.sandbox.cgroups import CONTROLLERS, usable_places
+from whet.ground import ceilings as holds
+from whet.ground.cgroups import CONTROLLERS, usable_places
+from whet.ground.sandbox import Boundary, Command, Ended, Sandbox
+from whet.model import plugins
+from whet.model.suite import Ceilings
 
 HOG = "held = bytearray(400 * 1024 * 1024); print(len(held))"
 FORKS = """

@@ -12,10 +12,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from whet import plugins
 from whet.errors import AgentNotFound, AgentNotStarted
-from whet.sandbox.base import Availability, Boundary, Command, Ended, Sandbox, Sink
-from whet.sandbox.descent import become_subreaper
+from whet.ground.descent import become_subreaper
+from whet.ground.sandbox import Availability, Boundary, Command, Ended, Sandbox, Sink
+from whet.model import plugins
 
 _PR_SET_CHILD_SUBREAPER = 36
 

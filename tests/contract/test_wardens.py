@@ -13,11 +13,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from whet import plugins
-from whet.sandbox.base import Boundary, Command, Ended, Sandbox
-from whet.sandbox.confine import scope
-from whet.sandbox.descent import become_subreaper, children, libc
-from whet.sandbox.wardens import wardens
+from whet.ground.descent import become_subreaper, children, libc
+from whet.ground.sandbox import Boundary, Command, Ended, Sandbox
+from whet.ground.warden import scope
+from whet.ground.wardens import wardens
+from whet.model import plugins
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PATIENCE_S = 20

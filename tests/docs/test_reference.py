@@ -18,27 +18,28 @@ from pages import ROOT, blocks_of
 
 import whet
 from whet import errors, expect
+from whet.agents import callable_reading as skill_files
 from whet.agents.scripted import STEPS
 from whet.cli.main import application
-from whet.config.check import check_document
-from whet.config.places import Base
-from whet.config.schema import SCHEMA, Rule, Table
-from whet.evals import CASE_KINDS, SOURCE_KINDS, VERIFIER_KINDS, kinds, suite_schema
-from whet.expectations.basics import Basics
-from whet.explain.questions import Explanation, Explanations, ExplanationStatus
-from whet.formats import authoring
-from whet.formats.benchmark import read, task
-from whet.grade.context import CheckContext
-from whet.grade.shell import Ran
-from whet.model.benchmark import EVALUATORS, SCORING_METHODS
-from whet.model.changes import Changes
-from whet.model.grade import STATUSES, Failure, FailureClass
-from whet.model.run import SCHEDULES, Attempt, TrialResult
-from whet.model.session import EVENT_TYPES, Session, SkillDetection, ToolCall, Usage
-from whet.model.skill import ADAPTERS
-from whet.model.snapshot import METRICS, SnapshotStatus
-from whet.shell import Arguments, CommandMatcher, SimpleCommand
-from whet.skills import read as skill_files
+from whet.grade.context import CheckContext, Ran
+from whet.grade.expect.basics import Basics
+from whet.model import eval_cases as kinds
+from whet.model.benchmark import ADAPTERS, EVALUATORS, SCORING_METHODS
+from whet.model.eval_cases import CASE_KINDS, SOURCE_KINDS, VERIFIER_KINDS
+from whet.model.grade import STATUSES, Changes, Failure, FailureClass
+from whet.model.run import METRICS, SCHEDULES, Attempt, SnapshotStatus, TrialResult
+from whet.model.seen import EVENT_TYPES, ToolCall
+from whet.model.session import Session, Usage
+from whet.model.skills import SkillDetection
+from whet.plan.settings_schema import SCHEMA, Rule, Table
+from whet.plan.settings_sources import Base, check_document
+from whet.reading.shell_matching import CommandMatcher
+from whet.reading.shell_simple import Arguments, SimpleCommand
+from whet.run.explain_questions import Explanation, Explanations, ExplanationStatus
+from whet.suites import authoring
+from whet.suites import benchmarks as read
+from whet.suites import benchmarks as task
+from whet.suites.eval_documents import suite_schema
 
 REFERENCE = ROOT / "docs" / "reference"
 
@@ -184,7 +185,7 @@ def test_every_verdict_and_schedule_is_explained() -> None:
 
 
 def test_every_field_of_the_results_is_in_the_reference_of_results() -> None:
-    schema = json.loads((ROOT / "src/whet/store/results.schema.json").read_text())
+    schema = json.loads((ROOT / "src/whet/record/results.schema.json").read_text())
 
     assert _unnamed(set(_properties(schema)), _page("results")) == []
 

@@ -18,17 +18,16 @@ from typing import Any, ClassVar
 import anyio
 import pytest
 
-from whet import plugins
+from whet.agents.callable import Reply, SkillClient
+from whet.agents.callable_connect import connect
+from whet.agents.callable_reading import read_skill
 from whet.errors import AgentCrashed, AgentNotFound, AgentTimedOut, OutputTooLarge, SkillFailed, SkillUnreachable
-from whet.formats.benchmark.find import find_benchmark
-from whet.formats.benchmark.read import read_benchmark
-from whet.grade.evaluate.evaluators import Answered, Evaluators
+from whet.grade.evaluators import Answered, Evaluators
+from whet.ground.sandbox import Sandbox
+from whet.model import plugins
+from whet.model.benchmark import CallableSkill
 from whet.model.grade import Grade
-from whet.model.skill import CallableSkill
-from whet.sandbox.base import Sandbox
-from whet.skills.base import Reply, SkillClient
-from whet.skills.connect import connect
-from whet.skills.read import read_skill
+from whet.suites.benchmarks import find_benchmark, read_benchmark
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "skills"
 # Answers line by line; what it is asked to do stands in the input.

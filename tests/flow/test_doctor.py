@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from project import Project
 
-from whet import plugins
-from whet.agents.base import Task
-from whet.doctor.known import KNOWN, KnownAgent
+from whet.agents.agent import Task
+from whet.agents.programs import KNOWN, KnownAgent
+from whet.model import plugins
 from whet.model.run import Runner
 
 CLAUDE = """

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from evaluating import EXAMPLES, MCP, PROGRAM, WHET, endpoint, reports, skill, statuses, task, tasks, whet
 
-from whet.grade.judge.prompt import TOOL
-from whet.testing import ScriptedModel
+from whet.grade.judge_questions import TOOL
+from whet.testing.scripted_model import ScriptedModel
 
 
 def test_the_example_skill_passes_the_built_in_benchmark_from_any_folder(tmp_path: Path) -> None:

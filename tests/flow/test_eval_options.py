@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from evaluating import PROGRAM, reports, skill, statuses, task, tasks, whet
 
-from whet.grade.judge.prompt import TOOL
-from whet.testing import ScriptedModel
+from whet.grade.judge_questions import TOOL
+from whet.testing.scripted_model import ScriptedModel
 
 
 def three(folder: Path) -> str:

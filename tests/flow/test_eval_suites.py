@@ -13,8 +13,8 @@ import jsonschema
 import pytest
 from project import EVENTS, SHELL, Outcome, Project
 
-from whet.grade.judge.prompt import TOOL
-from whet.testing import ScriptedModel
+from whet.grade.judge_questions import TOOL
+from whet.testing.scripted_model import ScriptedModel
 
 SKILL = "---\nname: deploy\ndescription: Ships the site.\n---\n\nRun ship.sh.\n"
 # A program that is started as Claude Code is, and uses what lies in its home: it says which skills it finds there.
@@ -506,7 +506,7 @@ def test_the_lift_is_paired_by_case_counts_weights_and_stands_in_every_report(sk
     ]
     assert "claude  +0.60 (" in done.stdout
     assert "| c2 | 0.00 | 1.00 | -1.00 | 1 |" in (skilled.root / "report.md").read_text()
-    schema = json.loads(files("whet.store").joinpath("results.schema.json").read_text())
+    schema = json.loads(files("whet.record").joinpath("results.schema.json").read_text())
     jsonschema.validate(done.results, schema)
 
 
@@ -790,7 +790,7 @@ def test_skills_of_a_runner_are_there_for_a_command(skilled: Project) -> None:
 
 
 FOREIGN = """
-from whet.agents.base import AgentCommand, AgentDefaults, environment
+from whet.agents.agent import AgentCommand, AgentDefaults, environment
 class Parrot(AgentDefaults):
     def command(self, task):
         return AgentCommand(argv=("sh",), env=environment(task), stdin=task.prompt.encode(), output="text")

@@ -14,10 +14,10 @@ import pytest
 from benching import case, write
 from project import EVENTS, SHELL, Outcome, Project, wait_for
 
-from whet.cli import bench as bench_command
-from whet.cli import eval as eval_command
-from whet.cli import run as run_command
-from whet.cli.typed import _SELECTING, _chosen
+from whet.cli import callables as eval_command
+from whet.cli import running as bench_command
+from whet.cli import running as run_command
+from whet.cli.running import _SELECTING, _chosen
 
 
 def printed(ended: Outcome, option: str) -> list[str]:

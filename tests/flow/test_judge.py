@@ -9,15 +9,14 @@ from typing import Any
 import anyio
 import pytest
 
-from whet.config import load_settings
 from whet.errors import JudgeFailed, UsageError
-from whet.grade.judge.judge import LlmJudge, Spent
-from whet.grade.judge.prompt import TOOL, flags_of, question
-from whet.grade.judge.settings import JudgeSettings, judge_settings
-from whet.grade.judge.verdict import read_text
+from whet.grade.judge import LlmJudge, Spent
+from whet.grade.judge_client import JudgeSettings, judge_settings
+from whet.grade.judge_questions import TOOL, flags_of, question, read_text
 from whet.model.benchmark import BenchmarkTask, Evaluator, Expected
 from whet.model.grade import Grade
-from whet.testing import ScriptedModel
+from whet.plan.settings import load_settings
+from whet.testing.scripted_model import ScriptedModel
 
 KEYS = {"EVAL_SKILLS_LLM_KEY": "test-key"}
 TASK = BenchmarkTask(

@@ -292,7 +292,7 @@ def test_ordinary_tests_beside_a_suite_are_still_pytest_s(suite: Project) -> Non
     done = _pytest(suite)
 
     assert "At index 1 diff: 2 != 3" in done.text
-    assert "asserting/failure.py" not in done.text
+    assert "grade/expect/asserts.py" not in done.text
 
 
 def test_an_expectation_in_an_ordinary_test_is_shown_at_the_line_of_that_test(suite: Project) -> None:
@@ -303,7 +303,7 @@ def test_an_expectation_in_an_ordinary_test_is_shown_at_the_line_of_that_test(su
     assert ">       expect.equal(1, 2)\nE       " in done.text
     assert "test_plain.py:4: ExpectationFailed" in done.text
     assert "FAILED test_plain.py::test_it - ExpectationFailed: expected 2" in done.text
-    assert "expectations/scope.py" not in done.text
+    assert "grade/expect/scope.py" not in done.text
 
 
 def test_other_file_names_can_be_suites(suite: Project) -> None:
@@ -348,7 +348,7 @@ def test_a_snapshot_that_does_not_hold_fails_its_test(project: Project) -> None:
 
 
 def test_a_project_without_suites_is_left_alone(project: Project) -> None:
-    project.write("test_plain.py", "def test_it():\n    import sys\n    assert 'whet.pipeline' not in sys.modules\n")
+    project.write("test_plain.py", "def test_it():\n    import sys\n    assert 'whet.run.flow' not in sys.modules\n")
     project.write("suite.py", "raise RuntimeError('a file of somebody else, called suite')\n")
     project.write("conftest.py", "collect_ignore = []\n")
 

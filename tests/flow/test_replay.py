@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from project import EVENTS, SHELL, Project
 
-from whet import plugins, wire
-from whet.agents.base import Agent
+from whet.agents.agent import Agent
 from whet.agents.replay import Recording, find_recording
+from whet.model import plugins, wire
 from whet.model.run import Runner
 from whet.model.session import SessionSummary
 

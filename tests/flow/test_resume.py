@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 from project import PATIENCE_S, SHELL, Project, wait_for
 
-from whet.store import sources
-from whet.store.sources import Source
+from whet.record import sources
+from whet.record.sources import Source
 
 KILLS = 20
 CASES, TRIALS, LANES = 20, 3, 4

@@ -12,16 +12,15 @@ from typing import Any
 import anyio
 import pytest
 
-from whet import plugins
-from whet.formats.benchmark.read import read_benchmark
-from whet.grade.evaluate.evaluators import Answered, Evaluators
-from whet.model.benchmark import Sample
-from whet.model.completion import CallRecord, CompletionReport
-from whet.report.completion.write import reports_json
-from whet.sandbox.base import Sandbox
-from whet.score.summary import summarize
-from whet.skills.connect import connect
-from whet.skills.read import read_skill
+from whet.agents.callable_connect import connect
+from whet.agents.callable_reading import read_skill
+from whet.grade.evaluators import Answered, Evaluators
+from whet.grade.summary import summarize
+from whet.ground.sandbox import Sandbox
+from whet.model import plugins
+from whet.model.benchmark import CallRecord, CompletionReport, Sample
+from whet.report.completion import reports_json
+from whet.suites.benchmarks import read_benchmark
 
 _WHET = str(Path(sys.executable).with_name("whet"))
 

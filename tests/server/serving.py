@@ -14,8 +14,8 @@ from typing import Any
 
 import httpx2
 
-from whet.server.start import open_database
-from whet.server.storage.keys import SCOPES, create_key
+from whet.service.auth import SCOPES, create_key
+from whet.service.start import open_database
 
 PATIENCE_S = 60
 SUITES = "/api/v1/eval-suites"

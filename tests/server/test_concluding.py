@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from whet.server.runs.conclude import conclude, given_up
-from whet.server.runs.folder import RunPlace
+from whet.service.run_folder import RunPlace
+from whet.service.work import conclude, given_up
 
 
 def _place(folder: Path, results: dict[str, object] | None, log: str = "") -> RunPlace:

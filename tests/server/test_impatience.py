@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 from serving import PATIENCE_S, wait_until
 
-from whet.server.impatience import ImpatientProtocol
+from whet.service.start import ImpatientProtocol
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 

@@ -345,7 +345,7 @@ def test_the_database_is_not_told_to_runs(client: httpx2.Client, tmp_path: Path)
     run_id = start_run(client, create_suite(client, [script]))
     wait_until((tmp_path / "begun").exists)
 
-    environs = [environ for environ in _environs(b"whet.server.runs.child") if run_id.encode() in environ]
+    environs = [environ for environ in _environs(b"whet.service.child") if run_id.encode() in environ]
     (tmp_path / "go").touch()
     wait_for_run(client, run_id)
 

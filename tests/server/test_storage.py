@@ -16,16 +16,23 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from whet.errors import UsageError
-from whet.server.rates import Rates
-from whet.server.start import open_database
-from whet.server.storage.database import Database
-from whet.server.storage.events import NewEvent, add_events, events_after
-from whet.server.storage.idempotency import Once
-from whet.server.storage.keys import create_key
-from whet.server.storage.migrate import newest_version, version_of
-from whet.server.storage.runs import Ending, RunAsked, create_run, end_run, get_run, start_run
-from whet.server.storage.suites import create_suite
-from whet.server.storage.tables import metadata
+from whet.service.auth import create_key
+from whet.service.database import Database, newest_version, version_of
+from whet.service.service import Rates
+from whet.service.start import open_database
+from whet.service.stored_runs import (
+    Ending,
+    NewEvent,
+    RunAsked,
+    add_events,
+    create_run,
+    end_run,
+    events_after,
+    get_run,
+    start_run,
+)
+from whet.service.stored_suites import Once, create_suite
+from whet.service.tables import metadata
 
 
 @pytest.fixture
@@ -195,7 +202,9 @@ def test_the_service_without_its_extra_says_what_to_install() -> None:
 
 
 def test_the_client_needs_no_extra() -> None:
-    script = "import sys, whet.cli.suites, whet.client; print(*sorted({n.partition('.')[0] for n in sys.modules}))"
+    script = (
+        "import sys, whet.cli.service, whet.service.client; print(*sorted({n.partition('.')[0] for n in sys.modules}))"
+    )
 
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 

@@ -9,17 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from whet.agents.base import Agent, AgentCommand, Signs, Task
-from whet.engine.ending import judge_ending
-from whet.engine.observe import Observer
-from whet.engine.sieve import Sieve
+from whet.agents.agent import Agent, AgentCommand, Signs, Task
+from whet.agents.observing import Observer
+from whet.agents.turns import Sieve
 from whet.errors import AttemptError
-from whet.mask import Masker
+from whet.ground.sandbox import Ended, Sink
+from whet.ground.secrets import Masker
 from whet.model.run import Runner
-from whet.model.session import Event, Session, SessionSummary
-from whet.sandbox.base import Ended, Sink
-from whet.testing.garbling import OTHERS, garbled
-from whet.wire import decode_event
+from whet.model.seen import Event
+from whet.model.session import Session, SessionSummary
+from whet.model.wire import decode_event
+from whet.run.ending import judge_ending
+from whet.testing.agent_contract import OTHERS, garbled
 
 RECORDINGS = Path(__file__).parent
 # Where the recorded programs ran.

@@ -11,7 +11,7 @@ from reading import Read, read_output, read_recording, task
 
 from whet.agents.claude_code import ClaudeCodeAgent
 from whet.model.run import Runner
-from whet.model.session import CommandRun, Message, SessionEnded, SkillSignal, ToolCall, ToolResult, Trouble, UsageSeen
+from whet.model.seen import CommandRun, Message, SessionEnded, SkillSignal, ToolCall, ToolResult, Trouble, UsageSeen
 
 VERDICTS = {
     "auth_401": "provider",

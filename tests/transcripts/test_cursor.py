@@ -9,7 +9,7 @@ from reading import RECORDINGS, Read, read_output, read_recording, task
 
 from whet.agents.cursor_agent import CursorAgent
 from whet.model.run import Runner
-from whet.model.session import CommandRun, Message, SessionEnded, ToolCall, ToolResult, Trouble
+from whet.model.seen import CommandRun, Message, SessionEnded, ToolCall, ToolResult, Trouble
 from whet.model.suite import Case
 
 VERDICTS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from reading import RECORDINGS, garbled_output, read_output
 
-from whet import plugins
+from whet.model import plugins
 
 # By the name of its folder of recordings.
 AGENTS = {

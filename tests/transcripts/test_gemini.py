@@ -10,7 +10,8 @@ from reading import Read, read_output, read_recording, task
 
 from whet.agents.gemini import GeminiAgent
 from whet.model.run import Runner
-from whet.model.session import CommandRun, Message, ToolCall, ToolResult, Trouble, Usage
+from whet.model.seen import CommandRun, Message, ToolCall, ToolResult, Trouble
+from whet.model.session import Usage
 
 VERDICTS = {
     "auth_401": "provider",

@@ -10,7 +10,8 @@ from reading import Read, read_output, read_recording, task
 
 from whet.agents.opencode import OpencodeAgent
 from whet.model.run import Runner
-from whet.model.session import CommandRun, FinalOutput, Message, SessionEnded, ToolCall, ToolResult, Trouble, Usage
+from whet.model.seen import CommandRun, FinalOutput, Message, SessionEnded, ToolCall, ToolResult, Trouble
+from whet.model.session import Usage
 
 VERDICTS = {
     "auth_401": "provider",

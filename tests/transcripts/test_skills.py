@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from reading import RECORDINGS, read_recording
 
-from whet import plugins
-from whet.model.session import FileRead, SkillSignal
+from whet.model import plugins
+from whet.model.seen import FileRead, SkillSignal
 
 AGENTS = {
     "claude": "claude-code",

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from whet.grade.scores import combined_status, rate_of
 from whet.model.event import ExecutionSummary, RunEnded, RunStarted, TrialEnded, TrialStarted
 from whet.model.grade import AS_EXPECTED, Failure, FailureClass, Location
 from whet.model.run import Attempt, Execution, Plan, RunInfo, Runner, Trial, TrialKey, TrialResult
 from whet.model.session import Usage
 from whet.model.suite import Case, Check, Limits, Suite, WorkspaceSpec
-from whet.report.base import Reporter, ReporterContext
-from whet.score import combined_status, rate_of
+from whet.report.reporter import Reporter, ReporterContext
 
 Outcome = Callable[[TrialKey], TrialResult | None]
 

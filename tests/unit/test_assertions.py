@@ -22,9 +22,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whet.asserting.failure import collecting
-from whet.asserting.rewriting import HelperFinder, SuiteLoader, rewrite_helpers, rewritten
-from whet.asserting.text import value_text
+from whet.grade.expect.asserts import collecting
+from whet.grade.expect.rewriting import HelperFinder, SuiteLoader, rewrite_helpers, rewritten
+from whet.grade.expect.values import value_text
 
 _PATH = "/suites/shop.py"
 

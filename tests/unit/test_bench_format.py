@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.claims import Contains, Exists, Passes, Quits
-from whet.claims.globs import Globs
 from whet.errors import SuiteError
-from whet.formats.base import load_suite
 from whet.model.suite import Limits, Suite
+from whet.reading.claims import Contains, Exists, Passes, Quits
+from whet.reading.paths import Globs
+from whet.suites.format import load_suite
 
 EXAMPLE = """{
   "name": "core-refactors",
@@ -328,7 +328,7 @@ BAD: list[Any] = [
 
 @pytest.fixture(scope="module")
 def schema() -> jsonschema.Draft202012Validator:
-    text = files("whet.formats.bench").joinpath("bench.schema.json").read_text("utf-8")
+    text = files("whet.suites.bench").joinpath("bench.schema.json").read_text("utf-8")
     document = json.loads(text)
     jsonschema.Draft202012Validator.check_schema(document)
     return jsonschema.Draft202012Validator(document)

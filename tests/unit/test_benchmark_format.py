@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from whet.errors import SuiteError, UnknownName, UsageError
-from whet.formats.benchmark.find import find_benchmark, list_benchmarks
-from whet.formats.benchmark.read import LoadedBenchmark, read_benchmark, read_tasks
 from whet.model.benchmark import MISSING
+from whet.suites.benchmarks import LoadedBenchmark, find_benchmark, list_benchmarks, read_benchmark, read_tasks
 
 
 def task(identifier: str = "one", **changes: Any) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from whet.engine.capture import Capture
 from whet.errors import OutputTooLarge
-from whet.mask import Masker
+from whet.ground.secrets import Masker
+from whet.run.scratch import Capture
 
 SECRET = "secret-0123456789"
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from whet import wire
 from whet.errors import RecordChanged, RecordLost
+from whet.model import wire
 from whet.model.grade import Failure
 from whet.model.run import TrialKey, TrialResult
 from whet.model.session import Usage
-from whet.store.chain import Chain, Reading
-from whet.store.folder import write_run_file
-from whet.store.journal import Journal
+from whet.record.chain import Chain, Reading
+from whet.record.folder import write_run_file
+from whet.record.journal import Journal
 
 LINES = 4
 

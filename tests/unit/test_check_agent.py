@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from whet.agents.base import AgentCommand, AgentDefaults, Task
-from whet.model.session import Event, FinalOutput, Message, SessionEnded, ToolCall, ToolResult, UsageSeen
-from whet.testing import ContractBroken, check_agent
+from whet.agents.agent import AgentCommand, AgentDefaults, Task
+from whet.model.seen import Event, FinalOutput, Message, SessionEnded, ToolCall, ToolResult, UsageSeen
+from whet.testing.agent_contract import ContractBroken, check_agent
 
 LINES = [
     {"type": "call", "id": "1"},

@@ -10,16 +10,15 @@ from pathlib import Path
 import anyio
 import pytest
 
-from whet.claims import read_claim
-from whet.grade.base import Evidence
+from whet.grade import claims as grader_module
 from whet.grade.claims import ClaimGrader
-from whet.grade.claims import grader as grader_module
-from whet.grade.shell import Shell
-from whet.model.changes import Changes
-from whet.model.grade import Grade
+from whet.grade.context import Shell
+from whet.grade.grader import Evidence
+from whet.ground.protecting import Baseline
+from whet.model.grade import Changes, Grade
 from whet.model.session import SessionSummary
 from whet.model.suite import Case, Check, Suite
-from whet.workspace.baseline import Baseline
+from whet.reading.claim_lines import read_claim
 
 Agent = Callable[[Path], object]
 

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from whet.claims import (
+from whet.reading.claim_lines import read_claim
+from whet.reading.claim_objects import read_object, write_claim, write_object
+from whet.reading.claims import (
     Absent,
     Changed,
     Claim,
@@ -25,14 +27,10 @@ from whet.claims import (
     Pattern,
     Prints,
     Quits,
-    read_claim,
-    read_object,
-    write_claim,
-    write_object,
 )
-from whet.claims.paths import clean_path
+from whet.reading.paths import clean_path
 
-_SUITES = json.loads(files("whet.formats.bench").joinpath("bench.schema.json").read_text("utf-8"))
+_SUITES = json.loads(files("whet.suites.bench").joinpath("bench.schema.json").read_text("utf-8"))
 SCHEMA = jsonschema_rs.validator_for({"$ref": "#/$defs/expectation", "$defs": _SUITES["$defs"]})
 
 SAID: list[tuple[str, Claim]] = [

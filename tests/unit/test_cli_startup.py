@@ -13,11 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from whet.cli import errors
-from whet.cli.asking import request_of
 from whet.cli.main import COMMANDS, application
-from whet.cli.run import command as run_command
+from whet.cli.running import request_of, run_command
 from whet.errors import Problem, StoreError, SuiteError
-from whet.plan import RunRequest, Selection
+from whet.model.request import RunRequest, Selection
 from whet.version import __version__
 
 HEAVY = {"pydantic", "rich", "asyncio", "anyio", "msgspec", "importlib.metadata"}

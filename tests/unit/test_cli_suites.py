@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.formats.base import load_suite
+from whet.suites.format import load_suite
 
 GOOD = '{"name": "s", "cases": [{"id": "a", "prompt": "p", "expect": ["test:true"]}]}'
 WARNED = GOOD.replace('"name"', '"nmae": 1, "name"')

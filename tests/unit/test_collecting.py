@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from whet.agents.base import AgentCommand, Rows
-from whet.engine import collecting
-from whet.engine.collecting import collected
-from whet.mask import Masker
+from whet.agents.agent import AgentCommand, Rows
+from whet.ground.secrets import Masker
+from whet.run import session_state as collecting
+from whet.run.session_state import collected
 
 ROWS = {"rows": Rows("a.db", "SELECT name, size FROM part")}
 

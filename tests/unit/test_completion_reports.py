@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 
 from whet.errors import SuiteError, UsageError
-from whet.model.benchmark import Sample, SampleStatus
-from whet.model.completion import CallRecord, CompletionReport
+from whet.grade.summary import summarize
+from whet.model.benchmark import CallRecord, CompletionReport, Sample, SampleStatus
 from whet.model.session import Usage
-from whet.report.completion.compare import compare
-from whet.report.completion.read import read_reports
-from whet.report.completion.text import reports_csv, reports_markdown
-from whet.report.completion.write import reports_json
-from whet.score.summary import summarize
+from whet.report.completion import read_reports, reports_json
+from whet.report.completion_changes import compare
+from whet.report.completion_text import reports_csv, reports_markdown
 
 
 def call(task: str, status: SampleStatus = "pass", score: float | None = None, run: int = 1) -> CallRecord:

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from whet.config import Settings, describe, entries, load_settings
-from whet.config.search import is_project_root
 from whet.errors import ConfigError
+from whet.model.request import Settings
 from whet.model.suite import BootstrapSpec, WorkspaceSpec
+from whet.plan.settings import load_settings
+from whet.plan.settings_text import describe, entries
+from whet.reading.settings_files import is_project_root
 
 
 def write(folder: Path, text: str, name: str = "whet.toml") -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.importing.dockerfile import Image, read_image
+from whet.suites.dockerfile import Image, read_image
 
 
 def image(folder: Path, text: str) -> Image:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.formats.document import Document, DocumentError, read_document
-from whet.formats.document.json import read_json
-from whet.formats.document.yaml import read_yaml
+from whet.reading.document_files import read_document
+from whet.reading.documents import Document, DocumentError, read_json
+from whet.reading.yaml_documents import read_yaml
 
 _values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from whet.evals import Assertion
-from whet.grade.evals.asserting import decide_assertion
-from whet.grade.evals.subject import Subject
+from whet.grade.assertions import Subject, decide_assertion
+from whet.model.eval_cases import Assertion
 from whet.model.session import Session, SessionSummary
 
 

@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whet.evals import (
-    EvalSuiteError,
-    TaskPackage,
-    TriggerQuery,
+from whet.model.eval_cases import TaskPackage, TriggerQuery
+from whet.suites.eval_documents import (
     not_runnable_reasons,
     read_manifest,
     read_patch,
@@ -23,6 +21,7 @@ from whet.evals import (
     suite_schema,
     to_json,
 )
+from whet.suites.eval_fields import EvalSuiteError
 
 PACKAGE = {
     "case_kind": "task_package",

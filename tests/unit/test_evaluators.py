@@ -12,14 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whet import plugins
 from whet.errors import CheckTimedOut, GraderError, UsageError
-from whet.grade.evaluate.custom import find_grader
-from whet.grade.evaluate.evaluators import Answered, Evaluators
-from whet.grade.evaluate.plain import contains, exact, json_schema, regex
+from whet.grade.custom import find_grader
+from whet.grade.evaluators import Answered, Evaluators, contains, exact, json_schema, regex
+from whet.ground.sandbox import Sandbox
+from whet.model import plugins
 from whet.model.benchmark import BenchmarkTask, Evaluator, Expected
 from whet.model.grade import Grade
-from whet.sandbox.base import Sandbox
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from whet import FailureClass, Session, expect
-from whet.asserting.rewriting import rewritten
-from whet.expectations.failure import ExpectationFailed
-from whet.model.session import CommandRun
+from whet.grade.expect.group import ExpectationFailed
+from whet.grade.expect.rewriting import rewritten
+from whet.model.seen import CommandRun
 
 REPORT = Session(runner="demo", agent="scripted", prompt="Go.", events=(CommandRun(command="pnpm test"),))
 ALIAS = FailureClass(id="wrong-cli-alias", label="Wrong CLI alias")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from whet import Changes, CheckContext, Session, ToolCall, command, expect
-from whet.expectations.failure import Pointed, describe, nearest, shorten
-from whet.model.session import CommandRun, FileRead, SkillSignal
+from whet.grade.expect.group import Pointed, describe, nearest, shorten
+from whet.model.seen import CommandRun, FileRead, SkillSignal
 
 _HUGE = 100_000_000
 _SHORT = 6_000

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from whet import Session, expect
-from whet.asserting.rewriting import rewritten
-from whet.expectations.failure import ExpectationFailed, ExpectationsFailed, questions_of
-from whet.expectations.scope import SoftThenCrashed, collecting
+from whet.grade.expect.group import ExpectationFailed, ExpectationsFailed, questions_of
+from whet.grade.expect.rewriting import rewritten
+from whet.grade.expect.scope import SoftThenCrashed, collecting
 from whet.model.grade import FailureClass
-from whet.model.session import CommandRun
+from whet.model.seen import CommandRun
 
 REPORT = Session(
     runner="demo", agent="scripted", prompt="Go.", final_output="done", events=(CommandRun(command="pnpm test"),)

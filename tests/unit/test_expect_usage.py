@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from whet import Session, Usage, expect
-from whet.model.usage import guessed
+from whet.model.session import guessed
 
 USAGE = Usage(
     input_tokens=900, output_tokens=100, cached_tokens=300, cache_write_tokens=50, reasoning_tokens=40, cost_usd=0.25

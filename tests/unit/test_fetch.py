@@ -15,10 +15,8 @@ import anyio
 import pytest
 
 from whet.errors import PackageError, PackageUnreachable
-from whet.packages.addresses import is_public
-from whet.packages.fetch import Fetched, fetch, kind_of, local_path
-from whet.packages.limits import MIB, PackageLimits
-from whet.packages.settings import Buckets, PackageSettings, package_settings
+from whet.ground.fetching import Fetched, fetch, is_public, kind_of, local_path
+from whet.ground.package_settings import MIB, Buckets, PackageLimits, PackageSettings, package_settings
 
 Answer = tuple[int, Mapping[str, str], bytes]
 KEY, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMI"
@@ -180,7 +178,7 @@ def test_the_guard_looks_again_after_a_redirect(serve, tmp_path: Path, monkeypat
     inner = serve(lambda *_: (200, {}, b"secret"))
     outer = serve(lambda *_: (302, {"Location": f"http://localhost:{inner.port}/a"}, b""))
     # The only address that stands for a public one here.
-    monkeypatch.setattr("whet.packages.addresses.is_public", lambda text: text == "127.0.0.1" and not inner.seen)
+    monkeypatch.setattr("whet.ground.fetching.is_public", lambda text: text == "127.0.0.1" and not inner.seen)
     monkeypatch.setattr("anyio.getaddrinfo", _looking_up({"public.example": "127.0.0.1", "localhost": "::1"}))
 
     with pytest.raises(PackageError, match="localhost leads to ::1"):
@@ -197,7 +195,7 @@ def test_the_guard_connects_to_the_address_that_it_checked(
     asked: list[str] = []
     # A name that answers differently each time: what was checked first must be what is connected to.
     answers = iter(["127.0.0.1", "10.0.0.1"])
-    monkeypatch.setattr("whet.packages.addresses.is_public", lambda text: text == "127.0.0.1")
+    monkeypatch.setattr("whet.ground.fetching.is_public", lambda text: text == "127.0.0.1")
     monkeypatch.setattr("anyio.getaddrinfo", _looking_up({}, asked, answers))
 
     found = fetched(f"http://rebinding.example:{server.port}/a", tmp_path, GUARDED)

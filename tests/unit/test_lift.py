@@ -9,10 +9,10 @@ from typing import cast
 
 import pytest
 
+from whet.grade.statistics import lifts_of, told_lift
 from whet.model.event import ExecutionSummary, Results
 from whet.model.run import Execution, Plan, Runner
 from whet.model.suite import NO_SKILL, SKILL, Case, Limits, Suite, WorkspaceSpec
-from whet.score.lift import lifts_of, told_lift
 
 
 @dataclass

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.mask import HIDDEN, MaskedStream, Masker, looks_secret, secret_values, secrets_in
+from whet.ground.secrets import HIDDEN, MaskedStream, Masker, looks_secret, secret_values, secrets_in
 
 SECRET = "sk-0123456789"
 

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from whet.agents.scripted import script_problems
-from whet.config import load_settings
 from whet.errors import ConfigError, JudgeFailed, SuiteError, UsageError
-from whet.evals import EvalSuiteError, read_suite, to_json
-from whet.formats.base import load_suite
-from whet.formats.benchmark.read import read_benchmark
-from whet.grade.judge.verdict import read_call
-from whet.numbers import is_number, is_whole, written
-from whet.score.composite import Weights
+from whet.grade.judge_questions import read_call
+from whet.grade.scores import Weights
+from whet.plan.settings import load_settings
+from whet.reading.fields import is_number, is_whole, written
+from whet.suites.benchmarks import read_benchmark
+from whet.suites.eval_documents import read_suite, to_json
+from whet.suites.eval_fields import EvalSuiteError
+from whet.suites.format import load_suite
 
 PACKAGE = {
     "task_id": "a",

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.agents.base import Output
-from whet.engine.observe import Observer, Watch
+from whet.agents.agent import Output
+from whet.agents.observing import Observer, Watch
 from whet.errors import BudgetSpent, StepLimitReached
-from whet.model.session import Event, Message
-from whet.wire import encode
+from whet.model.seen import Event, Message
+from whet.model.wire import encode
 
 
 def unread(_: bytes) -> Iterable[Event]:

@@ -13,18 +13,16 @@ import anyio
 import pytest
 
 from whet.errors import PackageError
-from whet.evals import ResourceHints, TaskPackage
-from whet.grade.base import Evidence
-from whet.grade.package import TaskPackageGrader
-from whet.grade.shell import Shell
-from whet.model.changes import Changes
-from whet.model.grade import Grade
+from whet.grade.context import Shell
+from whet.grade.grader import Evidence
+from whet.grade.packages import TaskPackageGrader
+from whet.ground.copying import copy_tree
+from whet.ground.package_settings import PackageSettings
+from whet.ground.packages import Packages, Prepared, package_problems, package_workspace
+from whet.model.eval_cases import ResourceHints, TaskPackage
+from whet.model.grade import Changes, Grade
 from whet.model.session import SessionSummary
 from whet.model.suite import Case, Check, Suite
-from whet.packages.prepare import Packages, Prepared
-from whet.packages.settings import PackageSettings
-from whet.packages.spec import package_problems, package_workspace
-from whet.workspace.copying import copy_tree
 
 
 def script(*lines: str) -> str:

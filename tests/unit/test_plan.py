@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.config import Settings, load_settings
 from whet.errors import UnknownName, UsageError
+from whet.model.request import Selection, Settings, parse_shard, split_list
 from whet.model.run import Plan, Runner
 from whet.model.suite import Case, Limits, Suite, WorkspaceSpec
-from whet.plan import Selection, describe_plan, make_plan, parse_shard, split_list
+from whet.plan.plan import describe_plan, make_plan
+from whet.plan.settings import load_settings
 
 
 def case(name: str, *tags: str, **limits: Any) -> Case:

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from whet.model.session import Usage
-from whet.model.usage import guessed
-from whet.prices import priced
+from whet.agents.prices import priced
+from whet.model.session import Usage, guessed
 
 MODEL = "claude-sonnet-4-5"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from whet.errors import WorkspaceError
-from whet.workspace.protecting import Protected, Wanted, keep_protected, put_back
+from whet.ground.protecting import Protected, Wanted, keep_protected, put_back
 
 TESTS = Wanted(holds=lambda path: path.startswith("test/"), guards=lambda _: False, leads_to=lambda _: True)
 

@@ -8,8 +8,8 @@ from textwrap import dedent
 import pytest
 
 from whet.errors import SuiteError
-from whet.formats.base import load_suite
 from whet.model.suite import Suite
+from whet.suites.format import load_suite
 
 
 def load(folder: Path, text: str, name: str = "sample_suite.py") -> Suite:
@@ -102,7 +102,7 @@ def test_an_import_error_names_the_line_of_the_suite(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("identifier", ["../x", "a/b", "/etc", "a\\\\b", "é"])
 def test_odd_ids_stay_inside_the_run_folder(tmp_path: Path, identifier: str) -> None:
-    from whet.model.naming import folder_name
+    from whet.model.run import folder_name
 
     suite = load(tmp_path, f"suite = [Case(id='{identifier}', prompt='p', check=ok)]")
 

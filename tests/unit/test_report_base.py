@@ -11,8 +11,8 @@ from reporting import MemoryResults, Pipe, Tty, all_pass, make_info, make_plan, 
 
 from whet.errors import PluginError, UnknownName, UsageError
 from whet.model.event import Notice, RunEnded, RunStarted
-from whet.report.base import Reporters
 from whet.report.choose import ReporterChoice, make_reporters, parse_reporter
+from whet.report.reporter import Reporters
 
 
 def make(*specs, base: Path, stdout=None, stderr=None, environ=None) -> Reporters:

@@ -15,9 +15,9 @@ from reporting import Pipe, all_pass, make_plan, play
 
 from whet.errors import PluginError
 from whet.model.event import Notice
-from whet.report.base import Reporters
 from whet.report.choose import make_reporters
 from whet.report.guard import BACKLOG, GuardedReporter, GuardThread, Hangs, Patience
+from whet.report.reporter import Reporters
 
 HELLO = Notice(level="info", message="hello")
 # Long enough for whatever does not hang, on any machine.

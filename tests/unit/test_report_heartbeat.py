@@ -8,9 +8,8 @@ import pytest
 from reporting import Pipe, all_pass, make_info, make_plan, trial_of
 
 from whet.model.event import RunStarted
-from whet.report import heartbeat
-from whet.report.heartbeat import Heartbeat
-from whet.report.plain import PlainProgress
+from whet.report import plain as heartbeat
+from whet.report.plain import Heartbeat, PlainProgress
 from whet.report.screen import Screen
 
 

@@ -26,9 +26,8 @@ from reporting import (
 
 from whet.model.event import Notice, RunEnded
 from whet.model.grade import Failure, FailureClass, Grade, Location
-from whet.report.header import shares_at_once
 from whet.report.screen import Screen
-from whet.report.terminal import TerminalReporter
+from whet.report.terminal import TerminalReporter, shares_at_once
 
 
 def show(plan, outcome=all_pass, *, info=None, **stage: object) -> str:

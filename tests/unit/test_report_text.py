@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.report.text import clean, count, duration, excerpt, middle, money, one_line, path_for_people, width
+from whet.reading.text import clean, count, duration, excerpt, middle, money, one_line, path_for_people, width
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whet.grade.scores import Weights, combined_status, composite, mean, score_of, wilson
+from whet.grade.statistics import paired_difference
 from whet.model.grade import STATUSES, Grade, Status
-from whet.score import combined_status, mean, score_of, wilson
-from whet.score.composite import Weights, composite
-from whet.score.resample import paired_difference
 
 
 def test_a_score_is_the_weighted_mean_of_grades() -> None:

@@ -11,16 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whet.errors import UsageError
+from whet.grade.scores import Weights, wilson
+from whet.grade.statistics import bootstrap, paired_difference, pass_at_k, pass_hat_k, t_quantile
+from whet.grade.summary import consistency_of, percentile, rate, sample_of, summarize
 from whet.model.benchmark import SAMPLE_STATUSES, Sample, SampleStatus
 from whet.model.grade import Failure, Grade
-from whet.score import wilson
-from whet.score.composite import Weights
-from whet.score.latency import percentile
-from whet.score.outcome import sample_of
-from whet.score.passes import pass_at_k, pass_hat_k
-from whet.score.resample import bootstrap, paired_difference
-from whet.score.student import t_quantile
-from whet.score.summary import consistency_of, rate, summarize
 
 STATUSES: list[SampleStatus] = list(SAMPLE_STATUSES)
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from whet.testing import ScriptedModel
-from whet.testing.model.script import ScriptError
+from whet.testing.model_script import ScriptError
+from whet.testing.scripted_model import ScriptedModel
 
 SCHEMA = {"type": "object", "properties": {"command": {"type": "string"}, "timeout": {"type": "number"}}}
 SHELL = {**SCHEMA, "required": ["command", "timeout"]}

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from whet.agents.base import AgentCommand
-from whet.engine.ground import Ground
-from whet.engine.state import Resumable, keep_state, lay_state, read_state
-from whet.mask import Masker
-from whet.workspace.folder import SharedWorkspace
+from whet.agents.agent import AgentCommand
+from whet.ground.plain_workspace import SharedWorkspace
+from whet.ground.secrets import Masker
+from whet.run.ground import Ground
+from whet.run.session_state import Resumable, keep_state, lay_state, read_state
 
 SECRET = "sk-secret-value-0000000000"
 

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from whet.shell import command, quote_command, read_command
+from whet.reading.shell_commands import read_command
+from whet.reading.shell_matching import command
+from whet.reading.shell_simple import quote_command
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=200)
 PIECES = st.sampled_from(

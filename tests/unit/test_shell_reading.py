@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from whet.shell import SimpleCommand, folder_after, followed, read_command
+from whet.reading.shell_commands import folder_after, followed, read_command
+from whet.reading.shell_simple import SimpleCommand
 
 
 def shown(line: str) -> list[tuple[str, ...]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from whet.model.usage import token_count
-from whet.skills.answers import DEEPEST, BadAnswer, read_answer
+from whet.agents.callable import DEEPEST, BadAnswer, read_answer
+from whet.model.session import token_count
 
 
 @pytest.mark.parametrize("text", ['{"a": [1, 2.5, null, true, "x"]}', "[" * (DEEPEST - 1) + "]" * (DEEPEST - 1), '"x"'])

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from whet.agents.callable import auth_headers, environment, input_problems, missing_secrets, output_problems
+from whet.agents.callable_reading import LoadedSkill, find_skills, read_skill
 from whet.errors import SuiteError, UsageError
-from whet.skills.base import auth_headers, environment, input_problems, missing_secrets, output_problems
-from whet.skills.read import LoadedSkill, find_skills, read_skill
 
 PLAIN: dict[str, Any] = {
     "id": "mine",

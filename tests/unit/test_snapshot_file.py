@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from whet.errors import ConfigError, StoreError, UsageError
-from whet.model.run import Execution, Plan, Runner, TrialKey, TrialResult
+from whet.model.run import METRICS, Execution, Plan, Runner, SnapshotOutcome, TrialKey, TrialResult
 from whet.model.session import Usage
-from whet.model.snapshot import METRICS, SnapshotOutcome
 from whet.model.suite import Case, Limits, Suite, WorkspaceSpec
-from whet.store.snapshots import SnapshotFile, SnapshotRule, snapshot_rule
+from whet.record.snapshots import SnapshotFile, SnapshotRule, snapshot_rule
 
 RUNNER = Runner(id="demo", agent="scripted", model="small")
 CASE = Case(id="fix-it", prompt="Go.", checks=())

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.agents.reading import Reading, Spending
+from whet.agents.reading import Calls, Reading, Spending, kind_of
 from whet.agents.records import as_text, number, parse, status_kind, text
-from whet.agents.tools import Calls, kind_of
-from whet.model.session import (
+from whet.model.seen import (
     CommandRun,
     Event,
     FileEdit,
@@ -24,7 +23,7 @@ from whet.model.session import (
     Trouble,
     UsageSeen,
 )
-from whet.shell.reads import shell_reads, unwrapped
+from whet.reading.shell_files import shell_reads, unwrapped
 
 WORKSPACE = "/ws"
 

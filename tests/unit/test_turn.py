@@ -7,12 +7,11 @@ import time
 
 import pytest
 
-from whet.agents.base import Meaning, Signs
-from whet.engine.sieve import Sieve
-from whet.engine.turn import Turn
+from whet.agents.agent import Meaning, Signs
+from whet.agents.turns import Sieve, Turn
 from whet.errors import ContextExhausted, PromptTooLong
-from whet.mask import Masker
-from whet.model.session import Trouble
+from whet.ground.secrets import Masker
+from whet.model.seen import Trouble
 
 LIMIT_S = 60
 DOWN = Trouble(message="Overloaded", kind="overloaded", status=529)

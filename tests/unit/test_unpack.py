@@ -7,9 +7,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from whet import plugins
-from whet.agents.base import AgentCommand, Unpacking
-from whet.engine.unpack import Unpacked
+from whet.agents.agent import AgentCommand, Unpacking
+from whet.model import plugins
+from whet.run.scratch import Unpacked
 
 PROGRAM = """#!/bin/sh
 echo "$*" >> {log}

@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whet.errors import PackageError
-from whet.packages.limits import MIB, PackageLimits
-from whet.packages.unpack import unpack
+from whet.ground.package_settings import MIB, PackageLimits
+from whet.ground.unpacking import unpack
 
 Fill = Callable[[tarfile.TarFile], None]
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from whet import wire
+from whet.model import wire
 from whet.model.grade import Failure, FailureClass, Grade, Location
 from whet.model.run import Attempt, TrialKey, TrialResult
-from whet.model.session import EVENT_TYPES, Message, ToolCall, Usage
+from whet.model.seen import EVENT_TYPES, Message, ToolCall
+from whet.model.session import Usage
 
 
 def result(**fields: object) -> TrialResult:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from whet.sandbox.workers import Printed, WorkerDied, WorkerHung, Workers
+from whet.ground.workers import Printed, WorkerDied, WorkerHung, Workers
 
 
 def serve(request: bytes, printed: Printed) -> bytes:  # noqa: C901, PLR0911 - a table of tricks
@@ -144,7 +144,7 @@ def test_an_exception_of_whoever_serves_ends_the_worker_and_nothing_else(
     # In a child of ours: what escapes would unwind the stack of whoever forked the workers, which is this test.
     program = (
         "import anyio, pathlib\n"
-        "from whet.sandbox.workers import Workers\n"
+        "from whet.ground.workers import Workers\n"
         "def serve(request, printed): raise RuntimeError('escaped')\n"
         "try:\n"
         "    workers = Workers.fork(serve)\n"

@@ -22,8 +22,10 @@ from pathlib import Path
 import pytest
 
 from whet.errors import WorkspaceError
+from whet.ground.mounts import private_mounts
+from whet.ground.workspace import Workspace
+from whet.ground.workspaces import Workspaces
 from whet.model.suite import WorkspaceSpec
-from whet.workspace import Workspace, Workspaces, private_mounts
 
 EMPTY = WorkspaceSpec()
 
@@ -172,7 +174,7 @@ def test_a_full_disk_is_told_with_what_to_do_and_leaves_no_half_copy(workspaces,
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("whet.workspace.copying._copy_bytes", full)
+    monkeypatch.setattr("whet.ground.copying._copy_bytes", full)
 
     with pytest.raises(WorkspaceError, match="No space left") as caught:
         workspaces.isolated(WorkspaceSpec(template_dir=template))
@@ -788,7 +790,7 @@ _OVERLAY_PROBE = """
 import sys, tempfile
 from pathlib import Path
 from whet.model.suite import WorkspaceSpec
-from whet.workspace import Workspaces, private_mounts
+from whet.ground.workspaces import Workspaces, private_mounts
 folder = Path(sys.argv[1])
 (folder / "t").mkdir(); (folder / "s").mkdir()
 if not private_mounts():
@@ -919,7 +921,7 @@ def test_a_mount_ends_with_the_process_and_was_never_seen_by_others(overlay, tem
 
 
 def _no_overlay_here(folder: Path) -> None:
-    from whet.workspace import mounts
+    from whet.ground import mounts
 
     def refused(*_: object, **__: object) -> None:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))

@@ -1,1 +1,1 @@
-"""The agents: one file each, with two methods each."""
+"""The agents: who is under test, and what it did."""

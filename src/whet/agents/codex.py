@@ -7,13 +7,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from whet.agents import base
-from whet.agents.base import AgentCommand, Options, Signs, Task
-from whet.agents.invoking import dollar_invoked
+from whet.agents import agent as base
+from whet.agents.agent import AgentCommand, Options, Signs, Task
 from whet.agents.reading import Reading, Spending
-from whet.agents.records import look, number, parse, rows, status_kind, table, text
-from whet.model.session import Event, SessionEnded, SessionStarted, SkillSignal, TroubleKind
-from whet.shell.reads import unwrapped
+from whet.agents.records import dollar_invoked, look, number, parse, rows, status_kind, table, text
+from whet.model.seen import Event, SessionEnded, SessionStarted, SkillSignal, TroubleKind
+from whet.reading.shell_files import unwrapped
 
 _CREDENTIALS = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY")
 _MODE = ("exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")

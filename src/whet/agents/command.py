@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from whet.agents.base import (
+from whet.agents.agent import (
     NAMED_SKILLS,
     AgentCommand,
     AgentDefaults,
@@ -16,9 +16,9 @@ from whet.agents.base import (
     named_skill,
     skill_copies,
 )
+from whet.ground.sandbox import is_there
 from whet.model.run import Runner
 from whet.model.suite import Case
-from whet.sandbox.programs import is_there
 
 # The kernel takes no argument or variable longer than 128 KiB; the rest of the variable is its name.
 _LONGEST_VARIABLE = 128 * 1024 - 64
@@ -68,3 +68,15 @@ def _facts(task: Task) -> dict[str, str]:
     if len(task.prompt.encode()) <= _LONGEST_VARIABLE:
         facts["WHET_PROMPT"] = task.prompt
     return facts
+
+
+class NoAgent(AgentDefaults):
+    """Ends at once, having said and done nothing."""
+
+    takes_skills = "variable"
+
+    def command(self, task: Task) -> AgentCommand:
+        """The program that does nothing; it needs nothing either."""
+        env = environment(task) | named_skill(task)
+        copies = skill_copies(task, NAMED_SKILLS)
+        return AgentCommand(argv=("true",), env=env, output="records", home_copies=copies, network=False)

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from whet.agents import base
-from whet.agents.base import AgentCommand, AgentDefaults, Options, Signs, Task, Unpacking
+from whet.agents import agent as base
+from whet.agents.agent import AgentCommand, AgentDefaults, Options, Signs, Task, Unpacking
 from whet.agents.reading import Reading, Spending
 from whet.agents.records import look, number, parse, rows, status_kind, table, text
-from whet.model.session import Event, Message, SessionEnded, SessionStarted, TroubleKind
+from whet.model.seen import Event, Message, SessionEnded, SessionStarted, TroubleKind
 
 _CREDENTIALS = ("GH_TOKEN", "GITHUB_TOKEN", "COPILOT_GITHUB_TOKEN", "COPILOT_MODEL", "COPILOT_OFFLINE", "GH_HOST")
 _PROVIDER = "COPILOT_PROVIDER_"

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from whet.agents import base
-from whet.agents.base import AgentCommand, AgentDefaults, Options, Signs, Task
+from whet.agents import agent as base
+from whet.agents.agent import AgentCommand, AgentDefaults, Options, Signs, Task
 from whet.agents.reading import Reading
 from whet.agents.records import as_text, look, moment, number, parse, plus, rows, table, text
 from whet.model.run import Runner
-from whet.model.session import Event, Message, SessionEnded, SessionStarted, UsageSeen
+from whet.model.seen import Event, Message, SessionEnded, SessionStarted, UsageSeen
 from whet.model.suite import Case
 
 _CREDENTIALS = ("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN", "CURSOR_API_ENDPOINT")

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from whet.agents import base
-from whet.agents.base import AgentCommand, AgentDefaults, Meaning, Options, Rows, Signs, Task
+from whet.agents import agent as base
+from whet.agents.agent import AgentCommand, AgentDefaults, Meaning, Options, Rows, Signs, Task
 from whet.agents.reading import Reading
 from whet.agents.records import amount, look, moment, number, parse, plus, status_kind, table, text
-from whet.model.session import Event, SessionEnded, SessionStarted, ToolResult, TroubleKind, UsageSeen
+from whet.model.seen import Event, SessionEnded, SessionStarted, ToolResult, TroubleKind, UsageSeen
 
 # Providers that it knows by itself.
 _KNOWN = ("anthropic", "deepseek", "google", "groq", "mistral", "opencode", "openrouter", "xai")

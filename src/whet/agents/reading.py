@@ -1,22 +1,217 @@
-"""Reading a session: words are held back until it is known whether they were the last; totals become differences."""
+"""What tools mean, for every agent: which of them run, read, edit or load a skill, and what a call came to.
+
+An adapter keeps one `Calls` per session and tells it what it finds in the agent's records; every method gives the
+events to pass on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
 
-from whet.agents.base import Resume
-from whet.agents.records import amount, as_text, look, number, text
-from whet.agents.tools import Calls
-from whet.model.session import (
-    USAGE_FIGURES,
+from whet.agents.agent import Resume
+from whet.agents.records import amount, as_text, look, number, rows, text
+from whet.model.seen import (
+    CommandRun,
     Event,
+    FileEdit,
+    FileRead,
     FinalOutput,
     Message,
+    SkillSignal,
+    ToolCall,
+    ToolResult,
     Trouble,
     TroubleKind,
     UsageSeen,
 )
+from whet.model.session import USAGE_FIGURES
+from whet.model.skills import skill_name
+from whet.reading.shell_files import command_line, shell_reads
+
+Kind = Literal["shell", "read", "edit", "skill"]
+# By the name in small letters, since programs differ in no more than that.
+_NAMES: dict[Kind, str] = {
+    "shell": "bash shell local_shell exec_command command_execution run_shell_command run_terminal_cmd terminal",
+    "read": "read read_file read_many_files view notebookread open_file",
+    "edit": "write edit multiedit notebookedit write_file replace edit_file create create_file str_replace insert "
+    "apply_patch patch delete delete_file search_replace",
+    "skill": "skill activate_skill load_skill use_skill",
+}
+_KINDS: dict[str, Kind] = {name: kind for kind, names in _NAMES.items() for name in names.split()}
+_COMMAND_KEYS = ("command", "cmd", "script")
+_PATH_KEYS = ("file_path", "filePath", "path", "absolute_path", "notebook_path", "target_file", "filename")
+_PATHS_KEYS = ("paths", "include", "files", "changes")
+_SKILL_KEYS = ("skill", "name", "skill_name", "command")
+_PATCH_KEYS = ("patch", "input", "patchText")
+_FOLDER_KEYS = ("workdir", "cwd", "directory", "dir_path")
+# A path from the workspace that is as short as it can be.
+_SETTLED = re.compile(r"(?:\.?[\w-][\w.-]*/)*\.?[\w-][\w.-]*", re.ASCII)
+_PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
+
+
+def kind_of(tool: str) -> Kind | None:
+    """What *tool* does, or none where that is nobody's business."""
+    return _KINDS.get(tool.lower())
+
+
+class Call(NamedTuple):
+    """A tool that was asked for and has not answered yet."""
+
+    tool: str
+    args: Any
+    id: str | None
+    kind: Kind | None
+
+    @property
+    def command(self) -> str | None:
+        """The line that a shell was given."""
+        if self.kind != "shell":
+            return None
+        given = _first(self.args, _COMMAND_KEYS) if isinstance(self.args, dict) else self.args
+        if isinstance(given, list):
+            return command_line([str(word) for word in given]) or None
+        return text(given)
+
+    @property
+    def folder(self) -> str:
+        """Where it was to happen, if not in the workspace."""
+        return text(_first(self.args, _FOLDER_KEYS)) or ""
+
+    @property
+    def skill(self) -> str | None:
+        """The skill that was asked for; `plugin:skill` is the same skill as `skill`."""
+        if self.kind != "skill":
+            return None
+        named = text(_first(self.args, _SKILL_KEYS)) or text(self.args) or ""
+        words = named.split()
+        return skill_name(words[0]) or None if words else None
+
+    def paths(self) -> Iterator[str]:
+        """The files that its arguments name: in a field, in a list, or in a patch."""
+        single = text(self.args) if isinstance(self.args, str) else text(_first(self.args, _PATCH_KEYS))
+        if single and "*** " in single:
+            yield from (found.strip() for found in _PATCHED.findall(single))
+            return
+        path = text(_first(self.args, _PATH_KEYS))
+        if path:
+            yield path
+            return
+        for item in rows(_first(self.args, _PATHS_KEYS)):
+            named = text(item) or text(_first(item, _PATH_KEYS))
+            if named:
+                yield named
+
+
+class Calls:
+    """The calls of one session: what each came to is told when its result is there.
+
+    Events are given as lists: a transcript may tell of a million calls, and generators within generators take longer.
+    """
+
+    def __init__(self, workspace: str = "") -> None:
+        # Paths below it are told as seen from it, whichever way an agent writes them.
+        self.workspace = workspace
+        # Where a shell begins, if not in the workspace: some programs stay where the last command went.
+        self.cwd = ""
+        self._open: dict[str, Call] = {}
+
+    def began(self, call_id: Any, tool: Any, args: Any, *, at: str | None = None) -> list[Event]:
+        """The model asked for a tool."""
+        name, known = text(tool) or "unknown", text(call_id)
+        if known is not None:
+            self._open[known] = Call(name, args, known, kind_of(name))
+        return [ToolCall(tool=name, id=known, args=args, at=at)]
+
+    def ended(
+        self,
+        call_id: Any,
+        *,
+        output: Any = "",
+        ok: bool | None = None,
+        exit_code: Any = None,
+        worked: bool | None = None,
+        ran: bool = True,
+        at: str | None = None,
+    ) -> list[Event]:
+        """A tool gave its result; `ran=False` where it was refused, so that it did nothing.
+
+        `worked` says whether a command did where its exit code is not told.
+        """
+        known = text(call_id)
+        call = self._open.pop(known, None) if known else None
+        result = ToolResult(
+            id=known, tool=call.tool if call else None, output=as_text(output), ok=ok if ran else False, at=at
+        )
+        if call is None:
+            return [result]
+        if call.kind == "skill" and (skill := call.skill):
+            # Also where it failed: that it was asked for is evidence of its own.
+            signal = f"tool:{call.tool.lower()}"
+            return [SkillSignal(skill=skill, signal=signal, loaded=ran and ok is not False, at=at), result]
+        if not ran:
+            return [result]
+        if call.kind == "shell":
+            return [*self._ran(call, number(exit_code), worked, at), result]
+        return [*self._deeds(call, ok, at), result]
+
+    def left(self) -> list[Event]:
+        """What is left when the session is over: commands that were cut off while they ran."""
+        commands = [call.command for call in self._open.values()]
+        self._open.clear()
+        return [CommandRun(command=command) for command in commands if command]
+
+    def command_of(self, call_id: Any) -> str | None:
+        """The command line of a call that waits for its result."""
+        call = self._open.get(text(call_id) or "")
+        return call.command if call else None
+
+    def is_open(self, call_id: Any) -> bool:
+        """Whether a call with this id waits for its result."""
+        return text(call_id) in self._open
+
+    def _deeds(self, call: Call, ok: bool | None, at: str | None) -> Sequence[Event]:
+        """What a call did; one that failed read and wrote nothing."""
+        kind = call.kind
+        if ok is False or kind is None:
+            return ()
+        if kind == "read":
+            return [FileRead(path=self._path(path, call.folder), at=at) for path in call.paths()]
+        if kind == "edit":
+            return [FileEdit(path=self._path(path, call.folder), at=at) for path in call.paths()]
+        return ()
+
+    def _ran(self, call: Call, exit_code: int | None, worked: bool | None, at: str | None) -> list[Event]:
+        """A command and what it shows; where nobody says whether it worked, it may have shown nothing."""
+        command = call.command
+        if not command:
+            return []
+        told = worked if exit_code is None else None
+        sure = True if told or exit_code is not None else None
+        shown = shell_reads(command, exit_code) if told is not False else ()
+        began_in = call.folder or self.cwd
+        reads = [FileRead(path=self._path(path, began_in), ok=sure, at=at) for path in shown]
+        folder = self._path(began_in, "") if began_in else ""
+        cwd = folder if folder not in ("", ".", self.workspace.rstrip("/")) else None
+        return [CommandRun(command=command, exit_code=exit_code, cwd=cwd, ok=told, at=at), *reads]
+
+    def _path(self, path: str, folder: str) -> str:
+        if path.startswith(("~", "$")) or (not folder and _SETTLED.fullmatch(path)):
+            return path
+        whole = posixpath.normpath(posixpath.join(self.workspace, folder, path))
+        inside = self.workspace.rstrip("/") + "/"
+        return whole[len(inside) :] if self.workspace and whole.startswith(inside) else whole
+
+
+def _first(args: Any, names: tuple[str, ...]) -> Any:
+    """The first of *names* that says something."""
+    if isinstance(args, dict):
+        for name in names:
+            if found := args.get(name):
+                return found
+    return None
 
 
 class Reading(Calls):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from collections.abc import Collection
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from whet.model.session import (
-    TroubleKind,
-)
+from whet.model.seen import SkillSignal, TroubleKind
 
 _decode = msgspec.json.Decoder().decode
 
@@ -127,3 +127,21 @@ def moment(milliseconds: Any) -> str | None:
 def _second(seconds: int) -> str:
     # Many records come within one second, and this takes as long as reading one of them.
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+# As the programs read them. `/usr/bin` is a path, and so is `/usr`, unless a skill is called so.
+_AT_THE_START = re.compile(r"/([\w:-]+)(?=\s|\Z)", re.ASCII)
+# `$HOME` is a variable, unless a skill is called so; `${x}` always is.
+_ANYWHERE = re.compile(r"\$([\w:-]+)", re.ASCII)
+
+
+def slash_invoked(prompt: str, skills: Collection[str]) -> list[SkillSignal]:
+    """The one of *skills* that a prompt such as `/release-notes for 2.0` begins with."""
+    found = _AT_THE_START.match(prompt)
+    return [SkillSignal(skill=found[1], signal=f"prompt:/{found[1]}")] if found and found[1] in skills else []
+
+
+def dollar_invoked(prompt: str, skills: Collection[str]) -> list[SkillSignal]:
+    """Those of *skills* that a prompt such as `write $release-notes for 2.0` names, each once."""
+    named = dict.fromkeys(found[1] for found in _ANYWHERE.finditer(prompt))
+    return [SkillSignal(skill=name, signal=f"prompt:${name}") for name in named if name in skills]

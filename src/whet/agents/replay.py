@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from whet import plugins, wire
-from whet.agents.base import Agent, AgentCommand, AgentDefaults, Options, Output, Task, environment
+from whet.agents.agent import Agent, AgentCommand, AgentDefaults, Options, Output, Task, environment
 from whet.errors import AgentNotStarted, WhetError
-from whet.model.naming import folder_name
-from whet.model.run import Runner
-from whet.model.session import Event, SessionSummary
+from whet.ground.changes import RecordedChanges, read_changes
+from whet.model import plugins, wire
+from whet.model.run import Runner, folder_name
+from whet.model.seen import Event
+from whet.model.session import SessionSummary
 from whet.model.suite import Case
-from whet.workspace.recording import RecordedChanges, read_changes
 
 _PLAYER = Path(__file__).with_name("replay_player.py")
 _SESSION, _EVENTS = "session.json", "events.jsonl"

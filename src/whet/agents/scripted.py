@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 
-from whet.agents.base import (
+from whet.agents.agent import (
     NAMED_SKILLS,
     AgentCommand,
     AgentDefaults,
@@ -22,9 +22,9 @@ from whet.agents.base import (
     skill_copies,
 )
 from whet.model.run import Runner
-from whet.model.session import MessagePhase
+from whet.model.seen import MessagePhase
 from whet.model.suite import Case
-from whet.numbers import is_number, is_whole
+from whet.reading.fields import is_number, is_whole
 
 _PLAYER = Path(__file__).with_name("scripted_player.py")
 # What each step may say besides its own word; the player knows what they do.

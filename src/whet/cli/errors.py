@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import TextIO
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
 
 import click
 
-from whet.errors import ConfigError, Problem, RecordLost, SuiteError, UnknownName, WhetError
+from whet.errors import ConfigError, Problem, RecordLost, SuiteError, UnknownName, UsageError, WhetError
 
 USAGE = 2
 NOT_RECORDED = 4
@@ -41,7 +43,7 @@ def guarded(action: Callable[[], int]) -> int:  # noqa: PLR0911 - one ending for
     except Exception as error:  # noqa: BLE001 - the outermost place: whatever comes here was not foreseen
         if isinstance(error, BrokenPipeError) and _stdout_is_gone():
             return _leave_stdout(BROKEN_PIPE)
-        from whet.refused import refusal
+        from whet.reading.paths import refusal
 
         if refused := refusal(error):
             return _report(refused)
@@ -160,7 +162,7 @@ def _print_anything() -> None:
 
 def _stdout_is_gone() -> bool:
     """Whether it is our own reader who went away: a broken pipe to some other program is our mistake."""
-    from whet.report.base import reader_is_gone
+    from whet.report.reporter import reader_is_gone
 
     return reader_is_gone(sys.stdout)
 
@@ -186,3 +188,66 @@ def _leave_stdout(code: int) -> int:
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
     return code
+
+
+def write_out(data: bytes, output: Path | None) -> None:
+    """Write *data* to a file, which is there whole or as it was, or to stdout where none is named."""
+    if output is None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        return
+    # Only now: what is printed needs none of it.
+    from whet.errors import UsageError
+    from whet.report.json import replacing
+
+    try:
+        with replacing(output) as file:
+            file.write(data)
+    except OSError as error:
+        raise UsageError(f"{output} cannot be written: {error.strerror}") from error
+
+
+def write_new(path: Path, text: str, hint: str | None = None) -> None:
+    """Write a file that is not there yet; *hint* says what to do with one that is."""
+    from whet.errors import UsageError
+
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{path} is there already, and nothing is overwritten", hint=hint) from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+
+
+class FilePath(click.Path):
+    """A path; an empty one, such as an unset variable leaves, is a mistake and not the current folder."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """*value* as a path."""
+        if not str(value).strip():
+            self.fail("must not be empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FILE = FilePath()
+
+
+_BROUGHT = ("alembic", "fastapi", "prometheus_client", "psycopg", "pydantic", "sqlalchemy", "starlette", "uvicorn")
+
+
+@contextmanager
+def server_extra() -> Iterator[None]:
+    """Import what the service needs; `UsageError` where it is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _BROUGHT:
+            raise
+        raise UsageError(
+            f"the service needs {missing}, which is not installed", hint="pip install 'whet[server]'"
+        ) from error

@@ -12,6 +12,7 @@ from whet.version import __version__
 if TYPE_CHECKING:
     import click
 
+
 # Commands in the order of the help, with what it says of them: `whet --help` must not import them to ask.
 COMMANDS = {
     "run": "Run a suite and report verdicts.",
@@ -35,8 +36,15 @@ COMMANDS = {
     "schema": "Print the JSON Schema of a file that whet reads or writes.",
 }
 
-# A word of Python cannot be the name of a module.
-_MODULES = {"import": "importing"}
+# Where they are, by module: one for each thing that people come to do.
+_HOMES = {
+    "running": ("run", "bench"),
+    "authoring": ("init", "import", "validate"),
+    "records": ("regrade", "verify", "explain", "report"),
+    "callables": ("eval", "create", "find", "select"),
+    "service": ("serve", "keys", "suites"),
+    "doctor": ("doctor", "config", "schema"),
+}
 
 
 def main() -> NoReturn:
@@ -111,7 +119,8 @@ def application() -> click.Group:
         def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
             if cmd_name not in COMMANDS:
                 return None
-            found = importlib.import_module(f"whet.cli.{_MODULES.get(cmd_name, cmd_name)}").command
+            home = next(home for home, names in _HOMES.items() if cmd_name in names)
+            found = getattr(importlib.import_module(f"whet.cli.{home}"), f"{cmd_name}_command")
             assert isinstance(found, click.Command)
             return found
 
@@ -122,7 +131,7 @@ def application() -> click.Group:
                 from whet.cli.errors import no_such
 
                 raise no_such("command", args[0], COMMANDS)
-            from whet.cli.typed import TYPED
+            from whet.cli.running import TYPED
 
             ctx.meta[TYPED] = args[1:]
             return super().resolve_command(ctx, args)

@@ -1,1 +1,1 @@
-"""Graders: code that decides one kind of check."""
+"""Grading: evidence becomes grades, and grades become scores."""

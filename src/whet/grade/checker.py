@@ -13,28 +13,55 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any, Literal
 
-from whet import wire
-from whet.asserting.failure import text_of
 from whet.errors import AttemptError
-from whet.expectations.failure import Asked, questions_of
-from whet.expectations.scope import SoftThenCrashed, collecting
-from whet.grade.context import CheckContext
-from whet.grade.events import EventLog
-from whet.grade.forgotten import complaint, finish, noticing
-from whet.grade.mistakes import is_mistake, traceback_of
-from whet.grade.recorded import Gaps, RecordedContext
-from whet.grade.shell import Shell
-from whet.grade.stumbling import stumbled_over
-from whet.grade.tracing import told_traceback
-from whet.model.changes import Changes
-from whet.model.grade import FailureClass, Location
+from whet.grade.context import CheckContext, Shell
+from whet.grade.expect.asserts import text_of
+from whet.grade.expect.group import Asked, questions_of
+from whet.grade.expect.scope import SoftThenCrashed, collecting
+from whet.grade.grader import EventLog, Gaps, RecordedContext
+from whet.grade.mistakes import complaint, finish, is_mistake, noticing, stumbled_over, traceback_of
+from whet.ground.workers import Printed
+from whet.model import wire
+from whet.model.grade import Changes, FailureClass, Location
 from whet.model.run import TrialResult
 from whet.model.session import Session, SessionSummary
 from whet.model.suite import Case, Suite
-from whet.sandbox.workers import Printed
+
+_OURS = f"{Path(__file__).parents[1]}/"
+# An async check is run to its end by these.
+_RUNNING = f"{Path(asyncio.__file__).parent}/"
+_MOST_FRAMES = 12
+
+
+def told_traceback(error: BaseException) -> str | None:
+    """The traceback of *error* and of what led to it; none where all of it happened in whet."""
+    found = traceback.TracebackException(type(error), error, traceback_of(error), compact=True)
+    chain = list(_chain(found))
+    for each in chain:
+        each.stack[:] = _own_frames(each.stack)
+    return "".join(found.format()) if any(each.stack for each in chain) else None
+
+
+def _chain(found: traceback.TracebackException) -> list[traceback.TracebackException]:
+    """*found* and all that it came from or holds."""
+    waiting, seen = [found], []
+    while waiting:
+        current = waiting.pop()
+        seen.append(current)
+        inner = (current.__cause__, current.__context__, *(current.exceptions or ()))
+        waiting += [each for each in inner if each is not None]
+    return seen
+
+
+def _own_frames(stack: traceback.StackSummary) -> list[traceback.FrameSummary]:
+    """What begins with the author's first line; libraries that it calls say more, and whet does not."""
+    begun = dropwhile(lambda frame: frame.filename.startswith((_OURS, _RUNNING)), stack)
+    return [frame for frame in begun if not frame.filename.startswith(_OURS)][-_MOST_FRAMES:]
+
 
 _LONGEST_MESSAGE = 16_384
 

@@ -1,20 +1,127 @@
-"""Whether what a check raised is surely its author's mistake: then no other answer of the agent could change it."""
+"""The evidence that a check stumbled over: the values in the statement of the author's that raised."""
 
 from __future__ import annotations
 
+import ast
+import asyncio
+import gc
+import inspect
+import linecache
 import re
+import sys
 import traceback
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import CoroutineType, FrameType, ModuleType, TracebackType
+from typing import Any
 
-from whet.expectations.face import Expect
-from whet.grade.context import CheckContext
-from whet.grade.forgotten import NeverAwaited
-from whet.grade.recorded import RecordedContext
-from whet.grade.shell import Ran
-from whet.model.changes import Changes
+from whet.grade.context import CheckContext, Ran
+from whet.grade.expect.asserts import MISSING
+from whet.grade.expect.expect import Expect
+from whet.grade.expect.values import is_telling, value_text
+from whet.grade.grader import RecordedContext
+from whet.model.grade import Changes, Location
 from whet.model.session import Session, Usage
+
+_WHET = str(Path(__file__).parents[1])
+# How many callers of a coroutine are noted: enough to find the author's line behind ours.
+_CALLERS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """A coroutine that was never awaited, and the line that made it."""
+
+    name: str
+    location: Location | None
+    ours: bool
+
+
+class NeverAwaited(RuntimeError):
+    """A check ended, and something that it began did not."""
+
+    def __init__(self, message: str, location: Location | None = None) -> None:
+        super().__init__(message)
+        self.location = location
+
+
+@contextmanager
+def noticing() -> Iterator[list[Forgotten]]:
+    """Collect the coroutines that are made inside and never awaited; the list is whole when the block has ended well.
+
+    Python tells `warnings` of each as it is removed, so that no filter of the author's hides one.
+    """
+    found: list[Forgotten] = []
+    module: Any = warnings
+    before, depth = module._warn_unawaited_coroutine, sys.get_coroutine_origin_tracking_depth()  # noqa: SLF001
+    module._warn_unawaited_coroutine = lambda coroutine: found.append(_forgotten(coroutine))  # noqa: SLF001
+    sys.set_coroutine_origin_tracking_depth(_CALLERS)
+    try:
+        yield found
+        found += _kept()
+    finally:
+        sys.set_coroutine_origin_tracking_depth(depth)
+        module._warn_unawaited_coroutine = before  # noqa: SLF001
+
+
+def complaint(found: list[Forgotten]) -> NeverAwaited | None:
+    """What to say of *found*, if there is anything to say."""
+    # `expect.classify` wraps what it is given: the author knows the inner name.
+    told = [each for each in found if not each.ours] or found
+    if not told:
+        return None
+    names = list(dict.fromkeys(each.name for each in told))
+    were, it = ("was", "it") if len(names) == 1 else ("were", "them")
+    located = next((each.location for each in found if each.location), None)
+    return NeverAwaited(
+        f"{', '.join(names)} {were} never awaited, so nothing in {it} ran: make the check async and await {it}", located
+    )
+
+
+async def finish(awaitable: Any) -> Any:
+    """What *awaitable* gives; raises where a task that it began failed unseen, or has not ended."""
+    lost: list[BaseException] = []
+
+    def note(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, BaseException):
+            lost.append(error)
+
+    asyncio.get_running_loop().set_exception_handler(note)
+    value = await awaitable
+    # A task that failed is told of when it is removed, and its traceback may hold it.
+    gc.collect()
+    if lost:
+        raise lost[0]
+    running = [task for task in asyncio.all_tasks() if task is not asyncio.current_task() and not task.cancelling()]
+    if running:
+        names = ", ".join(getattr(task.get_coro(), "__qualname__", task.get_name()) for task in running)
+        raise NeverAwaited(f"the check ended before its task {names} did: await the task, or cancel it")
+    return value
+
+
+def _kept() -> list[Forgotten]:
+    """Coroutines that something still holds, or that hold themselves."""
+    begun = [each for each in gc.get_objects() if isinstance(each, CoroutineType)]
+    found = [each for each in begun if inspect.getcoroutinestate(each) == inspect.CORO_CREATED]
+    told = [_forgotten(each) for each in found]
+    for each in found:
+        each.close()
+    return told
+
+
+def _forgotten(coroutine: CoroutineType[Any, Any, Any]) -> Forgotten:
+    callers = [(file, line) for file, line, _ in coroutine.cr_origin or () if not _is_whets(file)]
+    location = Location(file=callers[0][0], line=callers[0][1]) if callers else None
+    return Forgotten(coroutine.__qualname__, location, _is_whets(coroutine.cr_code.co_filename))
+
+
+def _is_whets(file: str) -> bool:
+    return file.startswith(_WHET)
+
 
 # Whether a file is the author's, and not one that the agent wrote.
 IsOwn = Callable[[str], bool]
@@ -22,11 +129,10 @@ IsOwn = Callable[[str], bool]
 _PACKAGE = Path(__file__).parents[1]
 # What refuses arguments on purpose; a refusal of what was observed has a class of its own.
 _REFUSING = (
-    str(_PACKAGE / "expectations"),
-    str(_PACKAGE / "shell"),
+    str(_PACKAGE / "grade" / "expect"),
+    str(_PACKAGE / "reading" / "shell_"),
     str(_PACKAGE / "grade" / "checker.py"),
     str(_PACKAGE / "grade" / "context.py"),
-    str(_PACKAGE / "grade" / "shell.py"),
 )
 # As Python says that a function was called with other arguments than it takes.
 _WRONG_CALL = re.compile(r"([\w.]+)\(\) (?:missing|got|takes) ")
@@ -76,7 +182,7 @@ def _is_ours(value: object) -> bool:
     """Whether it is the same thing in every trial, such as `expect`; an event, say, is not."""
     if isinstance(value, ModuleType):
         return value.__name__.split(".")[0] == "whet"
-    return isinstance(value, _HANDED) or type(value).__module__.startswith("whet.expectations")
+    return isinstance(value, _HANDED) or type(value).__module__.startswith("whet.grade.expect")
 
 
 def _is_wrong_call(message: str) -> bool:
@@ -119,3 +225,101 @@ _JUDGES: dict[type[BaseException], Callable[[BaseException, IsOwn], bool]] = {
     TypeError: _is_misuse,
     ValueError: _is_misuse,
 }
+
+
+_MOST_VALUES = 5
+_LONGEST_VALUE = 500
+# What only looks, and gives the same again.
+_LOOKS = frozenset(("final_output", "get_commands", "get_file_reads", "changes", "read"))
+
+
+def stumbled_over(error: BaseException, is_own: IsOwn) -> str:
+    """Lines that show the values in the innermost statement of the author's that has any."""
+    try:
+        for place in reversed([*_places(traceback_of(error), is_own)]):
+            if told := _told(place):
+                return "".join(f"\n  {'where ' if not number else '      '} {line}" for number, line in enumerate(told))
+    except Exception:  # noqa: BLE001 - an explanation must not stand in for the failure
+        return ""
+    return ""
+
+
+def _places(at: TracebackType | None, is_own: IsOwn) -> Iterator[TracebackType]:
+    while at is not None:
+        if is_own(at.tb_frame.f_code.co_filename):
+            yield at
+        at = at.tb_next
+
+
+def _told(at: TracebackType) -> list[str]:
+    found: dict[str, str] = {}
+    for node in _expressions(at):
+        value = _value(node, at.tb_frame)
+        if value is not MISSING and is_telling(value):
+            found.setdefault(ast.unparse(node), value_text(value, _LONGEST_VALUE))
+    return [f"{name} = {value}" for name, value in [*found.items()][:_MOST_VALUES]]
+
+
+def _expressions(at: TracebackType) -> Iterator[ast.expr]:
+    """Every name, attribute and call of the statement, the whole before its parts."""
+    statement = _statement(at)
+    waiting: list[ast.AST] = [] if statement is None else [statement]
+    while waiting:
+        node = waiting.pop(0)
+        if isinstance(node, ast.Name | ast.Attribute | ast.Call):
+            yield node
+        inside = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt | ast.Lambda)]
+        waiting = inside + waiting
+
+
+def _statement(at: TracebackType) -> ast.AST | None:
+    """The smallest statement, or body of a lambda, that holds what raised."""
+    file = at.tb_frame.f_code.co_filename
+    lines = linecache.getlines(file)
+    holding = [node for node in ast.walk(ast.parse("".join(lines))) if _holds(node, at)]
+    found = min(holding, key=_extent, default=None)
+    return found.body if isinstance(found, ast.Lambda) else found
+
+
+def _holds(node: ast.AST, at: TracebackType) -> bool:
+    if not isinstance(node, ast.stmt | ast.Lambda):
+        return False
+    # A lambda is told from its neighbours on the line by its own code.
+    if isinstance(node, ast.Lambda) != (at.tb_frame.f_code.co_name == "<lambda>"):
+        return False
+    first, last = node.lineno, node.end_lineno or node.lineno
+    return first <= at.tb_lineno <= last and (not isinstance(node, ast.Lambda) or _column_fits(node, at))
+
+
+def _column_fits(node: ast.Lambda, at: TracebackType) -> bool:
+    positions = [*at.tb_frame.f_code.co_positions()]
+    place = positions[at.tb_lasti // 2] if 0 <= at.tb_lasti // 2 < len(positions) else None
+    if place is None or place[2] is None or place[0] != node.lineno:
+        return True
+    end = node.end_col_offset if node.end_lineno == node.lineno else None
+    return node.col_offset <= place[2] and (end is None or place[2] <= end)
+
+
+def _extent(node: ast.AST) -> tuple[int, int]:
+    assert isinstance(node, ast.stmt | ast.Lambda)
+    return (node.end_lineno or node.lineno) - node.lineno, (node.end_col_offset or 0) - node.col_offset
+
+
+def _value(node: ast.expr, frame: FrameType) -> Any:
+    """The value of a name, of a field of what the check was handed, or of a call that only looks."""
+    match node:
+        case ast.Name(id=name):
+            return frame.f_locals.get(name, MISSING)
+        case ast.Attribute(value=inner, attr=name):
+            held = _value(inner, frame)
+            return getattr(held, name, MISSING) if isinstance(held, Session | CheckContext) else MISSING
+        case ast.Call(func=ast.Attribute(value=inner, attr=name), args=args, keywords=[]) if name in _LOOKS:
+            held = _value(inner, frame)
+            if not isinstance(held, CheckContext) or not all(isinstance(each, ast.Constant) for each in args):
+                return MISSING
+            try:
+                return getattr(held, name)(*(ast.literal_eval(each) for each in args))
+            except (OSError, TypeError, ValueError):
+                return MISSING
+        case _:
+            return MISSING

@@ -1,1 +1,1 @@
-"""The nouns of whet: frozen data, no I/O, standard library only."""
+"""The model: the nouns of whet, what they are called, and their one JSON form."""

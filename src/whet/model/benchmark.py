@@ -7,6 +7,48 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from whet.model.session import Usage
+
+Adapter = Literal["subprocess", "http", "mcp"]
+ADAPTERS: tuple[Adapter, ...] = ("subprocess", "http", "mcp")
+Auth = Literal["none", "bearer", "api-key"]
+AUTHS: tuple[Auth, ...] = ("none", "bearer", "api-key")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallableSkill:
+    """A skill as its folder describes it: `skill.json`, with `adapter.config.json` laid over it.
+
+    For a subprocess and for MCP over stdio `argv` is the program, otherwise `url` is where it listens. Secrets stand
+    here by the names of their variables only.
+    """
+
+    id: str
+    name: str
+    version: str
+    description: str
+    adapter: Adapter
+    entrypoint: str
+    root: Path
+    digest: str
+    argv: tuple[str, ...] = ()
+    url: str | None = None
+    tags: tuple[str, ...] = ()
+    input_schema: Mapping[str, Any] = field(default_factory=dict)
+    output_schema: Mapping[str, Any] = field(default_factory=dict)
+    tool: str | None = None
+    auth: Auth = "none"
+    auth_variable: str | None = None
+    pass_env: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    timeout_ms: float | None = None
+    retries: int | None = None
+    keep_alive: bool = False
+    network: bool = False
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
 EvaluatorKind = Literal["exact", "contains", "regex", "json_schema", "llm_judge", "custom"]
 EVALUATORS: tuple[EvaluatorKind, ...] = ("exact", "contains", "regex", "json_schema", "llm_judge", "custom")
 ScoringMethod = Literal["mean", "weighted_mean", "pass_at_k"]
@@ -169,3 +211,67 @@ class Difference:
     worse: tuple[str, ...]
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRecord:
+    """One call: how it went, what was answered, and why it was graded so."""
+
+    sample: Sample
+    evaluator: str = "unknown"
+    output: Any = None
+    error: str | None = None
+    reason: str = ""
+    usage: Usage | None = None
+    # What the answer does to talk its judge into a verdict.
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionReport:
+    """One skill on one benchmark, with all that its figures were worked out by."""
+
+    skill: str
+    skill_version: str
+    benchmark: str
+    timestamp: str
+    summary: Summary
+    calls: tuple[CallRecord, ...]
+    usage: Usage = field(default_factory=Usage)
+    judging: Usage | None = None
+    scoring: ScoringMethod = "mean"
+    ks: tuple[int, ...] = (1,)
+    max_latency_ms: float = DEFAULT_MAX_LATENCY_MS
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """What an evaluation comes to: its reports, the files that hold them, and the skills that complete too little."""
+
+    reports: tuple[CompletionReport, ...]
+    files: tuple[Path, ...] = ()
+    least: float | None = None
+    below: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskChange:
+    """One task before and after: mean scores, none where it was not there."""
+
+    task: str
+    before: float | None
+    after: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillChange:
+    """One skill on one benchmark before and after; `difference` is none where no task is in both."""
+
+    skill: str
+    benchmark: str
+    before: CompletionReport | None
+    after: CompletionReport | None
+    difference: Difference | None
+    tasks: tuple[TaskChange, ...]
+    regressed: bool

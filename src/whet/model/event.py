@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-from whet.model.completion import Evaluated
+from whet.model.benchmark import Evaluated
 from whet.model.grade import Rate, Status
-from whet.model.run import Execution, Plan, RunInfo, Trial, TrialResult
-from whet.model.session import Event
-from whet.model.snapshot import SnapshotOutcome
+from whet.model.run import Execution, Plan, RunInfo, SnapshotOutcome, Trial, TrialResult
+from whet.model.seen import Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from whet.model.ceilings import Ceilings
 from whet.model.grade import AS_EXPECTED, Failure, FailureClass, Grade, Status
-from whet.model.session import SkillDetection, Usage
-from whet.model.suite import Case, Limits, Suite, WorkspaceSpec
+from whet.model.session import Usage
+from whet.model.skills import SkillDetection
+from whet.model.suite import NO_SKILL, SKILL, Case, Ceilings, Limits, Placed, SkillUnderTest, Suite, WorkspaceSpec
+
+# What resuming the session of an attempt takes.
+STATE_FILE = "state.json"
+LONGEST_ID = 120
+_LONGEST_FOLDER = 200
+
+
+def folder_name(identifier: str) -> str:
+    """The folder that belongs to an id: what is not a letter, digit, dot, dash or underscore becomes a dash."""
+    plain = unicodedata.normalize("NFC", identifier)
+    name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in plain)
+    # A name that begins with a dash is an option to most programs.
+    return f"_{name}" if name.startswith("-") else name
+
+
+def id_problem(identifier: str) -> str | None:
+    """Why an id cannot be used, if it cannot."""
+    if not identifier.strip():
+        return "must not be empty"
+    if len(identifier) > LONGEST_ID:
+        return f"is longer than {LONGEST_ID} characters"
+    if len(folder_name(identifier).encode()) > _LONGEST_FOLDER:
+        return "is too long for a folder name"
+    if not identifier.isprintable():
+        return "must not contain control characters"
+    if set(folder_name(identifier)) <= {"."}:
+        return "would leave the run folder once it is a folder name"
+    return None
+
 
 ScheduleName = Literal["serial", "parallel", "isolated-by-runner"]
 SCHEDULES: tuple[ScheduleName, ...] = ("serial", "parallel", "isolated-by-runner")
@@ -203,3 +233,97 @@ class RunInfo:
     # The files that hold the settings, the project's first, and where the search for that one ended.
     settings_files: tuple[Path, ...] = ()
     searched_to: Path | None = None
+
+
+def in_variant(suite: Suite, execution: Execution) -> Execution:
+    """*execution* with the skill where it belongs, or absent everywhere; other variants change nothing."""
+    case, variant = execution.case, execution.variant
+    if variant not in {SKILL, NO_SKILL}:
+        return execution
+    skill = suite.skill if variant == SKILL else None
+    return replace(
+        execution,
+        runner=replace(execution.runner, skills=_skills(suite.skill, skill, case, execution.runner)),
+        workspace=_workspace(suite.skill, skill, case, execution.workspace),
+        skill=skill.path if skill else None,
+    )
+
+
+def _skills(
+    tested: SkillUnderTest | None, there: SkillUnderTest | None, case: Case, runner: Runner
+) -> tuple[Path, ...]:
+    """The skill under test, its competitors, and the runner's own, of which none may pass for the one under test."""
+    names = tested.names if tested else frozenset()
+    others = [path for path in (*case.skills, *runner.skills) if path.name not in names]
+    return tuple(dict.fromkeys((*((there.path,) if there else ()), *others)))
+
+
+def _workspace(
+    tested: SkillUnderTest | None, there: SkillUnderTest | None, case: Case, spec: WorkspaceSpec
+) -> WorkspaceSpec:
+    if tested is not None and there is None:
+        spec = replace(spec, without_skills=tuple(sorted(tested.names)))
+    if case.skill_place is None:
+        return spec
+    # Also without the skill: a package may have brought something to that place.
+    return replace(spec, placed=(Placed(path=case.skill_place, source=there.path if there else None),))
+
+
+Metric = Literal[
+    "total_tokens",
+    "uncached_tokens",
+    "input_tokens",
+    "uncached_input_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+    "cached_tokens",
+    "cache_write_tokens",
+    "cost_usd",
+    "duration_s",
+]
+METRICS: tuple[Metric, ...] = get_args(Metric)
+
+
+def figure(value: float) -> str:
+    """A number for people: whole ones with their thousands set apart, others with six digits."""
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.6g}"
+
+
+SnapshotStatus = Literal["held", "exceeded", "created", "updated", "missing", "unavailable", "mismatch"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """One figure, and what it was taken of."""
+
+    metric: str
+    value: float
+    agent: str
+    model: str | None
+    trials: int
+    updated_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotOutcome:
+    """How an execution compares with its snapshot; `key` is the name of its entry in the snapshot file."""
+
+    key: str
+    status: SnapshotStatus
+    metric: Metric
+    value: float | None
+    baseline: float | None
+    allowed: float | None
+    message: str
+
+    @property
+    def new(self) -> bool:
+        """Whether a figure was taken."""
+        return self.status in {"created", "updated"}
+
+    @property
+    def verdict(self) -> Literal["failed", "errored"] | None:
+        """What it makes of an execution that went as expected otherwise; only more usage is the agent's doing."""
+        if self.status == "exceeded":
+            return "failed"
+        return "errored" if self.status in {"missing", "unavailable", "mismatch"} else None

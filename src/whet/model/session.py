@@ -1,64 +1,124 @@
-"""One agent interaction: its events, and the session that they make up."""
+"""What a session took, and where each figure comes from."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from typing import Any, Literal
 
-from whet.model.seen import (
-    EVENT_TYPES,
-    PROVIDER_TROUBLE,
-    CommandRun,
-    Event,
-    FileEdit,
-    FileRead,
-    FinalOutput,
-    Message,
-    MessagePhase,
-    Role,
-    SessionEnded,
-    SessionStarted,
-    SkillSignal,
-    ToolCall,
-    ToolResult,
-    Trouble,
-    TroubleKind,
-    UsageSeen,
-)
-from whet.model.skills import Confidence, SkillDetection, SkillEvidence, detect_skills
-from whet.model.usage import TOKEN_FIGURES, USAGE_FIGURES, TokenSource, Usage
+from whet.model.seen import CommandRun, Event, FileEdit, FileRead, ToolCall
+from whet.model.skills import SkillDetection, detect_skills
+
+# As the agent was told by its provider, worked out from such figures, or guessed from the number of characters.
+TokenSource = Literal["provider", "derived", "chars"]
+_WORST_FIRST: tuple[TokenSource, ...] = ("chars", "derived", "provider")
+TOKEN_FIGURES = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens")
+USAGE_FIGURES = (*TOKEN_FIGURES, "cost_usd")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a session took; a figure that nobody knows is `None`, never 0."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cost_usd: float | None = None
+    cost_source: Literal["agent", "prices"] | None = None
+    sources: Mapping[str, TokenSource] = field(default_factory=dict)
+
+    @property
+    def total_tokens(self) -> int | None:
+        """Input and output together, where both are known; they include the cache and the reasoning."""
+        if self.input_tokens is None or self.output_tokens is None:
+            return None
+        return self.input_tokens + self.output_tokens
+
+    @property
+    def uncached_input_tokens(self) -> int | None:
+        """The input that was not read from a cache, where that is known."""
+        if self.input_tokens is None or self.cached_tokens is None:
+            return None
+        return max(0, self.input_tokens - self.cached_tokens)
+
+    @property
+    def uncached_tokens(self) -> int | None:
+        """Input and output together, without what was read from a cache."""
+        if self.uncached_input_tokens is None or self.output_tokens is None:
+            return None
+        return self.uncached_input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        """Both together; a figure that only one of them tells is that one's; no sum is better known than its parts."""
+        sums = {name: _sum(getattr(self, name), getattr(other, name)) for name in USAGE_FIGURES}
+        source = "prices" if "prices" in (self.cost_source, other.cost_source) else self.cost_source
+        return Usage(**sums, cost_source=source or other.cost_source, sources=_worse(self.sources, other.sources))
+
+    def told(self, figure: str) -> float | None:
+        """One of the figures by its name, unless it is a guess."""
+        value: float | None = getattr(self, figure)
+        parts = _PARTS.get(figure, (figure,))
+        return None if any(self.sources.get(part) == "chars" for part in parts) else value
+
+
+# What figures are made of that are told by no agent themselves.
+_PARTS = {
+    "uncached_input_tokens": ("input_tokens", "cached_tokens"),
+    "uncached_tokens": ("input_tokens", "cached_tokens", "output_tokens"),
+}
+
+
+def _sum(one: float | None, other: float | None) -> Any:
+    if one is None or other is None:
+        return other if one is None else one
+    # Beyond nine digits, a sum of dollars is what binary fractions make of it.
+    return round(one + other, 9)
+
+
+def _worse(one: Mapping[str, TokenSource], other: Mapping[str, TokenSource]) -> dict[str, TokenSource]:
+    pairs = {name: (one.get(name), other.get(name)) for name in (*one, *other)}
+    return {name: next(source for source in _WORST_FIRST if source in pair) for name, pair in pairs.items()}
+
+
+def sourced(derived: frozenset[str], **figures: float | None) -> Usage:
+    """The usage of figures that an agent told, of which some were *derived* from others."""
+    known = [name for name in TOKEN_FIGURES if figures.get(name) is not None]
+    sources: dict[str, TokenSource] = {name: "derived" if name in derived else "provider" for name in known}
+    if {"input_tokens", "output_tokens"} <= sources.keys():
+        sources["total_tokens"] = "derived"
+    tokens: dict[str, Any] = {name: int(figures[name] or 0) for name in known}
+    cost = figures.get("cost_usd")
+    return replace(Usage(**tokens), cost_usd=cost, cost_source=None if cost is None else "agent", sources=sources)
+
+
+def token_count(told: object) -> int | None:
+    """A number of tokens as strangers tell it; what cannot be one is as good as nothing."""
+    if isinstance(told, str):
+        told = int(told) if told.isascii() and told.isdecimal() and len(told) <= len(str(_MOST_TOKENS)) else None
+    fits = isinstance(told, int) and not isinstance(told, bool) and 0 <= told <= _MOST_TOKENS
+    return told if isinstance(told, int) and fits else None
+
+
+_MOST_TOKENS = 10**15
+_CHARACTERS_OF_A_TOKEN = 4
+
+
+def guessed(read: int, written: int) -> Usage:
+    """A guess from the number of characters that were read and written; nothing where nothing was written."""
+    if written <= 0:
+        return Usage()
+    sources: dict[str, TokenSource] = dict.fromkeys(("input_tokens", "output_tokens", "total_tokens"), "chars")
+    return Usage(input_tokens=_tokens(read), output_tokens=_tokens(written), sources=sources)
+
+
+def _tokens(characters: int) -> int:
+    return -(-characters // _CHARACTERS_OF_A_TOKEN)
+
 
 # Whoever reads or writes sessions finds all of their parts here.
-__all__ = [
-    "EVENT_TYPES",
-    "PROVIDER_TROUBLE",
-    "TOKEN_FIGURES",
-    "USAGE_FIGURES",
-    "CommandRun",
-    "Confidence",
-    "Event",
-    "FileEdit",
-    "FileRead",
-    "FinalOutput",
-    "Message",
-    "MessagePhase",
-    "Role",
-    "Session",
-    "SessionEnded",
-    "SessionStarted",
-    "SessionSummary",
-    "SkillDetection",
-    "SkillEvidence",
-    "SkillSignal",
-    "TokenSource",
-    "ToolCall",
-    "ToolResult",
-    "Trouble",
-    "TroubleKind",
-    "Usage",
-    "UsageSeen",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""Reporters: listeners that show a run to somebody."""
+"""Reports: show the events and results of a run to somebody."""

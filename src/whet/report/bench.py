@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from whet import wire
+from whet.grade.statistics import pass_at_k
+from whet.model import wire
 from whet.model.event import ExecutionSummary, Results, RunEnded, RunEvent
 from whet.model.grade import Grade, Rate
 from whet.model.run import TrialResult
 from whet.model.session import Usage
-from whet.report.base import ReporterContext
-from whet.report.document import write_document
-from whet.score.passes import pass_at_k
+from whet.report.json import write_document
+from whet.report.reporter import ReporterContext
 
 Outcome = Literal["passed", "failed", "timeout", "budget", "agent_error", "infra_error", "skipped"]
 _MOST_K = 10

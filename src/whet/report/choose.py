@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
-from whet import plugins
 from whet.errors import PluginError, UsageError
-from whet.report.base import Reporter, ReporterContext, ReporterFactory, Reporters
-from whet.report.document import is_written_into
+from whet.model import plugins
 from whet.report.guard import GuardedReporter, GuardThread, Hangs, Patience, exits_refused
+from whet.report.json import is_written_into
+from whet.report.reporter import Reporter, ReporterContext, ReporterFactory, Reporters
 
 T = TypeVar("T")
 PATIENCE = Patience()

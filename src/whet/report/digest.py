@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from math import sqrt
 from pathlib import Path
 
+from whet.grade.statistics import lifts_of
 from whet.model.event import ExecutionSummary, Results
-from whet.model.grade import AS_EXPECTED, Rate
-from whet.model.lift import Lift
+from whet.model.grade import AS_EXPECTED, Lift, Rate
 from whet.model.run import RunInfo, Runner, TrialResult
+from whet.reading.text import count, one_line
+from whet.report.evaluation import Words
 from whet.report.finding import (
     Finding,
     ShownStatus,
@@ -21,9 +23,6 @@ from whet.report.finding import (
     snapshot_finding,
     trial_name,
 )
-from whet.report.text import count, one_line
-from whet.report.words import Words
-from whet.score.lift import lifts_of
 
 FAILURES_SHOWN = 50
 NAMES_SHOWN = 50

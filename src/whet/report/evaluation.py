@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from whet.model.benchmark import Interval, SampleStatus, Summary
-from whet.model.completion import CallRecord, CompletionReport, Evaluated
+from whet.model.benchmark import CallRecord, CompletionReport, Evaluated, Interval, SampleStatus, Summary
+from whet.model.run import RunInfo
+from whet.reading.text import count, duration, left, middle, money, number, one_line, path_for_people, right, width
 from whet.report.screen import Screen, Style
-from whet.report.text import count, duration, left, middle, money, number, one_line, path_for_people, right, width
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """One word for each noun of the model."""
+
+    suite: str = "suite"
+    case: str = "case"
+    runner: str = "runner"
+    trial: str = "trial"
+    sample: str = "trial"
+    passed: str = "went as expected"
+
+
+_RUN = Words()
+_BY_COMMAND = {
+    "eval": Words(suite="benchmark", case="task", runner="skill", trial="call", sample="run", passed="passed")
+}
+
+
+def words_of(command: str) -> Words:
+    """The words of a command."""
+    return _BY_COMMAND.get(command, _RUN)
+
+
+def resume_command(info: RunInfo, place: str) -> str:
+    """What to type to go on with a run."""
+    return shlex.join(("whet", info.command, *info.going_on, "--resume", place))
+
 
 KINDS_SHOWN = 5
 TASKS_SHOWN = 3

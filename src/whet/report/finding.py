@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -9,13 +10,108 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from whet.grade.base import QUESTIONS_FILE
-from whet.model.event import ExecutionSummary, Results
+from whet.errors import AgentTimedOut, BudgetSpent, StepLimitReached
+from whet.grade.grader import QUESTIONS_FILE, events_path
+from whet.model.event import ExecutionSummary, Results, SessionSeen
 from whet.model.grade import Status
-from whet.model.naming import STATE_FILE
-from whet.model.run import RunInfo, TrialKey, TrialResult
-from whet.report.remains import last_printed, last_seen, notes_of
-from whet.report.text import excerpt, one_line, path_for_people
+from whet.model.run import STATE_FILE, UNHELD, RunInfo, TrialKey, TrialResult
+from whet.model.seen import CommandRun, Event, FileEdit, FileRead, FinalOutput, Message, SkillSignal, ToolCall, Trouble
+from whet.model.wire import WireError, decode_event
+from whet.reading.text import clean, count, excerpt, middle, one_line, path_for_people
+from whet.report.screen import Screen
+
+_WIDEST = 200
+
+
+def session_line(seen: SessionSeen, screen: Screen) -> str | None:
+    """The line of what was seen, behind the name of its trial; None for what tells a person nothing."""
+    said = said_of(seen.event)
+    if said is None:
+        return None
+    key = seen.trial.key
+    number = f"#{key.number}" if seen.trial.execution.trials > 1 else ""
+    name = f"{one_line(key.case)}@{one_line(key.runner)}{number}"
+    return screen.fit(f"  {screen.paint(name, 'dim')} │ {one_line(said, _WIDEST)}")
+
+
+def said_of(event: Event) -> str | None:  # noqa: PLR0911 - a table of kinds
+    """What *event* is in a person's words; None for what tells a person nothing."""
+    match event:
+        case Message(role="assistant", phase="thinking", text=text):
+            return f"(thinks) {text}"
+        case Message(role="assistant", text=text) | FinalOutput(text=text):
+            return text or None
+        case CommandRun(command=command, exit_code=code):
+            return f"$ {command}" + (f"  (exit code {code})" if code else "")
+        case FileRead(path=path):
+            return f"reads {path}"
+        case FileEdit(path=path):
+            return f"writes {path}"
+        case SkillSignal(skill=skill, loaded=loaded):
+            return f"{'loads' if loaded else 'asks in vain for'} skill {skill}"
+        case ToolCall(tool=tool):
+            return f"calls {tool}"
+        case Trouble(message=message):
+            return f"trouble: {message}"
+        case _:
+            return None
+
+
+# Agents that were stopped in the middle of something.
+_STOPPED = frozenset({AgentTimedOut.code, StepLimitReached.code, BudgetSpent.code})
+_CHECK_LOG = "check.log"
+_TEXT = "transcript.txt"
+_TAIL_BYTES = 1 << 16
+_MOST_NOTES = 5
+
+
+def notes_of(result: TrialResult) -> tuple[str, ...]:
+    """What a person should know of a trial besides; that a budget was not held is told once for all of them."""
+    told = dict.fromkeys(one_line(note, 500) for note in result.notes if not note.startswith(UNHELD))
+    notes = tuple(told)
+    hidden = len(notes) - _MOST_NOTES
+    return (*notes[:_MOST_NOTES], f"and {count(hidden, 'more note')} in the record") if hidden > 0 else notes
+
+
+def last_printed(folder: Path, lines: int) -> tuple[str, ...]:
+    """The last *lines* that the check of an attempt printed, harmless; a line before them says where the rest is."""
+    text = clean(_tail(folder / _CHECK_LOG)).strip("\n")
+    found = [middle(line.rstrip(), _WIDEST) for line in text.split("\n")] if text.strip() else []
+    if len(found) <= lines:
+        return tuple(found)
+    return (f"… more in {_CHECK_LOG} …", *found[-lines:])
+
+
+def last_seen(result: TrialResult, folder: Path) -> str | None:
+    """What the agent of the attempt in *folder* did last before it was stopped, where that is known."""
+    if result.failure is None or result.failure.code not in _STOPPED:
+        return None
+    events = events_path(folder)
+    if events is None:
+        words = [line for line in clean(_tail(folder / _TEXT)).split("\n") if line.strip()]
+        return f"printed: {one_line(words[-1], _WIDEST)}" if words else None
+    said = (_said_in(line) for line in reversed(_tail(events).split("\n")))
+    return next((one_line(text, _WIDEST) for text in said if text), None)
+
+
+def _said_in(line: str) -> str | None:
+    """What the event in *line* tells; the first one of a tail may be half of a line."""
+    try:
+        return said_of(decode_event(line.encode())) if line.strip() else None
+    except WireError:
+        return None
+
+
+def _tail(path: Path) -> str:
+    """The end of the file at *path*; nothing where there is none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL_BYTES))
+            return file.read(_TAIL_BYTES).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return ""
+
 
 # Where a workspace was while its agent was running, such as /tmp/whet-1a2b3c/w7: another place for every attempt.
 _LIVE_PLACE = re.compile(r"/whet-\w+/\w+")

@@ -12,11 +12,11 @@ from whet.model.event import ExecutionSummary, Results, RunEnded, RunEvent
 from whet.model.grade import Location, Status
 from whet.model.run import RunInfo, TrialResult
 from whet.model.suite import Case
-from whet.report.base import ReporterContext
+from whet.reading.text import count, one_line, path_for_people
 from whet.report.finding import class_of, execution_name, finding_of, snapshot_finding
 from whet.report.markdown import sections, within
+from whet.report.reporter import ReporterContext
 from whet.report.screen import printing
-from whet.report.text import count, one_line, path_for_people
 
 # GitHub shows ten of a kind per step and says nothing about the others.
 ANNOTATIONS = 10

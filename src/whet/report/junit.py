@@ -10,23 +10,25 @@ from html import escape
 from pathlib import Path
 from typing import IO
 
+from whet.grade.scores import rate_of
 from whet.model.event import ExecutionSummary, Results, RunEnded, RunEvent
 from whet.model.run import Execution, RunInfo, Runner, TrialKey, TrialResult
-from whet.report.base import ReporterContext
-from whet.report.document import write_document
+from whet.reading.text import clean, excerpt, one_line, path_for_people
 from whet.report.finding import (
     Finding,
     ShownStatus,
     class_of,
     execution_name,
+    last_printed,
+    last_seen,
     message_of,
+    notes_of,
     snapshot_finding,
     trial_name,
 )
-from whet.report.remains import last_printed, last_seen, notes_of
+from whet.report.json import write_document
+from whet.report.reporter import ReporterContext
 from whet.report.table import errored_text
-from whet.report.text import clean, excerpt, one_line, path_for_people
-from whet.score import rate_of
 
 # Of what cleaning leaves, XML 1.0 forbids only these.
 _FORBIDDEN = re.compile("[\ufffe\uffff]")

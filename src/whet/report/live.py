@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING
 from whet.model.event import Notice, RunStarted
 from whet.model.grade import STATUSES, Status
 from whet.model.run import Trial, TrialKey, TrialResult
+from whet.reading.text import duration, number, right
+from whet.report.evaluation import words_of
 from whet.report.plain import CALLS_TOLD, STATUS_STYLES, TrialLines, notice_line
 from whet.report.screen import Screen
-from whet.report.text import duration, number, right
-from whet.report.words import words_of
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
+
 
 ROWS = 8
 _REFRESHES_PER_S = 8

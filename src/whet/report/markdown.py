@@ -6,18 +6,18 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from whet.grade.statistics import told_lift
 from whet.model.event import Results, RunEnded, RunEvent
-from whet.model.lift import Lift
+from whet.model.grade import Lift
 from whet.model.run import RunInfo
-from whet.report.base import ReporterContext
+from whet.reading.text import count, duration, one_line, path_for_people
 from whet.report.digest import Block, Digest, Group, RunnerTable, outcome, read_digest
-from whet.report.document import write_document
+from whet.report.evaluation import resume_command
 from whet.report.finding import Finding
+from whet.report.json import write_document
 from whet.report.plain import symbol
+from whet.report.reporter import ReporterContext
 from whet.report.table import columns_of, totals_of
-from whet.report.text import count, duration, one_line, path_for_people
-from whet.report.words import resume_command
-from whet.score.lift import told_lift
 
 ROWS = 500
 _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Literal, TextIO
 
-from whet.report.base import NotWritten
+from whet.report.reporter import NotWritten
 
 Style = Literal["good", "bad", "warn", "dim", "bold"]
 _CODES: dict[Style, str] = {"good": "32", "bad": "31", "warn": "33", "dim": "2", "bold": "1"}

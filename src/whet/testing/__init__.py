@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from whet.testing.agent_contract import ContractBroken, Reading, check_agent
-    from whet.testing.scripted_model import Request, ScriptedModel, Step
+    from whet.testing.model_requests import Request
+    from whet.testing.model_script import Step
+    from whet.testing.scripted_model import ScriptedModel
 
 __all__ = ["ContractBroken", "Reading", "Request", "ScriptedModel", "Step", "check_agent"]
 

@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from whet.model.run import Runner
     from whet.model.suite import Case
 
+
 # Case, runner and variant.
 _Key = tuple[str, str, str]
 
 _PATTERNS = ("suite.py", "suite_*.py", "*_suite.py")
 _NOTHING_WAS_RUN = 2
 _PACKAGE = str(Path(__file__).parent.parent) + os.sep
-_EXPECTATIONS = "whet.expectations.failure"
+_EXPECTATIONS = "whet.grade.expect.group"
 _IMPORTS_WHET = re.compile(rb"^\s*(?:from|import)\s+whet\b", re.MULTILINE)
 # Marks that pytest itself acts on: a tag of that name must not.
 _PYTESTS_OWN = frozenset({"skip", "skipif", "xfail", "parametrize", "usefixtures", "filterwarnings"})
@@ -85,9 +86,9 @@ class SuiteFile(pytest.File):
     def collect(self) -> Iterator[CaseItem]:
         """The cases in declared order."""
         # Only here: every run of pytest loads this plug-in, and most have no suite.
-        from whet.config import load_settings  # noqa: PLC0415
         from whet.errors import WhetError  # noqa: PLC0415
-        from whet.formats.base import load_suite  # noqa: PLC0415
+        from whet.plan.settings import load_settings  # noqa: PLC0415
+        from whet.suites.format import load_suite  # noqa: PLC0415
 
         try:
             with _own_modules(self.path.parent):
@@ -176,7 +177,7 @@ def _own_modules(folder: Path) -> Iterator[None]:
 
     Tests that lie beside it are pytest's to import, and not those of the suite's own way of importing.
     """
-    from whet.asserting.rewriting import HelperFinder  # noqa: PLC0415 - see collect
+    from whet.grade.expect.rewriting import HelperFinder  # noqa: PLC0415 - see collect
 
     before, places = set(sys.modules), list(sys.path)
     try:

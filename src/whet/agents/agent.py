@@ -1,0 +1,250 @@
+"""The contract of an agent: how it is started, and what its output means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from whet.model.run import Runner
+from whet.model.seen import Event
+from whet.model.session import Usage
+from whet.model.suite import NO_SKILL, SKILL, Case
+
+Output = Literal["text", "events", "records"]
+# How an agent is given skills: where it looks for them in its home, or by the variable `WHET_SKILL`.
+TakesSkills = Literal["home", "variable"]
+# Where skills are put for agents that are told by a variable.
+NAMED_SKILLS = ".agents/skills"
+# What a sign says: the model is asked, is speaking, has said all of an answer, did not answer; or a tool has begun.
+Meaning = Literal["asked", "speaking", "said", "trouble", "tool"]
+# What every process gets of our own environment; anything else is asked for by `env` or `pass_env`.
+_PASSED_ON = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """An earlier session to go on with, and what it had taken by then: some agents count on from there."""
+
+    session_id: str
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What an agent is asked to do, and where."""
+
+    prompt: str
+    case: str
+    runner: Runner
+    workspace: Path
+    home: Path
+    temporary: Path
+    suite_dir: Path
+    settings_dir: Path | None
+    environ: Mapping[str, str]
+    variant: str = "default"
+    trial: int = 1
+    resume: Resume | None = None
+    # The skill under test, if it is there.
+    skill: Path | None = None
+    # The folders of skills in the workspace, such as `.agents/skills/tidy-up`, before the agent begins.
+    workspace_skills: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacking:
+    """What a program unpacks for itself when it is first started: it does so into the folder that `variable` names.
+
+    It is made once for a run, by starting `argv` without a task, and attempts can only read it.
+    """
+
+    variable: str
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What `query` finds in a SQLite database of the home: a JSON object for each row, each on a line."""
+
+    database: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signs:
+    """Lines by which a program shows, before anything is whole, how it stands between it and its model.
+
+    `line` is held against the beginning of each line. Its group `what` is looked up in `means`, where anything else
+    says that the model is speaking; a line without it says nothing. Trouble may have groups `status` and `said`.
+    Lines that match are kept in the record only with `kept`: the others are a log that we asked for, or pieces of
+    what is told as a whole later on.
+    """
+
+    line: re.Pattern[bytes]
+    means: Mapping[bytes, Meaning]
+    kept: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCommand:
+    """The program to start, what it finds in its home, and how to read what it prints.
+
+    `output` is "text" (all of it is the final output), "events" (each line is one of our own session events) or
+    "records" (each line is given to `Agent.events`). `announces_end` says that a good session ends with a
+    `SessionEnded` event, so that one without is unfinished whatever the exit code says. `shows_model` says that
+    whatever its model answers is seen in its output, so that where nothing was seen, no model has answered.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    stdin: bytes = b""
+    output: Output = "records"
+    announces_end: bool = False
+    shows_model: bool = False
+    # Whether its word counts where it would take a trial out of the rate: on its provider, and on a skill that should
+    # have been absent. That of a program which is itself what is tried does not: it could say so in every trial that
+    # it would fail.
+    trusted: bool = True
+    signs: Signs | None = None
+    # The same of its standard error.
+    log_signs: Signs | None = None
+    # How it says on standard error that nobody has logged in; it is asked only where no model has answered.
+    no_login: re.Pattern[str] | None = None
+    # Paths are relative to the home of the attempt, which is deleted afterwards: credentials may lie there.
+    home_files: Mapping[str, bytes] = field(default_factory=dict)
+    home_copies: Mapping[str, Path] = field(default_factory=dict)
+    # What is given to `ending` and `learn`: files, also by patterns such as `logs/*.jsonl`, and what databases hold.
+    collect: tuple[str, ...] = ()
+    collect_rows: Mapping[str, Rows] = field(default_factory=dict)
+    unpacking: Unpacking | None = None
+    readable: tuple[Path, ...] = ()
+    # What its arguments name: shown as well and, like its program, nothing that logs it in.
+    named: tuple[Path, ...] = ()
+    network: bool = True
+    # Whose session it is where that is not the runner's own, as in a recording.
+    model: str | None = None
+    placed_skills: tuple[str, ...] = ()
+
+
+class Agent(Protocol):
+    """One file per agent; an object lives for one attempt, so what later records need may be kept on it.
+
+    `state` names what of its home its sessions lie in, so that one can be resumed; none means that none can.
+    `takes_skills` says how it is given skills; an agent that says None is not run where a skill is under test.
+    """
+
+    state: tuple[str, ...]
+    takes_skills: TakesSkills | None
+
+    def command(self, task: Task) -> AgentCommand:
+        """How to start it for *task*."""
+
+    def events(self, record: bytes) -> Iterable[Event]:
+        """What one line of its output means; a line that is not understood means nothing and breaks nothing."""
+
+    def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
+        """What is known only at the end, such as tokens in a file that was asked for by `collect`."""
+
+    def learn(self, collected: Mapping[str, bytes]) -> bool:
+        """Whether files in its home say more about records than the records do.
+
+        They are then read once more from the first on, by an object that has learned from *collected* before.
+        """
+
+    def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
+        """What is wrong with *runner*, found before anything is started."""
+
+
+class AgentDefaults:
+    """What most agents have nothing to say about."""
+
+    state: tuple[str, ...] = ()
+    takes_skills: TakesSkills | None = None
+
+    def events(self, record: bytes) -> Iterable[Event]:
+        """Nothing: its output is text or our own events."""
+        del record
+        return ()
+
+    def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
+        """Nothing."""
+        del collected
+        return ()
+
+    def learn(self, collected: Mapping[str, bytes]) -> bool:
+        """Records are all that there is."""
+        del collected
+        return False
+
+    def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
+        """None."""
+        del runner, cases
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """A runner's options, read by name with the type that settings have already given them."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def text(self, name: str) -> str | None:
+        """A string, or none."""
+        value = self.values.get(name)
+        return None if value is None else str(value)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of strings."""
+        return tuple(str(item) for item in self.values.get(name) or ())
+
+    def table(self, name: str) -> dict[str, str]:
+        """A table of strings."""
+        return {str(key): str(value) for key, value in (self.values.get(name) or {}).items()}
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Yes or no."""
+        value = self.values.get(name)
+        return default if value is None else bool(value)
+
+
+def environment(task: Task) -> dict[str, str]:
+    """The environment that any agent gets: a home of its own, little of ours, and what its runner asks for."""
+    options = Options(task.runner.options)
+    passed = (*_PASSED_ON, *options.texts("pass_env"))
+    env = {name: task.environ[name] for name in passed if name in task.environ}
+    inherited = options.flag("inherit_home", False) and "HOME" in task.environ
+    home = task.environ["HOME"] if inherited else str(task.home)
+    env |= {"HOME": home, "TMPDIR": str(task.temporary), "TERM": "dumb"}
+    env |= {"WHET_WORKSPACE": str(task.workspace)}
+    if task.variant in {SKILL, NO_SKILL}:
+        env["WHET_ARM"] = task.variant
+    return env | options.table("env")
+
+
+def resuming(task: Task, flag: str) -> tuple[str, ...]:
+    """*flag* and the id of the session to go on with, if there is one."""
+    return (flag, task.resume.session_id) if task.resume else ()
+
+
+def mounts(task: Task) -> tuple[Path, ...]:
+    """The folders that a runner asks for beyond the usual."""
+    return tuple(Path(path) for path in Options(task.runner.options).texts("mounts"))
+
+
+def skill_copies(task: Task, folder: str) -> dict[str, Path]:
+    """The skills under test, each under its own name below *folder* of the home."""
+    return {f"{folder}/{skill.name}": skill for skill in task.runner.skills}
+
+
+def named_skill(task: Task) -> dict[str, str]:
+    """The variable that names the skill under test, for agents that have no place of their own to look for skills."""
+    return {} if task.skill is None else {"WHET_SKILL": str(task.home / NAMED_SKILLS / task.skill.name)}
+
+
+def credential_files(task: Task, names: Iterable[str]) -> dict[str, Path]:
+    """The files of the user's own home that hold a login, where they are there; nothing else of it comes along."""
+    home = Path(task.environ.get("HOME", "/nonexistent"))
+    return {name: home / name for name in names if (home / name).is_file()}

@@ -1,0 +1,220 @@
+"""A skill that is a program and stays: it is asked again and again, and replaced when it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import anyio
+
+from whet.agents import callable as rpc
+from whet.agents.callable import HEALTH_TIMEOUT_S, MOST_BYTES, Reply, SkillClient
+from whet.agents.callable_program import OneShot, Program, Tail, health_by
+from whet.errors import AgentCrashed, AgentTimedOut, AttemptError, OutputTooLarge
+from whet.ground.sandbox import Sandbox, Talk
+from whet.model.benchmark import CallableSkill
+from whet.model.suite import Ceilings
+
+
+class KeptAlive:
+    """As many processes as there are calls at once; one that died or did not answer in time is not asked again."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._idle: list[_Alive] = []
+        self._all: set[_Alive] = set()
+
+    async def call(self, given: Mapping[str, Any], *, timeout_s: float) -> Reply:
+        """Ask one that is idle; its start is no part of the latency."""
+        return await self._ask("invoke", dict(given), timeout_s)
+
+    async def health(self) -> str | None:
+        """Whether one answers the question for its health."""
+        return await health_by(lambda: self._ask("healthcheck", {}, HEALTH_TIMEOUT_S))
+
+    async def close(self) -> None:
+        """Let all of them end."""
+        for alive in list(self._all):
+            await self._end(alive, kindly=True)
+
+    async def _ask(self, method: str, params: Any, timeout_s: float) -> Reply:
+        alive = await self._take()
+        began = time.monotonic()
+        well = False
+        try:
+            with anyio.fail_after(timeout_s):
+                answer = await alive.ask(method, params)
+            well = True
+        except TimeoutError:
+            instead = f"; it answered the id {alive.other_id} instead" if alive.other_id else ""
+            raise AgentTimedOut(f"it did not answer within {timeout_s:g} s{instead}") from None
+        finally:
+            if well:
+                self._idle.append(alive)
+            else:
+                with anyio.CancelScope(shield=True):
+                    await self._end(alive, kindly=False)
+        return Reply(output=rpc.result_of(answer), latency_ms=(time.monotonic() - began) * 1000)
+
+    async def _take(self) -> _Alive:
+        """One that is idle and still there, or a new one."""
+        while self._idle:
+            alive = self._idle.pop()
+            if not alive.dead:
+                return alive
+            await self._end(alive, kindly=True)
+        alive = _Alive(self._program)
+        await alive.start()
+        self._all.add(alive)
+        return alive
+
+    async def _end(self, alive: _Alive, *, kindly: bool) -> None:
+        self._all.discard(alive)
+        await alive.end(kindly=kindly)
+
+
+class _Abandoned(Exception):
+    """Ends a process without waiting for it to end by itself."""
+
+
+class _Alive:
+    """One process, what it printed since the last question, and the number of that question."""
+
+    def __init__(self, program: Program) -> None:
+        self._err = Tail()
+        self._context = program.open(self._hear, self._err)
+        self._buffer = bytearray()
+        self._size = 0
+        self._heard = asyncio.Event()
+        self._number = 0
+        self._talk: Talk | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._trouble: AttemptError | None = None
+        self.dead = False
+        # Of another request, that was answered in the place of the last one.
+        self.other_id: str | None = None
+
+    async def start(self) -> None:
+        """Start it; what is wrong with it is found at the first question."""
+        self._talk = await self._context.__aenter__()
+        self._watch = asyncio.create_task(self._until_over(self._talk))
+
+    async def ask(self, method: str, params: Any) -> dict[str, Any]:
+        """Send a request, and wait for the answer to it."""
+        assert self._talk is not None
+        self._number += 1
+        self._buffer.clear()
+        self._size = 0
+        self.other_id = None
+        with contextlib.suppress(BrokenPipeError):
+            await self._talk.send(rpc.request(method, params, self._number))
+        while (answer := self._answer()) is None:
+            if self.dead:
+                return await self._last_answer()
+            self._heard.clear()
+            await self._heard.wait()
+        return answer
+
+    def _answer(self) -> dict[str, Any] | None:
+        """The answer among the whole lines so far; what was looked at is not looked at again."""
+        *lines, rest = bytes(self._buffer).split(b"\n")
+        self._buffer[:] = rest
+        for line in lines:
+            found = rpc.read_line(line, self._number)
+            if found is not None:
+                return found
+            self.other_id = rpc.other_id(line, self._number) or self.other_id
+        return None
+
+    async def _last_answer(self) -> dict[str, Any]:
+        """One that was still on its way when the process ended."""
+        # One that we had enough of would go on until it is made to end.
+        await self.end(kindly=self._trouble is None)
+        self._buffer += b"\n"
+        answer = None if self._trouble else self._answer()
+        if answer is None:
+            raise self._trouble or AgentCrashed(
+                f"its program ended without an answer: {self._err.text or '(nothing on standard error)'}",
+                hint="a skill with keepAlive goes on reading requests until its input ends",
+            )
+        return answer
+
+    async def _until_over(self, talk: Talk) -> None:
+        try:
+            await talk.over()
+        except AttemptError as error:
+            self._trouble = error
+        finally:
+            self.dead = True
+            self._heard.set()
+
+    def _hear(self, chunk: bytes) -> None:
+        self._buffer += chunk
+        self._size += len(chunk)
+        if self._size > MOST_BYTES:
+            raise OutputTooLarge(f"the skill printed more than {MOST_BYTES} bytes")
+        # Only then: looking through a long line again with each piece of it would hold up everybody.
+        if b"\n" in chunk:
+            self._heard.set()
+
+    async def end(self, *, kindly: bool) -> None:
+        """End it and all that it started; kindly, it is first let know that nothing more comes."""
+        if self._talk is None:
+            return
+        self._talk = None
+        reason = None if kindly else _Abandoned()
+        with contextlib.suppress(_Abandoned):
+            await self._context.__aexit__(type(reason) if reason else None, reason, None)
+        assert self._watch is not None
+        await self._watch
+
+
+_NO_CEILINGS = Ceilings()
+
+
+@asynccontextmanager
+async def connect(
+    skill: CallableSkill,
+    sandbox: Sandbox,
+    environ: Mapping[str, str],
+    ceilings: Ceilings = _NO_CEILINGS,
+    scratch: Path | None = None,
+) -> AsyncIterator[SkillClient]:
+    """A client for as long as the context lasts; nothing that it started is running afterwards.
+
+    Its home is made in *scratch*, where whoever comes after a whet that was killed finds and removes it.
+    """
+    with TemporaryDirectory(prefix="whet-skill-", dir=scratch) as home:
+        program = Program(skill, sandbox, environ, Path(home), ceilings)
+        match skill.adapter:
+            case "subprocess" if skill.keep_alive:
+                kept = KeptAlive(program)
+                try:
+                    yield kept
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await kept.close()
+            case "subprocess":
+                yield OneShot(program)
+            case "http":
+                from whet.agents.callable_program import HttpSkill, http_client  # noqa: PLC0415
+
+                async with http_client(skill, environ) as client:
+                    yield HttpSkill(skill, client)
+            case "mcp":
+                from whet.agents.callable_mcp import McpSkill, over_http, over_stdio, require_mcp  # noqa: PLC0415
+
+                require_mcp()
+                if skill.url is None:
+                    yield McpSkill(skill, over_stdio(program))
+                    return
+                from whet.agents.callable_program import http_client  # noqa: PLC0415
+
+                async with http_client(skill, environ) as client:
+                    yield McpSkill(skill, over_http(skill.url, client))

@@ -1,0 +1,285 @@
+"""A new skill from a template: a folder that can be evaluated as it stands."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any, Literal
+
+from whet.agents.callable_reading import CONFIG, LONGEST_ID, MANIFEST
+from whet.errors import UsageError
+from whet.model.benchmark import ADAPTERS, Adapter, CallableSkill, CompletionReport
+from whet.reading.fields import Fields
+
+SortBy = Literal["compositeScore", "completionRate", "latency", "tokenCost"]
+SORTS: tuple[SortBy, ...] = ("compositeScore", "completionRate", "latency", "tokenCost")
+_ORDERS = ("desc", "asc")
+_NAME, _DESCRIPTION, _TAG = 3, 2, 1
+
+
+def search(
+    skills: Iterable[CallableSkill],
+    *,
+    query: str = "",
+    tags: Sequence[str] = (),
+    adapter: Adapter | None = None,
+    min_completion: float | None = None,
+) -> list[CallableSkill]:
+    """The skills that fit, the best first: by where the query stands, or without one by what they reached before."""
+    fitting = [
+        skill
+        for skill in skills
+        if set(tags) <= set(skill.tags)
+        and (adapter is None or skill.adapter == adapter)
+        and (min_completion is None or best_before(skill) >= min_completion)
+    ]
+    if not query:
+        return sorted(fitting, key=best_before, reverse=True)
+    points = {skill.id: _points(skill, query.casefold()) for skill in fitting}
+    found = [skill for skill in fitting if points[skill.id]]
+    return sorted(found, key=lambda skill: points[skill.id], reverse=True)
+
+
+def best_before(skill: CallableSkill) -> float:
+    """The best completion rate that the skill's own manifest tells of."""
+    told = skill.metadata.get("benchmarkResults")
+    rates = [item.get("completionRate") for item in told if isinstance(item, Mapping)] if isinstance(told, list) else []
+    return max((float(rate) for rate in rates if isinstance(rate, int | float)), default=0.0)
+
+
+def _points(skill: CallableSkill, query: str) -> int:
+    return (
+        _NAME * (query in skill.name.casefold())
+        + _DESCRIPTION * (query in skill.description.casefold())
+        + _TAG * any(query in tag.casefold() for tag in skill.tags)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """Which skills are good enough, and in which order; bounds are part of what is allowed."""
+
+    min_completion: float | None = None
+    max_errors: float | None = None
+    max_p95_ms: float | None = None
+    adapters: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    sort_by: SortBy = "compositeScore"
+    descending: bool = True
+    top: int | None = None
+
+
+def read_strategy(fields: Fields) -> Strategy:
+    """A strategy as it is written; what is wrong is noted in *fields*."""
+    fields.mention_unknown(("filters", "sortBy", "order", "topK"))
+    filters = fields.table("filters")
+    filters.mention_unknown(("minCompletionRate", "maxErrorRate", "maxLatencyP95Ms", "adapterTypes", "requiredTags"))
+    sort = fields.choice("sortBy", SORTS)
+    adapters = filters.texts("adapterTypes")
+    for name in adapters:
+        if name not in ADAPTERS:
+            filters.problem("adapterTypes", f'holds "{name}", which is none of {", ".join(ADAPTERS)}')
+    top = fields.number("topK", least=0)
+    return Strategy(
+        min_completion=filters.number("minCompletionRate", least=0, most=1.0),
+        max_errors=filters.number("maxErrorRate", least=0, most=1.0),
+        max_p95_ms=filters.number("maxLatencyP95Ms"),
+        adapters=adapters,
+        tags=filters.texts("requiredTags"),
+        sort_by=next((word for word in SORTS if word == sort), "compositeScore"),
+        descending=fields.choice("order", _ORDERS) != "asc",
+        top=int(top) if top else None,
+    )
+
+
+def select(
+    skills: Iterable[CallableSkill], reports: Iterable[CompletionReport], strategy: Strategy
+) -> list[tuple[CallableSkill, CompletionReport]]:
+    """The skills with a report that are good enough, the best first; of equals the one with the smaller id."""
+    by_skill = {report.skill: report for report in reports}
+    pairs = [(skill, by_skill[skill.id]) for skill in skills if skill.id in by_skill]
+    kept = [(skill, report) for skill, report in pairs if _fits(skill, report, strategy)]
+    kept.sort(key=lambda pair: pair[0].id)
+    known = [pair for pair in kept if _figure(pair[1], strategy.sort_by) is not None]
+    unknown = [pair for pair in kept if _figure(pair[1], strategy.sort_by) is None]
+    known.sort(key=lambda pair: _figure(pair[1], strategy.sort_by) or 0, reverse=strategy.descending)
+    return [*known, *unknown][: strategy.top]
+
+
+def _fits(skill: CallableSkill, report: CompletionReport, strategy: Strategy) -> bool:
+    summary = report.summary
+    completion = summary.completion.value if summary.completion else 0.0
+    errors = summary.error_rate.value if summary.error_rate else 1.0
+    p95_ms = summary.latency.p95_ms if summary.latency else inf
+    return (
+        (strategy.min_completion is None or completion >= strategy.min_completion)
+        and (strategy.max_errors is None or errors <= strategy.max_errors)
+        and (strategy.max_p95_ms is None or p95_ms <= strategy.max_p95_ms)
+        and (not strategy.adapters or skill.adapter in strategy.adapters)
+        and set(strategy.tags) <= set(skill.tags)
+    )
+
+
+def _figure(report: CompletionReport, sort_by: SortBy) -> Any:
+    summary = report.summary
+    match sort_by:
+        case "compositeScore":
+            return summary.composite
+        case "completionRate":
+            return summary.completion.value if summary.completion else None
+        case "latency":
+            return summary.latency.p95_ms if summary.latency else None
+        case "tokenCost":
+            return report.usage.cost_usd
+
+
+Template = Literal["python_script", "http_request", "mcp_tool"]
+TEMPLATES: tuple[Template, ...] = ("python_script", "http_request", "mcp_tool")
+_PROGRAM = "skill.py"
+_SCRIPT = '''"""The skill {id}: answers JSON-RPC 2.0 requests on standard input, one on each line."""
+
+import json
+import sys
+
+
+def invoke(params):
+    """What the skill does: replace this by your own."""
+    return {{"result": f"You asked: {{params['query']}}"}}
+
+
+def answer(line):
+    number = None
+    try:
+        request = json.loads(line)
+        number = request.get("id")
+        if request["method"] == "healthcheck":
+            return {{"id": number, "result": {{"status": "ok"}}}}
+        if request["method"] != "invoke":
+            return {{"id": number, "error": {{"code": -32601, "message": f"no method {{request['method']}}"}}}}
+        return {{"id": number, "result": invoke(request.get("params") or {{}})}}
+    except json.JSONDecodeError as error:
+        return {{"id": None, "error": {{"code": -32700, "message": str(error)}}}}
+    except Exception as error:
+        return {{"id": number, "error": {{"code": -32000, "message": f"{{type(error).__name__}}: {{error}}"}}}}
+
+
+for line in sys.stdin:
+    if line.strip():
+        print(json.dumps({{"jsonrpc": "2.0", **answer(line)}}), flush=True)
+'''
+_SERVER = '''"""The skill {id}: a tool of an MCP server over its standard streams; needs `pip install mcp`."""
+
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer({name!r})
+
+
+@server.tool(name={id!r})
+def invoke(query: str) -> dict[str, str]:
+    """What the skill does: replace this by your own."""
+    return {{"result": f"You asked: {{query}}"}}
+
+
+server.run("stdio")
+'''
+_HOW: dict[Template, tuple[str, str, dict[str, Any]]] = {
+    "python_script": (
+        "subprocess",
+        f"python3 {_PROGRAM}",
+        {"type": "subprocess", "command": "python3", "args": [_PROGRAM], "timeoutMs": 30000, "keepAlive": True},
+    ),
+    "http_request": (
+        "http",
+        "http://localhost:3000/invoke",
+        {"type": "http", "baseUrl": "http://localhost:3000", "authType": "none", "timeoutMs": 15000, "retries": 1},
+    ),
+    "mcp_tool": ("mcp", f"python3 {_PROGRAM}", {"type": "mcp", "timeoutMs": 30000}),
+}
+
+
+def create_skill(name: str, template: Template, folder: Path, description: str = "") -> Path:
+    """Make the folder of a new skill below *folder*; one that is there is left alone."""
+    identifier = re.sub(r"[^a-z0-9_-]+", "_", name.strip().lower()).strip("_")
+    if not identifier:
+        raise UsageError(f'"{name}" has no letter or digit that an id could be made of')
+    if len(identifier) > LONGEST_ID:
+        raise UsageError(f"a name of {len(identifier)} characters is too long", hint=f"at most {LONGEST_ID}")
+    root = folder / identifier
+    if root.exists():
+        raise UsageError(f"{root} is already there", hint="choose another name, or another --output-dir")
+    try:
+        _write(root, _files(name.strip(), identifier, template, description))
+    except OSError as error:
+        raise UsageError(f"{root} cannot be made: {error.strerror}", hint="choose another --output-dir") from error
+    return root
+
+
+def _write(root: Path, files: dict[str, Any]) -> None:
+    (root / "tests").mkdir(parents=True)
+    for place, content in files.items():
+        text = content if isinstance(content, str) else json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        (root / place).write_text(text, encoding="utf-8")
+
+
+def _files(name: str, identifier: str, template: Template, description: str) -> dict[str, Any]:
+    adapter, entrypoint, config = _HOW[template]
+    about = description or f"{name}: says back what it was asked, until somebody teaches it more."
+    files: dict[str, Any] = {
+        MANIFEST: {
+            "id": identifier,
+            "name": name,
+            "version": "0.1.0",
+            "description": about,
+            "tags": [],
+            "adapterType": adapter,
+            "entrypoint": entrypoint,
+            "inputSchema": _schema("query"),
+            "outputSchema": _schema("result"),
+            "metadata": {"author": "", "license": "MIT"},
+        },
+        CONFIG: config,
+        "README.md": _readme(name, about, identifier),
+        "tests/basic.eval.json": _benchmark(name, identifier),
+    }
+    if template == "python_script":
+        files[_PROGRAM] = _SCRIPT.format(id=identifier)
+    elif template == "mcp_tool":
+        files[_PROGRAM] = _SERVER.format(name=name, id=identifier)
+    return files
+
+
+def _schema(field: str) -> dict[str, Any]:
+    return {"type": "object", "properties": {field: {"type": "string"}}, "required": [field]}
+
+
+def _readme(name: str, about: str, identifier: str) -> str:
+    return (
+        f"# {name}\n\n{about}\n\n"
+        f"Evaluate it with the benchmark beside it:\n\n"
+        f"```sh\nwhet eval --skills {identifier} --benchmark {identifier}/tests/basic.eval.json\n```\n"
+    )
+
+
+def _benchmark(name: str, identifier: str) -> dict[str, Any]:
+    return {
+        "id": f"{identifier}-basic",
+        "name": f"{name}, basic",
+        "version": "0.1.0",
+        "domain": "general",
+        "scoringMethod": "mean",
+        "tasks": [
+            {
+                "id": "basic_001",
+                "description": "Answers what it was asked about.",
+                "inputData": {"query": "hello"},
+                "expectedOutput": {"type": "contains", "keywords": ["hello"]},
+                "evaluator": {"type": "contains", "caseSensitive": False},
+                "timeoutMs": 30000,
+                "tags": ["basic"],
+            }
+        ],
+    }

@@ -1,0 +1,244 @@
+"""From a skill's folder to the skill, or to every problem that its files have."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from whet.errors import PathRefused, Problem, SuiteError, UsageError
+from whet.ground.secrets import looks_secret
+from whet.model.benchmark import ADAPTERS, AUTHS, Adapter, Auth, CallableSkill
+from whet.reading.fields import BadDocument, Fields, Findings, read_document, shown
+from whet.reading.paths import refusals
+from whet.reading.schemas import SchemaTrouble, check_schema
+
+MANIFEST = "skill.json"
+CONFIG = "adapter.config.json"
+_MANIFEST_KEYS = (
+    *("id", "name", "version", "description", "tags", "inputSchema", "outputSchema", "adapterType"),
+    *("entrypoint", "metadata", "$schema"),
+)
+_CONFIG_KEYS = (
+    *("type", "command", "args", "baseUrl", "authType", "authTokenEnvKey", "headers", "passEnv", "env"),
+    *("timeoutMs", "retries", "keepAlive", "network", "toolName", "$schema"),
+)
+# As long as the name of a folder may be everywhere, with room for what is put behind it.
+LONGEST_ID = 100
+_ID = re.compile(rf"[a-z0-9_-]{{1,{LONGEST_ID}}}")
+_VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
+# Folders in which nobody's skill lies.
+_SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSkill:
+    """A skill, and what about its files is worth a word."""
+
+    skill: CallableSkill
+    notes: tuple[Problem, ...]
+
+
+def find_skills(places: Iterable[Path]) -> list[LoadedSkill]:
+    """Every skill in files or folders, by folder; all problems at once, and two skills of one id are one."""
+    loaded, problems = load_skills(places)
+    if problems:
+        raise SuiteError(problems)
+    return loaded
+
+
+def load_skills(places: Iterable[Path]) -> tuple[list[LoadedSkill], list[Problem]]:
+    """The skills that can be used, and what is wrong with the others."""
+    loaded: list[LoadedSkill] = []
+    problems: list[Problem] = []
+    files = list(dict.fromkeys(file.resolve() for place in places for file in manifests(place, problems)))
+    for file in files:
+        try:
+            with refusals():
+                loaded.append(read_skill(file))
+        except SuiteError as error:
+            problems += error.problems
+        except PathRefused as error:
+            problems.append(_closed(error))
+    seen: dict[str, Path] = {}
+    for each in loaded:
+        if each.skill.id in seen:
+            other = seen[each.skill.id]
+            message = f'"{each.skill.id}" is also the id of {other}'
+            problems.append(Problem(file=str(each.skill.root / MANIFEST), field="id", message=message))
+        seen.setdefault(each.skill.id, each.skill.root / MANIFEST)
+    if not loaded and not problems:
+        raise UsageError(f"no skill was found: there is no {MANIFEST}", hint="name a skill's folder, or one above it")
+    return loaded, problems
+
+
+def manifests(place: Path, problems: list[Problem]) -> Iterator[Path]:
+    """The manifests at or below *place*, in order of their paths; folders that are closed are added to *problems*."""
+    try:
+        with refusals():
+            is_file, is_there = place.is_file(), place.exists()
+            own = is_there and not is_file and (place / MANIFEST).is_file()
+            folders = sorted(place.iterdir()) if is_there and not (is_file or own) else []
+    except PathRefused as error:
+        problems.append(_closed(error))
+        return
+    if is_file or own:
+        yield place / MANIFEST if own else place
+    elif not is_there:
+        raise UsageError(f"{place}: there is no such file or folder")
+    for folder in folders:
+        if folder.is_dir() and folder.name not in _SKIPPED and not folder.name.startswith("."):
+            yield from manifests(folder, problems)
+
+
+def _closed(error: PathRefused) -> Problem:
+    return Problem(file=error.path, message=error.reason, hint=error.hint)
+
+
+def read_skill(file: Path) -> LoadedSkill:
+    """The skill that *file*, a `skill.json`, describes; its folder is where the skill runs."""
+    root = file.resolve().parent
+    manifest = _object(file)
+    config_file = root / CONFIG
+    config = _object(config_file) if config_file.is_file() else {}
+    about = Fields(manifest, Findings(str(file)))
+    how = Fields(config, Findings(str(config_file)))
+    about.mention_unknown(_MANIFEST_KEYS)
+    how.mention_unknown(_CONFIG_KEYS)
+    skill = _skill(about, how, root)
+    problems = about.findings.problems + how.findings.problems
+    if problems:
+        raise SuiteError(problems)
+    return LoadedSkill(skill, (*about.findings.notes, *how.findings.notes))
+
+
+def _object(file: Path) -> dict[str, Any]:
+    try:
+        document = read_document(file)
+    except BadDocument as error:
+        raise SuiteError([Problem(file=str(file), message=str(error))]) from error
+    if not isinstance(document, dict):
+        raise SuiteError([Problem(file=str(file), message=f"must be an object, not {shown(document)}")])
+    return document
+
+
+def _skill(about: Fields, how: Fields, root: Path) -> CallableSkill:
+    adapter = _adapter(about, how)
+    entrypoint = about.text("entrypoint", required=True)
+    metadata = about.table("metadata")
+    argv, url = _where(about, how, adapter, entrypoint)
+    retries = how.number("retries", least=0)
+    return CallableSkill(
+        id=_matching(about, "id", _ID, f"lower-case letters, digits, dashes and underscores, at most {LONGEST_ID}"),
+        name=about.text("name", required=True),
+        version=_matching(about, "version", _VERSION, "a version such as 1.0.0"),
+        description=about.text("description", empty=True),
+        adapter=adapter,
+        entrypoint=entrypoint,
+        root=root,
+        digest=_digest(about.values, how.values),
+        argv=argv,
+        url=url,
+        tags=about.texts("tags"),
+        input_schema=_schema(about, "inputSchema"),
+        output_schema=_schema(about, "outputSchema"),
+        tool=how.text("toolName") or metadata.text("toolName") or None,
+        auth=_auth(how),
+        auth_variable=how.text("authTokenEnvKey") or None,
+        pass_env=how.texts("passEnv"),
+        env=_texts(how, "env"),
+        headers=_texts(how, "headers"),
+        timeout_ms=how.number("timeoutMs"),
+        retries=None if retries is None else int(retries),
+        keep_alive=how.flag("keepAlive", False),
+        network=how.flag("network", False),
+        metadata=metadata.values,
+    )
+
+
+def _adapter(about: Fields, how: Fields) -> Adapter:
+    found = about.choice("adapterType", ADAPTERS, required=True)
+    configured = how.choice("type", ADAPTERS)
+    if found and configured and found != configured:
+        how.problem("type", f'is "{configured}", but adapterType in {MANIFEST} is "{found}"')
+    return next((adapter for adapter in ADAPTERS if adapter == found), "subprocess")
+
+
+def _where(about: Fields, how: Fields, adapter: Adapter, entrypoint: str) -> tuple[tuple[str, ...], str | None]:
+    """The program to start, or the address to call."""
+    base = how.text("baseUrl")
+    is_address = entrypoint.startswith(("http://", "https://"))
+    if adapter == "http" or (adapter == "mcp" and (is_address or base)):
+        url = entrypoint if is_address or not base else f"{base.rstrip('/')}/{entrypoint.lstrip('/')}"
+        if entrypoint:
+            _check_address(about, url)
+        return (), url
+    command = how.text("command")
+    if command:
+        return (command, *how.texts("args")), None
+    try:
+        words = tuple(shlex.split(entrypoint))
+    except ValueError as error:
+        about.problem("entrypoint", f"is no command line: {error}")
+        words = ()
+    if entrypoint and "://" in entrypoint.split(" ", 1)[0]:
+        about.problem("entrypoint", f"must be a command line or an http address, not {shown(entrypoint)}")
+    return words, None
+
+
+def _check_address(about: Fields, url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0 and url.isprintable()
+    except ValueError:
+        # A bracket that is not closed, a port that cannot be one.
+        parts, sound = urlsplit(""), False
+    if not sound or " " in url:
+        about.problem("entrypoint", f"must be an http or https address, not {shown(url)}")
+    if parts.password:
+        about.problem("entrypoint", "holds a password", "name a variable in authTokenEnvKey")
+
+
+def _auth(how: Fields) -> Auth:
+    found = how.choice("authType", AUTHS)
+    if found in {"bearer", "api-key"} and not how.values.get("authTokenEnvKey"):
+        how.problem("authTokenEnvKey", f"is missing: {found} needs the name of the variable that holds the secret")
+    return next((auth for auth in AUTHS if auth == found), "none")
+
+
+def _texts(fields: Fields, name: str) -> dict[str, str]:
+    """A table of strings, in which no secret may stand: a file is copied and committed, a variable is not."""
+    table = fields.table(name)
+    for key, value in table.values.items():
+        if not isinstance(value, str):
+            table.problem(key, f"must be a string, not {shown(value)}")
+        elif looks_secret(key) or key.lower() == "authorization":
+            table.problem(key, "looks like a secret", "name its variable in passEnv or authTokenEnvKey")
+    return {key: value for key, value in table.values.items() if isinstance(value, str)}
+
+
+def _matching(fields: Fields, name: str, pattern: re.Pattern[str], what: str) -> str:
+    value = fields.text(name, required=True)
+    if value and not pattern.fullmatch(value):
+        fields.problem(name, f"must be {what}, not {shown(value)}")
+    return value
+
+
+def _schema(fields: Fields, name: str) -> dict[str, Any]:
+    schema = dict(fields.table(name).values)
+    try:
+        if schema:
+            check_schema(schema)
+    except SchemaTrouble as error:
+        fields.problem(name, f"is no JSON Schema: {error}")
+    return schema
+
+
+def _digest(*documents: Any) -> str:
+    return hashlib.sha256(json.dumps(documents, sort_keys=True, default=dict).encode()).hexdigest()

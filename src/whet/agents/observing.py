@@ -1,0 +1,339 @@
+"""From printed lines to a session: events are counted as they come, and not kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, ClassVar
+
+from whet.agents.agent import Output
+from whet.agents.prices import priced
+from whet.agents.turns import Turn
+from whet.errors import BudgetSpent, SessionUnreadable, StepLimitReached
+from whet.model.seen import (
+    Event,
+    FinalOutput,
+    Message,
+    SessionEnded,
+    SessionStarted,
+    ToolCall,
+    ToolResult,
+    Trouble,
+    UsageSeen,
+)
+from whet.model.session import TOKEN_FIGURES, USAGE_FIGURES, Usage, guessed, sourced
+from whet.model.skills import SkillDetection, SkillWatch
+from whet.model.wire import EVENT_NAMES, WireError, decode_event, encode_lines
+
+
+class Characters:
+    """Counts as a provider does: every round reads all that was said before. What no event shows is not counted."""
+
+    def __init__(self, prompt: int) -> None:
+        self._context = prompt
+        self._read = 0
+        self._written = 0
+
+    def round(self) -> None:
+        """The model is asked."""
+        self._read += self._context
+
+    def wrote(self, said: Any) -> None:
+        """The model wrote a text, or the arguments of a call."""
+        size = len(said) if isinstance(said, str) else _size(said)
+        self._written += size
+        self._context += size
+
+    def heard(self, text: str) -> None:
+        """The model was told something."""
+        self._context += len(text)
+
+    def guess(self) -> Usage:
+        """Tokens, by what is usual."""
+        return guessed(self._read, self._written)
+
+
+def _size(args: Any) -> int:
+    return sum(len(value) for value in args.values() if isinstance(value, str)) if isinstance(args, dict) else 0
+
+
+class EventFile:
+    """Takes events many at a time, since a write of each would take longer than all else that is done with it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+
+    def write(self, events: Sequence[Event]) -> None:
+        """Put *events* on disk, after those before."""
+        if self._file is None:
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        view = memoryview(encode_lines(events))
+        while view:
+            view = view[os.write(self._file, view) :]
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+_LINE_SHOWN = 120
+# What binary fractions make of a sum of dollars: a budget that is just spent is held.
+_ROUNDING_USD = 1e-9
+# An agent may tell everything at its end.
+_MOST_UNWRITTEN = 1000
+# Of each skill and confidence; a check sees all of them.
+_EVIDENCE_KEPT = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What a running agent is held to, and what is known of its session beforehand.
+
+    Prices are those of `model` where the agent does not name one.
+    """
+
+    max_steps: int | None = None
+    budget_usd: float | None = None
+    model: str | None = None
+    prompt: str = ""
+    placed_skills: tuple[str, ...] = ()
+
+
+class Observer:
+    """Reads a session while it happens: usage, steps and the final output; the events themselves stay on disk."""
+
+    def __init__(
+        self,
+        output: Output,
+        read: Callable[[bytes], Iterable[Event]],
+        *,
+        events_path: Path,
+        watch: Watch | None = None,
+        then: Callable[[Event], None] | None = None,
+    ) -> None:
+        # Begins anew when the process does.
+        self.turn = Turn()
+        self._output = output
+        self._read = _read_event if output == "events" else read
+        self._limits = watch or Watch()
+        self._then = then
+        self._pending: list[bytes] = []
+        self._lines = 0
+        self._in_round = False
+        self._said: str | None = None
+        self._final: str | None = None
+        self._usage: dict[str, float] = {}
+        self._derived: frozenset[str] = frozenset()
+        self._skills = SkillWatch(self._limits.placed_skills, most=_EVIDENCE_KEPT)
+        self._characters = Characters(len(self._limits.prompt))
+        self._events = EventFile(events_path) if output == "records" else None
+        self._taken: list[Event] = []
+        self.steps = 0
+        self.unreadable: SessionUnreadable | None = None
+        self.started = SessionStarted()
+        self.ended: SessionEnded | None = None
+        # The last trouble that nothing the model said or did has followed.
+        self.trouble: Trouble | None = None
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece of output; raises where the agent goes beyond its steps."""
+        if self._output == "text" and self._then is None:
+            return
+        *lines, rest = data.split(b"\n")
+        if lines and self._pending:
+            lines[0] = b"".join((*self._pending, lines[0]))
+            self._pending.clear()
+        if rest:
+            self._pending.append(rest)
+        self._take_lines(lines)
+
+    def finish(self) -> None:
+        """Take the last line, which may have no end."""
+        if self._pending:
+            whole = b"".join(self._pending)
+            self._pending.clear()
+            self._take_lines([whole])
+
+    def close(self) -> None:
+        """Write what is left, and let go of the file of events."""
+        self._write()
+        if self._events:
+            self._events.close()
+
+    def adopt(self, again: Observer) -> None:
+        """Take the figures of a second reading, which knew more; raises where they are beyond the budget."""
+        self.steps, self._usage, self._derived = again.steps, again._usage, again._derived
+        self._skills, self._characters = again._skills, again._characters
+        self._hold_budget()
+
+    def usage(self) -> Usage:
+        """What was reported; a figure that was never mentioned stays unknown."""
+        return priced(sourced(self._derived, **self._usage), self.started.model or self._limits.model)
+
+    def usage_or_guess(self, transcript: Path) -> Usage:
+        """What was reported, or a guess where the agent does not tell tokens at all."""
+        told = self.usage()
+        if any(getattr(told, name) is not None for name in TOKEN_FIGURES):
+            return told
+        guess = self._characters.guess()
+        if self._output == "text":
+            guess = guessed(len(self._limits.prompt), len(self.final_output(transcript)))
+        return replace(guess, cost_usd=told.cost_usd, cost_source=told.cost_source)
+
+    def detected_skills(self) -> tuple[SkillDetection, ...]:
+        """The skills that were used, each with its best evidence."""
+        return self._skills.found()
+
+    def final_output(self, transcript: Path) -> str:
+        """The answer: all of a text, or the final output that was announced, or the last message but thoughts."""
+        if self._output == "text":
+            text = transcript.read_bytes().decode("utf-8", "replace") if transcript.exists() else ""
+            return text.rstrip("\r\n")
+        return self._final if self._final is not None else (self._said or "")
+
+    def take(self, event: Event) -> None:
+        """Count one event in."""
+        self._taken.append(event)
+        if len(self._taken) >= _MOST_UNWRITTEN:
+            self._write()
+        if self._then:
+            self._then(event)
+        self._skills.take(event)
+        count = self._COUNTS.get(type(event))
+        if count:
+            count(self, event)
+
+    def _take_lines(self, lines: list[bytes]) -> None:
+        """The events of many lines go to disk together."""
+        try:
+            for line in lines:
+                self._lines += 1
+                if line and not line.isspace():
+                    self._take_line(line)
+        finally:
+            self._write()
+
+    def _write(self) -> None:
+        if self._events and self._taken:
+            self._events.write(self._taken)
+        self._taken.clear()
+
+    def _take_line(self, line: bytes) -> None:
+        if self._output == "text":
+            if self._then:
+                self._then(Message(role="assistant", text=line.decode("utf-8", "replace")))
+            return
+        try:
+            for event in self._read(line):
+                self.take(event)
+        except WireError as error:
+            self.unreadable = self.unreadable or _unreadable(self._lines, line, error)
+
+    def _on_message(self, event: Message) -> None:
+        if event.role != "assistant":
+            self._in_round = False
+            return
+        self._begin_round()
+        self.turn.answered()
+        self._characters.wrote(event.text)
+        if event.phase != "thinking":
+            self._said = event.text
+
+    def _on_call(self, event: ToolCall) -> None:
+        self._begin_round()
+        self.turn.called(event.id)
+        self._characters.wrote(event.args)
+
+    def _on_result(self, event: ToolResult) -> None:
+        self._in_round = False
+        self.turn.returned(event.id)
+        self._characters.heard(event.output)
+
+    def _on_final_output(self, event: FinalOutput) -> None:
+        self._final = event.text
+
+    def _on_start(self, event: SessionStarted) -> None:
+        self.started = _merged(self.started, event)
+
+    def _on_end(self, event: SessionEnded) -> None:
+        self.ended = event
+        self.turn.ended()
+
+    def _on_trouble(self, event: Trouble) -> None:
+        self.trouble = event
+        self.turn.troubled(event)
+
+    def _begin_round(self) -> None:
+        """A model round begins with the first thing that the model says after being told something."""
+        self.trouble = None
+        if self._in_round:
+            return
+        self._in_round = True
+        self._characters.round()
+        self.steps += 1
+        most = self._limits.max_steps
+        if most is not None and self.steps > most:
+            raise StepLimitReached(f"began step {self.steps} and may take {most}")
+
+    def _on_usage(self, seen: UsageSeen) -> None:
+        for name in USAGE_FIGURES:
+            value = getattr(seen, name)
+            if value is not None and value < 0 and self._output == "events":
+                raise WireError(f"{name} cannot be negative")
+            if value is not None and value >= 0:
+                self._usage[name] = self._usage.get(name, 0) + value
+        self._derived |= frozenset(seen.derived)
+        self._hold_budget()
+
+    def _hold_budget(self) -> None:
+        budget = self._limits.budget_usd
+        if budget is not None and (spent := self._spent()) is not None and spent > budget + _ROUNDING_USD:
+            raise BudgetSpent(f"has spent ${spent:.6g} of a budget of ${budget:g}")
+
+    def _spent(self) -> float | None:
+        """What it costs so far, at the least: some agents tell what they read long before what they wrote."""
+        told = self.usage()
+        if told.cost_usd is None and told.input_tokens is not None and told.output_tokens is None:
+            told = priced(replace(told, output_tokens=0), self.started.model or self._limits.model)
+        return told.cost_usd
+
+    # By type, which is quicker than a match: there may be a million of them.
+    _COUNTS: ClassVar[dict[type[Event], Callable[[Observer, Any], None]]] = {
+        Message: _on_message,
+        ToolCall: _on_call,
+        ToolResult: _on_result,
+        UsageSeen: _on_usage,
+        FinalOutput: _on_final_output,
+        SessionStarted: _on_start,
+        SessionEnded: _on_end,
+        Trouble: _on_trouble,
+    }
+
+
+def _read_event(line: bytes) -> Iterable[Event]:
+    """The one event of a line that is an event already."""
+    return (decode_event(line),)
+
+
+def _merged(known: SessionStarted, more: SessionStarted) -> SessionStarted:
+    """What is known of a session when it is told in several records."""
+    return SessionStarted(
+        session_id=more.session_id or known.session_id,
+        model=more.model or known.model,
+        version=more.version or known.version,
+        skills=(*known.skills, *more.skills),
+    )
+
+
+def _unreadable(number: int, line: bytes, error: WireError) -> SessionUnreadable:
+    shown = line[:_LINE_SHOWN].decode("utf-8", "replace")
+    named = str(error).split('"')[1] if str(error).startswith("no event is called") else ""
+    near = get_close_matches(named, EVENT_NAMES, n=1)
+    hint = f'did you mean "{near[0]}"?' if near else "print one event per line on stdout, and anything else on stderr"
+    return SessionUnreadable(f"line {number} of its output is not a session event: {error}: {shown}", hint=hint)

@@ -1,0 +1,202 @@
+"""Whose turn it is: whether the model is asked, speaks or has answered, or a tool of the agent is at work.
+
+An agent that is stopped at its time limit may have been slow, or may have waited for a provider that did not answer.
+Only the second is no failure of the agent, so what comes after the limit, when programs tidy up, is not looked at.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from whet.agents.agent import Meaning, Signs
+from whet.agents.records import status_kind
+from whet.errors import AgentError, ContextExhausted, PromptTooLong
+from whet.ground.sandbox import Sink
+from whet.ground.secrets import Masker
+from whet.model.seen import PROVIDER_TROUBLE, Trouble
+
+# A session that was made shorter and does not fit again, and again, without a tool being used in between, never will.
+_MOST_OVERFLOWS = 3
+# The id of a tool of which only a sign was seen.
+_UNNAMED = "a tool"
+
+
+class Turn:
+    """What is known, at the time limit, of what the agent was waiting for."""
+
+    def __init__(self, timeout_s: float | None = None) -> None:
+        self._until = None if timeout_s is None else time.monotonic() + timeout_s
+        self._heard_at = time.monotonic()
+        self._tools: set[str | None] = set()
+        # The model has the word from the beginning, and again after every result of a tool.
+        self._awaited = True
+        self._speaking = False
+        # Whether the model has ever said anything.
+        self.came = False
+        # The last trouble with the provider that no answer has followed, and how often there was any until then.
+        self.trouble: Trouble | None = None
+        self.troubles = 0
+        # Whether anything of the model had come when the session first did not fit into it.
+        self._began: bool | None = None
+        self._overflows = 0
+
+    def sign(self, meaning: Meaning) -> None:
+        """The program showed where it stands; trouble is told as an event."""
+        if not self._in_time():
+            return
+        match meaning:
+            case "speaking":
+                self.came = self._speaking = self._awaited = True
+            case "said":
+                self._speaking = self._awaited = False
+            case "tool":
+                self._tools.add(_UNNAMED)
+            case "asked":
+                self._tools.discard(_UNNAMED)
+                self._awaited, self._speaking = True, False
+
+    def answered(self) -> None:
+        """Something that the model said is whole."""
+        if self._in_time():
+            self.came = True
+            self.trouble, self.troubles = None, 0
+
+    def called(self, call_id: str | None) -> None:
+        """A tool was asked for."""
+        self.answered()
+        if self._in_time():
+            self._overflows = 0
+            self._tools.add(call_id)
+
+    def returned(self, call_id: str | None) -> None:
+        """A tool gave its result, so the model is next."""
+        if self._in_time():
+            self._tools -= {call_id, _UNNAMED}
+            self._awaited, self._speaking = True, False
+
+    def troubled(self, trouble: Trouble) -> None:
+        """The provider did not answer, or not well; raises where the agent only goes round in circles."""
+        if not self._in_time():
+            return
+        self._speaking = False
+        if trouble.kind in PROVIDER_TROUBLE:
+            self._awaited, self.trouble = True, trouble
+            self.troubles += 1
+        if trouble.kind == "context":
+            self.trouble, self.troubles = None, 0
+            self._began = self.came if self._began is None else self._began
+            self._overflows += 1
+            if self._overflows >= _MOST_OVERFLOWS:
+                raise self.no_room(trouble)
+
+    def no_room(self, trouble: Trouble) -> AgentError:
+        """The session does not fit into its model: the agent's doing, unless the first request did not."""
+        if self._began:
+            return ContextExhausted(f"the session no longer fits into its model: {trouble.message}")
+        return PromptTooLong(
+            f"the first request does not fit into the model: {trouble.message}",
+            hint="shorten the prompt and what is given with it, or take a model with a larger context",
+        )
+
+    def ended(self) -> None:
+        """The agent says that it is done."""
+        if self._in_time():
+            self._awaited = False
+
+    @property
+    def unanswered(self) -> Trouble | None:
+        """The trouble after which the model has not begun to speak again."""
+        return None if self._speaking else self.trouble
+
+    @property
+    def silent_s(self) -> float:
+        """For how long, at the time limit, the model had the word and said nothing."""
+        if not self._awaited or self._tools or self._until is None:
+            return 0.0
+        return self._until - self._heard_at
+
+    def _in_time(self) -> bool:
+        now = time.monotonic()
+        if self._until is not None and now > self._until:
+            return False
+        self._heard_at = now
+        return True
+
+
+# So much of a line is enough to know it by; the rest of a long one is not held back.
+_HEAD = 1024
+
+
+class Sieve:
+    """A sink that passes lines on to another one, but for signs that are not to be kept."""
+
+    def __init__(
+        self,
+        signs: Signs,
+        then: Sink,
+        *,
+        masker: Masker,
+        sign: Callable[[Meaning], None],
+        trouble: Callable[[Trouble], None],
+    ) -> None:
+        self._signs, self._then = signs, then
+        self._masker, self._sign, self._trouble = masker, sign, trouble
+        self._head = b""
+        self._passing: list[bytes] = []
+        # Whether the line that has begun is kept; not known before enough of it has come.
+        self._keeps: bool | None = None
+
+    def __call__(self, chunk: bytes) -> None:
+        """Take the next piece of output."""
+        *lines, rest = chunk.split(b"\n")
+        for line in lines:
+            self._take(line + b"\n", ends=True)
+        if rest:
+            self._take(rest, ends=False)
+        self._pass_on()
+
+    def finish(self) -> None:
+        """Take the last line, which may have no end."""
+        self._take(b"", ends=True)
+        self._pass_on()
+
+    def _take(self, piece: bytes, *, ends: bool) -> None:
+        if self._keeps is None:
+            self._head += piece
+            if not ends and len(self._head) < _HEAD:
+                return
+            piece, self._head = self._head, b""
+            self._keeps = self._look(piece)
+        if self._keeps:
+            self._passing.append(piece)
+        if ends:
+            self._keeps = None
+
+    def _pass_on(self) -> None:
+        if passed := b"".join(self._passing):
+            self._passing.clear()
+            self._then(passed)
+
+    def _look(self, head: bytes) -> bool:
+        """Take note of a sign; whether its line is kept."""
+        found = self._signs.line.match(head)
+        if found is None:
+            return True
+        named = found.groupdict()
+        if what := named.get("what"):
+            # What was printed before it happened before it.
+            self._pass_on()
+            meaning = self._signs.means.get(what, "speaking")
+            if meaning == "trouble":
+                self._trouble(self._troubled(named, head))
+            else:
+                self._sign(meaning)
+        return self._signs.kept
+
+    def _troubled(self, named: dict[str, bytes | None], head: bytes) -> Trouble:
+        """Trouble by the program's own word; without a status, nobody answered."""
+        status = int(named.get("status") or 0) or None
+        said = (named.get("said") or head).decode("utf-8", "replace").strip()
+        kind = status_kind(status) if status else "network"
+        return Trouble(message=self._masker.text(said), kind=kind, status=status)

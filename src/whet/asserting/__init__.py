@@ -1,1 +1,0 @@
-"""Plain asserts that explain themselves."""

@@ -1,0 +1,184 @@
+"""`whet validate`: what is wrong with suites, benchmarks and callable skills, before anything is started."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from whet.cli.errors import FILE, warn, write_new
+from whet.errors import PathRefused, Problem, SuiteError, UsageError
+
+if TYPE_CHECKING:
+    from whet.model.suite import Suite
+    from whet.suites.task_toml import Lost
+
+
+@click.command("init", short_help="Write a first suite for the project at hand.")
+@click.argument("folder", type=click.Path(path_type=Path), default=".")
+@click.option("--yaml", "as_yaml", is_flag=True, help="Write YAML instead of JSON.")
+@click.option("--python", "as_python", is_flag=True, help="Write a Python suite, whose check is a function.")
+def init_command(folder: Path, as_yaml: bool, as_python: bool) -> None:
+    """Write bench/suite.json with a first case for the project in FOLDER (by default here).
+
+    Its test command is the one that package.json, pyproject.toml, go.mod or Cargo.toml suggest. Where there are no
+    settings yet, whet.toml with the first agent that is installed. Nothing is overwritten.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such folder")
+    if as_yaml and as_python:
+        raise UsageError("--yaml and --python exclude one another")
+    # Only now: "whet init --help" needs none of it.
+    from whet.suites.starter import look_at, python_text, starter_text
+
+    ending = "py" if as_python else "yaml" if as_yaml else "json"
+    path = folder / "bench" / f"suite.{ending}"
+    project = look_at(folder)
+    _write_first(path, python_text(project) if as_python else starter_text(project, as_yaml=as_yaml))
+    click.echo(f"wrote {path}")
+    if project.command is None:
+        add = "a line that runs them with ctx.run" if as_python else 'an expectation such as "test:make test"'
+        click.echo(f"  no test command was found in {folder}: add {add}")
+    else:
+        click.echo(f"  its tests are run by: {project.command} (from {project.origin})")
+    unsettled = _settle_runner(folder)
+    steps = [f"say in {unsettled} which agent to run"] if unsettled else []
+    steps += ["change its prompt and expectations", f"whet validate {path}"]
+    steps.append(f"whet {'run' if as_python else 'bench'} {path}")
+    click.echo("\nNext:" + "".join(f"\n  {number}. {step}" for number, step in enumerate(steps, 1)))
+
+
+def _settle_runner(folder: Path) -> Path | None:
+    """Leave the project with settings that name an agent; where that could not be, the file that has to."""
+    from whet.reading.settings_files import search_settings
+    from whet.suites.starter import installed_agent, settings_text
+
+    found = search_settings(folder.resolve()).file
+    if found is not None:
+        return None if found.data.get("runners") else found.path
+    agent = installed_agent()
+    path = folder / "whet.toml"
+    _write_first(path, settings_text(agent))
+    click.echo(f"wrote {path}")
+    if agent is None:
+        click.echo("  no agent was found on this machine")
+        return path
+    click.echo(f"  cases are run by {agent}")
+    return None
+
+
+def _write_first(path: Path, text: str) -> None:
+    with suppress(OSError):
+        path.parent.mkdir(exist_ok=True)
+    write_new(path, text, hint=f"whet validate {path}")
+
+
+@click.command("import", short_help="Make an eval suite of a benchmark manifest or of Harbor tasks.")
+@click.argument("path", type=FILE)
+@click.option("--output", type=FILE, metavar="FILE", help="Write the suite there, instead of printing it.")
+@click.option("--name", metavar="NAME", help="What the suite is called: as the folder is.")
+@click.option("--oracle", is_flag=True, help="Let solutions run before verifiers, to see whether tasks can be solved.")
+def import_command(path: Path, output: Path | None, name: str | None, oracle: bool) -> int:
+    """Make an eval suite of PATH, a benchmark manifest in JSON, a Harbor task or a folder of them.
+
+    What could not be carried over is said task by task, on stderr. Exit code: 0 all tasks are in the suite,
+    1 some had to be left out, 2 none could be imported.
+    """
+    # Only now: "whet import --help" needs none of it.
+    from whet.suites.eval_documents import to_json
+    from whet.suites.importing import import_path
+
+    imported = import_path(path, output.parent if output else Path.cwd(), name=name, oracle=oracle)
+    text = json.dumps(to_json(imported.suite), indent=2, ensure_ascii=False)
+    if output is None:
+        click.echo(text)
+    else:
+        write_new(output, f"{text}\n")
+    _tell("not carried over", imported.lost)
+    _tell("left out", imported.left_out)
+    count = len(imported.suite.cases)
+    where = f" to {output}" if output else ""
+    click.echo(f"imported {count} {'task' if count == 1 else 'tasks'}{where}", err=True)
+    return 1 if imported.left_out else 0
+
+
+def _tell(what: str, found: Iterable[Lost]) -> None:
+    for each in found:
+        click.echo(f"{each.task or 'all tasks'}: {what}: {each.what}", err=True)
+
+
+@click.command("validate", short_help="Say what is wrong with suites, benchmarks and skills.")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--strict", is_flag=True, help="Take warnings for errors.")
+def validate_command(files: tuple[Path, ...], strict: bool) -> None:
+    """Load each FILE as a run would, and report every problem of all of them at once.
+
+    Exit code: 0 all of them can be run, 2 some cannot.
+    """
+    # Only now: "whet validate --help" needs none of it.
+    from whet.reading.paths import refusals
+    from whet.run.evaluation import Examined, examine
+    from whet.suites.format import load_suite
+
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
+
+    waiting = list(files)
+    while waiting:
+        file = waiting.pop(0)
+        try:
+            with refusals():
+                found = examine(file)
+                if found is None and file.is_dir():
+                    waiting[:0] = _suites_in(file)
+                    continue
+                if found is None:
+                    suite = load_suite(file)
+                    found = [Examined(file, _summary(suite), suite.warnings)]
+        except SuiteError as error:
+            problems += error.problems
+            warnings += error.warnings
+            continue
+        except PathRefused as error:
+            problems.append(Problem(file=error.path, message=error.reason, hint=error.hint))
+            continue
+        for each in found:
+            warnings += each.notes
+            if not (strict and each.notes):
+                found_wrong = _count(len(each.notes), "warning") if each.notes else "nothing is wrong"
+                click.echo(f"{each.file}: {each.summary}, {found_wrong}")
+    if strict:
+        problems, warnings = problems + warnings, []
+    if problems:
+        raise SuiteError(problems, warnings)
+    warn(warnings)
+
+
+def _suites_in(folder: Path) -> list[Path]:
+    """The files of *folder* that look like suites: JSON and YAML, and Python that imports whet."""
+    from whet.reading.document_files import SUFFIXES
+
+    files = [path for path in sorted(folder.iterdir()) if path.is_file()]
+    suites = [path for path in files if path.suffix.lower() in SUFFIXES or _imports_whet(path)]
+    if not suites:
+        message = "holds no suite (JSON, YAML, or Python that imports whet), no benchmark.json and no skill.json"
+        raise SuiteError([Problem(file=str(folder), message=message)])
+    return suites
+
+
+def _imports_whet(path: Path) -> bool:
+    return path.suffix == ".py" and re.search(rb"(?m)^(from|import) whet\b", path.read_bytes()) is not None
+
+
+def _summary(suite: Suite) -> str:
+    checks = sum(len(case.checks) for case in suite.cases)
+    return f"{_count(len(suite.cases), 'case')} with {_count(checks, 'check')}"
+
+
+def _count(number: int, one: str) -> str:
+    return f"{number} {one if number == 1 else one + 's'}"

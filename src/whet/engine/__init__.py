@@ -1,1 +1,0 @@
-"""The carrying out of a plan: trials, attempts, schedules."""

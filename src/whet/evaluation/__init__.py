@@ -1,1 +1,0 @@
-"""Benchmarks over callable skills: a run of the one engine, in which skills are called."""

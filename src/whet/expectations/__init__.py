@@ -1,1 +1,0 @@
-"""Saying what should have happened."""

@@ -1,1 +1,0 @@
-"""Ways of writing suites, each of which lowers to the model."""

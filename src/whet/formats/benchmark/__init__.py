@@ -1,1 +1,0 @@
-"""Benchmarks for callable skills, written as JSON: reading, checking and finding them."""

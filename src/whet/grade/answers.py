@@ -1,0 +1,212 @@
+"""The grader of answers that code can decide about: in a worker, because files and patterns may have no end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from whet.errors import CheckerDied, CheckTimedOut, GraderError
+from whet.grade.assertions import NoJson, Subject, any_json, at_pointer, decide_assertion, first_json, whole_json
+from whet.grade.claim_files import Outcome, failed, passed, undecided
+from whet.grade.evaluators import same, shortened
+from whet.grade.grader import EventLog, Evidence, NotRecorded, RecordedEvidence
+from whet.ground.workers import Printed, WorkerDied, WorkerHung, Workers
+from whet.model import wire
+from whet.model.benchmark import Evaluator
+from whet.model.eval_cases import FILE_OPS, BooleanAssertion, ExactMatch, JsonSchema
+from whet.model.grade import Grade
+from whet.model.session import Session, SessionSummary
+from whet.model.suite import Case, Check, Suite
+from whet.reading.schemas import SchemaTrouble, schema_problems
+
+# A decision, and how well it went, from 0 to 1.
+Decided = tuple[Outcome, float]
+
+
+def decide(case: ExactMatch | JsonSchema | BooleanAssertion, subject: Subject) -> Decided:
+    """Whether *case* holds of *subject*."""
+    match case:
+        case ExactMatch():
+            return _all_or_nothing(_exact(case, subject.output))
+        case JsonSchema():
+            return _all_or_nothing(_schema(case, subject.output))
+        case BooleanAssertion():
+            return _boolean(case, subject)
+
+
+def _all_or_nothing(outcome: Outcome) -> Decided:
+    return outcome, float(outcome.state == "passed")
+
+
+def _exact(case: ExactMatch, output: str) -> Outcome:
+    try:
+        given = _meant(case, output)
+    except NoJson as error:
+        return failed(str(error), shortened(output))
+    except KeyError:
+        return failed(f"there is nothing at {case.path}", shortened(output))
+    wanted = case.expected
+    if case.trim:
+        wanted, given = _trimmed(wanted), _trimmed(given)
+    rule = Evaluator(kind="exact", case_sensitive=case.case_sensitive, tolerance=case.numeric_tolerance)
+    if same(wanted, given, rule):
+        return passed("as expected", shortened(given))
+    return failed(f"expected {shortened(wanted)}, got {shortened(given)}")
+
+
+def _meant(case: ExactMatch, output: str) -> Any:
+    """The text, or where JSON is expected what it is as JSON."""
+    if case.path is not None:
+        return at_pointer(any_json(output), case.path)
+    return output if isinstance(case.expected, str) else any_json(output)
+
+
+def _trimmed(value: Any) -> Any:
+    match value:
+        case str():
+            return value.strip()
+        case list():
+            return [_trimmed(item) for item in value]
+        case dict():
+            return {key: _trimmed(item) for key, item in value.items()}
+        case _:
+            return value
+
+
+def _schema(case: JsonSchema, output: str) -> Outcome:
+    try:
+        value = whole_json(output) if case.extract == "whole" else first_json(output)
+        problems = schema_problems(case.schema, value)
+    except NoJson as error:
+        return failed(str(error), shortened(output))
+    except SchemaTrouble as error:
+        return undecided(f"the schema cannot be used: {error}")
+    return failed("; ".join(problems), shortened(value)) if problems else passed("as the schema says")
+
+
+def _boolean(case: BooleanAssertion, subject: Subject) -> Decided:
+    """All must hold, or any; the reason names those that do not."""
+    outcomes = [decide_assertion(assertion, subject) for assertion in case.assertions]
+    told = "\n".join(f"{_SIGNS[outcome.state]} {outcome.reason}" for outcome in outcomes)
+    holding = sum(outcome.state == "passed" for outcome in outcomes)
+    broken = next((outcome for outcome in outcomes if outcome.state == "undecided"), None)
+    enough = holding == len(outcomes) if case.match == "all" else holding > 0
+    if broken is not None and not (case.match == "any" and enough):
+        return undecided(broken.reason, told), 0.0
+    value = holding / len(outcomes) if case.match == "all" else float(enough)
+    if enough:
+        return passed(f"{holding} of {len(outcomes)} hold", told), value
+    missed = "; ".join(outcome.reason for outcome in outcomes if outcome.state == "failed")
+    return failed(missed, told), value
+
+
+_SIGNS = {"passed": "+", "failed": "-", "undecided": "?"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    case: str
+    number: int
+    session: SessionSummary
+    events_path: str | None
+    workspace: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    outcome: Outcome | None = None
+    value: float = 0.0
+    trouble: str = ""
+
+
+class AnswerGrader:
+    """Asks workers that were forked when the suite had just been loaded."""
+
+    # Half an answer is none.
+    informs = False
+
+    def __init__(self, suite: Suite) -> None:
+        self._workers = Workers.fork(_Decider(suite).serve)
+
+    async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> None:
+        """Nothing: only what is there at the end counts."""
+
+    async def grade(self, check: Check, evidence: Evidence) -> Grade:
+        """The decision; a `GraderError` where it cannot be come to."""
+        _refuse_gaps(check, evidence)
+        began = time.monotonic()
+        request = _Request(
+            case=evidence.case.id,
+            number=evidence.case.checks.index(check),
+            session=evidence.session,
+            events_path=str(evidence.events_path) if evidence.events_path else None,
+            workspace=str(evidence.workspace),
+        )
+        answer = await self._ask(request, timeout_s=evidence.timeout_s)
+        if answer.outcome is None or answer.outcome.state == "undecided":
+            raise GraderError(answer.outcome.reason if answer.outcome else answer.trouble)
+        return Grade(
+            check=check.label,
+            value=answer.value,
+            passed=answer.outcome.state == "passed",
+            reason=answer.outcome.reason,
+            evidence=answer.outcome.evidence,
+            duration_s=round(time.monotonic() - began, 6),
+            weight=check.weight,
+        )
+
+    async def grade_all(self, checks: Sequence[Check], evidence: Evidence) -> AsyncIterator[Grade]:
+        """One after the other."""
+        for check in checks:
+            yield await self.grade(check, evidence)
+
+    async def _ask(self, request: _Request, *, timeout_s: float) -> _Answer:
+        try:
+            answer = await self._workers.call(wire.encode_exact(request), timeout_s=timeout_s)
+        except WorkerHung:
+            raise CheckTimedOut(
+                f"no decision about the answer within {timeout_s:g} s",
+                hint="nested repetitions in a pattern, such as (a+)+, take for ever",
+            ) from None
+        except WorkerDied:
+            raise CheckerDied("deciding about the answer ended the process that did") from None
+        return wire.decode_exact(answer, _Answer)
+
+    def close(self) -> None:
+        """End the workers."""
+        self._workers.close()
+
+
+class _Decider:
+    """Serves requests for one suite, inside a worker."""
+
+    def __init__(self, suite: Suite) -> None:
+        self._cases = {case.id: case for case in suite.cases}
+        self._names = suite.skill.names if suite.skill else frozenset()
+
+    def serve(self, request: bytes, printed: Printed) -> bytes:
+        """Answer one request; what is not foreseen is told as the trouble that it is."""
+        del printed
+        asked = wire.decode_exact(request, _Request)
+        events = EventLog(Path(asked.events_path) if asked.events_path else None)
+        subject = Subject(
+            session=Session.of(asked.session, events), workspace=Path(asked.workspace), skill_names=self._names
+        )
+        try:
+            outcome, value = decide(self._cases[asked.case].checks[asked.number].params["case"], subject)
+        except Exception as error:  # noqa: BLE001 - told to whoever asked, for whom it is no decision
+            return wire.encode_exact(_Answer(trouble=f"{type(error).__name__}: {error}"))
+        return wire.encode_exact(_Answer(outcome=outcome, value=value))
+
+
+def _refuse_gaps(check: Check, evidence: Evidence) -> None:
+    """Over a record that is not whole, decide only about what it holds."""
+    case = check.params["case"]
+    if not isinstance(evidence, RecordedEvidence) or not isinstance(case, BooleanAssertion):
+        return
+    for assertion in case.assertions:
+        if assertion.op in FILE_OPS and evidence.gaps.workspace and assertion.target not in evidence.gaps.paths:
+            raise NotRecorded(f"{assertion.target} was not recorded: {evidence.gaps.workspace}")

@@ -1,0 +1,183 @@
+"""Single assertions over the answer, the session and the workspace."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from whet.grade import claim_files as files
+from whet.grade.claim_files import Outcome, failed, passed, shortened, undecided
+from whet.grade.evaluators import same
+from whet.grade.evaluators import shortened as shown
+from whet.grade.triggers import loaded_among
+from whet.ground.protecting import Before
+from whet.model.benchmark import Evaluator
+from whet.model.eval_cases import Assertion
+from whet.model.session import Session
+from whet.reading.claims import Contains, Exists, Matches, PathClaim
+from whet.reading.patterns import compiled, pattern_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A session, the workspace it left, and the names of the skill under test."""
+
+    session: Session
+    workspace: Path
+    skill_names: frozenset[str] = frozenset()
+
+    @property
+    def output(self) -> str:
+        """The agent's answer."""
+        return self.session.final_output
+
+
+_FENCE = re.compile(r"^[ \t]*```[\w-]*[ \t]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
+_OPENING = re.compile(r"[{\[]")
+_MOST_TRIES = 1000
+
+
+class NoJson(ValueError):
+    """There is none."""
+
+
+def whole_json(text: str) -> Any:
+    """The value that *text* is."""
+    try:
+        return json.loads(text.strip())
+    except (ValueError, RecursionError) as error:
+        raise NoJson(f"the answer is no JSON: {error}") from None
+
+
+def first_json(text: str) -> Any:
+    """The value in the first fence that holds one, else the first object or list that stands in the text."""
+    for fenced in _FENCE.findall(text):
+        try:
+            return whole_json(fenced)
+        except NoJson:
+            continue
+    decoder = json.JSONDecoder()
+    for number, found in enumerate(_OPENING.finditer(text)):
+        if number >= _MOST_TRIES:
+            break
+        try:
+            return decoder.raw_decode(text, found.start())[0]
+        except (ValueError, RecursionError):
+            continue
+    raise NoJson("the answer holds no JSON")
+
+
+def any_json(text: str) -> Any:
+    """The whole as JSON, else the first block of it."""
+    try:
+        return whole_json(text)
+    except NoJson:
+        return first_json(text)
+
+
+def at_pointer(value: Any, pointer: str) -> Any:
+    """What stands at a JSON pointer; a `KeyError` where nothing does."""
+    for step in pointer.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict) and name in value:
+            value = value[name]
+        elif isinstance(value, list) and re.fullmatch(r"0|[1-9][0-9]{0,8}", name) and int(name) < len(value):
+            value = value[int(name)]
+        else:
+            raise KeyError(pointer)
+    return value
+
+
+_EXACTLY = Evaluator(kind="exact", case_sensitive=True)
+_NEGATIVE = {"not_contains": "contains", "tool_not_called": "tool_called"}
+
+
+def decide_assertion(assertion: Assertion, subject: Subject) -> Outcome:
+    """Whether *assertion* holds; the reason begins with what was asserted."""
+    outcome = _decide(assertion, subject)
+    negative = assertion.negate != (assertion.op in _NEGATIVE)
+    if outcome.state == "undecided":
+        return undecided(f"{_title(assertion)}: {outcome.reason}", outcome.evidence)
+    holds = (outcome.state == "passed") != negative
+    return (passed if holds else failed)(f"{_title(assertion)}: {outcome.reason}", outcome.evidence)
+
+
+def _title(assertion: Assertion) -> str:
+    if assertion.description:
+        return assertion.description
+    parts = [("not " if assertion.negate else "") + assertion.op, assertion.target or ""]
+    parts.append(shown(assertion.value) if assertion.has_value else "")
+    return " ".join(part for part in parts if part)
+
+
+def _decide(assertion: Assertion, subject: Subject) -> Outcome:
+    """What there is to say about the thing itself, whether or not it should be so."""
+    op, value = _NEGATIVE.get(assertion.op, assertion.op), assertion.value
+    match op:
+        case "contains" | "equals" | "regex":
+            return _text(op, value, _text_of(assertion, subject))
+        case "json_path":
+            return _json(assertion, subject.output)
+        case "tool_called":
+            calls = len(subject.session.tool_calls(value))
+            return _said(calls > 0, f"{value} was called {calls} times", f"{value} was not called")
+        case "command_run":
+            ran = next((command for command in subject.session.commands() if value in command), None)
+            return _said(ran is not None, f"it ran {shortened(ran or '')}", f"no command contains '{shortened(value)}'")
+        case "skill_triggered":
+            return _skill(value, subject)
+        case _:
+            return files.decide(_claim(assertion), subject.workspace, Before(kind="absent"))
+
+
+def _said(holds: bool, yes: str, no: str) -> Outcome:
+    return passed(yes) if holds else failed(no)
+
+
+def _text_of(assertion: Assertion, subject: Subject) -> str:
+    return "\n".join(subject.session.commands()) if assertion.target == "commands" else subject.output
+
+
+def _text(op: str, value: str, text: str) -> Outcome:
+    if op == "equals":
+        return _said(text.strip() == value.strip(), "it is equal", f"it is '{shortened(text)}'")
+    if op == "contains":
+        return _said(value in text, "it is there", f"it is not in '{shortened(text)}'")
+    # Where it can be stopped: the engine backtracks.
+    found = compiled(pattern_of(value)).find(text)
+    return _said(found is not None, "it matches", f"it does not match '{shortened(text)}'")
+
+
+def _json(assertion: Assertion, output: str) -> Outcome:
+    assert assertion.target is not None
+    try:
+        found: Any = at_pointer(any_json(output), assertion.target)
+    except NoJson as error:
+        return failed(str(error))
+    except KeyError:
+        return failed(f"there is nothing at {assertion.target or '(the whole)'}")
+    if not assertion.has_value:
+        return passed(f"there is {shown(found)}")
+    return _said(same(assertion.value, found, _EXACTLY), "it is the value", f"it is {shown(found)}")
+
+
+def _skill(name: str | None, subject: Subject) -> Outcome:
+    names = frozenset((name,)) if name else subject.skill_names
+    if not names:
+        return undecided("no skill is named, and there is none under test")
+    found = loaded_among(subject.session.detected_skills, names)
+    return _said(found is not None, f"it was loaded: {found}", f"{' or '.join(sorted(names))} was not loaded")
+
+
+def _claim(assertion: Assertion) -> PathClaim:
+    path = assertion.target or ""
+    match assertion.op:
+        case "file_contains":
+            return Contains(path, assertion.value)
+        case "file_matches":
+            return Matches(path, pattern_of(assertion.value))
+        case _:
+            return Exists(path)

@@ -1,0 +1,184 @@
+"""Claims about paths, decided by looking."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from whet.ground.protecting import Before, Found, digest_of, find
+from whet.ground.tree import open_file
+from whet.reading.claims import Absent, Changed, Contains, Created, Exists, Matches, PathClaim, Pattern
+from whet.reading.patterns import compiled
+
+_SHOWN = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Whether the claim holds, why or why not, and what was seen; undecided where nobody can tell."""
+
+    state: Literal["passed", "failed", "undecided"]
+    reason: str
+    evidence: str | None = None
+
+
+def passed(reason: str, evidence: str | None = None) -> Outcome:
+    """It holds."""
+    return Outcome(state="passed", reason=reason, evidence=evidence)
+
+
+def failed(reason: str, evidence: str | None = None) -> Outcome:
+    """It does not hold."""
+    return Outcome(state="failed", reason=reason, evidence=evidence)
+
+
+def undecided(reason: str, evidence: str | None = None) -> Outcome:
+    """Nobody can tell, and that is not the agent's doing."""
+    return Outcome(state="undecided", reason=reason, evidence=evidence)
+
+
+def shortened(text: str, most: int = _SHOWN) -> str:
+    """The beginning of *text*."""
+    return text if len(text) <= most else f"{text[:most]} ... ({len(text):,} characters)"
+
+
+# More than this is searched piece by piece, which a pattern cannot be.
+_LARGEST = 16 * 1024 * 1024
+_CHUNK = 1024 * 1024
+
+
+def contains(path: str, found: Found, text: str) -> Outcome:
+    """Whether the file holds *text*, letter for letter."""
+    if found.kind != "file" or found.real is None:
+        return failed(f"{path} is not a file")
+    needle = text.encode()
+    line = _line_of(found.real, needle)
+    if line is not None:
+        return passed(f"{path} contains it", f"line {line}")
+    start, whole = _beginning(found.real)
+    return failed(f"{path} does not contain '{shortened(text)}'{_near(start, text) if whole else ''}", shortened(start))
+
+
+def matches(path: str, found: Found, pattern: Pattern) -> Outcome:
+    """Whether *pattern* is found anywhere in the file."""
+    if found.kind != "file" or found.real is None:
+        return failed(f"{path} is not a file")
+    text, whole = _beginning(found.real)
+    if not whole:
+        return undecided(f"{path} has more than {_LARGEST // 1024 // 1024} MiB, too much to be searched for a pattern")
+    match = compiled(pattern).find(text)
+    if match is None:
+        return failed(f"{path} does not match {pattern}", shortened(text))
+    data = text.encode()
+    where = match.range()
+    line = data.count(b"\n", 0, where.start) + 1
+    return passed(f"{path} matches", f"line {line}: {shortened(data[where].decode('utf-8', 'replace'))}")
+
+
+def _line_of(file: str, needle: bytes) -> int | None:
+    """The line where *needle* first begins; one piece of the file in memory at a time."""
+    with open(open_file(file), "rb", buffering=0) as source:  # noqa: PTH123 - a descriptor, not a path
+        lines, tail = 1, b""
+        while part := source.read(_CHUNK):
+            window = tail + part
+            at = window.find(needle)
+            if at >= 0:
+                return lines + window.count(b"\n", 0, at)
+            keep = min(len(window), len(needle) - 1)
+            lines += window.count(b"\n", 0, len(window) - keep)
+            tail = window[len(window) - keep :]
+    return None
+
+
+def _beginning(file: str) -> tuple[str, bool]:
+    """The text of a file, as far as it is read, and whether that is all of it."""
+    with open(open_file(file), "rb") as source:  # noqa: PTH123 - a descriptor, not a path
+        data = source.read(_LARGEST + 1)
+    return data[:_LARGEST].decode("utf-8", "replace"), len(data) <= _LARGEST
+
+
+def _near(content: str, text: str) -> str:
+    """What keeps a text from being found that a person would see there."""
+    if text in content.replace("\r\n", "\n"):
+        return "; it does if line ends are \\n instead of \\r\\n"
+    if text.casefold() in content.casefold():
+        return "; it does if letter case does not count"
+    if " ".join(text.split()) in " ".join(content.split()):
+        return "; it does if blank space does not count"
+    return ""
+
+
+_NOUNS = {"file": "a file", "folder": "a folder", "other": "neither a file nor a folder"}
+
+
+def decide(claim: PathClaim, workspace: Path, before: Before) -> Outcome:
+    """Whether *claim* holds of the workspace now, given what was there before."""
+    try:
+        return _decide(claim, workspace, before)
+    except OSError as error:
+        return undecided(f"{claim.path} cannot be looked at: {error.strerror or error}")
+
+
+def _decide(claim: PathClaim, workspace: Path, before: Before) -> Outcome:
+    if isinstance(claim, Absent):
+        return _absent(claim.path, workspace, before)
+    found = find(workspace, claim.path.rstrip("/"))
+    problem = _problem(claim.path, found)
+    if problem is None:
+        return _said(claim, found, before)
+    return failed(_gone(claim.path, before) or problem if isinstance(claim, Changed) else problem)
+
+
+def _said(claim: Exists | Created | Contains | Matches | Changed, found: Found, before: Before) -> Outcome:
+    """Whether what is said of something that is there is true."""
+    match claim:
+        case Exists(path):
+            return passed(f"{path} is {_NOUNS[found.kind]}", _preexisting(before))
+        case Created(path):
+            return passed(f"{path} was created") if before.kind == "absent" else failed(f"{path} was there before")
+        case Contains(path, text):
+            return contains(path, found, text)
+        case Matches(path, pattern):
+            return matches(path, found, pattern)
+        case Changed(path):
+            return _changed(path, found, before)
+
+
+def _problem(path: str, found: Found) -> str | None:
+    """Why nothing can be said about *path*, if so."""
+    if found.kind == "outside":
+        return f"{path} is a link that leads out of the workspace"
+    if found.kind == "absent":
+        return f"{path} is a link to nothing" if found.linked else f"{path} was not found"
+    if path.endswith("/") and found.kind != "folder":
+        return f"{path} is not a folder"
+    return None
+
+
+def _absent(path: str, workspace: Path, before: Before) -> Outcome:
+    """Nothing may be there, not even a link that leads nowhere."""
+    if os.path.lexists(workspace / path.rstrip("/")):
+        return failed(f"{path} exists")
+    was_there = before.kind != "absent"
+    return passed(f"{path} does not exist", None if was_there else "it did not exist before the agent started either")
+
+
+def _gone(path: str, before: Before) -> str | None:
+    there = before.kind in ("file", "folder", "other")
+    return f"{path} was deleted; to ask for that, use no-file:{path}" if there else None
+
+
+def _changed(path: str, found: Found, before: Before) -> Outcome:
+    if before.kind == "absent":
+        return passed(f"{path} was created")
+    if before.changed is not None:
+        differs = before.changed
+    else:
+        differs = before.kind != found.kind or digest_of(found) != before.digest
+    return passed(f"{path} was changed") if differs else failed(f"{path} has the same content as before")
+
+
+def _preexisting(before: Before) -> str | None:
+    return None if before.kind == "absent" else "it existed before the agent started"

@@ -1,0 +1,222 @@
+"""The deciding of claims, inside a worker: a file without end, or a pattern that never ends, can be stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from whet.errors import WhetError, WorkspaceError
+from whet.grade import claim_files as files
+from whet.grade.claim_files import Outcome, failed, passed, shortened, undecided
+from whet.grade.context import Ran, Shell
+from whet.ground.protecting import Baseline, Before, Protected, Wanted, keep_protected, put_back, take_before
+from whet.ground.workers import Printed
+from whet.ground.workspace import SHORTAGES
+from whet.model import wire
+from whet.model.suite import Suite
+from whet.reading.claims import Changed, Claim, CommandClaim, Fails, Matches, Passes, Prints, Quits, path_of
+from whet.reading.paths import Globs
+
+_SHELL = ("/bin/sh", "-c")
+_NOT_RUN = {126: "the command cannot be executed", 127: "the command was not found"}
+_OUTPUT_KEPT = 2000
+# As much of it as the reason of a failure shows.
+_LINES_TOLD = 6
+
+
+def decide(claim: CommandClaim, workspace: Path, shell: Shell, env: Mapping[str, str], timeout_s: float) -> Outcome:
+    """Run the command of *claim*; it has no input, and what it leaves running is ended."""
+    inside = replace(shell, env={"CI": "1", **env})
+    try:
+        ran = inside.run(workspace, (*_SHELL, claim.command), timeout_s)
+    except (WhetError, OSError) as error:
+        return undecided(f"the command could not be run: {error}")
+    return _judged(claim, ran, timeout_s)
+
+
+def _judged(claim: CommandClaim, ran: Ran, timeout_s: float) -> Outcome:
+    holds, reason = _decided(claim, ran, timeout_s)
+    evidence = _printed(ran)
+    return passed(reason, evidence) if holds else failed(f"{reason}{_last_lines(ran)}", evidence)
+
+
+def _decided(claim: CommandClaim, ran: Ran, timeout_s: float) -> tuple[bool, str]:
+    if ran.timed_out:
+        return False, f"the command was still running after {timeout_s:g} s and was stopped"
+    if ran.exit_code in _NOT_RUN and not isinstance(claim, Quits):
+        # Also where it should fail: an author who wants this says so with `exits 127`.
+        what = _NOT_RUN[ran.exit_code]
+        return False, f"{what} (exit code {ran.exit_code}): see whether the suite names it right"
+    ended = "was ended by a signal" if ran.exit_code is None else f"ended with exit code {ran.exit_code}"
+    if isinstance(claim, Prints):
+        printed = claim.text in ran.stdout or claim.text in ran.stderr
+        said = "printed it" if printed else f"did not print '{shortened(claim.text)}'; it {ended}"
+        return printed, f"the command {said}"
+    return _ended_so(claim, ran.exit_code), f"the command {ended}"
+
+
+def _ended_so(claim: Passes | Fails | Quits, exit_code: int | None) -> bool:
+    match claim:
+        case Passes():
+            return exit_code == 0
+        case Fails():
+            return exit_code != 0
+        case Quits(code=code):
+            return exit_code == code
+
+
+def _printed(ran: Ran) -> str | None:
+    """The end of what it printed: that is where tools say what is wrong."""
+    parts = [f"{name}:\n{text.strip()}" for name, text in _streams(ran) if text.strip()]
+    return "\n".join(parts) or None
+
+
+def _last_lines(ran: Ran) -> str:
+    """The last of what it printed, a line each, for whoever reads why it failed."""
+    lines = [line.rstrip() for _, text in _streams(ran) for line in text.splitlines() if line.strip()]
+    return "".join(f"\n  {line}" for line in lines[-_LINES_TOLD:])
+
+
+def _streams(ran: Ran) -> tuple[tuple[str, str], tuple[str, str]]:
+    return ("stdout", _end(ran.stdout)), ("stderr", _end(ran.stderr))
+
+
+def _end(text: str) -> str:
+    """The last whole lines of *text*: half a line could be half a secret, which nobody would know to mask."""
+    kept = text[-_OUTPUT_KEPT:]
+    return kept if kept == text or "\n" not in kept else kept.partition("\n")[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyRequest:
+    """Ask what the claims of a case find before its agent starts; copies of protected files go to `store`.
+
+    Patterns are searched for only where `search` asks for it, because a search may never end.
+    """
+
+    case: str
+    workspace: str
+    store: str
+    search: bool
+    kind: Literal["survey"] = "survey"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRequest:
+    """Ask for claims of a case by their `numbers`, one after the other; `before` is by path."""
+
+    case: str
+    numbers: tuple[int, ...]
+    workspace: str
+    before: Mapping[str, Before]
+    protected: tuple[Protected, ...]
+    shell: Shell
+    env: Mapping[str, str]
+    timeout_s: float
+    kind: Literal["claim"] = "claim"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimAnswer:
+    """What a claim came to, and what had to be put back before that."""
+
+    outcome: Outcome
+    restored: tuple[str, ...] = ()
+    duration_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimAnswers:
+    """An answer for each claim that was asked for, in that order."""
+
+    answers: tuple[ClaimAnswer, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyAnswer:
+    """What was found, or why nothing could be."""
+
+    baseline: Baseline | None = None
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kind:
+    kind: str = field(default="claim")
+
+
+class ClaimDecider:
+    """Serves requests for one suite."""
+
+    def __init__(self, suite: Suite) -> None:
+        self._cases = {case.id: case for case in suite.cases}
+
+    def serve(self, request: bytes, printed: Printed) -> bytes:
+        """Answer one request."""
+        del printed
+        if wire.decode_exact(request, _Kind).kind == "survey":
+            return wire.encode_exact(self._survey(wire.decode_exact(request, SurveyRequest)))
+        asked = wire.decode_exact(request, ClaimRequest)
+        claims = self._claims(asked.case)
+        return wire.encode_exact(
+            ClaimAnswers(answers=tuple(self._decide(asked, claims[each]) for each in asked.numbers))
+        )
+
+    def _survey(self, asked: SurveyRequest) -> SurveyAnswer:
+        claims, workspace = self._claims(asked.case), Path(asked.workspace)
+        paths = [path for path in map(path_of, claims) if path is not None]
+        changed = [claim.path for claim in claims if isinstance(claim, Changed)]
+        try:
+            before = take_before(workspace, dict.fromkeys(paths), digests=changed)
+            protected = self._kept(asked, workspace)
+        except OSError as error:
+            return SurveyAnswer(trouble=str(error))
+        held = tuple(_held(claim, workspace, before, search=asked.search) for claim in claims)
+        return SurveyAnswer(baseline=Baseline(before=before, protected=protected, held=held))
+
+    def _kept(self, asked: SurveyRequest, workspace: Path) -> tuple[Protected, ...]:
+        globs = Globs(self._cases[asked.case].protect)
+        return keep_protected(workspace, _wanted(globs), Path(asked.store)) if globs else ()
+
+    def _decide(self, asked: ClaimRequest, claim: Claim) -> ClaimAnswer:
+        began = time.monotonic()
+        workspace = Path(asked.workspace)
+        restored: tuple[str, ...] = ()
+        if isinstance(claim, CommandClaim):
+            try:
+                restored = self._restore(asked, workspace)
+            except (OSError, WorkspaceError) as error:
+                outcome = _not_put_back(error)
+            else:
+                outcome = decide(claim, workspace, asked.shell, asked.env, asked.timeout_s)
+        else:
+            outcome = files.decide(claim, workspace, asked.before[claim.path])
+        return ClaimAnswer(outcome=outcome, restored=restored, duration_s=round(time.monotonic() - began, 6))
+
+    def _restore(self, asked: ClaimRequest, workspace: Path) -> tuple[str, ...]:
+        globs = Globs(self._cases[asked.case].protect)
+        return put_back(workspace, _wanted(globs), asked.protected) if globs else ()
+
+    def _claims(self, case: str) -> list[Claim]:
+        return [check.params["claim"] for check in self._cases[case].checks if check.grader == "claim"]
+
+
+def _not_put_back(error: OSError | WorkspaceError) -> Outcome:
+    """No command is run beside files that are not what they were; whoever left them so does not get away with it."""
+    why = f"protected files could not be put back: {shortened(str(error))}"
+    ours = isinstance(error, OSError) and error.errno in SHORTAGES
+    return undecided(why) if ours else failed(why)
+
+
+def _wanted(globs: Globs) -> Wanted:
+    return Wanted(globs.holds, globs.guards, globs.leads_to)
+
+
+def _held(claim: Claim, workspace: Path, before: Mapping[str, Before], *, search: bool) -> bool | None:
+    """Whether a claim held before; what compares with before never does."""
+    if isinstance(claim, CommandClaim) or (isinstance(claim, Matches) and not search):
+        return None
+    return files.decide(claim, workspace, before[claim.path]).state == "passed"

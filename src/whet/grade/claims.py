@@ -1,0 +1,208 @@
+"""The grader of claims: each is decided in a worker, within a time of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+
+from whet.errors import CheckerDied, CheckTimedOut, GraderError
+from whet.grade.claim_files import Outcome, undecided
+from whet.grade.claim_worker import ClaimAnswer, ClaimAnswers, ClaimDecider, ClaimRequest, SurveyAnswer, SurveyRequest
+from whet.grade.grader import Evidence, NotRecorded, RecordedEvidence
+from whet.ground.protecting import Baseline, Before, find
+from whet.ground.workers import WorkerDied, WorkerHung, Workers
+from whet.model import wire
+from whet.model.grade import Changes, Grade, Location
+from whet.model.suite import Case, Check, Suite
+from whet.reading.claims import Absent, Claim, CommandClaim, Contains, Exists, Matches, path_of
+
+# How long a pattern may search, and what starting and ending a command may take beside its own time.
+PATTERN_TIMEOUT_S = 10.0
+_GRACE_S = 15.0
+_RESTORED_SHOWN = 5
+
+
+class ClaimGrader:
+    """Asks workers that were forked when the suite had just been loaded."""
+
+    informs = True
+
+    def __init__(self, suite: Suite) -> None:
+        self._source = str(suite.source)
+        self._workers = Workers.fork(ClaimDecider(suite).serve)
+
+    async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> Baseline:
+        """What the claims of *case* need to know later; to be asked between setup and agent.
+
+        Copies of protected files go to the folder *store*, which the agent must not reach.
+        """
+        claims: list[Claim] = [check.params["claim"] for check in case.checks if check.grader == "claim"]
+        request = SurveyRequest(
+            case=case.id, workspace=str(workspace), store=str(store), search=_could_be_vacuous_by_a_pattern(claims)
+        )
+        found = await self._surveyed(request, timeout_s)
+        if found.baseline is None:
+            raise GraderError(f"the workspace cannot be looked at: {found.trouble}")
+        return found.baseline
+
+    async def _surveyed(self, request: SurveyRequest, timeout_s: float) -> SurveyAnswer:
+        limit_s = PATTERN_TIMEOUT_S if request.search else timeout_s
+        try:
+            answer = await self._workers.call(wire.encode_exact(request), timeout_s=limit_s)
+        except WorkerHung:
+            if request.search:
+                # The same search is made after the agent has ended, and says there what is wrong with it.
+                return await self._surveyed(replace(request, search=False), timeout_s)
+            raise CheckTimedOut(f"looking at the workspace took more than {timeout_s:g} s") from None
+        except WorkerDied:
+            raise CheckerDied("the look at the workspace ended its process") from None
+        return wire.decode_exact(answer, SurveyAnswer)
+
+    async def grade(self, check: Check, evidence: Evidence) -> Grade:
+        """The decision on one claim; one that cannot be decided is a grade too, so that the others are heard."""
+        return (await self._grades([check], evidence))[0]
+
+    async def grade_all(self, checks: Sequence[Check], evidence: Evidence) -> AsyncIterator[Grade]:
+        """The decisions on all of *checks*, in order; claims about files that follow one another are asked at once."""
+        for group in _together(checks, evidence):
+            for grade in await self._grades(group, evidence):
+                yield grade
+
+    async def _grades(self, checks: list[Check], evidence: Evidence) -> list[Grade]:
+        for check in checks:
+            _refuse_gaps(check.params["claim"], evidence)
+        return [
+            self._grade(check, answer)
+            for check, answer in zip(checks, await self._answers(checks, evidence), strict=True)
+        ]
+
+    def _grade(self, check: Check, answer: ClaimAnswer) -> Grade:
+        outcome = answer.outcome
+        return Grade(
+            check=check.label,
+            value=float(outcome.state == "passed"),
+            passed=outcome.state == "passed",
+            reason=f"{check.label}: {_reason(answer)}",
+            evidence=outcome.evidence,
+            location=Location(file=self._source, line=check.params["line"]),
+            duration_s=answer.duration_s,
+            weight=check.weight,
+            undecided=outcome.state == "undecided",
+        )
+
+    async def _answers(self, checks: list[Check], evidence: Evidence) -> Sequence[ClaimAnswer]:
+        claims: list[Claim] = [check.params["claim"] for check in checks]
+        if evidence.case.protect and evidence.baseline is None and isinstance(claims[0], CommandClaim):
+            return [ClaimAnswer(outcome=undecided("what the protected files were is not known")) for _ in checks]
+        request = _request(checks, claims, evidence)
+        limit_s = max(_limit(claim, evidence) for claim in claims)
+        try:
+            answer = await self._workers.call(wire.encode_exact(request), timeout_s=limit_s)
+        except (WorkerHung, WorkerDied) as error:
+            if len(checks) > 1:
+                # Whose doing that was, each of them shows alone.
+                return [(await self._answers([check], evidence))[0] for check in checks]
+            hung = isinstance(error, WorkerHung)
+            outcome = _hung(claims[0], limit_s) if hung else undecided("deciding it ended the process that did")
+            return [ClaimAnswer(outcome=outcome, duration_s=limit_s if hung else 0.0)]
+        return wire.decode_exact(answer, ClaimAnswers).answers
+
+    def close(self) -> None:
+        """End the workers."""
+        self._workers.close()
+
+
+def _could_be_vacuous_by_a_pattern(claims: Sequence[Claim]) -> bool:
+    """Whether it takes a search to know: where a command or a comparison is asked for, a case is not vacuous anyway."""
+    plain = all(isinstance(claim, Exists | Contains | Matches | Absent) for claim in claims)
+    return plain and any(isinstance(claim, Matches) for claim in claims)
+
+
+def _together(checks: Sequence[Check], evidence: Evidence) -> Iterator[list[Check]]:
+    """What may be asked at once: a command has its own time, and of a record each claim may ask for too much."""
+    recorded = isinstance(evidence, RecordedEvidence)
+
+    def alone(numbered: tuple[int, Check]) -> int | None:
+        number, check = numbered
+        return number if recorded or isinstance(check.params["claim"], CommandClaim) else None
+
+    for _, group in groupby(enumerate(checks), key=alone):
+        yield [check for _, check in group]
+
+
+def _request(checks: list[Check], claims: list[Claim], evidence: Evidence) -> ClaimRequest:
+    numbered = [each for each in evidence.case.checks if each.grader == checks[0].grader]
+    baseline = evidence.baseline
+    return ClaimRequest(
+        case=evidence.case.id,
+        numbers=tuple(numbered.index(check) for check in checks),
+        workspace=str(evidence.workspace),
+        before={path: _before(path, evidence) for path in map(path_of, claims) if path is not None},
+        protected=baseline.protected if baseline and isinstance(claims[0], CommandClaim) else (),
+        shell=evidence.shell,
+        env=evidence.case.env,
+        timeout_s=evidence.command_timeout_s,
+    )
+
+
+def _limit(claim: Claim, evidence: Evidence) -> float:
+    if isinstance(claim, CommandClaim):
+        return evidence.command_timeout_s + _GRACE_S
+    return PATTERN_TIMEOUT_S if isinstance(claim, Matches) else evidence.timeout_s
+
+
+def _hung(claim: Claim, limit_s: float) -> Outcome:
+    if isinstance(claim, Matches):
+        return undecided(f"the search for {claim.pattern} did not end within {limit_s:g} s: the pattern backtracks")
+    return undecided(f"no decision within {limit_s:g} s")
+
+
+def _reason(answer: ClaimAnswer) -> str:
+    if not answer.restored:
+        return answer.outcome.reason
+    names = (path if path.isprintable() else repr(path) for path in answer.restored[:_RESTORED_SHOWN])
+    shown = ", ".join(names)
+    more = len(answer.restored) - _RESTORED_SHOWN
+    told = f"protected files were put back ({shown}" + (f" and {more} more)" if more > 0 else ")")
+    first, _, rest = answer.outcome.reason.partition("\n")
+    return "\n".join(part for part in (f"{first}; {told}", rest) if part)
+
+
+def _refuse_gaps(claim: Claim, evidence: Evidence) -> None:
+    """Over a record that is not whole, decide only about what it holds."""
+    if not isinstance(evidence, RecordedEvidence):
+        return
+    path = path_of(claim)
+    gaps = evidence.gaps
+    if gaps.workspace is not None and (path is None or path.rstrip("/") not in gaps.paths):
+        raise NotRecorded(f"the claim looks at {path or 'the workspace'}, which was not recorded: {gaps.workspace}")
+    if gaps.changes is not None and evidence.baseline is None and path is not None:
+        raise NotRecorded(f"what {path} was before was not recorded: {gaps.changes}")
+
+
+def _before(path: str, evidence: Evidence) -> Before:
+    """What was at the path of a claim: as surveyed, or as far as the list of changes tells."""
+    if evidence.baseline is not None and path in evidence.baseline.before:
+        return evidence.baseline.before[path]
+    path = path.rstrip("/")
+    before = _before_changes(path, evidence.workspace, evidence.changes)
+    was_there = isinstance(evidence, RecordedEvidence) and path in evidence.folders
+    return Before(kind="folder", changed=True) if before.kind == "absent" and was_there else before
+
+
+def _before_changes(path: str, workspace: Path, changes: Changes) -> Before:
+    """A list of changes does not tell a new folder from one that was there and was added to: it takes it for new."""
+    if path == ".":
+        return Before(kind="folder", changed=bool(changes))
+
+    def among(paths: tuple[str, ...]) -> bool:
+        return any(each == path or each.startswith(f"{path}/") for each in paths)
+
+    if among(changes.deleted) or among(changes.modified):
+        is_file = path in changes.deleted or path in changes.modified
+        return Before(kind="file" if is_file else "folder", changed=True)
+    if among(changes.created):
+        return Before(kind="absent")
+    return Before(kind=find(workspace, path).kind, changed=False)

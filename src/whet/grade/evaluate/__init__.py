@@ -1,1 +1,0 @@
-"""Evaluators: what decides whether a callable skill's answer is right, and how far."""

@@ -1,0 +1,1 @@
+"""What authors of checks write: `expect`, and plain asserts that explain themselves."""

@@ -1,0 +1,99 @@
+"""`expect`: all groups under one name, hard and soft."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar, overload
+
+from whet.grade.expect.basics import Basics
+from whet.grade.expect.group import Fail
+from whet.grade.expect.lines import CommandsGroup, FileReadsGroup
+from whet.grade.expect.output import OutputGroup, UsageGroup
+from whet.grade.expect.scope import classifying, fail_hard, fail_softly, soft_block
+from whet.grade.expect.skills import SkillsGroup
+from whet.grade.expect.tools import ToolCallsGroup
+from whet.grade.expect.workspace import FilesGroup
+from whet.model.grade import FailureClass
+
+T = TypeVar("T")
+
+
+class _Groups(Basics):
+    """Every group, with one place where failures go."""
+
+    def __init__(self, fail: Fail) -> None:
+        super().__init__(fail)
+        self.skills = SkillsGroup(fail)
+        self.commands = CommandsGroup(fail)
+        self.file_reads = FileReadsGroup(fail)
+        self.tool_calls = ToolCallsGroup(fail)
+        self.output = OutputGroup(fail)
+        self.files = FilesGroup(fail)
+        self.usage = UsageGroup(fail)
+
+
+class Soft(_Groups):
+    """The same expectations, collected: the check goes on, and the trial fails once with all of them."""
+
+    def __init__(self) -> None:
+        super().__init__(fail_softly)
+
+    def __call__(self) -> AbstractContextManager[None]:
+        """A block whose plain asserts are collected too, each of them; the check goes on after it."""
+        return soft_block()
+
+
+class Expect(_Groups):
+    """Expectations over what an agent did."""
+
+    def __init__(self) -> None:
+        super().__init__(fail_hard)
+        self.soft = Soft()
+
+    @overload
+    def classify(self, id: str | FailureClass, *, label: str | None = None) -> AbstractContextManager[None]: ...
+    @overload
+    def classify(self, id: str | FailureClass, call: Callable[[], T], *, label: str | None = None) -> T: ...
+    def classify(
+        self,
+        id: str | FailureClass,  # noqa: A002 - the author's word
+        call: Callable[[], Any] | None = None,
+        *,
+        label: str | None = None,
+    ) -> Any:
+        """Give failures a class: as a block, or around a call, which may be async; what the call gives."""
+        failure_class = _class(id, label)
+        if call is None:
+            return classifying(failure_class)
+        if not callable(call):
+            raise TypeError(f"give the function itself, not the {_closed(call)} that a call of it gave")
+        with classifying(failure_class):
+            given = call()
+        return _awaited(given, failure_class) if inspect.isawaitable(given) else given
+
+
+def _closed(foreign: object) -> str:
+    """What it is; a coroutine is closed, so that Python does not complain of it as well."""
+    if inspect.iscoroutine(foreign):
+        foreign.close()
+    return type(foreign).__name__
+
+
+def _class(given: str | FailureClass, label: str | None) -> FailureClass:
+    if isinstance(given, FailureClass):
+        return given
+    if not isinstance(given, str):
+        raise TypeError(f"a failure class has an id, a string, not a {type(given).__name__}")
+    if not given.strip():
+        raise ValueError("a failure class has an id: an empty string is none")
+    return FailureClass(id=given, label=label)
+
+
+async def _awaited(given: Any, failure_class: FailureClass) -> Any:
+    with classifying(failure_class):
+        return await given
+
+
+expect = Expect()

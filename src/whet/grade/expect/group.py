@@ -1,0 +1,268 @@
+"""What an expectation that does not hold says: what was expected, what was observed, the nearest miss, and where."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher, get_close_matches
+from pathlib import Path
+from types import FrameType
+from typing import Protocol
+
+from whet.grade.expect.values import printable
+from whet.model.grade import FailureClass, Location
+from whet.model.session import Session
+
+_PACKAGE = str(Path(__file__).parents[2]) + os.sep
+_LIBRARIES = (_PACKAGE, *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")), "<frozen ")
+_LONGEST_ITEM = 200
+_MOST_ITEMS = 20
+_COMPARED = 120
+_LOOKED_AT = 500
+_ALIKE = 0.5
+_PART_ALIKE = 0.75
+
+
+class ExpectationFailed(AssertionError):
+    """One expectation that does not hold; may carry a failure class and a question to ask the agent later."""
+
+    def __init__(self, message: str, *, location: Location | None = None, question: str | None = None) -> None:
+        super().__init__(message)
+        self.location = location
+        self.question = question
+        self.failure_class: FailureClass | None = None
+
+
+class ExpectationsFailed(AssertionError):
+    """Several that do not hold, in the order in which they were seen."""
+
+    def __init__(self, failures: Sequence[BaseException]) -> None:
+        self.failures = tuple(failures)
+        super().__init__(_merged(self.failures))
+        self.location: Location | None = next((found for failure in failures if (found := location_of(failure))), None)
+        self.failure_class: FailureClass | None = next(
+            (found for failure in failures if (found := getattr(failure, "failure_class", None))), None
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A question for the agent that a failed expectation leaves behind, what that says, and where it was written."""
+
+    question: str
+    location: Location | None = None
+    expectation: str | None = None
+
+
+def questions_of(error: BaseException) -> tuple[Asked, ...]:
+    """The questions of a failure and of all that were merged into it."""
+    members = getattr(error, "failures", (error,))
+    return tuple(
+        Asked(question=question, location=getattr(member, "location", None), expectation=str(member))
+        for member in members
+        if (question := getattr(member, "question", None))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Pointed:
+    """An observed item that a message points at: the nearest miss, or what should not be there."""
+
+    index: int
+    word: str = "nearest"
+    details: Sequence[str] = ()
+
+
+def describe(expected: str, what: str, observed: Sequence[str], pointed: Pointed | None = None) -> str:
+    """The whole message: numbered, shortened in the middle, with the item that is worth a second look."""
+    lines = [f"expected {expected}"]
+    if not observed:
+        lines.append(f"observed no {what}")
+        return "\n".join(lines)
+    lines.append(f"observed {len(observed)} {what.removesuffix('s') if len(observed) == 1 else what}:")
+    lines += numbered(observed)
+    if pointed is not None:
+        lines.append(f"{pointed.word}: {pointed.index + 1}. {shorten(observed[pointed.index])}")
+        lines += (f"  {line}" for line in pointed.details)
+    return "\n".join(lines)
+
+
+def numbered(items: Sequence[str]) -> Iterable[str]:
+    """The items with their numbers; of very many, the first and the last."""
+    half = _MOST_ITEMS // 2
+    many = len(items) > _MOST_ITEMS
+    for index in (*range(half), *range(len(items) - half, len(items))) if many else range(len(items)):
+        if many and index == len(items) - half:
+            yield f"  ... {len(items) - 2 * half} more ..."
+        yield f"  {index + 1}. {shorten(items[index])}"
+
+
+def shorten(text: str, most: int = _LONGEST_ITEM) -> str:
+    """*text* on one line, its middle left out where it is too long."""
+    if len(text) > most:
+        half = (most - 5) // 2
+        text = f"{text[:half]} ... {text[-half:]}"
+    return printable(text.replace("\n", "\\n"))
+
+
+def cut(text: str, most: int = 2000) -> str:
+    """*text* with its end left out where it is too long."""
+    return text if len(text) <= most else f"{text[:most]} ..."
+
+
+def nearest(wanted: str | None, observed: Sequence[str]) -> Pointed | None:
+    """The item most like *wanted*, or with a part most like it, if any is at all like it."""
+    if not wanted:
+        return None
+    wanted, items = wanted[:_COMPARED], [item[:_LOOKED_AT] for item in observed[:_COMPARED]]
+    matcher = SequenceMatcher(autojunk=False)
+    matcher.set_seq2(wanted)
+    best, index_of_best = _ALIKE, None
+    for index, item in enumerate(items):
+        matcher.set_seq1(item[:_COMPARED])
+        if matcher.quick_ratio() > best and (ratio := matcher.ratio()) > best:
+            best, index_of_best = ratio, index
+    if index_of_best is None:
+        index_of_best = _nearest_part(wanted, items)
+    return None if index_of_best is None else Pointed(index_of_best)
+
+
+def _nearest_part(wanted: str, items: Sequence[str]) -> int | None:
+    """The index of the item of which as many words as *wanted* has are most like it."""
+    size = len(wanted.split())
+    places: dict[str, int] = {}
+    for index, item in enumerate(items):
+        # A name is a part of a path, too.
+        words = item.replace("/", " ").split() if size == 1 and "/" not in wanted else item.split()
+        for at in range(len(words) - size + 1):
+            places.setdefault(" ".join(words[at : at + size]), index)
+    close = get_close_matches(wanted, places, n=1, cutoff=_PART_ALIKE)
+    return places[close[0]] if close else None
+
+
+def place() -> Location | None:
+    """The line of the author's that called, which is the first one outside of this package."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the author's line belongs into every message
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return None if frame is None else Location(file=frame.f_code.co_filename, line=frame.f_lineno)
+
+
+def location_of(error: BaseException) -> Location | None:
+    """The line that a failure names, or else the innermost one of its traceback."""
+    named = getattr(error, "location", None)
+    if isinstance(named, Location):
+        return named
+    frames = traceback.extract_tb(error.__traceback__)
+    # What a library raises was asked for by the author's line.
+    own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)] or frames
+    return Location(file=own[-1].filename, line=own[-1].lineno or 0) if own else None
+
+
+def _merged(failures: Sequence[BaseException]) -> str:
+    if len(failures) == 1:
+        return str(failures[0])
+    lines = [f"{len(failures)} expectations do not hold"]
+    for number, failure in enumerate(failures, 1):
+        where = location_of(failure)
+        head = f"{number}. {Path(where.file).name}:{where.line}: " if where else f"{number}. "
+        text = str(failure) if isinstance(failure, AssertionError) else f"{type(failure).__name__}: {failure}"
+        first, *rest = text.split("\n")
+        lines += [head + first, *(f"   {line}" for line in rest)]
+    return "\n".join(lines)
+
+
+Fail = Callable[[AssertionError], None]
+
+
+class HasSession(Protocol):
+    """A check's context, which stands for its session."""
+
+    @property
+    def session(self) -> Session:
+        """The session."""
+
+
+Report = Session | HasSession
+
+
+def session_of(report: Report) -> Session:
+    """The session, whether it or the context was given."""
+    if isinstance(report, Session):
+        return report
+    session = getattr(report, "session", None)
+    if isinstance(session, Session):
+        return session
+    raise TypeError(f"the first argument is the session or the context of the check, not a {type(report).__name__}")
+
+
+class Group:
+    """A set of expectations over one kind of evidence."""
+
+    def __init__(self, fail: Fail) -> None:
+        self._fail = fail
+
+    def _broken(
+        self,
+        expected: str,
+        what: str,
+        observed: Sequence[str],
+        *,
+        pointed: Pointed | None = None,
+        message: str | None,
+        explain: str | None,
+    ) -> None:
+        self._say(describe(expected, what, observed, pointed), message=message, explain=explain)
+
+    def _say(self, text: str, *, message: str | None, explain: str | None) -> None:
+        """Fail with *text*, after the author's own words where there are any."""
+        check_words(message=message, explain=explain)
+        said = f"{cut(message)}\n{text}" if message else text
+        self._fail(ExpectationFailed(said, location=place(), question=explain))
+
+
+def check_words(**words: object) -> None:
+    """Refuse what an author cannot have meant to say."""
+    for name, given in words.items():
+        if given is not None and not isinstance(given, str):
+            raise TypeError(f"{name} is a string, not a {type(given).__name__}")
+
+
+def numbers(indexes: Sequence[int]) -> str:
+    """Such as "number 5" or "numbers 1, 3 and 12 more", as they are numbered in a message."""
+    shown_most = 5
+    listed = ", ".join(str(index + 1) for index in indexes[:shown_most])
+    more = f" and {len(indexes) - shown_most} more" if len(indexes) > shown_most else ""
+    return f"number{'' if len(indexes) == 1 else 's'} {listed}{more}"
+
+
+def characters(text: str) -> str:
+    """Such as "1 character"."""
+    return f"{len(text)} character{'' if len(text) == 1 else 's'}"
+
+
+def check_count(count: object) -> None:
+    """Refuse what nothing can be counted to."""
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(f"a count is a whole number, not {cut(repr(count), 80)}")
+    if count < 0:
+        raise ValueError(f"a count is 0 or more, not {count}")
+
+
+def exactly(count: int) -> str:
+    """Such as "never", "exactly once" and "exactly 3 times"."""
+    return "never" if count == 0 else f"exactly {times(count)}"
+
+
+def at_most(count: int) -> str:
+    """Such as "never", "at most once" and "at most 3 times"."""
+    return "never" if count == 0 else f"at most {times(count)}"
+
+
+def times(count: int) -> str:
+    """Such as "never", "once" and "3 times"."""
+    return {0: "never", 1: "once"}.get(count, f"{count} times")

@@ -1,0 +1,175 @@
+"""What an expectation may be given to look for: a string, a compiled pattern, a predicate, or a command."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+from whet.grade.expect.group import Pointed, nearest, shorten
+from whet.model.session import Session
+from whet.reading.shell_matching import CommandIndex, CommandMatcher, reading_of
+
+TextMatcher: TypeAlias = str | re.Pattern[str] | Callable[[str], bool]
+LineMatcher: TypeAlias = TextMatcher | CommandMatcher
+
+MatcherKinds: TypeAlias = tuple[type, ...]
+TEXT_MATCHERS: MatcherKinds = (str, re.Pattern)
+LINE_MATCHERS: MatcherKinds = (*TEXT_MATCHERS, CommandMatcher)
+
+
+def matches(matcher: LineMatcher, text: str) -> bool:
+    """Whether *text* is looked for: a string is found in it, a pattern is searched in it, a predicate says so."""
+    match matcher:
+        case str():
+            return matcher in text
+        case re.Pattern():
+            return matcher.search(text) is not None
+        case CommandMatcher():
+            return matcher.matches(text)
+        case _:
+            return says(matcher, text)
+
+
+def equals(matcher: TextMatcher, text: str) -> bool:
+    """The same where a string means the whole text."""
+    return text == matcher if isinstance(matcher, str) else matches(matcher, text)
+
+
+def shown(matcher: Any) -> str:
+    """A matcher as a message names it."""
+    match matcher:
+        case str():
+            return f'"{shorten(matcher)}"'
+        case re.Pattern():
+            return f"/{shorten(matcher.pattern)}/"
+        case CommandMatcher():
+            return str(matcher)
+        case _:
+            return getattr(matcher, "__name__", None) or repr(matcher)
+
+
+def sought(matcher: Any) -> str | None:
+    """A text to compare with when looking for the nearest miss."""
+    match matcher:
+        case str():
+            return matcher
+        case re.Pattern():
+            return re.sub(r"[\\^$.*+?()\[\]{}|]", "", matcher.pattern)
+        case _:
+            return None
+
+
+def check_matcher(matcher: Any, kinds: MatcherKinds = TEXT_MATCHERS, *, may_be_empty: bool = False) -> None:
+    """Refuse what cannot look for anything, before it silently matches nothing, or everything."""
+    if isinstance(matcher, CommandMatcher) and CommandMatcher not in kinds:
+        raise TypeError(f"{shorten(str(matcher))} looks for commands: only expect.commands takes it")
+    if not isinstance(matcher, kinds):
+        check_predicate(matcher, "a matcher is a string, a compiled pattern, a predicate or a command")
+    if isinstance(matcher, re.Pattern) and not isinstance(matcher.pattern, str):
+        raise TypeError(f"a pattern is one of text, not of bytes: {shorten(repr(matcher))}")
+    if matcher == "" and not may_be_empty:
+        raise ValueError("an empty string is found in everything: it says nothing")
+
+
+def check_predicate(predicate: Any, rule: str) -> None:
+    """Refuse what cannot be asked; *rule* says what could have been given."""
+    if inspect.iscoroutinefunction(predicate):
+        raise TypeError("a predicate must not be async: what it gives would always be true")
+    if isinstance(predicate, type) or not callable(predicate):
+        kind = f"the class {predicate.__name__}" if isinstance(predicate, type) else type(predicate).__name__
+        raise TypeError(f"{rule}, not {kind}")
+
+
+def check_matchers(matchers: Sequence[Any], kinds: MatcherKinds = TEXT_MATCHERS) -> None:
+    """The same for a list of them; a single string is not taken for a list of letters."""
+    if isinstance(matchers, str) or not isinstance(matchers, Sequence):
+        raise TypeError(f"give a list of matchers, not a {type(matchers).__name__}")
+    for matcher in matchers:
+        check_matcher(matcher, kinds)
+
+
+def says(predicate: Callable[[Any], Any], value: Any) -> bool:
+    """Whether a predicate says so; refuses an answer that is always true, or never one."""
+    try:
+        answer = predicate(value)
+    except Exception as error:
+        error.add_note(f"the predicate {shown(predicate)} was asked about {shorten(repr(value))}")
+        raise
+    if isinstance(answer, bool):
+        return answer
+    is_none = answer is NotImplemented or isinstance(answer, CommandMatcher) or callable(answer)
+    if is_none or inspect.isgenerator(answer) or inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise TypeError(f"the predicate {shown(predicate)} gave a {type(answer).__name__}, which is no answer")
+    return bool(answer)
+
+
+class Finder:
+    """Some lines, asked many times."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._lines = lines
+        self._text = "\n".join(lines)
+        self._ends = list(accumulate(len(line) + 1 for line in lines))
+        self._commands: CommandIndex | None = None
+
+    @property
+    def _index(self) -> CommandIndex:
+        self._commands = self._commands or CommandIndex(self._lines)
+        return self._commands
+
+    def matching(self, matcher: LineMatcher) -> list[int]:
+        """The numbers of the lines that match, from 0."""
+        if isinstance(matcher, CommandMatcher):
+            return list(self._index.matching(matcher))
+        match matcher:
+            # The two usual kinds, without a call for each line: a session may have very many.
+            case str():
+                return list(self._with_text(matcher))
+            case re.Pattern():
+                search = matcher.search
+                return [number for number, line in enumerate(self._lines) if search(line)]
+            case _:
+                return [number for number, line in enumerate(self._lines) if matches(matcher, line)]
+
+    def _with_text(self, wanted: str) -> Iterator[int]:
+        """The lines with this text in them, found in all of the text at once."""
+        at = self._text.find(wanted)
+        while at >= 0:
+            number = bisect_right(self._ends, at)
+            # What begins in one line and ends in the next is in neither.
+            is_inside = at + len(wanted) < self._ends[number]
+            if is_inside:
+                yield number
+            at = self._text.find(wanted, self._ends[number] if is_inside else at + 1)
+
+    def nearest(self, matcher: LineMatcher) -> Pointed | None:
+        """The line that comes nearest; how it was read is half of why it does not match."""
+        if not isinstance(matcher, CommandMatcher):
+            return nearest(sought(matcher), self._lines)
+        index = self._index.nearest(matcher)
+        return None if index is None else self.read(matcher, index, "nearest")
+
+    def read(self, matcher: LineMatcher, index: int, word: str) -> Pointed | None:
+        """A line with how it was read, where that is what decides."""
+        if not isinstance(matcher, CommandMatcher):
+            return None
+        return Pointed(index, word, reading_of(matcher, self._lines[index]))
+
+
+# A finder goes when its session goes.
+_finders: WeakKeyDictionary[Session, dict[str, Finder]] = WeakKeyDictionary()
+
+
+def finder_of(session: Session, what: str, lines: Sequence[str]) -> Finder:
+    """The finder of these lines of the session, made on first use."""
+    finders = _finders.setdefault(session, {})
+    if what not in finders:
+        finders[what] = Finder(lines)
+    return finders[what]

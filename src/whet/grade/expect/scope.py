@@ -1,0 +1,194 @@
+"""Where a failed expectation goes: it is raised at once, or collected until the check is over."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+from whet.grade.expect.asserts import collecting as explained_asserts
+from whet.grade.expect.group import ExpectationsFailed
+from whet.model.grade import FailureClass
+
+# The lists of all scopes that are open in this process, in which a check is alone.
+_open: list[list[AssertionError]] = []
+_lock = threading.Lock()
+
+
+@contextmanager
+def threads_may_fail(failures: list[AssertionError]) -> Iterator[None]:
+    """Collect in *failures* what fails in threads that are started inside."""
+    with _lock:
+        _open.append(failures)
+    before = threading.excepthook
+
+    def take(args: threading.ExceptHookArgs) -> None:
+        if isinstance(args.exc_value, AssertionError):
+            failures.append(args.exc_value)
+        else:
+            before(args)
+
+    # Of scopes in several threads none could tell whose thread it was.
+    alone = of_a_thread() is failures
+    if alone:
+        threading.excepthook = take
+    try:
+        yield
+    finally:
+        if alone:
+            threading.excepthook = before
+        with _lock:
+            # By identity: two scopes in which nothing failed are equal lists.
+            _open[:] = [other for other in _open if other is not failures]
+
+
+def of_a_thread() -> list[AssertionError] | None:
+    """Where a thread without a scope of its own collects: the only scope that is open, or nowhere."""
+    return _open[0] if len(_open) == 1 else None
+
+
+E = TypeVar("E", bound=BaseException)
+
+_collected: ContextVar[list[AssertionError] | None] = ContextVar("collected", default=None)
+_class: ContextVar[FailureClass | None] = ContextVar("failure_class", default=None)
+_in_soft_block: ContextVar[bool] = ContextVar("in_soft_block", default=False)
+
+
+@contextmanager
+def collecting() -> Iterator[list[AssertionError]]:
+    """A scope, such as one check, in which soft failures are collected; the failures are raised together at its end.
+
+    Whatever else is raised inside comes last in the list, so that nothing that was seen before it is lost.
+    """
+    failures: list[AssertionError] = []
+    token = _collected.set(failures)
+    try:
+        with threads_may_fail(failures):
+            yield failures
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        told = [*failures, *_members(error)]
+        if len(told) == 1 and told[0] is error:
+            raise
+        raise _together(told) from error
+    finally:
+        _collected.reset(token)
+    if failures:
+        raise _together(failures)
+
+
+def _members(error: BaseException) -> list[BaseException]:
+    """What a group of exceptions is made of, as one of `asyncio.TaskGroup` is; crashes last, so that they decide."""
+    # By its type: to ask the exception itself would be to run code of whoever wrote it.
+    if not issubclass(type(error), BaseExceptionGroup):
+        return [error]
+    assert isinstance(error, BaseExceptionGroup)
+    given: FailureClass | None = getattr(error, "failure_class", None)
+    members = [leaf for each in error.exceptions for leaf in _members(_with_class(each, given))]
+    return sorted(members, key=lambda member: not issubclass(type(member), AssertionError))
+
+
+def _together(failures: Sequence[BaseException]) -> BaseException:
+    last = failures[-1]
+    if len(failures) == 1:
+        return last
+    merged = ExpectationsFailed(failures)
+    if issubclass(type(last), AssertionError):
+        return merged
+    return SoftThenCrashed(merged, last)
+
+
+class SoftThenCrashed(Exception):
+    """A check that raised something else after soft expectations had failed; it tells of both."""
+
+    def __init__(self, merged: ExpectationsFailed, crash: BaseException) -> None:
+        super().__init__(str(merged))
+        self.failures = merged.failures
+        self.location = merged.location
+        self.failure_class = merged.failure_class
+        self.crash = crash
+
+
+def fail_hard(error: AssertionError) -> None:
+    """Raise it, unless a soft block around it makes it soft."""
+    if _in_soft_block.get():
+        fail_softly(error)
+    else:
+        raise classified(error)
+
+
+def fail_softly(error: AssertionError) -> None:
+    """Collect it, or raise it where nobody collects, so that it is never lost."""
+    failures = _collected.get()
+    if failures is None:
+        failures = of_a_thread()
+    if failures is None:
+        raise classified(error)
+    failures.append(classified(error))
+
+
+def classified(error: E) -> E:
+    """The error with the class of the block around it, unless it has one of its own."""
+    return _with_class(error, _class.get())
+
+
+def _with_class(error: E, given: FailureClass | None) -> E:
+    if given is not None and getattr(error, "failure_class", None) is None:
+        error.failure_class = given  # type: ignore[attr-defined] # any exception can be classified
+    return error
+
+
+@contextmanager
+def classifying(failure_class: FailureClass) -> Iterator[None]:
+    """Give every failure inside this class; the innermost block wins."""
+    token = _class.set(failure_class)
+    try:
+        yield
+    except Exception as error:
+        classified(error)
+        raise
+    finally:
+        _class.reset(token)
+
+
+@contextmanager
+def soft_block() -> Iterator[None]:
+    """A block in which every expectation and every plain assert is soft; where nobody collects, it does itself."""
+    if _collected.get() is None and of_a_thread() is None:
+        with collecting(), _softly():
+            yield
+    else:
+        with _softly():
+            yield
+
+
+@contextmanager
+def hard_block() -> Iterator[None]:
+    """A block in which everything is hard again, inside of a soft one."""
+    token = _in_soft_block.set(False)
+    try:
+        with explained_asserts(lambda _: False):
+            yield
+    finally:
+        _in_soft_block.reset(token)
+
+
+@contextmanager
+def _softly() -> Iterator[None]:
+    """Collect each plain assert and each expectation in turn, and whatever other assertion ends the block."""
+
+    def take(error: AssertionError) -> bool:
+        fail_softly(error)
+        return True
+
+    token = _in_soft_block.set(True)
+    try:
+        with explained_asserts(take):
+            yield
+    except AssertionError as error:
+        fail_softly(error)
+    finally:
+        _in_soft_block.reset(token)

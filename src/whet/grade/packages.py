@@ -1,0 +1,274 @@
+"""The grader of task packages: what was held out appears, the oracle goes first, and the verifier decides."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+import anyio
+import anyio.to_thread
+
+from whet.errors import PackageError, WorkspaceError
+from whet.grade.grader import Evidence, NotRecorded, RecordedEvidence
+from whet.grade.verifier import (
+    BadReward,
+    NotRun,
+    Output,
+    Reward,
+    Script,
+    keep_logs,
+    near_misses,
+    plain,
+    read_reward,
+    run_script,
+)
+from whet.ground.copying import remove_tree
+from whet.ground.packages import in_package, inside, package_workspace
+from whet.ground.protecting import Baseline
+from whet.model.eval_cases import TaskPackage
+from whet.model.grade import FailureClass, Grade
+from whet.model.suite import NO_SKILL, SKILL, Case, Check, PackageSpec, Suite
+
+_TIMEOUT_S = 120.0
+_SHOWN = 2000
+# The kernel takes no variable longer than 128 KiB.
+_LONGEST_VARIABLE = 128 * 1024 - 64
+_TAKEN_AWAY_SHOWN = 5
+
+
+class TaskPackageGrader:
+    """Lets the verifier of a package decide; whatever keeps it from deciding is no failure of the agent."""
+
+    informs = True
+
+    def __init__(self, suite: Suite) -> None:
+        del suite
+
+    async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> Baseline | None:
+        """Nothing: what the agent must not see was never there."""
+        del case, workspace, store, timeout_s
+        return None
+
+    async def grade(self, check: Check, evidence: Evidence) -> Grade:
+        """The decision of the verifier; a grade that is undecided where it came to none."""
+        _refuse_gaps(evidence)
+        began = time.monotonic()
+        folder = Path(tempfile.mkdtemp(prefix="whet-verify-", dir=evidence.shell.scratch))
+        try:
+            decided = await _Verification(check, evidence, folder).decide()
+        except (WorkspaceError, OSError) as error:
+            decided = _undecided("package", "Package", str(error))
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(remove_tree, folder)
+        return replace(decided, check=check.label, weight=check.weight, duration_s=round(time.monotonic() - began, 6))
+
+    async def grade_all(self, checks: Sequence[Check], evidence: Evidence) -> AsyncIterator[Grade]:
+        """One after the other."""
+        for check in checks:
+            yield await self.grade(check, evidence)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _refuse_gaps(evidence: Evidence) -> None:
+    if isinstance(evidence, RecordedEvidence) and evidence.gaps.workspace is not None:
+        raise NotRecorded(f"the verifier looks at the workspace, which was not recorded: {evidence.gaps.workspace}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Verification:
+    """One verification, with a folder of its own for homes and logs, which nobody has seen before."""
+
+    check: Check
+    evidence: Evidence
+    folder: Path
+
+    @property
+    def package(self) -> TaskPackage:
+        found = self.check.params["package"]
+        assert isinstance(found, TaskPackage)
+        return found
+
+    @property
+    def spec(self) -> PackageSpec:
+        found = package_workspace(self.package, self.evidence.workspace).package
+        assert found is not None
+        return found
+
+    async def decide(self) -> Grade:
+        """What was held out appears, then the oracle runs, then the verifier."""
+        notes = await self._appear()
+        if gone := self._working_dir_gone():
+            return _noted(Grade(check="", value=0.0, passed=False, reason=gone), notes)
+        if self.package.oracle_ref is not None:
+            trouble = await self._consult_oracle(self.package.oracle_ref)
+            if trouble is not None:
+                return _noted(trouble, notes)
+        return _noted(await self._verify(self.package.verifier_ref), notes)
+
+    async def _appear(self) -> list[str]:
+        if self.evidence.prepared is None:
+            raise PackageError("what was held out of the package is not known")
+        held_out = self.evidence.prepared.held_out
+        taken = await anyio.to_thread.run_sync(held_out.appear_in, self.evidence.workspace)
+        if not taken:
+            return []
+        more = f" and {len(taken) - _TAKEN_AWAY_SHOWN} more" if len(taken) > _TAKEN_AWAY_SHOWN else ""
+        return [f"lay among the files of the verifier and was taken away: {', '.join(taken[:_TAKEN_AWAY_SHOWN])}{more}"]
+
+    def _working_dir_gone(self) -> str | None:
+        """How the folder that scripts run in was lost, if it was; it was there when the agent began."""
+        try:
+            cwd, _ = in_package(self.spec, self.evidence.workspace)
+        except PackageError as error:
+            return f"the agent put a link in the place of a folder: {error.message}"
+        return None if cwd.is_dir() else f"the agent left no folder {self.spec.working_dir} to work in"
+
+    async def _consult_oracle(self, ref: str) -> Grade | None:
+        """Why the verifier need not be asked, if the oracle failed."""
+        limit_s = self._limit(self.package.resource_hints.oracle_timeout_ms)
+        try:
+            output = await self._run(ref, self._fresh("oracle-logs"), limit_s)
+        except NotRun as error:
+            return _undecided("oracle", "Oracle", f"the oracle {ref} could not be run: {error}")
+        self.evidence.keep("oracle.log", output.text)
+        if output.ended.timed_out:
+            return _undecided(
+                "oracle", "Oracle", f"the oracle {ref} was still running after {limit_s:g} s", output.text
+            )
+        if output.ended.exit_code != 0:
+            return _undecided("oracle", "Oracle", f"the oracle {ref} {output.how}", output.text)
+        return None
+
+    async def _verify(self, ref: str) -> Grade:
+        # Made only now: whatever agent and oracle have written anywhere, it is not in here.
+        logs = self._fresh("logs")
+        limit_s = self._limit(None)
+        try:
+            output = await self._run(ref, logs, limit_s)
+        except NotRun as error:
+            return _undecided("verifier", "Verifier", f"the verifier {ref} could not be run: {error}")
+        self.evidence.keep("verifier.log", output.text)
+        left_out = await anyio.to_thread.run_sync(keep_logs, logs, self.evidence)
+        return _noted(_judged(ref, output, logs, limit_s), left_out)
+
+    async def _run(self, ref: str, logs: Path, limit_s: float) -> Output:
+        workspace = self.evidence.workspace
+        script = inside(workspace, ref)
+        cwd, shown_at = in_package(self.spec, workspace)
+        if not script.is_file():
+            raise NotRun("it is not there")
+        return await run_script(
+            Script(
+                path=script,
+                cwd=cwd,
+                workspace=workspace,
+                env={**self.package.resource_hints.env, **self._facts(cwd, logs)},
+                writable=(logs,),
+                shown_at=(*shown_at, *self._usual_places(logs)),
+                network=self.package.resource_hints.network,
+            ),
+            self.evidence.shell,
+            home=self._fresh(f"{logs.name}-home"),
+            timeout_s=limit_s,
+        )
+
+    def _usual_places(self, logs: Path) -> tuple[tuple[Path, Path], ...]:
+        """Where tasks for containers look for their logs and for what was held out, which is as it was by now."""
+        assert self.evidence.prepared is not None
+        scripts = {"/tests": self.package.verifier_ref, "/solution": self.package.oracle_ref or "solution/solve.sh"}
+        folders = {path: str(PurePosixPath(ref).parent) for path, ref in scripts.items()}
+        held = [
+            (Path(path), inside(self.evidence.workspace, folder))
+            for path, folder in folders.items()
+            # Nothing else: what an agent put there may lead anywhere.
+            if folder in self.evidence.prepared.held_out.paths
+        ]
+        return ((Path("/logs/verifier"), logs), *held)
+
+    def _facts(self, cwd: Path, logs: Path) -> dict[str, str]:
+        skill = str(self.evidence.workspace / self.package.skill_bundle_ref)
+        instruction = self.package.instruction or ""
+        facts = {
+            "TASK_ID": self.evidence.case.id,
+            "WORKING_DIR": str(cwd),
+            "LOGS_DIR": str(logs),
+            "SKILL_DIR": skill,
+            "SKILL_BUNDLE": skill,
+            "EVAL_ARM": SKILL if self.evidence.variant == SKILL else NO_SKILL,
+            "WHET_WORKSPACE": str(self.evidence.workspace),
+        }
+        if len(instruction.encode()) <= _LONGEST_VARIABLE:
+            facts["TASK_INSTRUCTION"] = instruction
+        return facts
+
+    def _limit(self, own_ms: float | None) -> float:
+        given_ms = own_ms or self.package.resource_hints.timeout_ms
+        return given_ms / 1000 if given_ms else float(self.check.params.get("timeout_s") or _TIMEOUT_S)
+
+    def _fresh(self, name: str) -> Path:
+        made = self.folder / name
+        made.mkdir()
+        return made
+
+
+def _judged(ref: str, output: Output, logs: Path, limit_s: float) -> Grade:
+    """A reward decides before an exit code; a verifier that was stopped decides nothing."""
+    if output.ended.timed_out:
+        reason = f"the verifier {ref} was still running after {limit_s:g} s and was stopped"
+        return _undecided("verifier-timeout", "Verifier timeout", reason, output.text)
+    try:
+        reward = read_reward(logs)
+    except BadReward as error:
+        return _undecided(
+            "reward", "Reward", f"the verifier {ref} left a reward that cannot be read: {error}", output.text
+        )
+    if reward is not None:
+        return _rewarded(reward, output)
+    if output.killed:
+        return _undecided("verifier", "Verifier", f"the verifier {ref} {output.how}", output.text)
+    passed = output.ended.exit_code == 0
+    misses = near_misses(logs)
+    aside = f"; {', '.join(misses)} is no reward file: reward.json and reward.txt are" if misses else ""
+    return Grade(
+        check="",
+        value=float(passed),
+        passed=passed,
+        reason=f"the verifier {output.how}{aside}",
+        evidence=_end(output.text),
+    )
+
+
+def _rewarded(reward: Reward, output: Output) -> Grade:
+    notes = list(reward.notes)
+    if reward.score != reward.value:
+        notes.append(f"counted as {reward.score:g}")
+    if output.ended.exit_code != 0:
+        notes.append(f"the verifier {output.how}")
+    told = "; ".join((f"{reward.file} says {plain(reward.value)}", *notes))
+    return Grade(check="", value=reward.score, passed=reward.score >= 1, reason=told, evidence=_end(output.text))
+
+
+def _undecided(class_id: str, label: str, reason: str, printed: str = "") -> Grade:
+    return Grade(
+        check="",
+        value=0.0,
+        passed=False,
+        reason=reason,
+        evidence=_end(printed),
+        failure_class=FailureClass(id=class_id, label=label),
+        undecided=True,
+    )
+
+
+def _noted(grade: Grade, notes: list[str]) -> Grade:
+    return replace(grade, evidence="\n".join((*notes, *([grade.evidence] if grade.evidence else []))) or None)
+
+
+def _end(text: str) -> str | None:
+    return text[-_SHOWN:].strip() or None

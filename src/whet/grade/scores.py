@@ -1,0 +1,165 @@
+"""From grades to scores, and from scores to rates with honest intervals: pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import astuple, dataclass, replace
+from math import frexp, ldexp, sqrt
+
+from whet.errors import UsageError
+from whet.model.benchmark import Sample
+from whet.model.event import Results
+from whet.model.grade import AS_EXPECTED, Grade, Rate, Status
+from whet.reading.fields import is_number
+
+# The two-sided 95 % quantile of the normal distribution.
+Z95 = 1.959963984540054
+
+
+def score_of(grades: Sequence[Grade]) -> float | None:
+    """The weighted mean of the grades; none without grades."""
+    return weighted_mean((grade.value, grade.weight) for grade in grades)
+
+
+def weighted_mean(weighed: Iterable[tuple[float, float]]) -> float | None:
+    """The mean of values that have a weight each; none where all weights are 0."""
+    known = list(weighed)
+    unit = weight_unit(weight for _, weight in known)
+    shares = [(value, weight / unit) for value, weight in known]
+    whole = sum(share for _, share in shares)
+    return sum(value * share for value, share in shares) / whole if whole > 0 else None
+
+
+def weight_unit(weights: Iterable[float]) -> float:
+    """What weights are divided by before they are added: a sum of large ones may be beyond every number.
+
+    It is a power of two, so that nothing is rounded.
+    """
+    largest = max(weights, default=0.0)
+    return ldexp(1.0, frexp(largest)[1] - 1) if largest > 0 else 1.0
+
+
+def mean(values: Iterable[float]) -> float | None:
+    """The plain mean; none of nothing."""
+    known = list(values)
+    return sum(known) / len(known) if known else None
+
+
+def rate_of(trials: Sequence[tuple[Status, Status]], successes: Collection[Status] = AS_EXPECTED) -> Rate | None:
+    """The rate of trials, each told by how it ended and by how its first attempt did; none where none counts."""
+    ends = [end for end, _ in trials]
+    firsts = [first for _, first in trials if first != "errored"]
+    passed, errored = sum(end in successes for end in ends), ends.count("errored")
+    if errored == len(ends):
+        return None
+    first_passed = sum(first in successes for first in firsts)
+    flaky = sum(end in successes and first not in successes for end, first in trials)
+    known = wilson(passed, len(ends) - errored, errored=errored)
+    return replace(known, first_passed=first_passed, first_total=len(firsts), flaky=flaky)
+
+
+def wilson(passed: int, total: int, *, errored: int = 0) -> Rate:
+    """The share of successes with Wilson's 95 % interval, which stays honest for few trials and at 0 and 1."""
+    if total <= 0:
+        raise ValueError("a rate needs at least one trial")
+    share = passed / total
+    low, high = wilson_interval(share, total)
+    return Rate(
+        passed=passed,
+        total=total,
+        value=share,
+        low=low,
+        high=high,
+        errored=errored,
+        if_errored_failed=passed / (total + errored),
+        if_errored_passed=(passed + errored) / (total + errored),
+        first_passed=passed,
+        first_total=total,
+        flaky=0,
+    )
+
+
+def wilson_interval(share: float, total: float) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share; *total* may be an effective number of trials, which need not be whole."""
+    z2 = Z95 * Z95
+    middle = (share + z2 / (2 * total)) / (1 + z2 / total)
+    half = Z95 / (1 + z2 / total) * sqrt(share * (1 - share) / total + z2 / (4 * total * total))
+    low = 0.0 if share <= 0 else max(0.0, min(share, middle - half))
+    high = 1.0 if share >= 1 else min(1.0, max(share, middle + half))
+    return low, high
+
+
+def combined_status(statuses: Iterable[Status]) -> Status | None:
+    """The status of several trials together: the worst of them, where errored weighs less than failed."""
+    seen = set(statuses)
+    worst_first: tuple[Status, ...] = ("failed", "unexpected-passed", "errored", "expected-failed", "passed")
+    return next((status for status in worst_first if status in seen), None)
+
+
+def counted(samples: Iterable[Sample]) -> list[Sample]:
+    """Those that say something about the skill."""
+    return [sample for sample in samples if sample.status != "errored"]
+
+
+def by_task(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
+    """The counted samples of each task, tasks in the order first seen."""
+    found: dict[str, list[Sample]] = {}
+    for sample in counted(samples):
+        found.setdefault(sample.task, []).append(sample)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """How much each part counts; they are divided by their sum."""
+
+    completion: float = 0.5
+    speed: float = 0.2
+    reliability: float = 0.3
+    consistency: float = 0.0
+
+    def __post_init__(self) -> None:
+        values = astuple(self)
+        if not all(is_number(value) and value >= 0 for value in values) or not any(values):
+            raise UsageError("the weights of the composite must be at least 0, and one of them more than 0")
+
+
+def composite(
+    weights: Weights, *, completion: float, speed: float, error_rate: float, consistency: float | None
+) -> float:
+    """The weighted mean of completion, speed, reliability and consistency; one that is unknown does not count.
+
+    Consistency counts only as far as calls are answered: a skill that never answers is consistent, and of no use.
+    """
+    parts = [
+        (weights.completion, completion),
+        (weights.speed, speed),
+        (weights.reliability, 1 - error_rate),
+    ]
+    if consistency is not None:
+        parts.append((weights.consistency, consistency * (1 - error_rate)))
+    return weighted_mean((value, weight) for weight, value in parts) or 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmScore:
+    """The score of one runner in one variant, over the cases that have one; none where no case has."""
+
+    runner: str
+    variant: str
+    score: float | None
+    cases: int
+
+
+def arm_scores(results: Results) -> tuple[ArmScore, ...]:
+    """A score for each runner and variant, in the order of the plan."""
+    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for summary in results.summaries():
+        execution = summary.execution
+        weighed = found.setdefault((execution.runner.id, execution.variant), [])
+        if summary.score is not None:
+            weighed.append((summary.score, execution.case.weight))
+    return tuple(
+        ArmScore(runner=runner, variant=variant, score=weighted_mean(weighed), cases=len(weighed))
+        for (runner, variant), weighed in found.items()
+    )

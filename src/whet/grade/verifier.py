@@ -1,0 +1,277 @@
+"""What a verifier gave: the number in its reward file, if it left one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import stat
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from whet.errors import AgentNotFound, AgentNotStarted
+from whet.grade.context import Shell, plain_environment
+from whet.grade.grader import Evidence
+from whet.ground.ceilings import suspected
+from whet.ground.packages import ShownAt
+from whet.ground.sandbox import Boundary, Command, Ended, Sandbox
+from whet.model import plugins
+from whet.reading.fields import is_number
+
+_FOLDER = "verifier"
+_MOST_FILES = 200
+_LARGEST_LOG = 4 * 1024 * 1024
+_MOST_BYTES = 32 * 1024 * 1024
+
+
+def keep_logs(folder: Path, evidence: Evidence) -> list[str]:
+    """Keep the files of *folder* beside the other evidence, without secrets; what was left out, as sentences."""
+    left_out: list[str] = []
+    taken = total = 0
+    for path, found in _files(folder):
+        name = path.relative_to(folder).as_posix()
+        if found.st_size > _LARGEST_LOG or taken == _MOST_FILES or total + found.st_size > _MOST_BYTES:
+            left_out.append(f"{name} was not kept: the logs are too many or too large")
+            continue
+        taken, total = taken + 1, total + found.st_size
+        try:
+            text = path.read_bytes().decode("utf-8", "replace")
+        except OSError as error:
+            left_out.append(f"{name} was not kept: {error.strerror}")
+            continue
+        (evidence.artifact_dir / _FOLDER / name).parent.mkdir(parents=True, exist_ok=True)
+        evidence.keep(f"{_FOLDER}/{name}", text)
+    return left_out[:3]
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """The plain files below *folder*; no link is followed."""
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(place) / name
+            found = path.lstat()
+            if stat.S_ISREG(found.st_mode):
+                yield path, found
+
+
+_JSON, _TEXT = "reward.json", "reward.txt"
+# How others spell it; nobody reads those, and whoever wrote one should know.
+_NEAR = ("rewards.json", "rewards.txt", "reward", "score.txt", "score.json")
+_LARGEST_REWARD = 1024 * 1024
+_MAIN = "reward"
+_NAMES_SHOWN, _LONGEST_SHOWN = 8, 40
+
+
+class BadReward(ValueError):
+    """There is a reward file, and what it says cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reward:
+    """A number as it was given, the file that it stands in, and what a person should know about it."""
+
+    value: float
+    file: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def score(self) -> float:
+        """The number held to what a score can be."""
+        return min(1.0, max(0.0, self.value))
+
+
+def read_reward(folder: Path) -> Reward | None:
+    """The reward in *folder*: that of reward.json before that of reward.txt; none where there is neither."""
+    first, second = _content(folder / _JSON), _content(folder / _TEXT)
+    if first is None:
+        return None if second is None else Reward(value=_from_text(second), file=_TEXT)
+    value, notes = _from_json(first)
+    if second is not None:
+        notes += _conflict(value, second)
+    return Reward(value=value, file=_JSON, notes=notes)
+
+
+def plain(number: float) -> str:
+    """*number* as a person writes it, and never rounded: what is almost 1 is not 1."""
+    return f"{number:g}" if float(f"{number:g}") == number else repr(number)
+
+
+def near_misses(folder: Path) -> tuple[str, ...]:
+    """Files in *folder* that look as if they were meant for rewards."""
+    return tuple(name for name in _NEAR if (folder / name).is_file())
+
+
+def _conflict(value: float, text: bytes) -> tuple[str, ...]:
+    try:
+        other = _from_text(text)
+    except BadReward as error:
+        return (f"{error}; {_JSON} counts",)
+    return () if other == value else (f"{_TEXT} says {plain(other)} and {_JSON} {plain(value)}; {_JSON} counts",)
+
+
+def _content(path: Path) -> bytes | None:
+    """The bytes of a file that is one; no link is followed, and nothing is waited for."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BadReward(f"{path.name} cannot be read: {error.strerror}") from error
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise BadReward(f"{path.name} is no file")
+        data = os.read(fd, _LARGEST_REWARD + 1)
+    finally:
+        os.close(fd)
+    if len(data) > _LARGEST_REWARD:
+        raise BadReward(f"{path.name} is larger than {_LARGEST_REWARD // 1024} KiB")
+    if not data.strip():
+        raise BadReward(f"{path.name} is empty")
+    return data
+
+
+def _from_text(data: bytes) -> float:
+    try:
+        value = float(data.decode().strip())
+    except (ValueError, UnicodeDecodeError):
+        raise BadReward(f"{_TEXT} holds no number: {data[:80].decode(errors='replace').strip()!r}") from None
+    return _finite(value, _TEXT)
+
+
+def _from_json(data: bytes) -> tuple[float, tuple[str, ...]]:
+    """The number under `reward`, or the only one, or the mean of several."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise BadReward(f"{_JSON} is no JSON: {error}") from None
+    if not isinstance(found, dict) or not found:
+        raise BadReward(f"{_JSON} must be an object with a number for each reward")
+    numbers = {name: _finite(value, f"{_JSON}: {name}") for name, value in found.items()}
+    if _MAIN in numbers:
+        return numbers[_MAIN], ()
+    mean = sum(numbers.values()) / len(numbers)
+    names = sorted(name[:_LONGEST_SHOWN] for name in numbers)
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    note = f"no reward is called `{_MAIN}`: the mean of {', '.join(names[:_NAMES_SHOWN])}{more} counts"
+    return mean, (note,) if len(numbers) > 1 else ()
+
+
+def _finite(value: object, where: str) -> float:
+    if not isinstance(value, int | float):
+        raise BadReward(f"{where} is no number")
+    if not is_number(value) and not isinstance(value, bool):
+        raise BadReward(f"{where} is not a finite number")
+    return float(value)
+
+
+_OUTPUT_KEPT = 4 * 1024 * 1024
+_LONGEST_SHEBANG = 256
+_LAST_WORDS = 2000
+_KILLED = 128 + signal.SIGKILL
+# Lets Python find the modules of a workspace last.
+_SAFE_PYTHON = Path(__file__).parent / "verifier_python"
+
+
+class NotRun(Exception):
+    """A script could not be started."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """A script in a workspace, where it is run, and what it may see besides."""
+
+    path: Path
+    cwd: Path
+    workspace: Path
+    env: Mapping[str, str]
+    writable: tuple[Path, ...]
+    shown_at: ShownAt
+    network: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """How a script ended, and what it printed."""
+
+    ended: Ended
+    text: str
+
+    @property
+    def killed(self) -> bool:
+        """Whether it did not end by itself; bubblewrap tells of a kill by an exit code, as shells do."""
+        return self.ended.exit_code in (None, _KILLED)
+
+    @property
+    def how(self) -> str:
+        """How it ended, in words."""
+        reached = f"ran into its ceiling of {self.ended.reached} and " if self.ended.reached else ""
+        if self.ended.exit_code is not None:
+            killed = " (it was killed)" if self.killed else ""
+            return f"{reached}ended with exit code {self.ended.exit_code}{killed}"
+        return f"{reached}was ended by signal {self.ended.signal}"
+
+
+async def run_script(script: Script, shell: Shell, *, home: Path, timeout_s: float) -> Output:
+    """Run *script* to its end; `NotRun` where it cannot be started."""
+    sandbox: Sandbox = plugins.find("sandboxes", shell.sandbox)()
+    env = plain_environment()
+    env |= {"HOME": str(home), "TMPDIR": str(home), "PYTHONSAFEPATH": "1", **script.env}
+    if env["PYTHONSAFEPATH"]:
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_SAFE_PYTHON), env.get("PYTHONPATH"))))
+    boundary = Boundary(
+        writable=(script.workspace, home, *script.writable),
+        readable=(*map(Path, shell.readable), _SAFE_PYTHON),
+        hidden=tuple(map(Path, shell.hidden)),
+        network=script.network,
+        ceilings=shell.ceilings,
+        shown_at=script.shown_at,
+    )
+    printed = _Printed()
+    command = Command(argv=argv_of(script.path), env=env, cwd=script.cwd)
+    try:
+        ended = await sandbox.run(command, boundary, timeout_s=timeout_s, stdout=printed, stderr=printed)
+    except (AgentNotFound, AgentNotStarted) as error:
+        raise NotRun(error.message) from error
+    said = printed.text()
+    return Output(ended=suspected(ended, shell.ceilings, said.encode()[-_LAST_WORDS:]), text=said)
+
+
+def argv_of(script: Path) -> tuple[str, ...]:
+    """How a script is started: by itself if it can be, else by what its first line or its name says."""
+    with script.open("rb") as file:
+        first = file.read(_LONGEST_SHEBANG).split(b"\n")[0]
+    if first.startswith(b"#!"):
+        if os.access(script, os.X_OK):
+            return (str(script),)
+        # As the kernel would: a program and at most one argument.
+        return (*first[2:].decode("utf-8", "replace").strip().split(None, 1), str(script))
+    match script.suffix:
+        case ".sh":
+            return ("bash", str(script))
+        case ".py":
+            return (shutil.which("python3") or sys.executable, str(script))
+        case _ if os.access(script, os.X_OK):
+            return (str(script),)
+    raise NotRun(f"{script.name} says by neither a first line, a mode nor an ending how it is run")
+
+
+class _Printed:
+    """A sink that keeps the end of what it is given: that is where scripts say what is wrong."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._dropped = 0
+
+    def __call__(self, chunk: bytes) -> None:
+        self._data += chunk
+        if len(self._data) > 2 * _OUTPUT_KEPT:
+            self._dropped += len(self._data) - _OUTPUT_KEPT
+            del self._data[:-_OUTPUT_KEPT]
+
+    def text(self) -> str:
+        start = f"... ({self._dropped} bytes before)\n" if self._dropped else ""
+        return start + self._data.decode("utf-8", "replace")

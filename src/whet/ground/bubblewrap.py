@@ -1,0 +1,229 @@
+"""Running inside bubblewrap: a private process namespace, a read-only system, and only what was declared."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from functools import cached_property, lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import Self
+
+from whet.errors import AgentNotFound, SandboxError
+from whet.ground.ceilings import Hold, holding, judged
+from whet.ground.mounts import private_mounts
+from whet.ground.process import open_process, run_process
+from whet.ground.sandbox import Availability, Boundary, Command, Ended, Sink, Talk, find_program, is_there
+from whet.ground.seccomp import as_file, refused_calls
+from whet.ground.shown import shown, system, toolchains
+from whet.ground.wardens import end_all
+
+_INNER_USER = "1000"
+_PROBE_TIMEOUT_S = 10
+# Just enough for a shell to start.
+_PROBE_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/nix")
+_PROBE = (
+    *("--proc", "/proc", "--dev", "/dev"),
+    *chain(*(("--ro-bind-try", folder, folder) for folder in _PROBE_FOLDERS)),
+)
+_ALLOW_NAMESPACES = "allow user namespaces (`whet doctor` says by which setting; a container must allow them too)"
+_CHILD = re.compile(rb'"child-pid": (\d+)')
+_EXIT = b'"exit-code"'
+
+
+class BubblewrapSandbox:
+    """One private namespace per process: what escapes a process group still dies with it."""
+
+    name = "bubblewrap"
+
+    @classmethod
+    def availability(cls) -> Availability:
+        """Whether bubblewrap is there and may make namespaces here."""
+        program = shutil.which("bwrap")
+        if program is None:
+            return Availability(
+                usable=False, reason="bubblewrap (bwrap) is not installed", remedy="install the package bubblewrap"
+            )
+        argv = (program, *_namespaces(network=False), *_PROBE, "--", "/bin/sh", "-c", "exit 0")
+        try:
+            tried = subprocess.run(argv, capture_output=True, timeout=_PROBE_TIMEOUT_S, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            remedy = f"see whether {program} works by hand"
+            return Availability(usable=False, reason=f"bubblewrap does not run: {error}", remedy=remedy)
+        if tried.returncode != 0:
+            said = tried.stderr.decode(errors="replace").strip()
+            reason = f"bubblewrap is installed ({program}), but may not make namespaces here: {said}"
+            return Availability(usable=False, reason=reason, remedy=_ALLOW_NAMESPACES)
+        return Availability(usable=True, details={"program": program})
+
+    def __init__(self) -> None:
+        self._program = shutil.which("bwrap") or "bwrap"
+        # While there is one thread, if we may: what is shown to root is then made ready once, for forks of ours too.
+        if private_mounts():
+            system(network=True)
+
+    async def run(self, command: Command, boundary: Boundary, *, timeout_s: float, stdout: Sink, stderr: Sink) -> Ended:
+        """Run *command*; see `Sandbox.run`."""
+        program = find_program(command)
+        with holding(boundary.ceilings, timeout_s) as hold, _Status() as status, _FirstWords(stderr) as said:
+            outer = self._outer(command, boundary, program, status, hold)
+            ended = await run_process(
+                outer,
+                timeout_s=timeout_s,
+                stdout=stdout,
+                stderr=said,
+                pass_fds=status.inherited,
+                started=status.close_write,
+            )
+            if ended.exit_code == 1 and not ended.timed_out:
+                _raise_for_setup(status, said.text, program)
+            return judged(hold, ended)
+
+    @asynccontextmanager
+    async def open(self, command: Command, boundary: Boundary, *, stdout: Sink, stderr: Sink) -> AsyncIterator[Talk]:
+        """Keep *command* running; see `Sandbox.open`."""
+        program = find_program(command)
+        with holding(boundary.ceilings, None) as hold, _Status() as status, _FirstWords(stderr) as said:
+            outer = self._outer(command, boundary, program, status, hold)
+            async with open_process(
+                outer, stdout=stdout, stderr=said, pass_fds=status.inherited, started=status.close_write
+            ) as talk:
+                yield talk
+            if talk.exit_code == 1:
+                _raise_for_setup(status, said.text, program)
+
+    def _outer(self, command: Command, boundary: Boundary, program: str, status: _Status, hold: Hold) -> Command:
+        """The call of bubblewrap that starts *command* behind the boundary."""
+        argv = (
+            self._program,
+            *_namespaces(network=boundary.network),
+            *system(network=boundary.network),
+            *_declared(boundary, toolchains(command.env.get("PATH", ""), program)),
+            *("--chdir", str(command.cwd)),
+            *status.arguments,
+            *("--", program, *command.argv[1:]),
+        )
+        # The environment is given to bwrap itself: --clearenv would leave ours readable in /proc/1/environ.
+        return Command(argv=hold.argv(argv), env=command.env, cwd=Path("/"), stdin=command.stdin)
+
+    async def close(self) -> None:
+        """End the wardens; nothing is below them."""
+        await end_all()
+
+
+class _Status:
+    """The pipe on which bubblewrap says that it came as far as starting the command, and the filter that it reads."""
+
+    def __enter__(self) -> Self:
+        self._read, self.write = os.pipe2(os.O_CLOEXEC)
+        calls = refused_calls()
+        self.inherited: tuple[int, ...] = (self.write,) if calls is None else (self.write, as_file(calls))
+        self._inherited_open = True
+        return self
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What tells bubblewrap of them."""
+        return tuple(chain(*zip(("--json-status-fd", "--seccomp"), map(str, self.inherited), strict=False)))
+
+    def close_write(self) -> None:
+        """Let go of what bubblewrap has inherited, so that the pipe has an end."""
+        if self._inherited_open:
+            for fd in self.inherited:
+                os.close(fd)
+            self._inherited_open = False
+
+    @cached_property
+    def namespace(self) -> int | None:
+        """The first process of the namespace, with which all others die; None where it did not come so far."""
+        told = _CHILD.search(self._told)
+        return int(told[1]) if told else None
+
+    @property
+    def ran(self) -> bool:
+        """Whether the command was really started: only then does bubblewrap say how it ended."""
+        return _EXIT in self._told
+
+    @cached_property
+    def _told(self) -> bytes:
+        os.set_blocking(self._read, False)
+        try:
+            return os.read(self._read, 4096)
+        except BlockingIOError:
+            return b""
+
+    def __exit__(self, *_: object) -> None:
+        self.close_write()
+        os.close(self._read)
+
+
+class _FirstWords:
+    """A sink that passes everything on and remembers how it began."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._kept = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def __call__(self, chunk: bytes) -> None:
+        if len(self._kept) < 1000:  # noqa: PLR2004 - a message of bubblewrap's is one line
+            self._kept += chunk[:1000]
+        self._sink(chunk)
+
+    @property
+    def text(self) -> str:
+        return self._kept.decode(errors="replace").strip()
+
+
+def _raise_for_setup(status: _Status, said: str, program: str) -> None:
+    """Tell bubblewrap's own failures from the command's, which may say whatever it likes."""
+    if status.ran:
+        return
+    if said.startswith("bwrap: execvp"):
+        raise AgentNotFound(f'"{program}" cannot be started inside the sandbox: {said}', hint=_MOUNTS_HINT)
+    if status.namespace is None and said.startswith("bwrap: "):
+        raise SandboxError(said, hint=_MOUNTS_HINT)
+
+
+_MOUNTS_HINT = "add its folder to `mounts` of this runner, or use --sandbox local"
+
+
+@lru_cache
+def _namespaces(*, network: bool) -> tuple[str, ...]:
+    argv = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    if not network:
+        argv.append("--unshare-net")
+    if os.getuid() == 0:
+        # Some agents refuse their unattended mode to root; and nothing inside needs to be it.
+        argv += ["--uid", _INNER_USER, "--gid", _INNER_USER]
+    return (*argv, "--cap-drop", "ALL", "--disable-userns", "--die-with-parent")
+
+
+def _declared(boundary: Boundary, installed: Iterable[Path]) -> Iterator[str]:
+    """Outer folders first, so that an inner one is laid over them; a hidden one matters only where it would be seen."""
+    layers: list[tuple[Path, int, tuple[str, ...]]] = [(path, 0, shown(str(path))) for path in installed]
+    layers += [(path, 0, ("--ro-bind-try", str(path), str(path))) for path in boundary.readable]
+    layers += [(path, 2, ("--bind", str(path), str(path))) for path in boundary.writable]
+    seen = [path for path, _, _ in layers]
+    layers += [
+        (path, 1, _covered(path))
+        for path in boundary.hidden
+        if is_there(path) and any(path != other and path.is_relative_to(other) for other in seen)
+    ]
+    layers += [(path, 3, ("--bind", str(folder), str(path))) for path, folder in boundary.shown_at]
+    for _, _, arguments in sorted(layers, key=lambda layer: (len(layer[0].parts), layer[1])):
+        yield from arguments
+
+
+def _covered(path: Path) -> tuple[str, ...]:
+    """A folder is seen empty, and so is a file."""
+    return ("--tmpfs", str(path)) if path.is_dir() else ("--ro-bind", os.devnull, str(path))

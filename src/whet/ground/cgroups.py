@@ -1,0 +1,225 @@
+"""Control groups of our own: where they may be made, and one of them for each process that has ceilings.
+
+Both layouts of Linux: the single tree of version 2, and a tree for each controller of version 1. They are found by
+trying, because no file tells whether a group may be made and joined.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from whet.model.suite import Ceilings
+
+Controller = Literal["memory", "pids", "cpu"]
+CONTROLLERS: tuple[Controller, ...] = ("memory", "pids", "cpu")
+_PERIOD_US = 100_000
+# Accounting of swap is not built into every kernel.
+_NOT_EVERYWHERE = ("memory.swap.max", "memory.memsw.limit_in_bytes")
+_MB = 1024 * 1024
+_PREFIX = "whet-"
+_PATIENCE_S = 0.2
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A group below which ours may be made, for these controllers."""
+
+    folder: Path
+    controllers: tuple[Controller, ...]
+    unified: bool
+
+
+class Group:
+    """The groups of one process, a folder for each place; gone with `remove`."""
+
+    def __init__(self, places: Iterable[Place]) -> None:
+        name = f"{_PREFIX}{os.getpid()}-{next(_numbers)}"
+        self._made: list[tuple[Place, Path]] = []
+        try:
+            for place in places:
+                folder = place.folder / name
+                folder.mkdir()
+                self._made.append((place, folder))
+        except OSError:
+            self.remove()
+            raise
+
+    @property
+    def entrances(self) -> tuple[str, ...]:
+        """The files that a process writes "0" to in order to join."""
+        return tuple(str(folder / "cgroup.procs") for _, folder in self._made)
+
+    def limit(self, ceilings: Ceilings) -> None:
+        """Set what may be taken by everything inside."""
+        for place, folder in self._made:
+            for controller in place.controllers:
+                for name, value in _settings(controller, ceilings, unified=place.unified):
+                    if name not in _NOT_EVERYWHERE or (folder / name).exists():
+                        (folder / name).write_text(value)
+
+    def reached(self) -> Controller | None:
+        """Which ceiling something inside has run into."""
+        for place, folder in self._made:
+            memory = "memory.events" if place.unified else "memory.oom_control"
+            if "memory" in place.controllers and _count(folder / memory, "oom_kill"):
+                return "memory"
+            if "pids" in place.controllers and _count(folder / "pids.events", "max"):
+                return "pids"
+        return None
+
+    def remove(self) -> None:
+        """Take the groups away; the kernel needs a moment until the dead inside are no longer counted."""
+        deadline = time.monotonic() + _PATIENCE_S
+        for _, folder in reversed(self._made):
+            while not _removed(folder) and time.monotonic() < deadline:
+                time.sleep(0.001)
+
+
+def places(wanted: Ceilings) -> tuple[Place, ...]:
+    """Where groups for all that is *wanted* can be made, or nothing."""
+    asked: list[Controller] = []
+    asked += ["memory"] if wanted.memory_mb is not None else []
+    asked += ["pids"] if wanted.processes is not None else []
+    asked += ["cpu"] if wanted.cpus is not None else []
+    found = usable_places()
+    covered = {controller for place in found for controller in place.controllers}
+    if not covered.issuperset(asked):
+        return ()
+    chosen = (replace(place, controllers=tuple(name for name in place.controllers if name in asked)) for place in found)
+    return tuple(place for place in chosen if place.controllers)
+
+
+@lru_cache(maxsize=1)
+def usable_places() -> tuple[Place, ...]:
+    """Every place that holds, tried once; what a killed whet left there is taken away."""
+    found: list[Place] = []
+    for place in (*_unified_places(), *_separate_places()):
+        missing = tuple(name for name in place.controllers if not any(name in other.controllers for other in found))
+        if missing and _holds(candidate := Place(place.folder, missing, place.unified)):
+            _sweep(place.folder)
+            found.append(candidate)
+    return tuple(found)
+
+
+def _unified_places() -> Iterator[Place]:
+    """From beside our own group upwards: below it none can be made, because a group with processes gives nothing on."""
+    own = _own_groups().get("")
+    for mount, kind, _ in _mounts():
+        if kind != "cgroup2" or own is None:
+            continue
+        folder = mount / own.lstrip("/")
+        for above in (mount,) if folder == mount else folder.parents:
+            given = _words(above / "cgroup.subtree_control")
+            controllers = tuple(name for name in CONTROLLERS if name in given)
+            if controllers and above.is_relative_to(mount):
+                yield Place(above, controllers, unified=True)
+
+
+def _separate_places() -> Iterator[Place]:
+    for mount, kind, options in _mounts():
+        if kind == "cgroup":
+            for controller in CONTROLLERS:
+                if controller in options:
+                    own = _own_groups().get(controller, "/")
+                    yield Place(mount / own.lstrip("/"), (controller,), unified=False)
+
+
+def _mounts() -> list[tuple[Path, str, list[str]]]:
+    """The mounted trees of groups: where, which version, and the controllers among the options of the tree."""
+    found = []
+    for line in _lines(Path("/proc/self/mountinfo")):
+        before, _, after = line.partition(" - ")
+        if after.startswith("cgroup"):
+            kind, _, options = after.split(" ", 2)
+            found.append((Path(before.split(" ")[4]), kind, options.split(",")))
+    return found
+
+
+def _own_groups() -> dict[str, str]:
+    """Our own group by controller; "" for version 2."""
+    groups: dict[str, str] = {}
+    for line in _lines(Path("/proc/self/cgroup")):
+        _, names, path = line.split(":", 2)
+        groups |= dict.fromkeys(names.split(","), path)
+    return groups
+
+
+def _holds(place: Place) -> bool:
+    """Whether a group can be made there, limited and joined."""
+    try:
+        group = Group([place])
+    except OSError:
+        return False
+    try:
+        group.limit(Ceilings(memory_mb=1024, processes=100, cpus=1))
+        script = 'for entrance; do echo 0 > "$entrance" || exit 1; done'
+        argv = ("/bin/sh", "-c", script, "sh", *group.entrances)
+        return subprocess.run(argv, check=False, capture_output=True, timeout=10).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    finally:
+        group.remove()
+
+
+def _sweep(folder: Path) -> None:
+    """Take away the groups of processes that are no more; ours has the id in its name."""
+    for left in folder.glob(f"{_PREFIX}*-*"):
+        pid = left.name.removeprefix(_PREFIX).split("-")[0]
+        if pid.isdigit() and not Path("/proc", pid).exists():
+            _removed(left)
+
+
+def _settings(controller: Controller, ceilings: Ceilings, *, unified: bool) -> Iterator[tuple[str, str]]:
+    if controller == "memory" and ceilings.memory_mb is not None:
+        most = str(ceilings.memory_mb * _MB)
+        # Swap would only make it slow before it ends the same way.
+        yield from (
+            (("memory.max", most), ("memory.swap.max", "0"))
+            if unified
+            else (("memory.limit_in_bytes", most), ("memory.memsw.limit_in_bytes", most))
+        )
+    elif controller == "pids" and ceilings.processes is not None:
+        yield "pids.max", str(ceilings.processes)
+    elif controller == "cpu" and ceilings.cpus is not None:
+        quota = max(1000, round(ceilings.cpus * _PERIOD_US))
+        if unified:
+            yield "cpu.max", f"{quota} {_PERIOD_US}"
+        else:
+            yield "cpu.cfs_period_us", str(_PERIOD_US)
+            yield "cpu.cfs_quota_us", str(quota)
+
+
+def _count(file: Path, word: str) -> int:
+    pairs = (line.split() for line in _lines(file))
+    return next((int(pair[1]) for pair in pairs if pair and pair[0] == word), 0)
+
+
+def _words(file: Path) -> list[str]:
+    return " ".join(_lines(file)).split()
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _removed(folder: Path) -> bool:
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        return error.errno not in (errno.EBUSY, errno.ENOTEMPTY)
+    return True

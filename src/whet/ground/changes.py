@@ -1,0 +1,178 @@
+"""The keeping of what an agent changed, so that it can be laid into another folder: a list, and an archive."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from whet.errors import WorkspaceError
+from whet.ground.secrets import Masker
+from whet.ground.tree import GIT, Tree
+from whet.ground.workspace import explained
+from whet.model import wire
+from whet.model.grade import Changes
+
+LIST_FILE = "changes.json"
+ARCHIVE_FILE = "changes.tar"
+FOLDERS_FILE = "folders.json"
+_DIFF_FILE = "diff.patch"
+_LARGEST_FILE = 32 * 1024 * 1024
+_LARGEST_ARCHIVE = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedChanges:
+    """What changed, and what the archive lacks of it.
+
+    `gone` are folders that vanished with what was in them, `missing` says by path why something is not in the archive,
+    `masked` are files and links that held a secret or were named after one, and `git` says that there was a `.git` at
+    the top, which is never recorded.
+    """
+
+    created: tuple[str, ...] = ()
+    modified: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)
+    masked: tuple[str, ...] = ()
+    git: bool = False
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The paths whose state is known: what the archive holds, and what was deleted."""
+        return tuple(path for path in (*self.created, *self.modified, *self.deleted) if path not in self.missing)
+
+
+def record_changes(root: Path, changes: Changes, folder: Path, masker: Masker) -> list[str]:
+    """Keep what *changes* says of the workspace *root* in *folder*; gives a sentence for each thing that was not kept.
+
+    To be called while the workspace is there. Nothing is written where nothing changed.
+    """
+    git = any(os.path.lexists(root / name) for name in GIT)
+    if not changes and not git:
+        return []
+    archive = _Archive(Tree(root), masker)
+    with explained("cannot record changes", folder):
+        paths = (*changes.created, *changes.modified)
+        if paths:
+            with tarfile.open(folder / ARCHIVE_FILE, "w", format=tarfile.PAX_FORMAT) as file:
+                archive.fill(file, paths)
+        named = archive.named
+        listed = RecordedChanges(
+            created=tuple(map(named, changes.created)),
+            modified=tuple(map(named, changes.modified)),
+            deleted=tuple(map(named, changes.deleted)),
+            gone=tuple(sorted(set(map(masker.text, _gone(root, changes.deleted))))),
+            missing=archive.missing,
+            masked=tuple(archive.masked),
+            git=git,
+        )
+        (folder / LIST_FILE).write_bytes(wire.encode_pretty(listed))
+    return [f"{path} was not recorded: {reason}" for path, reason in archive.missing.items()]
+
+
+def note_folders(folder: Path, paths: tuple[str, ...]) -> None:
+    """Keep in *folder* which *paths* were folders before the agent started."""
+    with explained("cannot record what was there before", folder):
+        (folder / FOLDERS_FILE).write_bytes(wire.encode_pretty(paths))
+
+
+def read_folders(folder: Path) -> tuple[str, ...]:
+    """What was noted; nothing where nothing was."""
+    file = folder / FOLDERS_FILE
+    try:
+        return wire.decode(file.read_bytes(), tuple[str, ...]) if file.is_file() else ()
+    except (OSError, wire.WireError) as error:
+        raise WorkspaceError(f"{file} cannot be read: {error}") from error
+
+
+def read_changes(folder: Path) -> RecordedChanges | None:
+    """What was recorded in *folder*; none where something changed and nothing was recorded of it."""
+    file = folder / LIST_FILE
+    if not file.is_file():
+        return None if (folder / _DIFF_FILE).exists() else RecordedChanges()
+    try:
+        return wire.decode(file.read_bytes(), RecordedChanges)
+    except (OSError, wire.WireError) as error:
+        raise WorkspaceError(f"{file} cannot be read: {error}") from error
+
+
+class _Archive:
+    """Takes files and links as they are, but for secrets; notes what it cannot take."""
+
+    def __init__(self, tree: Tree, masker: Masker) -> None:
+        self._tree = tree
+        self._masker = masker
+        self._left = _LARGEST_ARCHIVE
+        self._names: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self.missing: dict[str, str] = {}
+        self.masked: list[str] = []
+
+    def named(self, path: str) -> str:
+        """*path* without secrets; two of them never become one."""
+        if path not in self._names:
+            masked = self._masker.text(path)
+            numbered = (masked if number == 1 else f"{masked}-{number}" for number in count(1))
+            self._names[path] = next(name for name in numbered if name not in self._taken)
+            self._taken.add(self._names[path])
+        return self._names[path]
+
+    def fill(self, file: tarfile.TarFile, paths: tuple[str, ...]) -> None:
+        """Take all of *paths*."""
+        for path in paths:
+            try:
+                reason = self._take(file, path)
+            except OSError as error:
+                reason = error.strerror or str(error)
+            if reason:
+                self.missing[self.named(path)] = reason
+
+    def _take(self, file: tarfile.TarFile, path: str) -> str | None:
+        """Take one; why not, if not."""
+        found = self._tree.stat(path)
+        if found is None:
+            return "it cannot be found under this name"
+        entry = tarfile.TarInfo(self.named(path))
+        entry.mode = stat.S_IMODE(found.st_mode)
+        if stat.S_ISLNK(found.st_mode):
+            target = self._tree.link(path)
+            entry.type, entry.linkname = tarfile.SYMTYPE, self._masker.text(target)
+            file.addfile(entry)
+            self._note_masked(entry.name, changed=entry.name != path or entry.linkname != target)
+            return None
+        if not stat.S_ISREG(found.st_mode):
+            return "it is neither a file nor a link"
+        if found.st_size > min(_LARGEST_FILE, self._left):
+            return f"it has {found.st_size:,} bytes, more than is recorded"
+        content = self._tree.read(path, found.st_size)
+        data = self._masker.data(content)
+        self._note_masked(entry.name, changed=entry.name != path or data != content)
+        self._add(file, entry, data)
+        return None
+
+    def _note_masked(self, name: str, *, changed: bool) -> None:
+        if changed:
+            self.masked.append(name)
+
+    def _add(self, file: tarfile.TarFile, entry: tarfile.TarInfo, data: bytes) -> None:
+        self._left -= len(data)
+        entry.size = len(data)
+        file.addfile(entry, io.BytesIO(data))
+
+
+def _gone(root: Path, deleted: tuple[str, ...]) -> Iterator[str]:
+    """The folders of deleted files that are not there any more either."""
+    for path in deleted:
+        *parents, _ = path.split("/")
+        for depth in range(len(parents), 0, -1):
+            folder = "/".join(parents[:depth])
+            if os.path.lexists(root / folder):
+                break
+            yield folder

@@ -1,0 +1,323 @@
+"""Copies of whole folders: dotfiles, links as they are, modes, times, holes; blocks are shared where the disk can."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
+from pathlib import Path
+
+from whet.ground.tree import GIT, Descent, Folders, Step, grant, open_file, walk
+from whet.ground.workspace import Entry, Inventory, trouble
+from whet.model.wire import printable
+
+_FICLONE = 0x40049409
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_BLOCK = 512
+_SPAN = 1 << 30
+
+
+def copy_tree(source: Path, destination: Path, *, force: bool = False, own: Folders = frozenset()) -> Inventory:
+    """Copy what is in *source* into the folder *destination*, and give the inventory of the copy.
+
+    Sockets, fifos, devices and folders of our *own* are left out. With *force*, *source* is what an agent left:
+    permissions that were taken away do not stop us, and it may not be a link. The two may not lie inside one another.
+    The owner of a copy may write to all of its folders, and to the files of those that are closed in *source*.
+    """
+    copier = _Copier(force=force, own=own)
+    with Descent(source, follow=not force, force=force) as src, Descent(destination, follow=True) as dst:
+        copier.copy(src, dst)
+    return copier.inventory
+
+
+def copy_some(source: Path, destination: Path, wanted: Callable[[str], bool]) -> None:
+    """Copy the *wanted* files, and every folder; the `.git` folder at the top is left out."""
+    copier = _Copier(force=True, wanted=wanted, skip=GIT)
+    with Descent(source, force=True) as src, Descent(destination) as dst:
+        copier.copy(src, dst)
+
+
+def merge_tree(
+    source: Path, destination: Path, wanted: Callable[[str], bool], *, skip: frozenset[str] = frozenset()
+) -> None:
+    """Copy the *wanted* files over what is in *destination* already; folders named in *skip* at the top stay out."""
+    copier = _Copier(force=False, wanted=wanted, skip=skip, merge=True)
+    with Descent(source, follow=True) as src, Descent(destination) as dst:
+        copier.copy(src, dst)
+
+
+class _Copier:
+    def __init__(
+        self,
+        *,
+        force: bool,
+        wanted: Callable[[str], bool] | None = None,
+        skip: frozenset[str] = frozenset(),
+        own: Folders = frozenset(),
+        merge: bool = False,
+    ) -> None:
+        self.inventory = Inventory()
+        self._merge = merge
+        self._force = force
+        self._wanted = wanted
+        self._skip = skip
+        self._own = own
+        self._names: list[str] = []
+        # Whether the owner may write to the folder where we are, and to those above it.
+        self._open: list[bool] = []
+
+    def copy(self, src: Descent, dst: Descent) -> None:
+        self._open = [_is_open(os.fstat(src.fd))]
+        for step in walk(src, skip=self._skip, own=self._own):
+            try:
+                self._take(step, src, dst)
+            except OSError as error:
+                # A process still works here; what is gone needs no copy.
+                if isinstance(error, FileNotFoundError) and step.kind == "item":
+                    continue
+                raise trouble("cannot copy", self._path(step.name), error) from error
+
+    def _take(self, step: Step, src: Descent, dst: Descent) -> None:
+        if step.kind == "enter":
+            with suppress(FileExistsError) if self._merge else nullcontext():
+                os.mkdir(step.name, stat.S_IRWXU, dir_fd=dst.fd)
+            dst.enter(step.name)
+            self._names.append(step.name)
+            self._open.append(_is_open(step.stat))
+        elif step.kind == "leave":
+            _finish(dst.fd, step.stat, stat.S_IRWXU)
+            dst.leave()
+            self._names.pop()
+            self._open.pop()
+        elif step.kind == "unread":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        elif self._wanted is None or self._wanted(self._path(step.name)):
+            self._item(step, src, dst)
+
+    def _item(self, step: Step, src: Descent, dst: Descent) -> None:
+        if self._merge:
+            with suppress(FileNotFoundError):
+                os.unlink(step.name, dir_fd=dst.fd)
+        if stat.S_ISLNK(step.stat.st_mode):
+            os.symlink(os.readlink(step.name, dir_fd=src.fd), step.name, dir_fd=dst.fd)
+            times = (step.stat.st_atime_ns, step.stat.st_mtime_ns)
+            os.utime(step.name, ns=times, dir_fd=dst.fd, follow_symlinks=False)
+            made = os.stat(step.name, dir_fd=dst.fd, follow_symlinks=False)
+        elif stat.S_ISREG(step.stat.st_mode):
+            more = 0 if self._force or self._open[-1] else stat.S_IWUSR
+            made = _copy_file(step, src.fd, dst.fd, force=self._force, more=more)
+        else:
+            return
+        if not (self._names and self._names[0] in GIT):
+            self.inventory.files[self._path(step.name)] = Entry.of(made)
+
+    def _path(self, name: str) -> str:
+        return "/".join((*self._names, name))
+
+
+def _is_open(found: os.stat_result) -> bool:
+    return bool(found.st_mode & stat.S_IWUSR)
+
+
+def _copy_file(step: Step, src_fd: int, dst_fd: int, *, force: bool, more: int) -> os.stat_result:
+    source = _opened(step.name, src_fd, force=force)
+    try:
+        copy = os.open(step.name, _CREATE, stat.S_IRUSR | stat.S_IWUSR, dir_fd=dst_fd)
+        try:
+            _copy_bytes(source, copy)
+            _finish(copy, step.stat, more)
+            return os.fstat(copy)
+        finally:
+            os.close(copy)
+    finally:
+        os.close(source)
+
+
+def _opened(name: str, dir_fd: int, *, force: bool) -> int:
+    try:
+        return open_file(name, dir_fd=dir_fd)
+    except PermissionError:
+        if not force:
+            raise
+    grant(name, stat.S_IRUSR, dir_fd=dir_fd)
+    return open_file(name, dir_fd=dir_fd)
+
+
+def _finish(fd: int, like: os.stat_result, more: int) -> None:
+    os.fchmod(fd, stat.S_IMODE(like.st_mode) | more)
+    os.utime(fd, ns=(like.st_atime_ns, like.st_mtime_ns))
+
+
+def _copy_bytes(source: int, copy: int) -> None:
+    found = os.fstat(source)
+    if not found.st_size:
+        return
+    with suppress(OSError):
+        fcntl.ioctl(copy, _FICLONE, source)
+        return
+    for start, end in extents(source, found):
+        _copy_range(source, copy, start, end)
+    if os.fstat(copy).st_size < found.st_size:
+        # It ends with a hole.
+        os.ftruncate(copy, found.st_size)
+
+
+def extents(fd: int, found: os.stat_result) -> Iterator[tuple[int, int]]:
+    """Where a file has data, from and to, without its holes."""
+    if found.st_blocks * _BLOCK >= found.st_size:
+        yield 0, found.st_size
+        return
+    at = 0
+    while at < found.st_size:
+        try:
+            start = os.lseek(fd, at, os.SEEK_DATA)
+            at = os.lseek(fd, start, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            start, at = at, found.st_size
+        yield start, at
+
+
+def _copy_range(source: int, copy: int, at: int, end: int) -> None:
+    while at < end:
+        try:
+            done = os.copy_file_range(source, copy, min(end - at, _SPAN), at, at)
+        except OSError as error:
+            if error.errno not in {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM}:
+                raise
+            os.lseek(copy, at, os.SEEK_SET)
+            done = os.sendfile(copy, source, at, min(end - at, _SPAN))
+        if not done:
+            # It became shorter while it was copied.
+            return
+        at += done
+
+
+_TRIES = 3
+_MAX_PROBLEMS = 20
+
+
+def remove_tree(path: Path) -> list[str]:
+    """Delete *path* and all below it; gives a sentence for each thing that stays."""
+    try:
+        path.rmdir()
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError:
+        return _unlinked(path)
+    except OSError:
+        return _emptied(path)
+    return []
+
+
+def _emptied(path: Path) -> list[str]:
+    try:
+        # Much quicker with what is not deep and resists nobody, which is nearly everything.
+        shutil.rmtree(path)
+    except (OSError, RecursionError):
+        return _Removal(path).run()
+    return []
+
+
+def make_presentable(root: Path) -> None:
+    """Ready what an agent left for a person: every folder opens to its owner; sockets, fifos and devices are gone."""
+    with Descent(root, open_up=True) as place:
+        for step in walk(place):
+            if step.kind == "item" and not (stat.S_ISREG(step.stat.st_mode) or stat.S_ISLNK(step.stat.st_mode)):
+                with suppress(OSError):
+                    os.unlink(step.name, dir_fd=place.fd)
+
+
+def _unlinked(path: Path) -> list[str]:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        return [_problem(str(path), error)]
+    return []
+
+
+def _problem(path: str, error: OSError) -> str:
+    return f"cannot remove {printable(path)}: {error.strerror or error}"
+
+
+class _Removal:
+    """Moves every folder it meets beside the first one, so that no path ever gets long, and empties them in turn."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._hold = path.with_name(path.name + ".x")
+        self._waiting: list[tuple[Path, str]] = []
+        self._moved = 0
+        self._problems: list[str] = []
+        self._more = 0
+
+    def run(self) -> list[str]:
+        try:
+            self._hold.mkdir(mode=stat.S_IRWXU, exist_ok=True)
+            self._move(str(self._path), None, str(self._path))
+        except OSError as error:
+            return [_problem(str(self._path), error)]
+        while self._waiting:
+            self._empty(*self._waiting.pop())
+        with suppress(OSError):
+            # Where something stays, so does this.
+            self._hold.rmdir()
+        more = [f"and {self._more} more below {self._path}"] if self._more else []
+        return self._problems + more
+
+    def _empty(self, folder: Path, shown: str) -> None:
+        for attempt in range(_TRIES):
+            try:
+                with Descent(folder, force=True) as place:
+                    os.fchmod(place.fd, stat.S_IRWXU)
+                    self._clear(place.fd, shown)
+                folder.rmdir()
+            except OSError as error:
+                # Not empty: something was added in the meantime, or could not be removed and is told already.
+                if attempt == _TRIES - 1:
+                    self._tell(shown, error)
+            else:
+                return
+
+    def _clear(self, fd: int, shown: str) -> None:
+        for name, is_folder in list(_names(fd)):
+            try:
+                if is_folder:
+                    self._move(name, fd, f"{shown}/{name}")
+                else:
+                    os.unlink(name, dir_fd=fd)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                self._tell(f"{shown}/{name}", error)
+
+    def _move(self, name: str, dir_fd: int | None, shown: str) -> None:
+        target = self._hold / str(self._moved)
+        self._moved += 1
+        try:
+            os.rename(name, target, src_dir_fd=dir_fd)
+        except PermissionError:
+            # To move a folder is to write its `..`.
+            grant(name, stat.S_IRWXU, dir_fd=dir_fd)
+            os.rename(name, target, src_dir_fd=dir_fd)
+        self._waiting.append((target, shown))
+
+    def _tell(self, shown: str, error: OSError) -> None:
+        sentence = _problem(shown, error)
+        if sentence in self._problems:
+            return
+        if len(self._problems) < _MAX_PROBLEMS:
+            self._problems.append(sentence)
+        else:
+            self._more += 1
+
+
+def _names(fd: int) -> Iterator[tuple[str, bool]]:
+    with os.scandir(fd) as entries:
+        for entry in entries:
+            yield entry.name, entry.is_dir(follow_symlinks=False)

@@ -1,0 +1,40 @@
+"""Running without a boundary: below a warden, so nothing is left behind; files cannot be hidden."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from whet.ground.ceilings import held_to, holding, judged
+from whet.ground.process import open_process, run_process
+from whet.ground.sandbox import Availability, Boundary, Command, Ended, Sink, Talk
+from whet.ground.wardens import end_all
+
+
+class LocalSandbox:
+    """The fallback where bubblewrap cannot run."""
+
+    name = "local"
+
+    @classmethod
+    def availability(cls) -> Availability:
+        """It runs anywhere."""
+        return Availability(usable=True)
+
+    async def run(self, command: Command, boundary: Boundary, *, timeout_s: float, stdout: Sink, stderr: Sink) -> Ended:
+        """Run *command*; see `Sandbox.run`."""
+        # What may be seen cannot be limited without namespaces.
+        with holding(boundary.ceilings, timeout_s) as hold:
+            held = held_to(hold, command)
+            return judged(hold, await run_process(held, timeout_s=timeout_s, stdout=stdout, stderr=stderr))
+
+    @asynccontextmanager
+    async def open(self, command: Command, boundary: Boundary, *, stdout: Sink, stderr: Sink) -> AsyncIterator[Talk]:
+        """Keep *command* running; see `Sandbox.open`."""
+        with holding(boundary.ceilings, None) as hold:
+            async with open_process(held_to(hold, command), stdout=stdout, stderr=stderr) as talk:
+                yield talk
+
+    async def close(self) -> None:
+        """End the wardens; nothing is below them."""
+        await end_all()

@@ -1,0 +1,351 @@
+"""One process from start to end: its output goes to sinks as it comes, and nothing of it outlives the call."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import marshal
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+
+import anyio
+
+from whet.errors import AgentNotFound, AgentNotStarted, SandboxError
+from whet.ground import warden as words
+from whet.ground.sandbox import Command, Ended, Sink
+from whet.ground.wardens import Warden, reaper, wardens
+
+_CHUNK = 65536
+# What a pipe can hold by the time its writers are dead; whoever writes more than that is not one of them.
+_MOST_LEFT = 2 * 1024 * 1024
+# As much as anybody may ask for by default.
+_PIPE_SIZE = 1024 * 1024
+# How long a process may take to tidy up between SIGTERM and SIGKILL.
+GRACE_S = 2.0
+# A warden says in time what it could not end; one that says nothing is stopped, or worse.
+_PATIENCE_S = words.PATIENCE_S + 5.0
+_LOST = b"whet: something killed the process that watches over this command; all of it was ended\n"
+
+
+class _Child:
+    """A process below its warden, its two output pipes and the moment of its end, watched by the event loop."""
+
+    def __init__(self, command: Command, warden: Warden, stdout: tuple[int, Sink], stderr: tuple[int, Sink]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._command = command
+        self._warden = warden
+        self._pipes = dict((stdout, stderr))
+        self._complain = stderr[1]
+        self._started: asyncio.Future[None] = self._loop.create_future()
+        self._over: asyncio.Future[None] = self._loop.create_future()
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._clear: asyncio.Future[None] = self._loop.create_future()
+        # All of it was killed where nothing else is known.
+        self._code = -signal.SIGKILL
+        self._lost = False
+        # Why it could not be started, or why a sink had enough of it.
+        self.trouble: Exception | None = None
+        self.unended: SandboxError | None = None
+        self._loop.add_reader(warden.fileno(), self._on_words)
+        for pipe in self._pipes:
+            self._loop.add_reader(pipe, self._on_output, pipe)
+
+    @property
+    def exited(self) -> bool:
+        """Whether it has ended by now."""
+        return self._gone.done()
+
+    async def started(self) -> None:
+        """Wait until it is the program that was asked for; raises where it cannot be."""
+        await asyncio.shield(self._started)
+        if self.trouble is not None:
+            raise self.trouble
+
+    async def over(self) -> None:
+        """Wait until it has exited, or a sink has had enough of it."""
+        await asyncio.shield(self._over)
+
+    async def exit(self, within_s: float) -> None:
+        """Wait for its exit, at most so long."""
+        with anyio.move_on_after(within_s):
+            await asyncio.shield(self._gone)
+
+    async def stop(self) -> int:
+        """See to it that nothing of it is left; SIGTERM first, so that it can tidy up. Its return code."""
+        if not self.exited:
+            self._warden.say(words.ASK)
+            await self.exit(GRACE_S)
+        if not self._clear.done():
+            self._warden.say(words.END)
+            self._warden.wake()
+            with anyio.move_on_after(_PATIENCE_S):
+                await asyncio.shield(self._clear)
+        if not self._clear.done():
+            self._on_loss()
+            self._warden.kill()
+        if self._lost:
+            await self._warden.gone()
+            await reaper.end_strays()
+        return self._code
+
+    def _on_words(self) -> None:
+        while not self._lost and (said := self._warden.hear()) is not None:
+            kind, rest = said[:1], said[1:]
+            match kind:
+                case words.STARTED:
+                    pass
+                case words.REFUSED:
+                    self.trouble = _refusal(self._command, *marshal.loads(rest))  # noqa: S302 - a warden is of our own making
+                    self._settle_all()
+                case words.EXITED:
+                    self._code = words.CODE.unpack(rest[: words.CODE.size])[0]
+                    _settle(self._gone)
+                    _settle(self._over)
+                    if rest[words.CODE.size :] == words.CLEAR:
+                        _settle(self._clear)
+                case words.CLEAR:
+                    _settle(self._clear)
+                case words.LEFT:
+                    left = ", ".join(map(str, marshal.loads(rest)))  # noqa: S302 - as above
+                    self.unended = SandboxError(f"these processes of it could not be ended: {left}")
+                    self._settle_all()
+                case _:
+                    self._on_loss()
+            _settle(self._started)
+
+    def _on_loss(self) -> None:
+        """The warden is no more, so there is nothing more to hear; what was below it comes to us."""
+        self._lost = True
+        self._loop.remove_reader(self._warden.fileno())
+        if not self.exited and self.trouble is None:
+            self._feed(self._complain, _LOST)
+        self._settle_all()
+
+    def _settle_all(self) -> None:
+        for future in (self._started, self._gone, self._over, self._clear):
+            _settle(future)
+
+    def _on_output(self, pipe: int) -> None:
+        """Pass on one chunk; a pipe at its end is no longer watched."""
+        try:
+            chunk = os.read(pipe, _CHUNK)
+        except BlockingIOError:
+            return
+        if not chunk or not self._feed(self._pipes[pipe], chunk):
+            self._loop.remove_reader(pipe)
+
+    def _feed(self, sink: Sink, chunk: bytes) -> bool:
+        """Whether *sink* took it; one that did not has had enough of the process."""
+        try:
+            sink(chunk)
+        except Exception as error:  # noqa: BLE001 - a sink's refusal is the caller's business, not the event loop's
+            self.trouble = self.trouble or error
+            _settle(self._over)
+            return False
+        return True
+
+    def close(self) -> None:
+        """Read what the pipes still hold, once nobody can write any more, and let go of everything."""
+        if not self._lost:
+            self._loop.remove_reader(self._warden.fileno())
+        if self._lost or self.unended is not None:
+            self._warden.close()
+        else:
+            wardens.give_back(self._warden)
+        for pipe, sink in self._pipes.items():
+            self._loop.remove_reader(pipe)
+            try:
+                for _ in range(_MOST_LEFT // _CHUNK):
+                    if self.trouble is not None or not (chunk := os.read(pipe, _CHUNK)):
+                        break
+                    self._feed(sink, chunk)
+            except BlockingIOError:
+                pass
+            finally:
+                os.close(pipe)
+
+
+class Conversation:
+    """A running process and the pipe that it reads from; see `Talk`."""
+
+    def __init__(self, child: _Child, stdin: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._child = child
+        self._stdin: int | None = stdin
+        self.exit_code: int | None = None
+
+    async def send(self, data: bytes) -> None:
+        """Write all of *data*, as fast as it is read."""
+        view = memoryview(data)
+        while view:
+            if self._stdin is None or self._child.exited:
+                raise BrokenPipeError(errno.EPIPE, "the process has ended")
+            try:
+                view = view[os.write(self._stdin, view) :]
+            except BlockingIOError:
+                await self._writable(self._stdin)
+
+    async def _writable(self, stdin: int) -> None:
+        """Until there is room, or the process is gone: a child of its own may hold the other end open for ever."""
+        room: asyncio.Future[None] = self._loop.create_future()
+        gone = asyncio.ensure_future(self._child.over())
+        self._loop.add_writer(stdin, _settle, room)
+        try:
+            await asyncio.wait({room, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._loop.remove_writer(stdin)
+            gone.cancel()
+
+    async def over(self) -> None:
+        """Wait for its end, or for the refusal of a sink."""
+        await self._child.over()
+        if self._child.trouble is not None:
+            raise self._child.trouble
+
+    def end_input(self) -> None:
+        """Let it know that nothing more comes."""
+        if self._stdin is not None:
+            os.close(self._stdin)
+            self._stdin = None
+
+
+@contextlib.asynccontextmanager
+async def open_process(
+    command: Command,
+    *,
+    stdout: Sink,
+    stderr: Sink,
+    pass_fds: tuple[int, ...] = (),
+    started: Callable[[], object] | None = None,
+) -> AsyncIterator[Conversation]:
+    """Start *command* below a warden, with a pipe to it; nothing of it is left at the end."""
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+        in_read, stdin = _pipe(theirs, ours)
+        # The end that is its own must be as programs expect it; ours must not hold up the event loop.
+        os.set_blocking(in_read, True)
+        os.set_blocking(stdin, False)
+        child = await _start(command, in_read, stdout, stderr, pass_fds)
+        ours.pop_all()
+    if started:
+        started()
+    talk = Conversation(child, stdin)
+    try:
+        await child.started()
+        await talk.send(command.stdin)
+        yield talk
+        talk.end_input()
+        await child.exit(GRACE_S)
+    finally:
+        with anyio.CancelScope(shield=True):
+            talk.end_input()
+            talk.exit_code = await child.stop()
+            child.close()
+    if child.unended is not None:
+        raise child.unended
+
+
+async def run_process(
+    command: Command,
+    *,
+    timeout_s: float,
+    stdout: Sink,
+    stderr: Sink,
+    pass_fds: tuple[int, ...] = (),
+    started: Callable[[], object] | None = None,
+) -> Ended:
+    """Run *command* below a warden; nothing of it is left when this returns or raises."""
+    began = time.monotonic()
+    with contextlib.ExitStack() as theirs:
+        child = await _start(command, _input(command.stdin, theirs), stdout, stderr, pass_fds)
+    if started:
+        started()
+    timed_out = False
+    code = 0
+    try:
+        with anyio.move_on_after(timeout_s) as scope:
+            await child.over()
+        timed_out = scope.cancelled_caught and not child.exited
+    finally:
+        with anyio.CancelScope(shield=True):
+            code = await child.stop()
+            child.close()
+    if trouble := child.trouble or child.unended:
+        raise trouble
+    return Ended(
+        exit_code=code if code >= 0 else None,
+        signal=-code if code < 0 else None,
+        timed_out=timed_out,
+        duration_s=time.monotonic() - began,
+    )
+
+
+async def _start(command: Command, stdin: int, stdout: Sink, stderr: Sink, pass_fds: tuple[int, ...]) -> _Child:
+    """Let a warden start it; whether that went well is heard later."""
+    warden = await wardens.take()
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+        # Where it does not come so far; what is below the warden then, ends with it.
+        ours.callback(warden.close)
+        out_read, out_write = _pipe(ours, theirs)
+        err_read, err_write = _pipe(ours, theirs)
+        try:
+            warden.run(command, (stdin, out_write, err_write, *pass_fds), (0, 1, 2, *pass_fds))
+        except (OSError, ValueError) as error:
+            raise AgentNotStarted(f'"{command.argv[0]}" could not be started: {error}') from error
+        ours.pop_all()
+    return _Child(command, warden, (out_read, stdout), (err_read, stderr))
+
+
+def _pipe(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[int, int]:
+    """A pipe to read from; its other end is of nobody else once *theirs* has ended."""
+    read, write = os.pipe2(os.O_CLOEXEC)
+    ours.callback(os.close, read)
+    theirs.callback(os.close, write)
+    os.set_blocking(read, False)
+    # Some programs exit without waiting for a full pipe to be read, and lose their last words.
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
+    return read, write
+
+
+def _input(data: bytes, ours: contextlib.ExitStack) -> int:
+    """A file that holds *data*: nobody has to feed it, and a program that never reads it breaks nothing."""
+    if data:
+        fd = os.memfd_create("stdin")
+        ours.callback(os.close, fd)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.lseek(fd, 0, os.SEEK_SET)
+    else:
+        fd = os.open(os.devnull, os.O_RDONLY)
+        ours.callback(os.close, fd)
+    return fd
+
+
+def _refusal(command: Command, step: str, number: int | None, text: str) -> Exception:
+    """Why a command could not be started, as an error."""
+    program = command.argv[0]
+    if step == words.IN_FOLDER:
+        why = "does not exist" if number == errno.ENOENT else f"cannot be entered: {text}"
+        return AgentNotStarted(f"its working folder {command.cwd} {why}")
+    if number in (errno.ENOENT, errno.ENOTDIR):
+        return AgentNotFound(f'there is no program "{program}"', hint="install it, or correct `command` of this runner")
+    if number in (errno.EACCES, errno.EPERM):
+        return AgentNotStarted(f'"{program}" cannot be executed: {os.strerror(number)}')
+    if number is not None:
+        text = str(OSError(number, os.strerror(number), program))
+    return AgentNotStarted(
+        f'"{program}" could not be started: {text}',
+        hint="an argument is too long; let the program read the prompt from standard input"
+        if number == errno.E2BIG
+        else None,
+    )
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

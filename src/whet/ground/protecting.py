@@ -1,0 +1,326 @@
+"""Protected files: copied before the agent starts, and put back as they were, whatever the agent made of them."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from io import BufferedReader
+from pathlib import Path
+from typing import Literal
+
+from whet.errors import WorkspaceError
+from whet.ground.copying import remove_tree
+from whet.ground.tree import GIT, Descent, grant, open_file, walk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protected:
+    """A file, a link, or a folder with either in it, as it was; `copy` is the file that holds the content of a file."""
+
+    path: str
+    mode: int
+    copy: str | None = None
+    digest: str | None = None
+    target: str | None = None
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether only its mode is known: without the right to read it, nobody gets at what it holds."""
+        return self.copy is None and self.target is None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which paths are protected: `holds` for files and links, `guards` for links on the way, `leads_to` for folders."""
+
+    holds: Callable[[str], bool]
+    guards: Callable[[str], bool]
+    leads_to: Callable[[str], bool]
+
+
+def keep_protected(workspace: Path, wanted: Wanted, store: Path) -> tuple[Protected, ...]:
+    """Copy what is protected into the folder *store*, which the agent must not reach."""
+    store.mkdir(parents=True, exist_ok=True)
+    kept = [
+        _kept(workspace, path, found, store / str(number))
+        for number, (path, found) in enumerate(_scan(workspace, wanted))
+        if stat.S_ISLNK(found.st_mode) or stat.S_ISREG(found.st_mode)
+    ]
+    folders = sorted({folder for item in kept for folder in _folders_above(item.path)})
+    modes = (stat.S_IMODE((workspace / folder).lstat().st_mode) for folder in folders)
+    return (*kept, *(Protected(path=path, mode=mode) for path, mode in zip(folders, modes, strict=True)))
+
+
+def put_back(workspace: Path, wanted: Wanted, protected: tuple[Protected, ...]) -> tuple[str, ...]:
+    """Make what is protected as it was, and remove what was added to it; the paths where that took something."""
+    if workspace.is_symlink():
+        raise WorkspaceError(f"{workspace} was replaced by a link")
+    folders = [item for item in protected if item.is_folder]
+    protected = tuple(item for item in protected if not item.is_folder)
+    kept = {item.path: item for item in protected}
+    locked = [item.path for item in folders if _has_other_mode(workspace, item)]
+    now = dict(_scan(workspace, wanted))
+    added = sorted(path for path in now if path not in kept)
+    for path in added:
+        _clear(workspace / path)
+    altered = [item for item in protected if not _is_same(workspace, item, now.get(item.path))]
+    for item in altered:
+        _restore(workspace, item)
+    for item in folders:
+        if _has_other_mode(workspace, item):
+            (workspace / item.path).chmod(item.mode)
+    return tuple(sorted((*added, *locked, *(item.path for item in altered))))
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    """The folders on the way to *path*, the workspace itself among them."""
+    while path:
+        path = path.rpartition("/")[0]
+        yield path or "."
+
+
+def _has_other_mode(workspace: Path, folder: Protected) -> bool:
+    """Whether a folder that is still there may be used otherwise than before."""
+    try:
+        mode = (workspace / folder.path).lstat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISDIR(mode) and stat.S_IMODE(mode) != folder.mode
+
+
+def _scan(workspace: Path, wanted: Wanted) -> Iterator[tuple[str, os.stat_result]]:
+    """Everything protected that is no folder; no link is followed."""
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        for entry in _entries(workspace / folder):
+            path = f"{folder}{entry.name}"
+            found = entry.stat(follow_symlinks=False)
+            if stat.S_ISDIR(found.st_mode):
+                if wanted.leads_to(path):
+                    folders.append(f"{path}/")
+            elif wanted.holds(path) or (stat.S_ISLNK(found.st_mode) and wanted.guards(path)):
+                yield path, found
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except PermissionError:
+        grant(str(folder), stat.S_IRWXU)
+        with os.scandir(folder) as entries:
+            return list(entries)
+
+
+def _kept(workspace: Path, path: str, found: os.stat_result, copy: Path) -> Protected:
+    mode = stat.S_IMODE(found.st_mode)
+    if stat.S_ISLNK(found.st_mode):
+        return Protected(path=path, mode=mode, target=str((workspace / path).readlink()))
+    with _opened(workspace / path) as source, copy.open("wb") as target:
+        shutil.copyfileobj(source, target)
+    return Protected(path=path, mode=mode, copy=str(copy), digest=_digest(copy))
+
+
+def _is_same(workspace: Path, item: Protected, found: os.stat_result | None) -> bool:
+    if found is None or stat.S_ISLNK(found.st_mode) != (item.target is not None):
+        return False
+    if item.target is not None:
+        return str((workspace / item.path).readlink()) == item.target
+    if not stat.S_ISREG(found.st_mode) or stat.S_IMODE(found.st_mode) != item.mode:
+        return False
+    return _digest(workspace / item.path) == item.digest
+
+
+def _restore(workspace: Path, item: Protected) -> None:
+    full = workspace / item.path
+    _make_folders(workspace, item.path)
+    _clear(full)
+    if item.target is not None:
+        full.symlink_to(item.target)
+        return
+    assert item.copy is not None
+    if not Path(item.copy).is_file() or _digest(Path(item.copy)) != item.digest:
+        raise WorkspaceError(f"the copy of the protected file {item.path} is not what it was")
+    shutil.copyfile(item.copy, full, follow_symlinks=False)
+    full.chmod(item.mode)
+
+
+def _make_folders(workspace: Path, path: str) -> None:
+    """Real folders all the way to *path*, which may be written to."""
+    here = workspace
+    grant(str(here), stat.S_IRWXU)
+    for name in path.split("/")[:-1]:
+        here /= name
+        if here.is_symlink() or not here.is_dir():
+            _clear(here)
+            here.mkdir()
+        grant(str(here), stat.S_IRWXU)
+
+
+def _clear(path: Path) -> None:
+    """Remove whatever is there."""
+    with suppress(FileNotFoundError):
+        grant(str(path.parent), stat.S_IRWXU)
+    problems = remove_tree(path)
+    if problems:
+        raise WorkspaceError(problems[0])
+
+
+def _opened(path: Path) -> BufferedReader:
+    return open(open_file(str(path)), "rb")  # noqa: PTH123 - a descriptor, not a path
+
+
+def _digest(path: Path) -> str:
+    try:
+        file = _opened(path)
+    except PermissionError:
+        grant(str(path), stat.S_IRUSR)
+        file = _opened(path)
+    with file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+Kind = Literal["absent", "file", "folder", "other", "outside"]
+_READ_AT_ONCE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """What was at a path: its kind and a digest of its content; where only a list of changes is known, `changed`."""
+
+    kind: Kind
+    digest: str | None = None
+    changed: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """What the claims of a case need to know of the workspace as its agent found it.
+
+    `held` says of each claim whether it held then already; None where that takes a command to know,
+    or a search that is not needed or does not end.
+    """
+
+    before: Mapping[str, Before] = field(default_factory=dict)
+    protected: tuple[Protected, ...] = ()
+    held: tuple[bool | None, ...] = ()
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """What was a folder: a list of changes tells of files only."""
+        return tuple(path.rstrip("/") for path, before in self.before.items() if before.kind == "folder")
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether the agent had nothing to do."""
+        return bool(self.held) and all(self.held)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is at a path now; `real` is where it lies once links are followed, if that is inside of the workspace.
+
+    `linked` says of what is absent that there is a link to it, `whole` of a folder that it is the workspace itself.
+    """
+
+    kind: Kind
+    real: str | None = None
+    linked: bool = False
+    whole: bool = False
+
+
+def find(workspace: Path, path: str) -> Found:
+    """What is at *path*; links are followed as long as they stay in the workspace."""
+    full = os.path.join(workspace, path)  # noqa: PTH118 - a hot path
+    try:
+        real, mode = _followed(full)
+    except (FileNotFoundError, NotADirectoryError):
+        return Found("absent", linked=os.path.islink(full))  # noqa: PTH114
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return Found("absent", linked=True)
+        raise
+    root = next((each for each in _roots(workspace) if _is_in(real, each)), None)
+    if root is None:
+        return Found("outside")
+    kind: Kind = "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
+    return Found(kind, real, whole=real == root)
+
+
+def _roots(workspace: Path) -> Iterator[str]:
+    """The workspace as it is named, and where that leads."""
+    yield str(workspace)
+    yield _followed(workspace)[0]
+
+
+def _is_in(real: str, root: str) -> bool:
+    return real == root or real.startswith(f"{root.rstrip('/')}/")
+
+
+def _followed(path: Path | str) -> tuple[str, int]:
+    """Where *path* leads, and the mode of what is there; the kernel follows links quicker than we could."""
+    fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}"), os.fstat(fd).st_mode  # noqa: PTH115
+    finally:
+        os.close(fd)
+
+
+def take_before(workspace: Path, paths: Iterable[str], *, digests: Iterable[str]) -> dict[str, Before]:
+    """What is at *paths*; those in *digests* with their content."""
+    wanted = set(digests)
+    found = {}
+    for path in paths:
+        here = find(workspace, path)
+        found[path] = Before(kind=here.kind, digest=digest_of(here) if path in wanted else None)
+    return found
+
+
+def digest_of(found: Found) -> str | None:
+    """A digest of the content of a file, or of all that a folder holds: names, links and content.
+
+    The `.git` folder of the workspace itself is left out, as it is from the list of changes.
+    """
+    if found.real is None:
+        return None
+    if found.kind == "file":
+        return _content(open_file(found.real)).hex()
+    skip = GIT if found.whole else frozenset[str]()
+    return _folder(Path(found.real), skip) if found.kind == "folder" else None
+
+
+def _folder(folder: Path, skip: frozenset[str]) -> str:
+    lines = []
+    names: list[str] = []
+    with Descent(folder, force=True) as place:
+        for step in walk(place, skip=skip):
+            if step.kind == "enter":
+                names.append(step.name)
+                continue
+            if step.kind == "leave":
+                names.pop()
+                continue
+            path = "/".join((*names, step.name)).encode("utf-8", "surrogateescape")
+            lines.append(path + b"\0" + _item(step.name, step.stat.st_mode, place.fd))
+    return hashlib.sha256(b"\n".join(sorted(lines))).hexdigest()
+
+
+def _item(name: str, mode: int, dir_fd: int) -> bytes:
+    if stat.S_ISLNK(mode):
+        return b"link" + os.readlink(name, dir_fd=dir_fd).encode("utf-8", "surrogateescape")
+    return _content(open_file(name, dir_fd=dir_fd)) if stat.S_ISREG(mode) else b"other"
+
+
+def _content(fd: int) -> bytes:
+    digest = hashlib.sha256()
+    with open(fd, "rb", buffering=0) as file:
+        while part := file.read(_READ_AT_ONCE):
+            digest.update(part)
+    return digest.digest()

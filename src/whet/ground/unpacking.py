@@ -1,0 +1,261 @@
+"""The members of a zip, each put into the growing folder or refused."""
+
+from __future__ import annotations
+
+import bz2
+import errno
+import gzip
+import io
+import lzma
+import os
+import stat
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from whet.errors import PackageError
+from whet.ground.copying import remove_tree
+from whet.ground.growing import LONGEST_PATH, GrowingFolder, Readable, shown, too_large
+from whet.ground.package_settings import MIB, PackageLimits
+from whet.ground.workspace import explained
+
+_CHUNK = MIB
+# The largest dictionary that xz -9 uses is 64 MiB.
+_XZ_MEMORY = 128 * MIB
+# What names, modes and padding may take in a tar beside its files.
+_TAR_OVERHEAD = 2048
+
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_ZIPS = (b"PK\x03\x04", b"PK\x05\x06")
+
+
+def is_zip(start: bytes) -> bool:
+    """Whether a file that begins so is a zip archive."""
+    return start.startswith(_ZIPS)
+
+
+def plain_tar(archive: Path, target: Path, limits: PackageLimits) -> Path:
+    """The tar in *archive* without what packs it: the file itself, or a new one at *target*."""
+    with archive.open("rb") as file:
+        start = file.read(8)
+        file.seek(0)
+        if start.startswith(_ZSTD):
+            raise PackageError("the archive is packed by zstd, which is not read", hint="pack it as .tar.gz")
+        opened = next((how for magic, how in _PACKERS.items() if start.startswith(magic)), None)
+        if opened is None:
+            return archive
+        with target.open("xb") as copy:
+            _unpack(opened(file), copy, archive.stat().st_size, limits)
+    return target
+
+
+def _unpack(source: Readable, copy: IO[bytes], packed_bytes: int, limits: PackageLimits) -> None:
+    most = limits.most_unpacked(packed_bytes)
+    allowed = most + _TAR_OVERHEAD * limits.entries
+    written = 0
+    while chunk := source.read(_CHUNK):
+        written += len(chunk)
+        if written > allowed:
+            raise too_large(most, limits)
+        copy.write(chunk)
+
+
+class _XzStream:
+    """Reads xz within bounds: `lzma.open` takes as much memory as the file asks for."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._decoder = self._fresh()
+
+    def _fresh(self) -> lzma.LZMADecompressor:
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
+
+    def read(self, size: int) -> bytes:
+        """The next bytes; none at the end."""
+        while True:
+            if self._decoder.eof:
+                rest = self._decoder.unused_data or self._file.read(_CHUNK)
+                if not rest.strip(b"\0"):
+                    return b""
+                self._decoder = self._fresh()
+                data = self._decoder.decompress(rest, size)
+            else:
+                packed = self._file.read(_CHUNK) if self._decoder.needs_input else b""
+                if not packed and self._decoder.needs_input:
+                    raise EOFError("the archive ends too early")
+                data = self._decoder.decompress(packed, size)
+            if data:
+                return data
+
+
+_PACKERS: dict[bytes, Callable[[IO[bytes]], Readable]] = {
+    b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file, mode="rb"),
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ\x00": _XzStream,
+}
+
+
+# A header with names and attributes is some hundred bytes; tarfile would read one of gigabytes into memory.
+_LARGEST_READ = 4 * MIB
+
+
+def unpack_tar(archive: Path, folder: GrowingFolder) -> None:
+    """Put every member of the plain tar *archive* into *folder*."""
+    with _Sparing(archive) as file, tarfile.open(fileobj=file, mode="r:") as tar:
+        while (member := tar.next()) is not None:
+            _add_member(tar, member, folder)
+            # It would remember every member, and nobody asks for one again.
+            vars(tar)["members"].clear()
+
+
+def _add_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: GrowingFolder) -> None:
+    if member.issparse():
+        raise PackageError(f"{shown(member.name)} is a sparse file, which is not unpacked")
+    if member.isdir():
+        folder.add_folder(member.name)
+    elif member.isreg():
+        content = tar.extractfile(member)
+        assert content is not None
+        folder.add_file(member.name, content, size=member.size, executable=bool(member.mode & stat.S_IXUSR))
+    elif member.issym():
+        folder.add_link(member.name, member.linkname)
+    elif member.islnk():
+        folder.add_copy(member.name, member.linkname)
+    else:
+        what = (
+            "a device" if member.isdev() and not member.isfifo() else "a named pipe" if member.isfifo() else "no file"
+        )
+        raise PackageError(f"{shown(member.name)} is {what}, which is not unpacked")
+
+
+class _Sparing(io.FileIO):
+    """A file that is read in reasonable pieces only."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """The next bytes."""
+        if size is None or not 0 <= size <= _LARGEST_READ:
+            raise PackageError("the archive has a header without end")
+        return super().read(size) or b""
+
+
+_UNIX = 3
+_ENCRYPTED = 0x1
+_METHODS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
+# The list of members is read into memory before anybody can count them; 64 MiB are more than half a million.
+_LARGEST_LIST = 64 * MIB
+_END, _END_64, _WHERE_64 = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
+_LONGEST_COMMENT = 65_535
+_END_SIZE, _WHERE_64_SIZE = 22, 20
+_ZIP64 = 0xFFFFFFFF
+
+
+def unpack_zip(archive: Path, folder: GrowingFolder) -> None:
+    """Put every member of *archive* into *folder*."""
+    with archive.open("rb") as file:
+        if _list_size(file) > _LARGEST_LIST:
+            raise PackageError("the archive holds more entries than are unpacked")
+        with zipfile.ZipFile(file) as whole:
+            for member in whole.infolist():
+                _add_entry(whole, member, folder)
+
+
+def _add_entry(whole: zipfile.ZipFile, member: zipfile.ZipInfo, folder: GrowingFolder) -> None:
+    mode = member.external_attr >> 16 if member.create_system == _UNIX else 0
+    kind = stat.S_IFMT(mode)
+    # `filename` is cut at a zero byte.
+    name = member.orig_filename
+    if member.flag_bits & _ENCRYPTED:
+        raise PackageError(f"{shown(name)} is encrypted")
+    if member.compress_type not in _METHODS:
+        raise PackageError(f"{shown(name)} is packed by a method that is not read", hint="pack it with plain zip")
+    if kind not in (0, stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):
+        raise PackageError(f"{shown(name)} is a device or a named pipe, which is not unpacked")
+    if member.is_dir():
+        folder.add_folder(name)
+    elif kind == stat.S_IFDIR:
+        raise PackageError(f"{shown(name)} says that it is a folder and a file")
+    elif kind == stat.S_IFLNK:
+        with whole.open(member) as content:
+            folder.add_link(name, os.fsdecode(content.read(LONGEST_PATH + 1)))
+    else:
+        with whole.open(member) as content:
+            folder.add_file(name, content, size=member.file_size, executable=bool(mode & stat.S_IXUSR))
+
+
+def _list_size(file: IO[bytes]) -> int:
+    """How many bytes the list of members has, as the end of the file tells; 0 where it tells nothing."""
+    size = file.seek(0, os.SEEK_END)
+    start = max(0, size - _LONGEST_COMMENT - _END_SIZE - _WHERE_64_SIZE)
+    file.seek(start)
+    tail = file.read()
+    at = tail.rfind(_END)
+    if at < 0 or len(tail) < at + _END_SIZE:
+        return 0
+    told = int(struct.unpack_from("<L", tail, at + 12)[0])
+    where = at - _WHERE_64_SIZE
+    if where >= 0 and tail.startswith(_WHERE_64, where):
+        file.seek(int(struct.unpack_from("<Q", tail, where + 8)[0]) if told == _ZIP64 else start + where - 56)
+        record = file.read(56)
+        if record.startswith(_END_64):
+            told = max(0 if told == _ZIP64 else told, int(struct.unpack_from("<Q", record, 40)[0]))
+    return told
+
+
+# All that the standard library says of archives that are none, or were made to trouble it.
+_UNREADABLE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    ValueError,
+    struct.error,
+    OverflowError,
+    NotImplementedError,
+    RecursionError,
+    MemoryError,
+)
+
+
+def unpack(archive: Path, target: Path, limits: PackageLimits | None = None) -> None:
+    """Unpack *archive* (tar, packed by gzip, bzip2 or xz, or zip) to the new folder *target*."""
+    limits = limits or PackageLimits()
+    growing, plain = target.with_name(f"{target.name}.part"), target.with_name(f"{target.name}.tar")
+    try:
+        with explained("cannot unpack to", target):
+            growing.mkdir(parents=True)
+            _fill(archive, growing, plain, limits)
+            growing.rename(target)
+    finally:
+        plain.unlink(missing_ok=True)
+        remove_tree(growing)
+
+
+def _fill(archive: Path, growing: Path, plain: Path, limits: PackageLimits) -> None:
+    with archive.open("rb") as file:
+        start = file.read(8)
+    folder = GrowingFolder(growing, archive.stat().st_size, limits)
+    try:
+        if is_zip(start):
+            unpack_zip(archive, folder)
+        else:
+            unpack_tar(plain_tar(archive, plain, limits), folder)
+    except _UNREADABLE as error:
+        raise _unreadable(error) from error
+    except OSError as error:
+        # Of the disk or of the data: gzip and bz2 tell both in this way, and a header may lead to before the beginning.
+        if error.errno not in (None, errno.EINVAL, errno.EOVERFLOW):
+            raise
+        raise _unreadable(error) from error
+    folder.finish()
+
+
+def _unreadable(error: Exception) -> PackageError:
+    said = str(error) or type(error).__name__
+    return PackageError(
+        f"the archive cannot be read: {said}", hint="it must be a tar, .tar.gz, .tar.bz2, .tar.xz or zip"
+    )

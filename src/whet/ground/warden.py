@@ -1,0 +1,318 @@
+"""The program that commands run below: it starts one at a time, and ends whatever descends from it.
+
+A warden is a subreaper, so everything that a command starts stays below it, and a warden without a child has no
+descendant. It ends all of them when the command has ended, when it is told to, and when its owner is no more, whether
+that is whet or a process in which a check of a suite runs. It is in a session of its own and ignores what asks programs
+to end, because it is the last to leave.
+
+Wardens are forked from a nursery, which is this module started once: a fork takes a millisecond, a start thirty.
+Only the standard library and two modules of ours that import nothing else, so that both stay small.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import gc
+import marshal
+import math
+import os
+import select
+import signal
+import socket
+import stat
+import struct
+import warnings  # noqa: F401 - os.get_exec_path imports it, which a fork should not have to
+from array import array
+from collections.abc import Mapping
+from typing import NoReturn
+
+from whet.ground.descent import become_subreaper, descendants, end_descendants, libc, reap, signal_all, wake_with_parent
+
+_LANDLOCK_CREATE_RULESET, _LANDLOCK_RESTRICT_SELF = 444, 446
+_SCOPE_ABSTRACT_SOCKETS, _SCOPE_SIGNALS = 1, 2
+_PR_SET_NO_NEW_PRIVS = 38
+_KEYCTL_JOIN_SESSION_KEYRING = 1
+# It has another number on each architecture, unlike system calls that are newer.
+_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
+
+
+class _Ruleset(ctypes.Structure):
+    """`struct landlock_ruleset_attr`, as far as scopes are in it."""
+
+    _fields_ = (("access_fs", ctypes.c_uint64), ("access_net", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
+
+
+def scope() -> int | None:
+    """The rules of a domain, as a file descriptor that each command can be held to; None where there are none."""
+    asked = _Ruleset(0, 0, _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS)
+    made = libc.syscall(_LANDLOCK_CREATE_RULESET, ctypes.byref(asked), ctypes.sizeof(asked), 0)
+    if made < 0:
+        return None
+    os.set_inheritable(made, False)
+    return int(made)
+
+
+def confine(rules: int | None, program: bytes, env: Mapping[bytes, bytes]) -> None:
+    """Hold this process, and all that it starts, to a domain and a keyring of its own; as far as the kernel can."""
+    number = _KEYCTL.get(os.uname().machine)
+    if number is not None:
+        libc.syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None, 0, 0, 0)
+    if rules is None or libc.syscall(_LANDLOCK_RESTRICT_SELF, rules, 0) == 0 or ctypes.get_errno() != errno.EPERM:
+        return
+    # Only root may hold itself without this promise. A program that is meant to be another user, such as `sudo` or
+    # a bubblewrap that was installed so, could not work after it.
+    if not _changes_user(program, env):
+        libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        libc.syscall(_LANDLOCK_RESTRICT_SELF, rules, 0)
+
+
+def _changes_user(program: bytes, env: Mapping[bytes, bytes]) -> bool:
+    """Whether *program* runs as its owner, whoever starts it."""
+    folders = [b""] if b"/" in program else env.get(b"PATH", os.fsencode(os.defpath)).split(b":")
+    for folder in folders:
+        try:
+            return bool(os.stat(os.path.join(folder, program)).st_mode & (stat.S_ISUID | stat.S_ISGID))  # noqa: PTH116, PTH118
+        except OSError:
+            continue
+    return False
+
+
+# What whet says: start this command; ask it to end; end it and all that it started.
+RUN, ASK, END = b"r", b"a", b"e"
+# What a warden says: it runs; it could not be started, and why; how it ended; nothing of it is left; what is.
+STARTED, REFUSED, EXITED, CLEAR, LEFT = b"s", b"f", b"x", b"c", b"l"
+CODE = struct.Struct("!i")
+# At which step a command could not be started.
+IN_FOLDER, AS_PROGRAM = "folder", "program"
+MOST_FDS = 64
+PATIENCE_S = 10.0
+_ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+# A program expects these as they were before Python.
+_CHANGED_BY_US = (*_ASKED_TO_END, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
+
+
+def be_nursery(control: int, whet: int) -> NoReturn:
+    """Fork a warden for every socket that comes in, until whet is no more or lets go of it."""
+    for number in _ASKED_TO_END:
+        signal.signal(number, signal.SIG_IGN)
+    # Nobody waits for wardens; the kernel shall forget them.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    wake_with_parent()
+    rules = scope()
+    sock = socket.socket(fileno=control)
+    sock.set_inheritable(False)
+    watched = os.pidfd_open(whet)
+    if os.getppid() != whet:
+        os._exit(0)
+    poll = select.poll()
+    for fd in (control, watched):
+        poll.register(fd, select.POLLIN)
+    # What is loaded now stays; collecting it in a fork would only copy its pages.
+    gc.disable()
+    while True:
+        if watched in (fd for fd, _ in poll.poll()):
+            os._exit(0)
+        data, fds = receive(sock, 1, 3)
+        if not data:
+            os._exit(0)
+        if os.fork() == 0:
+            try:
+                sock.close()
+                _Warden(socket.socket(fileno=fds[0]), fds[1], rules).watch()
+            finally:
+                # Whatever is raised must neither go on in a copy of the nursery nor leave anything behind.
+                end_descendants(math.inf)
+                os._exit(1)
+        for fd in fds:
+            os.close(fd)
+
+
+def receive(sock: socket.socket, size: int, most: int) -> tuple[bytes, list[int]]:
+    """A message and its file descriptors, which no program inherits; `socket.recv_fds` has no say in that."""
+    room = socket.CMSG_LEN(most * array("i").itemsize)
+    data, extra, _, _ = sock.recvmsg(size, room, socket.MSG_CMSG_CLOEXEC)
+    fds = array("i")
+    for _, _, packed in extra:
+        fds.frombytes(packed[: len(packed) - len(packed) % fds.itemsize])
+    return data, list(fds)
+
+
+class _Warden:
+    """One warden, for one command after another; *owner* is the process that it works for."""
+
+    def __init__(self, talk: socket.socket, owner: int, rules: int | None) -> None:
+        self._talk = talk
+        self._owner = owner
+        self._rules = rules
+        self._command = 0
+        # What the command says of its start: closed without a word once it is the program.
+        self._start: int | None = None
+        self._poll = select.poll()
+        self._wake = self._woken_by_children()
+        for watched in (talk.fileno(), owner, self._wake):
+            self._poll.register(watched, select.POLLIN)
+
+    def _woken_by_children(self) -> int:
+        read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        return read
+
+    def watch(self) -> NoReturn:
+        """Do what we are told and see who ends, until our owner is no more."""
+        os.setsid()
+        become_subreaper()
+        wake_with_parent()
+        self._say(CODE.pack(os.getpid()))
+        while True:
+            ready = [fd for fd, _ in self._poll.poll()]
+            if self._owner in ready:
+                self._leave()
+            if self._start in ready:
+                self._see_start()
+            if self._wake in ready:
+                self._see_ends()
+            if self._talk.fileno() in ready:
+                self._obey()
+
+    def _obey(self) -> None:
+        try:
+            data, fds = receive(self._talk, 16, MOST_FDS)
+        except OSError:
+            # Its end was closed before all was read that we said.
+            self._leave()
+        match data:
+            case b"r":
+                self._run(fds)
+            case b"a":
+                signal_all(descendants(os.getpid()), signal.SIGTERM)
+            case b"e":
+                self._end()
+            case _:
+                self._leave()
+
+    def _leave(self) -> NoReturn:
+        """Nobody is there to say anything: all of it ends, and so do we."""
+        end_descendants(math.inf)
+        os._exit(0)
+
+    def _run(self, fds: list[int]) -> None:
+        self._start, report = os.pipe2(os.O_CLOEXEC)
+        self._poll.register(self._start, select.POLLIN)
+        self._command = os.fork()
+        if self._command == 0:
+            _become(fds, report, self._rules)
+        for fd in (report, *fds):
+            os.close(fd)
+
+    def _see_start(self) -> None:
+        """It has become the program, or has said why not."""
+        if self._start is None:
+            return
+        said = os.read(self._start, 65536)
+        self._poll.unregister(self._start)
+        os.close(self._start)
+        self._start = None
+        if said:
+            # What comes of it now is not the end of a command.
+            self._command = 0
+            end_descendants(PATIENCE_S)
+        self._say(REFUSED + said if said else STARTED)
+
+    def _see_ends(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake, 4096)
+        ending = _Ending(self._command)
+        left = reap(ending.note)
+        if ending.code is None:
+            return
+        # One that could not be started has said so, and this was its end.
+        self._see_start()
+        if self._command:
+            self._command = 0
+            self._say(EXITED + CODE.pack(ending.code) + (b"" if left else CLEAR))
+            if left:
+                self._say_left(end_descendants(PATIENCE_S))
+
+    def _end(self) -> None:
+        """End all of it; where it ended before we were told to, that has been said."""
+        if not self._command:
+            return
+        ending = _Ending(self._command)
+        left = end_descendants(PATIENCE_S, ending.note)
+        self._see_start()
+        if self._command:
+            self._command = 0
+            if ending.code is not None:
+                self._say(EXITED + CODE.pack(ending.code))
+            self._say_left(left)
+
+    def _say_left(self, left: list[int]) -> None:
+        self._say(LEFT + marshal.dumps(left) if left else CLEAR)
+
+    def _say(self, word: bytes) -> None:
+        try:
+            self._talk.send(word)
+        except OSError:
+            self._leave()
+
+
+class _Ending:
+    """How the command ended, among all that ended."""
+
+    def __init__(self, command: int) -> None:
+        self._command = command
+        self.code: int | None = None
+
+    def note(self, pid: int, status: int) -> None:
+        """Take in one end."""
+        if pid == self._command:
+            self.code = os.waitstatus_to_exitcode(status)
+
+
+def _become(fds: list[int], report: int, rules: int | None) -> NoReturn:
+    """In the fork: become the command that the first of *fds* holds, with the others as its own; or say why not."""
+    step = AS_PROGRAM
+    try:
+        for number in _CHANGED_BY_US:
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        argv, env, cwd, numbers = marshal.loads(os.pread(fds[0], os.fstat(fds[0]).st_size, 0))  # noqa: S302 - of whet's own making
+        confine(rules, argv[0], env)
+        report = _take_places(fds[1:], numbers, report)
+        step = IN_FOLDER
+        os.chdir(cwd)
+        step = AS_PROGRAM
+        os.execve(_program(argv[0], env), argv, env)  # noqa: S606 - no shell is wanted
+    except BaseException as error:  # noqa: BLE001 - there is one thing left to do here, whatever it was
+        why = error.errno if isinstance(error, OSError) else None
+        os.write(report, marshal.dumps((step, why, str(error))))
+    finally:
+        os._exit(127)
+
+
+def _program(given: bytes, env: dict[bytes, bytes]) -> str:
+    """The program by its path; a folder on PATH that is closed to us is passed over, as one that is not there is."""
+    name = os.fsdecode(given)
+    if "/" in name:
+        return name
+    closed = False
+    for folder in os.fsdecode(env.get(b"PATH", os.fsencode(os.defpath))).split(":"):
+        place = f"{folder}/{name}"
+        if os.path.isfile(place):  # noqa: PTH113 - pathlib takes longer to load than all of this
+            if os.access(place, os.X_OK):
+                return place
+            closed = True
+    raise OSError(errno.EACCES if closed else errno.ENOENT, "cannot be started", name)
+
+
+def _take_places(fds: list[int], numbers: tuple[int, ...], report: int) -> int:
+    """Give each of *fds* its number; *report*, which may be in the way, gets another one."""
+    above = max(numbers) + 1
+    moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above) for fd in (*fds, report)]
+    for fd, number in zip(moved, numbers, strict=False):
+        os.dup2(fd, number)
+    return moved[-1]

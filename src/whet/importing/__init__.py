@@ -1,1 +1,0 @@
-"""Importing tasks of others: benchmark manifests, and folders of Harbor tasks, as an eval suite."""

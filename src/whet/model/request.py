@@ -1,0 +1,126 @@
+"""What a run was asked to do, as it was typed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from whet.errors import UsageError
+from whet.model.run import Runner, ScheduleName
+from whet.model.suite import Ceilings, WorkspaceSpec
+
+SandboxName = Literal["auto", "bubblewrap", "local"]
+SANDBOXES: tuple[SandboxName, ...] = ("auto", "bubblewrap", "local")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Every effective setting; `origins` tells by dotted key where each came from."""
+
+    file: Path | None
+    cwd: Path | None
+    output_dir: Path
+    # None: the plan decides, because only it knows whether a workspace is shared.
+    schedule: ScheduleName | None
+    max_parallel: int
+    trials: int
+    retries: int
+    max_steps: int | None
+    max_cost_usd: float | None
+    tags: tuple[str, ...]
+    workspace: WorkspaceSpec | None
+    reporters: tuple[str, ...]
+    sandbox: SandboxName
+    mounts: tuple[Path, ...]
+    timeout_s: float
+    check_timeout_s: float
+    command_timeout_s: float
+    max_output_bytes: int
+    model_silence_s: float
+    budget_usd: float | None
+    ceilings: Ceilings
+    runners: tuple[Runner, ...]
+    snapshots: Mapping[str, Any] | None
+    # What was said of the language model that judges; the judge has the defaults.
+    judge: Mapping[str, Any] = field(default_factory=dict)
+    # What was said of packages that are fetched; whoever fetches them has the defaults.
+    packages: Mapping[str, Any] = field(default_factory=dict)
+    # How much each part of the composite counts, as far as it was said.
+    composite: Mapping[str, float] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
+    # The user's own file, where there is one; the folder in which the search for the project's ended, where it ended
+    # before the top; and what a person should know about that search.
+    user_file: Path | None = None
+    searched_to: Path | None = None
+    notices: tuple[str, ...] = ()
+
+
+_SHARD = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which executions of a suite are wanted; an empty part asks for all.
+
+    `only` holds the (case, runner, variant) that failed last time.
+    """
+
+    cases: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    runners: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    shard: tuple[int, int] | None = None
+    only: frozenset[tuple[str, str, str]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """What `whet run` was asked to do; `flags` holds setting overrides, only those that were given."""
+
+    suite: Path | None
+    flags: Mapping[str, Any]
+    config_file: Path | None
+    selection: Selection
+    last_failed: bool
+    dry_run: bool
+    resume: str | None
+    update_snapshots: bool = False
+    # For this run alone: the model of every case, the real folder instead of copies, not more checks than needed, and
+    # no patience with what looks unlike what its author meant.
+    model: str | None = None
+    in_place: bool = False
+    fail_fast: bool = False
+    strict: bool = False
+    verbose: bool = False
+    # What was typed after `whet`.
+    command: str = "run"
+    # The words after it that ask for the same again, but for what selects, and those that a resume must be told again.
+    again: tuple[str, ...] = ()
+    going_on: tuple[str, ...] = ()
+    # Besides those of the settings.
+    more_reporters: tuple[str, ...] = ()
+    # The skill under test, of a suite for one.
+    skill: Path | None = None
+
+
+def split_list(values: Iterable[str]) -> tuple[str, ...]:
+    """The names in *values*, each of which may be a comma list; order kept, duplicates dropped."""
+    names: dict[str, None] = {}
+    for value in values:
+        for piece in value.split(","):
+            if not piece.strip():
+                raise UsageError(f'"{value}" has an empty name in it', hint='write names like "a,b"')
+            names[piece.strip()] = None
+    return tuple(names)
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """`2/5` as (2, 5)."""
+    found = _SHARD.fullmatch(text.strip())
+    number, count = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not 1 <= number <= count:
+        raise UsageError(f'a shard reads like 2/5, the second of five, not "{text}"')
+    return number, count

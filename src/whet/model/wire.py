@@ -1,0 +1,136 @@
+"""One JSON codec for journal, API and workers: the model's dataclasses in and out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import structs
+
+from whet.errors import WhetError
+from whet.model.seen import EVENT_TYPES, Event
+
+T = TypeVar("T")
+
+
+class WireError(WhetError):
+    """Bytes that are not what they should be."""
+
+    code = "wire"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    raise NotImplementedError(f"{type(value).__name__} has no JSON form")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_plain)
+
+
+def encode(value: Any) -> bytes:
+    """One line of JSON."""
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        # A lone surrogate, from a file name or a program that prints nonsense: the fact matters more than the byte.
+        return _encoder.encode(_without_surrogates(msgspec.to_builtins(value, enc_hook=_plain)))
+
+
+def encode_exact(value: Any) -> bytes:
+    """The same for our own processes, who look for files by the names in it: a lone surrogate stays what it is."""
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value, enc_hook=_plain)).encode()
+
+
+def encode_lines(values: Sequence[Any]) -> bytes:
+    """A line of JSON for each, with its newline; quicker than one by one."""
+    try:
+        return _encoder.encode_lines(values)
+    except UnicodeEncodeError:
+        return b"".join(encode(value) + b"\n" for value in values)
+
+
+def encode_pretty(value: Any) -> bytes:
+    """Indented JSON for files that people open, with a final newline."""
+    return msgspec.json.format(encode(value), indent=2) + b"\n"
+
+
+def decode(data: bytes | str, kind: type[T]) -> T:
+    """Read one value of *kind*."""
+    try:
+        value: T = _decoder(kind).decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise WireError(str(error)) from error
+    return value
+
+
+def decode_exact(data: bytes, kind: type[T]) -> T:
+    """Read what `encode_exact` wrote."""
+    try:
+        return decode(data, kind)
+    except WireError:
+        if b"\\ud" not in data:
+            raise
+    try:
+        # Only Python's own reader takes lone surrogates.
+        return msgspec.convert(json.loads(data), kind)
+    except ValueError as error:
+        raise WireError(str(error)) from error
+
+
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    if kind not in _decoders:
+        _decoders[kind] = msgspec.json.Decoder(kind)
+    return _decoders[kind]
+
+
+class _Tag(msgspec.Struct):
+    type: str
+
+
+_tag = msgspec.json.Decoder(_Tag)
+_events: dict[str, msgspec.json.Decoder[Event]] = {
+    str(next(each.default for each in structs.fields(kind) if each.name == "type")): msgspec.json.Decoder(kind)
+    for kind in EVENT_TYPES
+}
+EVENT_NAMES: tuple[str, ...] = tuple(_events)
+
+
+def decode_event(line: bytes) -> Event:
+    """Read one session event; its kind stands in `type`."""
+    try:
+        kind = _tag.decode(line).type
+        decoder = _events.get(kind)
+        if decoder is None:
+            raise WireError(f'no event is called "{kind}"')
+        return decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise WireError(str(error)) from error
+
+
+def printable(text: str) -> str:
+    """*text* with whatever cannot be written as UTF-8 shown as an escape."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _without_surrogates(value: Any) -> Any:
+    match value:
+        case str():
+            return printable(value)
+        case list() | tuple():
+            return [_without_surrogates(item) for item in value]
+        case dict():
+            return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+        case _:
+            return value

@@ -1,0 +1,323 @@
+"""Every execution of a run, with every default settled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+
+from whet.errors import PathRefused, UnknownName, UsageError
+from whet.model.request import Selection, Settings
+from whet.model.run import NO_AGENT, Execution, Plan, Runner, ScheduleName, in_variant
+from whet.model.suite import NO_SKILL, SKILL, Case, Limits, Suite, WorkspaceSpec
+from whet.plan.settings import BUILT_IN
+from whet.reading.paths import refusals
+
+_MOST_LISTED = 12
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """Such as "2 cases"."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """*names* in quotes, and how many are not told."""
+    shown = ", ".join(f'"{name}"' for name in names[:_MOST_LISTED])
+    return shown if len(names) <= _MOST_LISTED else f"{shown} and {len(names) - _MOST_LISTED} more"
+
+
+_EXAMPLE = """write one into whet.toml, such as:
+[runners.demo.agent]
+type = "command"
+command = "./agent.sh\""""
+
+
+def selected(
+    suite: Suite, settings: Settings, selection: Selection, words: Mapping[str, str]
+) -> list[tuple[Case, Runner, str]]:
+    """Cases before runners before variants, as declared; *words* may call a case and a runner otherwise."""
+    _must_know(words.get("case", "case"), selection.cases, [case.id for case in suite.cases])
+    _must_know("tag", selection.tags, suite.tags)
+    _must_have_variants(suite, selection.variants)
+    runners = _runners(suite, settings, selection)
+    _must_know(words.get("runner", "runner"), selection.runners, [runner.id for runner in runners])
+    # Tags from a file may be meant for another suite of the project: only those that were typed must be known here.
+    tags = selection.tags or settings.tags
+    found = [
+        (case, runner, variant)
+        for case in suite.cases
+        if case.id in (selection.cases or (case.id,)) and (not tags or set(tags) & set(case.tags))
+        for runner in runners
+        if runner.id in (selection.runners or (runner.id,))
+        for variant in case.variants or suite.variants
+        if variant in (selection.variants or (variant,))
+        and (selection.only is None or (case.id, runner.id, variant) in selection.only)
+    ]
+    _refuse_without_skill(suite, found)
+    _refuse_without_agent(found)
+    if not found:
+        raise UsageError(f"nothing is selected from {suite.name}", hint="; ".join(_reasons(suite, tags, selection)))
+    return found
+
+
+def _must_have_variants(suite: Suite, names: Sequence[str]) -> None:
+    if SKILL in names and suite.variants == (NO_SKILL,):
+        raise UsageError(f'the variant "{SKILL}" needs a skill', hint="name its folder with --skill")
+    if NO_SKILL in names and suite.variants == (SKILL,):
+        raise UsageError(f"{suite.name} is not run without the skill", hint="set supports_no_skill in it")
+    _must_know("variant", names, suite.variants)
+
+
+def _runners(suite: Suite, settings: Settings, selection: Selection) -> tuple[Runner, ...]:
+    """The configured ones; where cases can do without an agent, one that does nothing stands in for none."""
+    bare = any(not case.needs_agent for case in suite.cases)
+    if not settings.runners and not bare:
+        raise UsageError("no runners are configured", hint="\n".join((*_looked(settings), _EXAMPLE)))
+    asked = selection.runners == (NO_AGENT,) and all(runner.id != NO_AGENT for runner in settings.runners)
+    return (Runner(id=NO_AGENT, agent=NO_AGENT),) if bare and (asked or not settings.runners) else settings.runners
+
+
+def _looked(settings: Settings) -> Iterator[str]:
+    """Where settings were searched for, where that may surprise: above it there may be some."""
+    yield from settings.notices
+    if settings.file is None and settings.searched_to is not None:
+        yield f"settings were searched for up to {settings.searched_to}"
+
+
+def _refuse_without_skill(suite: Suite, found: Sequence[tuple[Case, Runner, str]]) -> None:
+    """A case that is about the skill cannot do without it."""
+    missing = dict.fromkeys(case.id for case, _, variant in found if variant not in suite.variants)
+    if missing:
+        raise UsageError(
+            f"there is no skill to load, which is what {listed(list(missing))} is about",
+            hint="name the folder of the skill with --skill, or leave the case out",
+        )
+
+
+def _refuse_without_agent(found: Sequence[tuple[Case, Runner, str]]) -> None:
+    bare = dict.fromkeys(case.id for case, runner, _ in found if case.needs_agent and runner.agent == NO_AGENT)
+    if bare:
+        raise UsageError(f"no agent answers {listed(list(bare))}: it needs a runner", hint=_EXAMPLE)
+    mute = dict.fromkeys(case.id for case, runner, _ in found if not case.prompt and runner.agent != NO_AGENT)
+    if mute:
+        raise UsageError(
+            f"{listed(list(mute))} has no instruction that an agent could be given",
+            hint=f"write one, or let only the verifier run with --runner {NO_AGENT}",
+        )
+
+
+def _reasons(suite: Suite, tags: Sequence[str], selection: Selection) -> Iterator[str]:
+    """What may have left nothing over."""
+    if not suite.cases:
+        yield "the suite has no cases"
+    if selection.cases:
+        yield f"asked for case {listed(selection.cases)}"
+    if tags:
+        yield f"asked for tag {listed(tags)}, the suite has {listed(suite.tags) or 'none'}"
+    if selection.variants:
+        yield f"asked for variant {listed(selection.variants)}"
+    if selection.only is not None:
+        yield "asked for what failed last time"
+
+
+def _must_know(kind: str, names: Sequence[str], known: Sequence[str]) -> None:
+    unknown = [name for name in names if name not in known]
+    if not unknown:
+        return
+    near = [match for name in unknown for match in get_close_matches(name, known, n=1)]
+    hint = f"did you mean {listed(near)}?" if near else f"known: {listed(known) or 'none'}"
+    raise UnknownName(f"no {kind} is called {listed(unknown)}", hint=hint)
+
+
+def sharded(executions: list[Execution], shard: tuple[int, int] | None) -> tuple[Execution, ...]:
+    """The part of *executions* that was asked for."""
+    if shard is None:
+        return tuple(executions)
+    number, count = shard
+    part = tuple(executions[number - 1 :: count])
+    if not part:
+        selected = counted(len(executions), "execution")
+        raise UsageError(f"shard {number}/{count} is empty", hint=f"only {selected} selected: use fewer shards")
+    return part
+
+
+def make_plan(
+    suite: Suite,
+    settings: Settings,
+    selection: Selection,
+    *,
+    model: str | None = None,
+    in_place: bool = False,
+    fail_fast: bool = False,
+    strict: bool = False,
+    words: Mapping[str, str] | None = None,
+) -> Plan:
+    """All that a run of *suite* will do, in declared order; `UsageError` where that is nothing.
+
+    *words* are what a case and a runner are called by whoever asked.
+    """
+    workspace = _in_place(suite) if in_place else _workspace(suite, settings)
+    chosen = selected(suite, settings, selection, words or {})
+    together = {(case.id, runner.id, variant) for case, runner, variant in chosen}
+    executions = [
+        in_variant(
+            suite,
+            Execution(
+                case=case,
+                # The model that was typed, then the case's (or its suite's), then the runner's.
+                runner=replace(runner, model=model or case.model or runner.model),
+                variant=variant,
+                limits=_limits(suite, case, settings),
+                workspace=case.workspace or workspace,
+                # Where no agent is run, asking it again changes nothing.
+                trials=(case.trials if runner.agent != NO_AGENT else None) or settings.trials,
+                control=variant == NO_SKILL and (case.id, runner.id, SKILL) in together,
+            ),
+        )
+        for case, runner, variant in chosen
+    ]
+    schedule = "serial" if in_place else _schedule(settings, workspace)
+    return Plan(
+        suite=suite,
+        executions=sharded(executions, selection.shard),
+        schedule=schedule,
+        max_parallel=1 if schedule == "serial" else settings.max_parallel,
+        retries=settings.retries,
+        check_timeout_s=settings.check_timeout_s,
+        command_timeout_s=settings.command_timeout_s,
+        fail_fast=fail_fast,
+        strict=strict,
+    )
+
+
+def mount_problems(key: str, mounts: Iterable[str | Path]) -> Iterator[str]:
+    """A line for each of the *mounts* that stand at *key* and cannot be shown to anybody."""
+    for index, mount in enumerate(mounts):
+        try:
+            Path(mount).stat()
+        except OSError as error:
+            reason = "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be used: {error.strerror}"
+            yield f"{key}[{index}]: {mount} {reason}"
+
+
+def skill_problems(key: str, skills: Iterable[Path]) -> Iterator[str]:
+    """A line for each of the *skills* that stand at *key* and is none, or cannot be looked at."""
+    for skill in skills:
+        try:
+            with refusals():
+                if not (skill / "SKILL.md").is_file():
+                    yield f"{key}: {skill} is not a skill: it has no SKILL.md"
+        except PathRefused as error:
+            yield f"{key}: {error.message}"
+
+
+def template_problems(plan: Plan, settings: Settings) -> Iterator[str]:
+    """What is wrong with the template that the settings name; one of the suite's own was looked at with the suite."""
+    if plan.suite.workspace is not None or settings.workspace is None or settings.workspace.template_dir is None:
+        return
+    template = settings.workspace.template_dir
+    if not template.is_dir():
+        yield f"run.workspace.template_dir: {template} {'is not a folder' if template.exists() else 'does not exist'}"
+
+
+def _in_place(suite: Suite) -> WorkspaceSpec:
+    """The very folder that workspaces would be copies of."""
+    spec = suite.workspace
+    if spec is None or spec.template_dir is None:
+        raise UsageError(
+            f"{suite.name} has no project to work in", hint="--in-place is for suites whose workspaces copy a folder"
+        )
+    return replace(spec, mode="shared", cwd=spec.template_dir, template_dir=None)
+
+
+def _workspace(suite: Suite, settings: Settings) -> WorkspaceSpec:
+    """The suite's own workspace before the configured one; a folder named by `run.cwd` is a shared one."""
+    cwd = settings.cwd
+    spec = suite.workspace or settings.workspace or WorkspaceSpec(mode="shared" if cwd else "isolated")
+    if cwd is None:
+        return spec
+    if spec.mode == "isolated":
+        origin = settings.origins.get("run.cwd", "run.cwd")
+        raise UsageError(
+            f"{suite.name} wants isolated workspaces, but a folder to work in is set ({origin})",
+            hint="leave out run.cwd and --cwd, or use a shared workspace",
+        )
+    # A flag stands above the suite, and the suite above files.
+    return replace(spec, cwd=cwd) if spec.cwd is None or _outranks_suite(settings, "run.cwd") else spec
+
+
+def _limits(suite: Suite, case: Case, settings: Settings) -> Limits:
+    """Time and dollars: what was given for this very run, then the case's own, then the settings'; the fewer steps."""
+    own = case.limits
+    if own.timeout_s is None and settings.origins.get("defaults.timeout_ms") == BUILT_IN:
+        own = replace(own, timeout_s=suite.usual_timeout_s)
+    own_counts = own.timeout_s is not None and not _outranks_suite(settings, "defaults.timeout_ms")
+    steps = [limit for limit in (own.max_steps, settings.max_steps) if limit is not None]
+    own_budget = own.budget_usd is not None and not _outranks_suite(settings, "defaults.budget_usd")
+    return replace(
+        own,
+        timeout_s=own.timeout_s if own_counts else settings.timeout_s,
+        max_steps=min(steps, default=None),
+        budget_usd=own.budget_usd if own_budget else settings.budget_usd,
+    )
+
+
+def _outranks_suite(settings: Settings, key: str) -> bool:
+    """Whether a setting was given for this run, by flag or variable, and so stands above what a suite says."""
+    return settings.origins.get(key, "").startswith(("flag ", "WHET_"))
+
+
+def _schedule(settings: Settings, workspace: WorkspaceSpec) -> ScheduleName:
+    if settings.schedule is not None:
+        return settings.schedule
+    # Agents that work in one folder at the same time would grade one another's files.
+    return "serial" if workspace.mode == "shared" else "parallel"
+
+
+def describe_plan(plan: Plan) -> list[str]:
+    """The plan for a person to read: a line of totals, the schedule, and each execution with what is expected of it."""
+    executions = plan.executions
+    cases = len({execution.case.id for execution in executions})
+    runners = len({execution.runner.id for execution in executions})
+    rows = [_row(execution) for execution in executions]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
+    matrix = f"{counted(cases, 'case')} on {counted(runners, 'runner')}"
+    totals = f"{counted(len(executions), 'execution')}, {counted(plan.trial_count, 'trial')}"
+    retries = counted(plan.retries, "retry", "retries")
+    return [
+        f"{plan.suite.name}: {matrix}, {totals}",
+        f"schedule {plan.schedule}, at most {plan.max_parallel} at a time, {retries} for each trial",
+        "",
+        *_listing(executions, ["  ".join(map(str.ljust, row, (*widths, 0))) for row in rows]),
+    ]
+
+
+def _listing(executions: Sequence[Execution], lines: Sequence[str]) -> Iterator[str]:
+    """The line of each execution; below the first of a case its claims, as they were read."""
+    from whet.reading.claim_objects import write_object  # noqa: PLC0415 - only this needs it, and every command imports plans
+
+    seen: set[str] = set()
+    for execution, line in zip(executions, lines, strict=True):
+        yield line
+        case = execution.case
+        if case.id not in seen:
+            seen.add(case.id)
+            claims = (check.params["claim"] for check in case.checks if check.grader == "claim")
+            yield from (f"    {json.dumps(write_object(claim), ensure_ascii=False)}" for claim in claims)
+
+
+def _row(execution: Execution) -> tuple[str, str, str, str]:
+    limits = execution.limits
+    parts = [counted(execution.trials, "trial"), f"{limits.timeout_s:g} s"]
+    if limits.max_steps is not None:
+        parts.append(f"at most {counted(limits.max_steps, 'step')}")
+    if limits.budget_usd is not None:
+        parts.append(f"at most ${limits.budget_usd:g}")
+    runner = execution.runner
+    target = f"{runner.agent} {runner.model}" if runner.model else runner.agent
+    variant = "" if execution.variant == "default" else f"/{execution.variant}"
+    where = execution.workspace.mode if execution.workspace.cwd is None else f"shared {execution.workspace.cwd}"
+    return execution.case.id, f"{runner.id}{variant}", f"({target})", ", ".join((*parts, where))

@@ -1,0 +1,275 @@
+"""Loading settings: hear every source, refuse what is wrong all at once, and give what is left a default."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from whet.errors import ConfigError
+from whet.model.request import Settings
+from whet.model.run import Runner
+from whet.model.suite import BootstrapSpec, Ceilings, WorkspaceSpec
+from whet.plan.settings_schema import Value
+from whet.plan.settings_sources import Base, Found, Key, Source, dotted, from_environ, from_file, from_flags
+from whet.reading.settings_files import Search, SettingsFile, find_user_file, read_file, search_settings
+
+MAX_PARALLEL: Key = ("run", "max_parallel")
+
+
+@dataclass(slots=True)
+class Merged:
+    """What holds after all sources were heard."""
+
+    values: dict[Key, Found] = field(default_factory=dict)
+    # Tables in the order first opened, with the label of the file that opened them.
+    tables: dict[Key, str] = field(default_factory=dict)
+    wrong: set[Key] = field(default_factory=set)
+
+    def has(self, key: Key) -> bool:
+        """Whether *key* was given, rightly or wrongly."""
+        return key in self.values or key in self.wrong
+
+    def names(self, table: str) -> list[str]:
+        """The names that people chose inside the top-level *table*, in declared order."""
+        return list(dict.fromkeys(key[1] for key in self.tables if key[0:1] == (table,) and len(key) > 1))
+
+
+def merge(flags: Source, others: Sequence[Source]) -> Merged:
+    """What the *flags* say, and then what the *others* do, the first before the next."""
+    merged = Merged()
+    for source in (flags, *others):
+        skipped = _other_runners(source, merged)
+        for key, found in source.values.items():
+            if key[:2] not in skipped:
+                merged.values.setdefault(key, found)
+        for table in source.tables:
+            merged.tables.setdefault(table, source.label)
+        merged.wrong |= source.wrong
+    # A ceiling is the smallest that anybody sets. A flag stands above that: who types --max-parallel 8 wants 8.
+    ceilings = [source.values[MAX_PARALLEL] for source in others if MAX_PARALLEL in source.values]
+    if ceilings and MAX_PARALLEL not in flags.values:
+        merged.values[MAX_PARALLEL] = min(ceilings, key=lambda found: found.value)
+    return merged
+
+
+def conflicts(merged: Merged) -> Iterator[str]:
+    """What is right key by key and still does not go together, each a line."""
+    yield from _workspace_conflicts(merged)
+    yield from _runner_conflicts(merged)
+
+
+def _other_runners(source: Source, merged: Merged) -> set[Key]:
+    """Runners of *source* that share no more than an id with one already known: nothing of them may be mixed in."""
+    skipped = set()
+    for key, found in source.values.items():
+        known = merged.values.get(key)
+        if key[0] == "runners" and key[2:] == ("agent", "type") and known and known.value != found.value:
+            skipped.add(key[:2])
+    return skipped
+
+
+def _workspace_conflicts(merged: Merged) -> Iterator[str]:
+    table = ("run", "workspace")
+    yield from _missing(merged, table, "mode", '"shared" or "isolated"')
+    yield from _missing(merged, (*table, "bootstrap"), "command", "the program that readies a workspace")
+    mode = merged.values.get((*table, "mode"))
+    if mode is None or mode.value != "isolated":
+        return
+    for key in ((*table, "cwd"), ("run", "cwd")):
+        if key in merged.values:
+            yield f'{merged.values[key].where}: cannot be used with run.workspace.mode "isolated" ({mode.origin})'
+
+
+def _runner_conflicts(merged: Merged) -> Iterator[str]:
+    seen: dict[str, str] = {}
+    for runner in merged.names("runners"):
+        table = ("runners", runner)
+        if table in merged.wrong:
+            continue
+        label = merged.tables[table]
+        if (other := seen.setdefault(runner.lower(), runner)) != runner:
+            yield f'{label}: {dotted(table)}: differs from runner "{other}" by case only'
+        if (*table, "agent") not in merged.tables and not merged.has((*table, "agent")):
+            yield f'{label}: {dotted((*table, "agent"))}: is missing (a table with at least a type, such as "command")'
+        yield from _missing(merged, (*table, "agent"), "type", 'the name of an agent, such as "command"')
+
+
+def _missing(merged: Merged, table: Key, name: str, what: str) -> Iterable[str]:
+    if table in merged.tables and not merged.has((*table, name)):
+        yield f"{merged.tables[table]}: {dotted((*table, name))}: is missing ({what})"
+
+
+BUILT_IN = "built-in"
+_MOST_PARALLEL = 8
+_DEFAULTS: Mapping[Key, Any] = {
+    ("run", "cwd"): None,
+    ("run", "schedule"): None,
+    ("run", "trials"): 1,
+    ("run", "retries"): 0,
+    ("run", "max_steps"): None,
+    ("run", "max_cost_usd"): None,
+    ("run", "tags"): (),
+    ("run", "reporters"): ("terminal",),
+    ("run", "sandbox"): "auto",
+    ("run", "mounts"): (),
+    ("defaults", "timeout_ms"): 120_000,
+    ("defaults", "check_timeout_ms"): 30_000,
+    ("defaults", "command_timeout_ms"): 300_000,
+    ("defaults", "model_silence_ms"): 30_000,
+    ("defaults", "max_output_bytes"): 64 * 1024 * 1024,
+    ("defaults", "budget_usd"): None,
+    ("defaults", "max_memory_mb"): None,
+    ("defaults", "max_processes"): None,
+    ("defaults", "max_cpus"): None,
+}
+
+
+def load_settings(
+    start: Path, *, flags: Mapping[str, Any], environ: Mapping[str, str], config_file: Path | None = None
+) -> Settings:
+    """The settings in force for the suite or folder *start*; `ConfigError` with every problem at once."""
+    home = Path(environ["HOME"]) if environ.get("HOME") else None
+    here = Base(Path.cwd(), home)
+    start = here.path(str(start))
+    folder = start if start.is_dir() else start.parent
+    search = Search(read_file(here.path(str(config_file)))) if config_file else search_settings(folder)
+    user = find_user_file(environ)
+    files = [file for file in (search.file, user) if file is not None]
+    spoken = [from_environ(environ, here), *(from_file(file, home) for file in files)]
+    typed = from_flags(flags, here)
+    merged = merge(typed, spoken)
+    problems = [line for source in (typed, *spoken) for line in source.problems] + list(conflicts(merged))
+    if problems:
+        raise ConfigError("\n".join(problems), hint=_where_files_are(files, problems))
+    return replace(
+        _build(merged, search.file.path if search.file else None, folder),
+        user_file=user.path if user else None,
+        searched_to=search.last,
+        notices=(f"{search.foreign}; name it with --config if you trust it",) if search.foreign else (),
+    )
+
+
+def _where_files_are(files: list[SettingsFile], problems: list[str]) -> str | None:
+    """The full paths of the files that problems were found in: messages call them by their names."""
+    paths = [str(file.path) for file in files if any(line.startswith(f"{file.label}: ") for line in problems)]
+    return f"see {' and '.join(paths)}" if paths else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Values that hold, by key, each with a default; notes where each came from."""
+
+    merged: Merged
+    defaults: Mapping[Key, Any]
+    origins: dict[str, str]
+
+    def get(self, *key: str) -> Value:
+        found = self.merged.values.get(key)
+        self.origins[dotted(key)] = found.origin if found else BUILT_IN
+        return found.value if found else self.defaults[key]
+
+    def below(self, *table: str) -> dict[str, Any]:
+        """The values directly in *table*, by name; only what was given."""
+        found = {key: value for key, value in self.merged.values.items() if key[:-1] == table}
+        self.origins.update({dotted(key): value.origin for key, value in found.items()})
+        return {key[-1]: value.value for key, value in found.items()}
+
+
+def _build(merged: Merged, file: Path | None, folder: Path) -> Settings:
+    defaults = {
+        **_DEFAULTS,
+        ("run", "output_dir"): (file.parent if file else folder) / ".whet" / "runs",
+        ("run", "max_parallel"): min(_MOST_PARALLEL, len(os.sched_getaffinity(0))),
+    }
+    reader = _Reader(merged, defaults, {})
+    get = reader.get
+    return Settings(
+        file=file,
+        cwd=get("run", "cwd"),
+        output_dir=get("run", "output_dir"),
+        schedule=get("run", "schedule"),
+        max_parallel=get("run", "max_parallel"),
+        trials=get("run", "trials"),
+        retries=get("run", "retries"),
+        max_steps=get("run", "max_steps"),
+        max_cost_usd=get("run", "max_cost_usd"),
+        tags=tuple(dict.fromkeys(get("run", "tags"))),
+        workspace=_workspace(reader),
+        reporters=get("run", "reporters"),
+        sandbox=get("run", "sandbox"),
+        mounts=get("run", "mounts"),
+        timeout_s=get("defaults", "timeout_ms") / 1000,
+        check_timeout_s=get("defaults", "check_timeout_ms") / 1000,
+        command_timeout_s=get("defaults", "command_timeout_ms") / 1000,
+        max_output_bytes=get("defaults", "max_output_bytes"),
+        model_silence_s=get("defaults", "model_silence_ms") / 1000,
+        budget_usd=get("defaults", "budget_usd"),
+        ceilings=Ceilings(
+            memory_mb=get("defaults", "max_memory_mb"),
+            processes=get("defaults", "max_processes"),
+            cpus=get("defaults", "max_cpus"),
+        ),
+        runners=tuple(_runner(runner, reader) for runner in merged.names("runners")),
+        snapshots=_snapshots(reader),
+        judge=reader.below("judge"),
+        packages=_packages(reader),
+        composite=reader.below("composite"),
+        origins=reader.origins,
+    )
+
+
+def _workspace(reader: _Reader) -> WorkspaceSpec | None:
+    given = reader.below("run", "workspace")
+    if not given:
+        reader.origins["run.workspace"] = BUILT_IN
+        return None
+    return WorkspaceSpec(**given, bootstrap=_bootstrap(reader))
+
+
+def _bootstrap(reader: _Reader) -> BootstrapSpec | None:
+    table = ("run", "workspace", "bootstrap")
+    given = reader.below(*table)
+    if not given:
+        return None
+    timeout_ms = given.get("timeout_ms")
+    return BootstrapSpec(
+        command=given["command"],
+        args=given.get("args", ()),
+        timeout_s=timeout_ms / 1000 if timeout_ms else None,
+        env=reader.below(*table, "env"),
+    )
+
+
+def _runner(name: str, reader: _Reader) -> Runner:
+    given = reader.below("runners", name, "agent")
+    options = {key: _plain(value) for key, value in given.items() if key not in {"type", "model"}}
+    if env := reader.below("runners", name, "agent", "env"):
+        options["env"] = env
+    skills = reader.below("runners", name).get("skills", ())
+    return Runner(id=name, agent=given["type"], model=given.get("model"), options=options, skills=tuple(skills))
+
+
+def _snapshots(reader: _Reader) -> dict[str, Any] | None:
+    if ("snapshots",) not in reader.merged.tables:
+        return None
+    tolerance = reader.below("snapshots", "tolerance")
+    return reader.below("snapshots") | ({"tolerance": tolerance} if tolerance else {})
+
+
+def _packages(reader: _Reader) -> dict[str, Any]:
+    buckets = {scheme: reader.below("packages", scheme) for scheme in ("r2", "s3")}
+    return reader.below("packages") | {scheme: given for scheme, given in buckets.items() if given}
+
+
+def _plain(value: Value) -> Value:
+    """Paths as text: options travel to adapters, to the record and to other machines."""
+    match value:
+        case Path():
+            return str(value)
+        case tuple():
+            return tuple(_plain(item) for item in value)
+        case _:
+            return value

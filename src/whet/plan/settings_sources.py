@@ -1,0 +1,269 @@
+"""Holding a settings document against the schema: every value that is right, and a problem for each that is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from whet.ground.secrets import looks_secret
+from whet.plan.settings_schema import SCHEMA, Rule, Table, Value, is_variable_name, rule_at
+from whet.reading.fields import written
+from whet.reading.settings_files import SettingsFile
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The folder that relative paths start from, and what `~` stands for."""
+
+    folder: Path
+    home: Path | None
+
+    def settle(self, value: Value, rule: Rule) -> Value:
+        """*value* with its paths absolute and its lists as tuples, as *rule* asks."""
+        if rule.many:
+            return tuple(self._settle_one(item, rule) for item in value)
+        return self._settle_one(value, rule)
+
+    def path(self, text: str) -> Path:
+        """The absolute path that *text* names; links are kept, since people know their folders by them."""
+        return Path(os.path.abspath(self.folder / self._expand(text)))  # noqa: PTH100 - resolve() follows links
+
+    def _settle_one(self, value: Value, rule: Rule) -> Value:
+        match rule.place:
+            case "path":
+                return self.path(value)
+            case "program" | "word" if value in {".", ".."} or value.startswith(("./", "../")):
+                return str(self.path(value))
+            case "program":
+                # No shell will expand it later; in arguments "~" may be meant for the program.
+                return str(self._expand(value))
+            case _:
+                return value
+
+    def _expand(self, text: str) -> str:
+        if self.home is not None and (text == "~" or text.startswith("~/")):
+            return str(self.home) + text[1:]
+        return text
+
+
+Key: TypeAlias = tuple[str, ...]
+
+_RUNNER_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_LONGEST_SHOWN = 60
+
+
+def dotted(key: Key) -> str:
+    """*key* as one would write it in TOML."""
+    return ".".join(part if _BARE.fullmatch(part) else json.dumps(part, ensure_ascii=False) for part in key)
+
+
+@dataclass(slots=True)
+class Checked:
+    """What a document says: its values by key, the tables that it opens, and what is wrong with it."""
+
+    base: Base
+    values: dict[Key, Any] = field(default_factory=dict)
+    tables: list[Key] = field(default_factory=list)
+    problems: list[tuple[str, str]] = field(default_factory=list)
+    # Keys that are there and wrong, so that nobody also calls them missing.
+    wrong: set[Key] = field(default_factory=set)
+
+    def table(self, data: object, table: Table, key: Key = ()) -> None:
+        """Take in *data*, which stands at *key* and should be as *table* says."""
+        if not isinstance(data, Mapping):
+            self._complain(key, f"must be a table, not {shown(data)}")
+            return
+        self.tables.append(key)
+        for name, value in data.items():
+            rule = table.get("*", table.get(name))
+            where = (*key, name)
+            if rule is None:
+                self._complain(where, f"unknown key ({_suggestion(name, table)})")
+            elif "*" in table and (problem := _name_problem(where)):
+                self._complain(where, problem)
+            elif isinstance(rule, Rule):
+                self.value(value, rule, where)
+            else:
+                self.table(value, rule, where)
+
+    def value(self, value: Value, rule: Rule, key: Key, *, where: str | None = None) -> None:
+        """Take in one *value*; *where* is how a person knows it, by default its dotted key."""
+        problems = list(_value_problems(value, rule, where or dotted(key), hide=looks_secret(key[-1])))
+        if problems:
+            self.problems += problems
+            self.wrong.add(key)
+        else:
+            self.values[key] = self.base.settle(value, rule)
+
+    def _complain(self, key: Key, message: str) -> None:
+        self.problems.append((dotted(key), message))
+        self.wrong.add(key)
+
+
+def check_document(data: Mapping[str, Any], base: Base) -> Checked:
+    """Every value of a whole settings document, and every problem."""
+    checked = Checked(base)
+    checked.table(data, SCHEMA)
+    return checked
+
+
+def shown(value: object) -> str:
+    """*value* as an error message names it."""
+    match value:
+        case str():
+            text = value if len(value) <= _LONGEST_SHOWN else value[:_LONGEST_SHOWN] + "..."
+            return json.dumps(text, ensure_ascii=False)
+        case bool():
+            return "true" if value else "false"
+        case list() | tuple():
+            return "a list" if value else "an empty list"
+        case Mapping():
+            return "a table"
+        case _:
+            text = written(value)
+            return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."
+
+
+def _value_problems(value: Value, rule: Rule, where: str, *, hide: bool) -> list[tuple[str, str]]:
+    if not rule.many:
+        problem = _problem(value, rule, hide=hide)
+        return [(where, problem)] if problem else []
+    if not isinstance(value, list | tuple):
+        return [(where, f"must be a list, not {shown(value)}")]
+    found = [(f"{where}[{index}]", _problem(item, rule, hide=hide)) for index, item in enumerate(value)]
+    return [(place, problem) for place, problem in found if problem]
+
+
+def _problem(value: Value, rule: Rule, *, hide: bool) -> str | None:
+    if not rule.accepts(value):
+        return f"must be {rule.expected}, not {'***' if hide else shown(value)}"
+    if isinstance(value, str) and "\0" in value:
+        return "must not contain a NUL character"
+    return None
+
+
+def _name_problem(key: Key) -> str | None:
+    """What is wrong with a name that a person chose."""
+    if key[0] == "runners" and not _RUNNER_ID.fullmatch(key[1]):
+        return 'a runner id is a folder name: letters, digits, ".", "_" and "-", not starting with a dot'
+    if "env" in key and not is_variable_name(key[-1]):
+        return "must be named like an environment variable"
+    return None
+
+
+def _suggestion(name: str, table: Table) -> str:
+    """Where the same name is at home, or the nearest right name in this table."""
+    for tables in (table, SCHEMA):
+        for section, rules in tables.items():
+            if not isinstance(rules, Rule) and name in rules:
+                return f'did you mean "{section}.{name}"?'
+    near = get_close_matches(name, table, n=1)
+    if near:
+        return f'did you mean "{near[0]}"?'
+    return f"known here: {', '.join(table)}"
+
+
+# The settings that can be given for one run, by the section they stand in.
+_SECTIONS = {
+    "timeout_ms": "defaults",
+    "check_timeout_ms": "defaults",
+    "command_timeout_ms": "defaults",
+    "budget_usd": "defaults",
+    "allow_private_addresses": "packages",
+    "allow_local_files": "packages",
+}
+VARIABLES = (
+    "output_dir",
+    "schedule",
+    "max_parallel",
+    "trials",
+    "retries",
+    "max_steps",
+    "tags",
+    "reporters",
+    "sandbox",
+    "timeout_ms",
+    "check_timeout_ms",
+    "command_timeout_ms",
+    "allow_private_addresses",
+    "allow_local_files",
+)
+# Flags that may be repeated are named in the singular, and people think of money in one unit.
+_FLAGS = {"reporters": "reporter", "tags": "tag", "max_cost_usd": "max-cost", "budget_usd": "budget"}
+_WORDS = {"true": True, "false": False}
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A value, where it came from, and how an error message points at it."""
+
+    value: Any
+    origin: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """All that one place says."""
+
+    values: Mapping[Key, Found]
+    problems: tuple[str, ...]
+    wrong: frozenset[Key]
+    # Every table that is opened, also an empty one, and what to call the place in an error message.
+    tables: tuple[Key, ...] = ()
+    label: str = ""
+
+
+def from_flags(flags: Mapping[str, Any], base: Base) -> Source:
+    """What was typed for this run."""
+    named = {name: f"--{_FLAGS.get(name, name).replace('_', '-')}" for name in flags}
+    # Folders come as paths from the command line and as text from everywhere else.
+    texts = {name: str(value) if isinstance(value, Path) else value for name, value in flags.items()}
+    return _from_names(texts, named, base, origin="flag {}")
+
+
+def from_environ(environ: Mapping[str, str], base: Base) -> Source:
+    """What `WHET_*` variables say; an empty one is as good as none."""
+    named = {name: f"WHET_{name.upper()}" for name in VARIABLES}
+    given = {name: environ[variable] for name, variable in named.items() if environ.get(variable, "").strip()}
+    return _from_names({name: _read_text(name, text) for name, text in given.items()}, named, base, origin="{}")
+
+
+def from_file(file: SettingsFile, home: Path | None) -> Source:
+    """What a settings file says."""
+    checked = check_document(file.data, Base(file.path.parent, home))
+    values = {key: Found(value, file.label, f"{file.label}: {dotted(key)}") for key, value in checked.values.items()}
+    problems = tuple(f"{file.label}: {where}: {message}" for where, message in checked.problems)
+    return Source(values, problems, frozenset(checked.wrong), tuple(checked.tables), file.label)
+
+
+def _from_names(given: Mapping[str, Any], named: Mapping[str, str], base: Base, *, origin: str) -> Source:
+    checked = Checked(base)
+    words: dict[Key, str] = {}
+    for name, value in given.items():
+        key = (_SECTIONS.get(name, "run"), name)
+        words[key] = named[name]
+        checked.value(value, rule_at(*key), key, where=named[name])
+    values = {key: Found(value, origin.format(words[key]), words[key]) for key, value in checked.values.items()}
+    problems = tuple(f"{where}: {message}" for where, message in checked.problems)
+    return Source(values, problems, frozenset(checked.wrong))
+
+
+def _read_text(name: str, text: str) -> Value:
+    """A variable's text as the value that a file would hold; what cannot be read stays text and is refused as such."""
+    rule = rule_at(_SECTIONS.get(name, "run"), name)
+    if rule.many:
+        return [piece.strip() for piece in text.split(",")]
+    if rule.whole and _WHOLE_NUMBER.fullmatch(text.strip()):
+        return int(text)
+    if rule.flag:
+        return _WORDS.get(text.strip(), text)
+    return text.strip() if rule.place is None else text

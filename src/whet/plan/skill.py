@@ -1,0 +1,196 @@
+"""The folder of a skill as an agent may have it: without a suite that lies in it, its history and our own records."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from whet.errors import PackageError, UsageError
+from whet.ground.copying import remove_tree
+from whet.ground.package_settings import package_settings
+from whet.ground.unpacking import unpack
+from whet.ground.workspaces import MANIFEST, described
+from whet.model.request import Settings
+from whet.model.suite import NO_SKILL, SKILL, Case, MadeSkill, SkillUnderTest, Suite
+
+_WHOLE = ".whole"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_ENDINGS = re.compile(r"(\.tar)?\.(gz|bz2|xz|tgz|tar|zip)$", re.IGNORECASE)
+
+
+def unpacked_skill(archive: Path, store: Path, settings: Settings) -> Path:
+    """The folder of the skill in *archive*, below *store*."""
+    with archive.open("rb") as file:
+        kept = store / hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    if (found := _skill_in(kept)) is not None:
+        return found
+    draft = kept.with_name(f"{kept.name}-{os.getpid()}")
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        unpack(archive, draft / _WHOLE, package_settings(settings.packages).limits)
+        _name_folder(draft, archive)
+        if not kept.exists():
+            draft.rename(kept)
+    except PackageError as error:
+        raise UsageError(f"--skill: {archive}: {error.message}", hint=error.hint) from error
+    except OSError as error:
+        raise UsageError(f"--skill: {archive} cannot be unpacked to {kept}: {error.strerror}") from error
+    finally:
+        remove_tree(draft)
+    found = _skill_in(kept)
+    if found is None:
+        raise UsageError(f"--skill: {archive} holds no skill", hint=f"{MANIFEST} must lie at its top, or in one folder")
+    return found
+
+
+def _name_folder(draft: Path, archive: Path) -> None:
+    """Agents know a skill by its folder: an archive of its contents alone has none, and goes by what it says."""
+    whole = draft / _WHOLE
+    inner = [path for path in whole.iterdir() if (path / MANIFEST).is_file()]
+    if (whole / MANIFEST).is_file():
+        names = (described(whole).name, _ENDINGS.sub("", archive.name), "skill")
+        whole.rename(draft / next(name for name in names if _NAME.fullmatch(name)))
+    elif len(inner) == 1:
+        inner[0].rename(draft / inner[0].name)
+        remove_tree(whole)
+
+
+def _skill_in(folder: Path) -> Path | None:
+    places = sorted(folder.iterdir()) if folder.is_dir() else []
+    return next((place for place in places if (place / MANIFEST).is_file()), None)
+
+
+_NEVER = frozenset((".git", ".whet"))
+
+
+def left_out(folder: Path, suite: Path, own: tuple[Path, ...]) -> frozenset[Path]:
+    """What lies in *folder* and is no part of the skill: the suite with what is beside it, and folders of our *own*.
+
+    An agent that is given the suite is given the answers.
+    """
+    asked = {suite, *own}
+    if suite.parent != folder and suite.is_relative_to(folder):
+        # Its packages, scripts and settings lie there too; a suite at the top of a skill is left out alone.
+        asked.add(suite.parent)
+    named = (folder / name for name in _NEVER)
+    return frozenset(path for path in (*asked, *named) if path.is_relative_to(folder) and os.path.lexists(path))
+
+
+def tree_digest(folder: Path, leave: frozenset[Path]) -> str:
+    """A digest of the names and contents of all that lies below *folder*; links count as what they say."""
+    whole = hashlib.sha256()
+    for path in _files(folder, leave):
+        told = path.relative_to(folder).as_posix().encode("utf-8", "surrogateescape")
+        whole.update(b"%d:%s" % (len(told), told))
+        whole.update(_content_digest(path))
+    return whole.hexdigest()
+
+
+def apart(folder: Path, leave: frozenset[Path], digest: str, store: Path) -> Path:
+    """*folder*, or where something of it is left out a copy without that, below *store*."""
+    if not leave:
+        return folder
+    copy = store / digest[:16] / folder.name
+    if copy.is_dir():
+        return copy
+    draft = store / f"{digest[:16]}-{os.getpid()}"
+    try:
+        shutil.copytree(
+            folder, draft / folder.name, symlinks=True, ignore=lambda root, names: _ignored(root, names, leave)
+        )
+        if not copy.parent.exists():
+            draft.rename(copy.parent)
+    except (OSError, shutil.Error) as error:
+        raise UsageError(f"--skill: {folder} cannot be copied to {copy}: {error}") from error
+    finally:
+        remove_tree(draft)
+    return copy
+
+
+def _ignored(root: str, names: list[str], leave: frozenset[Path]) -> list[str]:
+    return [name for name in names if Path(root, name) in leave]
+
+
+def _files(folder: Path, leave: frozenset[Path]) -> Iterator[Path]:
+    """The files and links below *folder*, in an order of their own."""
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if Path(root, name) not in leave)
+        links = [name for name in folders if Path(root, name).is_symlink()]
+        yield from (path for name in sorted((*names, *links)) if (path := Path(root, name)) not in leave)
+
+
+def _content_digest(path: Path) -> bytes:
+    if path.is_symlink():
+        return hashlib.sha256(b"link " + os.fsencode(path.readlink())).digest()
+    if not path.is_file():
+        return b""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except OSError as error:
+        raise UsageError(f"--skill: {path} cannot be read: {error.strerror}") from error
+
+
+def bind_skill(suite: Suite, place: Path | None, settings: Settings) -> Suite:
+    """*suite* with the skill at *place*; without one, only the variant that has none is left."""
+    if SKILL not in suite.variants:
+        if place is not None:
+            raise UsageError(
+                f"{suite.source} has no variants with and without a skill",
+                hint="--skill is for eval suites; elsewhere runners have skills in the settings",
+            )
+        return suite
+    store = settings.output_dir.parent / "skills"
+    made = tuple(_with_made(case, store) for case in suite.cases)
+    suite = replace(suite, cases=made, judge={"cache_dir": settings.output_dir.parent / "judge", **settings.judge})
+    if place is None:
+        return replace(suite, variants=(NO_SKILL,))
+    return replace(suite, skill=_find_skill(place, suite.source, store, settings))
+
+
+def _find_skill(place: Path, suite: Path, store: Path, settings: Settings) -> SkillUnderTest:
+    """The skill in a folder, or in an archive, which is unpacked into *store* under its digest."""
+    folder = place.resolve()
+    packed = folder.is_file() and folder.name != MANIFEST
+    if packed:
+        folder = unpacked_skill(folder, store, settings)
+    elif folder.is_file():
+        folder = folder.parent
+    if not (folder / MANIFEST).is_file():
+        found = "there is no such file or folder" if not place.exists() else f"it has no {MANIFEST}"
+        raise UsageError(f"--skill: {place} is not a skill: {found}")
+    told, leave = described(folder), left_out(folder, suite, (settings.output_dir, store))
+    digest = tree_digest(folder, leave)
+    return SkillUnderTest(
+        path=apart(folder, leave, digest, store),
+        source=folder,
+        name=told.name,
+        description=told.description,
+        digest=digest,
+        copies=(store, *((place.resolve(),) if packed else ())),
+    )
+
+
+def _with_made(case: Case, store: Path) -> Case:
+    """*case* with folders for the skills that it only describes; they lie under the digest of what they say."""
+    made = tuple(_made(skill, store) for skill in case.made_skills)
+    return replace(case, skills=(*case.skills, *made), made_skills=()) if made else case
+
+
+def _made(skill: MadeSkill, store: Path) -> Path:
+    text = f"---\nname: {skill.name}\ndescription: {json.dumps(skill.description)}\n---\n\n{skill.description}\n"
+    folder = store / hashlib.sha256(text.encode()).hexdigest()[:16] / skill.name
+    manifest = folder / MANIFEST
+    if not manifest.is_file():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            manifest.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{manifest} cannot be written: {error.strerror}") from error
+    return folder

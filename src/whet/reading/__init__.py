@@ -1,0 +1,1 @@
+"""Reading: other people's text becomes checked values, and each problem has its place."""

@@ -1,0 +1,342 @@
+"""Claims read from a line: `<prefix>:<rest>`, where a path may hold spaces and even the words that follow it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from functools import lru_cache
+
+from whet.reading.claims import (
+    FORMS,
+    Absent,
+    Changed,
+    ClaimError,
+    Contains,
+    Created,
+    Exists,
+    Fails,
+    Matches,
+    Passes,
+    Prints,
+    Quits,
+    Reading,
+    check_text,
+)
+from whet.reading.paths import clean_path, path_warnings
+from whet.reading.patterns import looks_whole, read_pattern
+
+_STRICT = re.compile(r"""'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)\"""", re.DOTALL)
+_CURLY = "\u2018\u2019\u201c\u201d\u00b4\u0060"
+_QUOTES = "'\""
+_SHORTEST = 2
+
+
+def strict(text: str) -> str | None:
+    """What a quoted *text* says, if it is one from its first character to its last."""
+    found = _STRICT.fullmatch(text)
+    return None if found is None else _unescaped(found)
+
+
+def leading(text: str) -> tuple[str, str] | None:
+    """What the quoted text at the beginning says, and what follows it."""
+    found = _STRICT.match(text)
+    return None if found is None else (_unescaped(found), text[found.end() :])
+
+
+def lenient(text: str) -> str | None:
+    """What stands between the outer quotes, as it is: `'it's'` says `it's`."""
+    if len(text) > _SHORTEST and text[0] in _QUOTES and text[-1] == text[0]:
+        return text[1:-1]
+    return None
+
+
+def quoted(text: str) -> str:
+    """*text* in single quotes."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def near_miss(text: str, form: str) -> tuple[str, str]:
+    """What keeps *text* from being a quoted one, and how to write it; *form* shows the whole with `{}` for it."""
+    plain = text.strip()
+    if not plain:
+        return "the text is missing", form.format("'...'")
+    if plain[0] in _CURLY or plain[-1] in _CURLY:
+        return "the text stands in typographic quotes", form.format(quoted(plain.strip(_CURLY + _QUOTES)))
+    if plain[0] in _QUOTES:
+        return f"the quote {plain[0]} is not closed", form.format(quoted(plain[1:]))
+    return "the text is not in quotes", form.format(quoted(plain))
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    quote, body = ("'", found[1]) if found[1] is not None else ('"', found[2])
+    return re.sub(rf"\\([\\{quote}])", r"\1", body)
+
+
+_PASSES = re.compile(r"(?:^|\s+)passes$")
+_FAILS = re.compile(r"(?:^|\s+)fails$")
+_EXITS = re.compile(r"(?:^|\s+)exits\s+(?P<code>\S+)$")
+_PRINTS = re.compile(r"(?:^|\s+)prints\s+(?=['\"])")
+_LARGEST_CODE = 255
+# Words that would be handed to the command, and are hardly meant to be.
+_MEANT = {
+    "pass": "passes",
+    "passed": "passes",
+    "succeeds": "passes",
+    "success": "passes",
+    "fail": "fails",
+    "failed": "fails",
+}
+
+
+def read_test(rest: str) -> Reading:
+    """The claim that *rest*, which stands after `test:`, makes."""
+    if found := _PASSES.search(rest):
+        return Reading(Passes(_command(rest[: found.start()])))
+    if found := _FAILS.search(rest):
+        return Reading(Fails(_command(rest[: found.start()])))
+    if (found := _EXITS.search(rest)) and found["code"].lstrip("-").isdecimal():
+        return Reading(Quits(_command(rest[: found.start()]), exit_code(int(found["code"]))))
+    return _prints(rest) or Reading(Passes(_command(rest)), _plain_warnings(rest))
+
+
+def exit_code(number: int) -> int:
+    """*number*, if a program can end with it."""
+    if not 0 <= number <= _LARGEST_CODE:
+        raise ClaimError(f"no command exits with {number}", hint=f"exit codes go from 0 to {_LARGEST_CODE}")
+    return number
+
+
+def _prints(rest: str) -> Reading | None:
+    candidates = list(_PRINTS.finditer(rest))
+    for read, careless in ((strict, False), (lenient, True)):
+        for found in candidates:
+            text = read(rest[found.end() :])
+            if text is None:
+                continue
+            if not text:
+                raise ClaimError("the text is empty, and anything prints it")
+            warning = f"a quote inside of the text is not escaped; it is read as {quoted(text)}"
+            return Reading(Prints(_command(rest[: found.start()]), text), (warning,) if careless else ())
+    return None
+
+
+def _command(text: str) -> str:
+    command = text.strip()
+    if not command:
+        raise ClaimError("the command is missing", hint="write test:npm test")
+    return check_text(command, "command")
+
+
+def _plain_warnings(rest: str) -> tuple[str, ...]:
+    words = rest.split()
+    if len(words) > 1 and words[-1] in _MEANT:
+        meant = _MEANT[words[-1]]
+        return (f'"{words[-1]}" is handed to the command; to say how it should end, write "{meant}"',)
+    if len(words) > 2 and words[-2] in {"exits", "prints"}:  # noqa: PLR2004 - a command, the word, and what follows
+        wanted = "a number" if words[-2] == "exits" else "a text in quotes"
+        return (f'"{words[-2]} {words[-1]}" is handed to the command; "{words[-2]}" needs {wanted} after it',)
+    return ()
+
+
+_PREFIX = re.compile(r"(?P<word>[^:\s]*)(?P<blank>\s*):")
+# Each candidate begins a new search one word later, so that words may follow one another.
+_OPERATOR = re.compile(r"(?<=\S)\s+(?=(?P<word>exists|created|contains|matches)(?P<after>\s|$))")
+# What stands after a path and is meant to be said of it, where nothing can be.
+_SAID = re.compile(
+    r"(?<=\S)\s+(?:(?:was|is|does|has|not|been)\s+)*"
+    r"(?:exists?|created|changed|modified|deleted|removed|missing|absent|gone|passes|contains\s.*|matches\s.*)$",
+    re.DOTALL,
+)
+_DENIED = re.compile(r"\s(?:not|is|was|does|has|doesn't|isn't|wasn't)$")
+_BARE: dict[str, type[Exists | Created]] = {"exists": Exists, "created": Created}
+_OPERATORS = ("exists", "created", "contains", "matches")
+# What other tools, and people, call them.
+_OTHER_PREFIXES = {
+    "dir": "file",
+    "folder": "file",
+    "directory": "file",
+    "path": "file",
+    "cmd": "test",
+    "command": "test",
+    "run": "test",
+    "exec": "test",
+    "shell": "test",
+    "changed": "diff",
+    "modified": "diff",
+    "absent": "no-file",
+    "deleted": "no-file",
+    "removed": "no-file",
+    "not-file": "no-file",
+}
+
+
+# Suites say the same of many cases.
+@lru_cache(maxsize=4096)
+def read_claim(text: str) -> Reading:
+    """The claim that *text* makes; a `ClaimError` with the near miss where it makes none."""
+    line = text.strip()
+    found = _PREFIX.match(line)
+    word = found["word"] if found else ""
+    if found is None or word not in _READERS:
+        raise _no_prefix(line, word)
+    if found["blank"]:
+        raise ClaimError(f'there is a space before the colon of "{word}:"', hint=f"write {word}:{line[found.end() :]}")
+    return _READERS[word](line[found.end() :].strip())
+
+
+def _no_prefix(line: str, word: str) -> ClaimError:
+    forms = "an expectation is one of:\n" + "\n".join(f"  {form}" for form in FORMS)
+    if not line:
+        return ClaimError("the expectation is empty", hint=forms)
+    meant = next((each for each in _meant(line, word) if _is_claim(each)), None)
+    what = f'"{word}:" begins no expectation' if word and ":" in line else f'"{_short(line)}" has no prefix'
+    return ClaimError(what, hint=f"did you mean {meant}?" if meant else forms)
+
+
+def _meant(line: str, word: str) -> Iterator[str]:
+    """What somebody may have meant by a line without a prefix that is known, the likeliest first."""
+    rest = line.partition(":")[2].lstrip()
+    if word in _OPERATORS:
+        yield f"file:{rest} {word}"
+    if word.lower() in _OTHER_PREFIXES:
+        yield f"{_OTHER_PREFIXES[word.lower()]}:{rest}"
+    if word:
+        yield from (f"{near}:{rest}" for near in get_close_matches(word.lower(), list(_READERS), n=1, cutoff=0.5))
+        return
+    yield f"file:{line}"
+    if line.rpartition(" ")[2] in ("passes", "fails"):
+        yield f"test:{line}"
+
+
+def _is_claim(line: str) -> bool:
+    try:
+        return bool(read_claim(line))
+    except ClaimError:
+        return False
+
+
+def _read_diff(rest: str) -> Reading:
+    path = clean_path(_unquoted(rest))
+    return Reading(Changed(path), (*path_warnings(path), *_said_too_much("diff", rest)))
+
+
+def _read_no_file(rest: str) -> Reading:
+    path = clean_path(_unquoted(rest))
+    return Reading(Absent(path), (*path_warnings(path), *_said_too_much("no-file", rest)))
+
+
+def _said_too_much(prefix: str, rest: str) -> Iterator[str]:
+    """A path may hold any words, but hardly anybody means it to end in what is said of files."""
+    found = _SAID.search(rest)
+    if found and strict(rest) is None:
+        yield f'"{found[0].strip()}" is taken for a part of the path; write {prefix}:{rest[: found.start()]}'
+
+
+def _read_file(rest: str) -> Reading:
+    """The path ends where what follows is whole; quotes that are closed are looked at before those that are not."""
+    splits = list(_splits(rest))
+    for is_literal in (strict, lenient):
+        for path, operator, after in splits:
+            if _is_whole(operator, after, is_literal):
+                return _file_claim(clean_path(path), operator, after)
+    raise _no_operator(rest, splits)
+
+
+def _splits(rest: str) -> Iterator[tuple[str, str, str]]:
+    """Every way to take *rest* as path, operator and what comes after; a quoted path is the first of them."""
+    quoted = leading(rest)
+    if quoted is not None:
+        found = _OPERATOR.match(f'"{quoted[1]}', 1)
+        if found:
+            yield quoted[0], found["word"], quoted[1][found.end("word") - 1 :].strip()
+    for found in _OPERATOR.finditer(rest):
+        yield rest[: found.start()], found["word"], rest[found.end("word") :].strip()
+
+
+def _is_whole(operator: str, after: str, is_literal: Callable[[str], str | None]) -> bool:
+    if operator in _BARE:
+        return not after
+    return looks_whole(after) if operator == "matches" else is_literal(after) is not None
+
+
+def _file_claim(path: str, operator: str, after: str) -> Reading:
+    warnings = path_warnings(path)
+    if found := _DENIED.search(path):
+        word = found[0].strip()
+        warnings += (f'"{word}" is taken for a part of the path; leave it out, or use no-file: to deny',)
+    if operator in _BARE:
+        return Reading(_BARE[operator](path), warnings)
+    if operator == "matches":
+        pattern, more = read_pattern(after)
+        return Reading(Matches(path, pattern), (*warnings, *more))
+    text, more = read_literal(after)
+    return Reading(Contains(path, text), (*warnings, *more))
+
+
+def read_literal(after: str) -> tuple[str, tuple[str, ...]]:
+    """The text in quotes that *after* is, one way or the other."""
+    text = strict(after)
+    if text is not None:
+        if not text:
+            raise ClaimError("the text is empty, and would be found in anything")
+        return text, ()
+    text = lenient(after)
+    assert text is not None
+    return text, (f"a quote inside of the text is not escaped; it is read as {quoted(text)}",)
+
+
+def _no_operator(rest: str, splits: list[tuple[str, str, str]]) -> ClaimError:
+    """The near miss: the operator whose remainder is not whole, or the word that was meant to be one."""
+    if not rest or rest.split(maxsplit=1)[0] in _OPERATORS:
+        return ClaimError("the path is missing", hint=f"write {FORMS[0]}")
+    for path, operator, after in splits:
+        if operator == "contains":
+            message, hint = near_miss(after, f"file:{path} contains {{}}")
+            return ClaimError(message, hint=f"write {hint}")
+        if operator == "matches":
+            return _no_pattern(path, after)
+    path, _, last = rest.rpartition(" ")
+    near = get_close_matches(last.lower(), _OPERATORS, n=1, cutoff=0.7) if path else []
+    words = rest.split()
+    inner = [(word, get_close_matches(word.lower(), _OPERATORS, n=1, cutoff=0.8)) for word in words[1:]]
+    found = next(((word, match[0]) for word, match in inner if match and word not in _OPERATORS), None)
+    if near or found:
+        word, match = (last, near[0]) if near else found or ("", "")
+        return ClaimError(f'"{word}" is not something to say of a file', hint=f'did you mean "{match}"?')
+    return ClaimError(
+        f"it does not say what should be true of {_short(rest)}",
+        hint="add exists, created, contains '...' or matches /.../",
+    )
+
+
+def _no_pattern(path: str, after: str) -> ClaimError:
+    if not after:
+        return ClaimError("the pattern is missing", hint=f"write file:{path} matches /.../")
+    if after.startswith("/") and "/" in after[1:]:
+        # The flags are what is wrong, and say it themselves.
+        try:
+            read_pattern(after)
+        except ClaimError as error:
+            return error
+    if after.startswith("/"):
+        return ClaimError("the pattern is not closed by a slash", hint=f"write file:{path} matches {after}/")
+    return ClaimError("the pattern does not stand between slashes", hint=f"write file:{path} matches /{after}/")
+
+
+def _unquoted(path: str) -> str:
+    inner = strict(path)
+    return path if inner is None else inner
+
+
+def _short(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+_READERS: dict[str, Callable[[str], Reading]] = {
+    "file": _read_file,
+    "no-file": _read_no_file,
+    "diff": _read_diff,
+    "test": read_test,
+}

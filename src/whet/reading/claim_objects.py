@@ -1,0 +1,176 @@
+"""Claims read from an object: `{"file": "src/a.ts", "contains": "..."}` says what the line says, without quotes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from typing import Any
+
+from whet.reading import claim_lines as literals
+from whet.reading.claim_lines import exit_code, read_claim
+from whet.reading.claims import (
+    Absent,
+    Changed,
+    Claim,
+    ClaimError,
+    Contains,
+    Created,
+    Exists,
+    Fails,
+    Matches,
+    Passes,
+    Pattern,
+    Prints,
+    Quits,
+    Reading,
+    check_text,
+    command_of,
+    path_of,
+)
+from whet.reading.paths import clean_path, path_warnings
+from whet.reading.patterns import read_pattern
+
+# What an object may be about, and what may be said of it.
+SUBJECTS: dict[str, tuple[str, ...]] = {
+    "file": ("exists", "created", "contains", "matches"),
+    "test": ("passes", "fails", "exits", "prints"),
+    "diff": (),
+    "no-file": (),
+}
+_FLAGS = ("exists", "created", "passes", "fails")
+_SUFFIXES = ("passes", "fails")
+
+
+def read_object(given: Mapping[str, Any]) -> Reading:
+    """The claim that an object makes; a `ClaimError` with the near miss where it makes none."""
+    subject = _subject(given)
+    value = _text(given[subject], subject)
+    operator = _operator(given, subject)
+    if subject == "test":
+        return _of_command(value.strip(), operator, given)
+    path = clean_path(value)
+    warnings = path_warnings(path)
+    if subject == "diff":
+        return Reading(Changed(path), warnings)
+    return Reading(Absent(path), warnings) if subject == "no-file" else _of_file(path, operator, given, warnings)
+
+
+def _subject(given: Mapping[str, Any]) -> str:
+    found = [name for name in SUBJECTS if name in given]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ClaimError(f'"{found[0]}" and "{found[1]}" are two expectations', hint="write an object for each")
+    if any(str(name).startswith(tuple(f"{subject}:" for subject in SUBJECTS)) for name in given):
+        # A colon and a blank in a text that YAML has no quotes around.
+        raise ClaimError("the line was read as an object, because of a colon in it", hint="put all of it into quotes")
+    near = [match for name in given for match in get_close_matches(str(name).lower(), list(SUBJECTS), n=1)]
+    hint = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(SUBJECTS)}"
+    raise ClaimError("the object does not say what it is about", hint=hint)
+
+
+def _operator(given: Mapping[str, Any], subject: str) -> str | None:
+    known = SUBJECTS[subject]
+    others = [str(name) for name in given if name != subject]
+    for name in others:
+        if name not in known:
+            near = get_close_matches(name.lower(), known, n=1)
+            hint = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(known) or 'nothing but the path'}"
+            raise ClaimError(f'"{name}" cannot be said of a "{subject}"', hint=hint)
+    if len(others) > 1:
+        raise ClaimError(f'"{others[0]}" and "{others[1]}" are two expectations', hint="write an object for each")
+    if others and others[0] in _FLAGS and given[others[0]] is not True:
+        instead = {"exists": 'use {"no-file": ...}', "passes": 'use "fails": true'}.get(others[0])
+        raise ClaimError(f'"{others[0]}" can only be true', hint=instead)
+    return others[0] if others else None
+
+
+def _of_file(path: str, operator: str | None, given: Mapping[str, Any], warnings: tuple[str, ...]) -> Reading:
+    if operator is None:
+        raise ClaimError(
+            f"it does not say what should be true of {path}", hint=f"add one of {', '.join(SUBJECTS['file'])}"
+        )
+    if operator == "exists":
+        return Reading(Exists(path), warnings)
+    if operator == "created":
+        return Reading(Created(path), warnings)
+    value = _text(given[operator], operator)
+    if operator == "contains":
+        return Reading(Contains(path, check_text(value, "text")), warnings)
+    pattern, more = read_pattern(value)
+    return Reading(Matches(path, pattern), (*warnings, *more))
+
+
+def _of_command(command: str, operator: str | None, given: Mapping[str, Any]) -> Reading:
+    check_text(command, "command")
+    if operator == "exits":
+        code = given["exits"]
+        if isinstance(code, bool) or not isinstance(code, int):
+            raise ClaimError(f'"exits" must be a whole number, not {code!r}')
+        return Reading(Quits(command, exit_code(code)))
+    if operator == "prints":
+        return Reading(Prints(command, check_text(_text(given["prints"], "prints"), "text")))
+    if operator == "fails":
+        return Reading(Fails(command))
+    last = command.rsplit(maxsplit=1)[-1]
+    warning = f'"{last}" is handed to the command; in an object, write "{last}": true beside it'
+    return Reading(Passes(command), (warning,) if last in _SUFFIXES else ())
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise ClaimError(f'"{name}" must be a string, not {value!r}')
+    if not value.strip() and (name in SUBJECTS or not value):
+        raise ClaimError(f'"{name}" must not be empty')
+    return value
+
+
+# What each form is about, and what it says of it.
+_WORDS: dict[type[Claim], tuple[str, str | None]] = {
+    Exists: ("file", "exists"),
+    Created: ("file", "created"),
+    Contains: ("file", "contains"),
+    Matches: ("file", "matches"),
+    Changed: ("diff", None),
+    Absent: ("no-file", None),
+    Passes: ("test", "passes"),
+    Fails: ("test", "fails"),
+    Quits: ("test", "exits"),
+    Prints: ("test", "prints"),
+}
+
+
+def write_claim(claim: Claim) -> str:
+    """The line that makes this claim; its path is quoted only where it would be read otherwise."""
+    about = path_of(claim) or command_of(claim) or ""
+    plain = _line(claim, about)
+    try:
+        if read_claim(plain).claim == claim:
+            return plain
+    except ClaimError:
+        pass
+    return _line(claim, literals.quoted(about))
+
+
+def write_object(claim: Claim) -> dict[str, Any]:
+    """The object that makes this claim."""
+    subject, operator = _WORDS[type(claim)]
+    said = {subject: path_of(claim) or command_of(claim)}
+    if operator is None:
+        return said
+    value = _value(claim)
+    return {**said, operator: str(value) if isinstance(value, Pattern) else True if value is None else value}
+
+
+def _line(claim: Claim, about: str) -> str:
+    subject, operator = _WORDS[type(claim)]
+    value = _value(claim)
+    shown = literals.quoted(value) if isinstance(value, str) else "" if value is None else str(value)
+    return " ".join(part for part in (f"{subject}:{about}", operator, shown) if part)
+
+
+def _value(claim: Claim) -> Any:
+    """What stands after the operator, if anything does: the second field of the form."""
+    _, *second = fields(claim)
+    return getattr(claim, second[0].name) if second else None

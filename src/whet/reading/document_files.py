@@ -1,0 +1,102 @@
+"""Seeing what a JSON or YAML file is for before it is read for good."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from whet.reading.documents import Document, DocumentError, Node, read_json
+from whet.reading.fields import BadDocument
+from whet.reading.fields import read_document as read_json_values
+from whet.reading.yaml_documents import read_yaml
+
+_READERS = {".json": read_json, ".yaml": read_yaml, ".yml": read_yaml}
+SUFFIXES = tuple(_READERS)
+
+
+def read_document(path: Path) -> Document:
+    """What *path* holds; a `DocumentError` where it cannot be read."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DocumentError(f"cannot be read: {error.strerror}") from error
+    return _READERS[path.suffix.lower()](_text(data))
+
+
+def _text(data: bytes) -> str:
+    """UTF-8, with or without a byte order mark."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DocumentError("is not UTF-8", line=line, hint="save it in UTF-8") from None
+
+
+# Without one of these words a file is no eval suite, and need not be read twice.
+_WORDS = (b"cases_json", b"environment_ref")
+
+
+def is_eval_suite(path: Path) -> bool:
+    """Whether *path* holds cases for a skill: `cases_json`, or a manifest of task packages."""
+    if path.suffix.lower() not in SUFFIXES:
+        return False
+    try:
+        data = path.read_bytes()
+        return any(word in data for word in _WORDS) and eval_suite_in(read_document(path).root) is not None
+    except (OSError, DocumentError):
+        return False
+
+
+def eval_suite_in(root: Node) -> Node | None:
+    """The object that is an eval suite or a manifest: the whole, or what a service wraps as `suite`."""
+    for node in (root, root.value.get("suite") if isinstance(root.value, Mapping) else None):
+        if node is not None and isinstance(node.value, Mapping) and (_has_cases(node) or is_manifest(node)):
+            return node
+    return None
+
+
+def is_manifest(node: Node) -> bool:
+    """Whether an object is an import manifest: task packages under `cases`."""
+    cases = node.value.get("cases") if isinstance(node.value, Mapping) else None
+    items = cases.value if cases is not None and isinstance(cases.value, tuple) else ()
+    return any(isinstance(item.value, Mapping) and "environment_ref" in item.value for item in items)
+
+
+def _has_cases(node: Node) -> bool:
+    return isinstance(node.value, Mapping) and "cases_json" in node.value
+
+
+YAML_SUFFIXES = (".yaml", ".yml")
+
+
+def read_plain(path: Path) -> Any:
+    """The value in *path*, YAML by its ending and otherwise JSON; a `BadDocument` where there is none."""
+    if path.suffix.lower() not in YAML_SUFFIXES:
+        return read_json_values(path)
+    try:
+        document = read_document(path)
+    except DocumentError as error:
+        place = f" in line {error.line}" if error.line else ""
+        raise BadDocument(f"{error.message}{place}") from error
+    if document.repeats:
+        double = document.repeats[0]
+        raise BadDocument(f'has the key "{double.key}" twice in one object, in lines {double.first} and {double.line}')
+    value = document.root.plain()
+    _refuse_what_json_cannot_hold(value)
+    return value
+
+
+def _refuse_what_json_cannot_hold(value: Any) -> None:
+    match value:
+        case float() if not math.isfinite(value):
+            raise BadDocument(f"holds {value}, which JSON cannot")
+        case dict():
+            for inner in value.values():
+                _refuse_what_json_cannot_hold(inner)
+        case list():
+            for inner in value:
+                _refuse_what_json_cannot_hold(inner)
+        case _:
+            return

@@ -1,0 +1,265 @@
+"""What the system refused to do with a path, for a person: which path, what was wanted, why not, and what to do.
+
+Commands touch paths of the user in a hundred places, and any of them may be closed, on a read-only disk or too long.
+None of these places has to foresee it: an `OSError` that names its path comes here, and becomes one line.
+"""
+
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import pwd
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import takewhile
+from pathlib import Path, PurePosixPath
+
+from whet.errors import PathRefused, UsageError
+from whet.reading.claims import ClaimError, check_text
+
+# What a path can be that is the user's to change. That a file is not there is not among them: we look before we use
+# one, so that one which is missing all the same is a mistake of ours.
+_REFUSALS = frozenset(
+    {
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.ENXIO,
+        errno.EIO,
+        errno.ESTALE,
+    }
+)
+_CLOSED = frozenset({errno.EACCES, errno.EPERM})
+
+
+def refusal(error: BaseException) -> UsageError | None:
+    """The error as a user can act on it, where it is about a path of theirs; none where it is a mistake of ours."""
+    if not isinstance(error, OSError):
+        return None
+    if isinstance(error, FileNotFoundError) and error.filename is None and _here_is_gone():
+        return UsageError("the current folder is not there any more", hint="change to a folder that is: cd")
+    if error.errno not in _REFUSALS:
+        return None
+    # Of two paths the second is the one that was to be made.
+    paths = [Path(os.fsdecode(name)) for name in (error.filename2, error.filename) if isinstance(name, str | bytes)]
+    if not paths:
+        return None
+    reason = error.strerror or type(error).__name__
+    for path in paths if error.errno in _CLOSED else ():
+        if found := _closed(path):
+            tried, hint = found
+            return PathRefused(str(path), f"{tried}: {reason}", hint=hint)
+    return PathRefused(str(paths[0]), f"cannot be used: {reason}", hint="name another path, or change this one")
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """For code that can go on without a path: what the system refuses in here is raised as a `PathRefused`."""
+    try:
+        yield
+    except OSError as error:
+        if refused := refusal(error):
+            raise refused from error
+        raise
+
+
+def _here_is_gone() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
+def _closed(path: Path) -> tuple[str, str] | None:
+    """What cannot be done with *path*, and what stands in the way; nothing where it looks open."""
+    path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() asks the very folders that are closed
+    for folder in reversed(path.parents):
+        if not os.access(folder, os.X_OK):
+            return "cannot be reached", _open_it(folder, "enter")
+    if os.path.lexists(path):
+        if not os.access(path, os.R_OK):
+            return "cannot be read", _open_it(path, "read")
+        if path.is_dir() and not os.access(path, os.X_OK):
+            return "cannot be entered", _open_it(path, "enter")
+        if not os.access(path, os.W_OK):
+            return "cannot be written to", _open_it(path, "write to")
+    if not os.access(path.parent, os.W_OK):
+        return "cannot be made or replaced", _open_it(path.parent, "write to")
+    return None
+
+
+def _open_it(path: Path, deed: str) -> str:
+    found = path.stat()
+    owner, group = _user(found.st_uid), _group(found.st_gid)
+    facts = f"{path} belongs to {owner}, group {group}, mode {stat.S_IMODE(found.st_mode):04o}"
+    return f"{facts}: let {_user(os.geteuid())} {deed} it, or name another path"
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"uid {number}"
+
+
+def _group(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return f"gid {number}"
+
+
+def clean_path(written: str) -> str:
+    """The path without `.`, `..` and doubled slashes; a slash at the end stays, for it asks for a folder."""
+    if not written.strip():
+        raise ClaimError("the path is missing")
+    check_text(written, "path")
+    if written.startswith("/"):
+        raise ClaimError(f"{written} is an absolute path", hint="write it relative to the project, such as src/a.ts")
+    if written == "~" or written.startswith("~/"):
+        raise ClaimError(f"{written} lies in a home", hint="write it relative to the project, such as src/a.ts")
+    parts: list[str] = []
+    for part in written.split("/"):
+        if part == "..":
+            if not parts:
+                raise ClaimError(f"{written} leads out of the workspace", hint="name something inside of the project")
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    folder = written.endswith(("/", "/.", "/..")) and parts
+    return ("/".join(parts) or ".") + ("/" if folder else "")
+
+
+def path_warnings(path: str) -> tuple[str, ...]:
+    """What looks as if it were meant otherwise."""
+    if "*" in path:
+        return (f'"*" in {path} stands for itself: paths of expectations are no patterns',)
+    return ()
+
+
+_LONGEST = 1000
+
+
+def glob_problem(pattern: str) -> str | None:
+    """Why a pattern cannot be used, if it cannot."""
+    if pattern.startswith("/"):
+        return "must be relative to the project"
+    if ".." in pattern.split("/"):
+        return "must not lead out of the project"
+    if pattern.startswith("!"):
+        return 'cannot take back: "!" has no meaning here'
+    if "\0" in pattern or len(pattern) > _LONGEST:
+        return "is no pattern of paths"
+    return None
+
+
+def literal_head(pattern: str) -> str:
+    """The names at the beginning of a pattern that stand for themselves."""
+    parts = [part for part in pattern.split("/") if part not in ("", ".")]
+    return "/".join(takewhile(lambda part: "*" not in part and "?" not in part, parts))
+
+
+class Globs:
+    """Several patterns; a path belongs to them if one of them names it, or a folder above it."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        parts = [_parts(pattern) for pattern in patterns]
+        self._whole = [re.compile(_expression(each) + "(?:/.*)?", re.DOTALL) for each in parts if each]
+        above = {tuple(each[:count]) for each in parts for count in range(1, len(each))}
+        self._above = [re.compile(_expression(list(each)), re.DOTALL) for each in above]
+        exact = [each for each in above if "**" not in each]
+        self._exact = [re.compile(_expression(list(each)), re.DOTALL) for each in exact]
+
+    def __bool__(self) -> bool:
+        return bool(self._whole)
+
+    def holds(self, path: str) -> bool:
+        """Whether *path* belongs to them."""
+        return any(pattern.fullmatch(path) for pattern in self._whole)
+
+    def guards(self, path: str) -> bool:
+        """Whether a link at *path* would show other files in the place of those that belong to them."""
+        return self.holds(path) or any(pattern.fullmatch(path) for pattern in self._exact)
+
+    def leads_to(self, path: str) -> bool:
+        """Whether *path*, as a folder, could hold something that belongs to them."""
+        return self.holds(path) or any(pattern.fullmatch(path) for pattern in self._above)
+
+
+def _parts(pattern: str) -> list[str]:
+    parts: list[str] = []
+    for part in pattern.split("/"):
+        if part not in ("", ".") and not (part == "**" and parts[-1:] == ["**"]):
+            parts.append(part)
+    # `test/**` is all that is in the folder, which is what `test` is too: so the folder itself belongs to it.
+    while len(parts) > 1 and parts[-1] == "**":
+        parts.pop()
+    return parts
+
+
+def _expression(parts: list[str]) -> str:
+    pieces = []
+    for index, part in enumerate(parts):
+        last = index == len(parts) - 1
+        if part == "**":
+            pieces.append(".*" if last else "(?:[^/]+/)*")
+        else:
+            pieces.append(_segment(part) + ("" if last else "/"))
+    return "".join(pieces)
+
+
+def _segment(part: str) -> str:
+    return "".join(
+        "[^/]*" if sign == "*" else "[^/]" if sign == "?" else re.escape(sign) for sign in re.sub(r"\*+", "*", part)
+    )
+
+
+REMOTE = ("r2://", "s3://", "http://", "https://")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_BUCKET = re.compile(r"(?:r2|s3)://[^/]+/.+")
+_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
+_POINTER = re.compile(r"(?:/(?:[^~/]|~0|~1)*)*")
+
+
+def inside_problem(path: str) -> str | None:
+    """Why *path* is no path below the root of a package, if it is none."""
+    parts = PurePosixPath(path).parts
+    if path.startswith("/") or "\\" in path:
+        return "must be a relative path with forward slashes"
+    if ".." in parts:
+        return 'must not lead out of the package by ".."'
+    return None
+
+
+def reference_problem(reference: str, *, remote_only: bool) -> str | None:
+    """Why *reference* names no archive, if it names none."""
+    lowered = reference.lower()
+    if lowered.startswith(REMOTE):
+        if lowered.startswith(("r2://", "s3://")) and not _BUCKET.fullmatch(reference.lower()):
+            return "must name a bucket and a key, such as r2://bucket/folder/archive.tar.gz"
+        return None
+    if remote_only:
+        return f"must begin with one of {', '.join(REMOTE)}"
+    if _SCHEME.match(reference) and not lowered.startswith("file://"):
+        return f"has an unknown scheme; known: {', '.join(REMOTE)}, file:// and paths"
+    return None
+
+
+def digest_problem(text: str) -> str | None:
+    """Why *text* is no SHA-256, if it is none."""
+    return None if _DIGEST.fullmatch(text) else "must be 64 hexadecimal digits"
+
+
+def pointer_problem(text: str) -> str | None:
+    """Why *text* is no JSON pointer, if it is none."""
+    return None if _POINTER.fullmatch(text) else "must be a JSON pointer, such as /items/0/name"

@@ -1,0 +1,100 @@
+"""Regular expressions as JavaScript has them: told from other text, checked when a suite is read, and searched with.
+
+The engine is one that is made for JavaScript's, so nothing is translated. It backtracks: whoever searches does so where
+it can be stopped.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from whet.reading.claims import ClaimError, Pattern
+
+if TYPE_CHECKING:
+    from regress import Regex
+
+
+_WHOLE = re.compile(r"/(?P<source>.*)/(?P<flags>[a-zA-Z]*)", re.DOTALL)
+_COUNT = "imsu"
+_WITHOUT_EFFECT = "gyd"
+_LONGEST = 10_000
+# Spellings of other languages, and how JavaScript has them.
+_OF_OTHERS = (
+    (re.compile(r"\(\?[a-zA-Z]+\)"), "flags stand behind the last slash: /.../i"),
+    (re.compile(r"\(\?P[<=]"), "groups are named by (?<n>...), and meant by \\k<n>"),
+)
+_OTHER_ANCHOR = re.compile(r"(?<!\\)(?:\\\\)*\\([AZz])")
+_CODE_POINT = re.compile(r"(?<!\\)(?:\\\\)*\\u\{[0-9a-fA-F]+\}")
+
+
+def looks_whole(text: str) -> bool:
+    """Whether *text* is `/.../` with flags from its first character to its last."""
+    found = _WHOLE.fullmatch(text)
+    return found is not None and set(found["flags"]) <= set(_COUNT + _WITHOUT_EFFECT + "v")
+
+
+def read_pattern(text: str) -> tuple[Pattern, tuple[str, ...]]:
+    """The pattern that `/source/flags` says, with warnings; an error where JavaScript would have one."""
+    found = _WHOLE.fullmatch(text)
+    if found is None:
+        raise ClaimError("a pattern stands between slashes", hint=f"write /{text.strip('/')}/")
+    source, flags = found["source"], found["flags"]
+    _check_flags(flags)
+    if not source:
+        raise ClaimError("the pattern is empty, and would match anything")
+    pattern = Pattern(source, "".join(flag for flag in _COUNT if flag in flags))
+    _check_source(pattern)
+    return pattern, tuple(_warnings(pattern, flags))
+
+
+@lru_cache
+def compiled(pattern: Pattern) -> Regex:
+    """Something to search with."""
+    from regress import Regex  # noqa: PLC0415 - only suites with patterns need it
+
+    return Regex(pattern.source, pattern.flags)
+
+
+def _check_flags(flags: str) -> None:
+    if len(set(flags)) < len(flags):
+        raise ClaimError(f'a flag stands twice in "{flags}"')
+    if "v" in flags:
+        raise ClaimError("the flag v is not supported", hint="write the sets out, and use the flag u")
+    unknown = sorted(set(flags) - set(_COUNT + _WITHOUT_EFFECT))
+    if unknown:
+        raise ClaimError(
+            f'there is no flag "{unknown[0]}"',
+            hint=f"known: {', '.join(_COUNT)}; a pattern that is to end in /{flags} needs one more slash",
+        )
+
+
+def _check_source(pattern: Pattern) -> None:
+    from regress import RegressError  # noqa: PLC0415 - as above
+
+    if len(pattern.source) > _LONGEST:
+        raise ClaimError(f"the pattern has more than {_LONGEST:,} characters")
+    try:
+        compiled(pattern)
+    except RegressError as error:
+        said = str(error).rstrip(".")
+        hint = next((hint for spelling, hint in _OF_OTHERS if spelling.search(pattern.source)), None)
+        raise ClaimError(f"{pattern} is not a regular expression: {said[:1].lower()}{said[1:]}", hint=hint) from None
+    except UnicodeEncodeError:
+        raise ClaimError("the pattern holds half a surrogate pair") from None
+
+
+def _warnings(pattern: Pattern, flags: str) -> list[str]:
+    found = [f"the flag {flag} has no effect: a file is searched once" for flag in _WITHOUT_EFFECT if flag in flags]
+    if anchor := _OTHER_ANCHOR.search(pattern.source):
+        found.append(f"\\{anchor[1]} is the letter {anchor[1]} in JavaScript; the ends of a text are ^ and $")
+    code_point = _CODE_POINT.search(pattern.source)
+    if code_point and "u" not in pattern.flags:
+        found.append(f"{code_point[0]} is a character only with the flag u in JavaScript; write {pattern}u")
+    return found
+
+
+def pattern_of(text: str) -> Pattern:
+    """The regular expression that *text* is, with or without slashes around it; a `ClaimError` where it is none."""
+    return read_pattern(text if looks_whole(text) else f"/{text}/")[0]

@@ -1,0 +1,219 @@
+"""Reading settings files: `whet.toml`, `[tool.whet]` of `pyproject.toml`, and the user's own."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import stat
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from whet.errors import ConfigError
+from whet.reading.fields import too_long_in
+
+PROJECT_FILE = "whet.toml"
+PYPROJECT = "pyproject.toml"
+_AT_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
+_AT_END = " (at end of document)"
+_LARGEST = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsFile:
+    """A settings file that was read: what it says and what people call it."""
+
+    path: Path
+    label: str
+    data: Mapping[str, Any]
+
+
+def find_own(path: Path) -> SettingsFile | None:
+    """The `whet.toml` at *path*, where there is one."""
+    # os.path: a folder that may not be looked into is a folder without settings.
+    if not os.path.lexists(path):
+        return None
+    # One that a person names may be a pipe, as a shell makes them; one that is found would wait for nobody.
+    if path.exists() and stat.S_ISFIFO(path.stat().st_mode):
+        raise ConfigError(f"{path}: is a pipe, not a file", hint="name it with --config if it is meant")
+    return read_file(path)
+
+
+def read_file(path: Path, label: str | None = None) -> SettingsFile:
+    """The settings file at *path*, which must be there."""
+    if path.name == PYPROJECT:
+        found = find_shared(path)
+        if found is None:
+            raise ConfigError(f"{path}: no [tool.whet] table" if path.is_file() else f"{path}: no such file")
+        return found
+    label = label or path.name
+    return SettingsFile(path, label, _parse(_read(path), label))
+
+
+def find_user_file(environ: Mapping[str, str]) -> SettingsFile | None:
+    """The user's own settings, where there are any."""
+    home, base = environ.get("HOME"), environ.get("XDG_CONFIG_HOME", "")
+    # The XDG specification says that a relative folder is to be ignored.
+    if not os.path.isabs(base):  # noqa: PTH117
+        if not home:
+            return None
+        base = f"{home}/.config"
+    path = Path(base, "whet", "config.toml")
+    if not os.path.isfile(path):  # noqa: PTH113
+        return None
+    shown = f"~/{path.relative_to(home)}" if home and path.is_relative_to(home) else str(path)
+    return read_file(path, f"user file {shown}")
+
+
+def find_shared(path: Path) -> SettingsFile | None:
+    """The settings in the `pyproject.toml` at *path*, where there are any."""
+    if not os.path.isfile(path):  # noqa: PTH113
+        return None
+    text = _read(path)
+    # Most pyproject files on the way up are not about us: parsing them costs time, and their errors are not ours.
+    if "whet" not in text:
+        return None
+    tool = _parse(text, PYPROJECT).get("tool")
+    if not isinstance(tool, dict) or "whet" not in tool:
+        return None
+    label = f"{PYPROJECT} [tool.whet]"
+    if not isinstance(tool["whet"], dict):
+        raise ConfigError(f"{PYPROJECT}: tool.whet: must be a table")
+    return SettingsFile(path, label, tool["whet"])
+
+
+def _read(path: Path) -> str:
+    try:
+        return _bytes(path).decode("utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: {'is a link to nowhere' if path.is_symlink() else 'no such file'}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})") from error
+
+
+def _bytes(path: Path) -> bytes:
+    """What is in *path*; not more of it than settings could ever be, because a device may have no end."""
+    if path.is_dir():
+        raise ConfigError(f"{path}: is a folder, not a file")
+    with path.open("rb") as file:
+        data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise ConfigError(f"{path}: is larger than {_LARGEST:,} bytes, and so no settings file")
+    return data
+
+
+def _parse(text: str, label: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        message = str(error)
+        found = _AT_LINE.search(message)
+        line = int(found[1]) if found else len(text.splitlines())
+        message = _AT_LINE.sub("", message).removesuffix(_AT_END)
+        raise ConfigError(f"{label}: line {line}: {message[:1].lower()}{message[1:]}") from error
+    except ValueError as error:
+        raise ConfigError(f"{label}: {too_long_in(text)}") from error
+    except RecursionError:
+        raise ConfigError(f"{label}: is nested too deeply") from None
+
+
+_REPOSITORY = ".git"
+_ROOT = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What a search found.
+
+    `last` is the folder that it ended in, where that is not the top of the file system, and `foreign` says which file
+    it ended at and did not read.
+    """
+
+    file: SettingsFile | None = None
+    last: Path | None = None
+    foreign: str | None = None
+
+
+def search_settings(folder: Path) -> Search:
+    """The settings file in force for *folder*: of the first folder upwards that has one, within the project."""
+    for place in (folder, *folder.parents):
+        for path in (place / PROJECT_FILE, place / PYPROJECT):
+            if reason := _distrusted(path):
+                return Search(last=place, foreign=reason)
+        own, shared = find_own(place / PROJECT_FILE), find_shared(place / PYPROJECT)
+        if own and shared:
+            raise ConfigError(
+                f"{place}: both {PROJECT_FILE} and [tool.whet] of {PYPROJECT} hold settings",
+                hint="keep one of them",
+            )
+        if own or shared:
+            return Search(own or shared, last=place)
+        if is_project_root(place):
+            return Search(last=place)
+    return Search()
+
+
+def find_project(folder: Path) -> Path | None:
+    """The project that *folder* belongs to: the nearest folder upwards with a `.git`, else the one with settings."""
+    root = next((place for place in (folder, *folder.parents) if is_project_root(place)), None)
+    if root is not None:
+        return root
+    found = search_settings(folder).file
+    return found.path.parent if found else None
+
+
+def is_project_root(folder: Path) -> bool:
+    """Whether a repository begins in *folder*; one that somebody else put there, as in `/tmp`, is not ours."""
+    mark = folder / _REPOSITORY
+    return os.path.lexists(mark) and _stranger(mark) is None
+
+
+def _distrusted(path: Path) -> str | None:
+    """Why the settings at *path* are not read, though they are there: who can write them could run commands as us."""
+    owner = _stranger(path)
+    if owner is None or not _may_hold_settings(path):
+        return None
+    return f"{path} is not read: it belongs to {owner}, not to you"
+
+
+def _may_hold_settings(path: Path) -> bool:
+    """Most pyproject files are not about us; one that cannot be read might be."""
+    if path.name != PYPROJECT:
+        return True
+    try:
+        return "whet" in path.read_text("utf-8", errors="replace")
+    except OSError:
+        return path.is_file()
+
+
+def _stranger(path: Path) -> str | None:
+    """Whose *path* is, where it is neither ours nor root's; a link counts as well as what it leads to."""
+    trusted = _trusted()
+    for look in (os.lstat, os.stat):
+        try:
+            owner = look(path).st_uid
+        except OSError:
+            # Not there, a folder that may not be looked into, or a link to nowhere: whoever reads it says so.
+            continue
+        if owner not in trusted:
+            return _name_of(owner)
+    return None
+
+
+def _trusted() -> frozenset[int]:
+    """Root, ourselves, and whoever became root to start us."""
+    user = os.geteuid()
+    before = os.environ.get("SUDO_UID", "")
+    return frozenset({_ROOT, user, *([int(before)] if user == _ROOT and before.isdecimal() else [])})
+
+
+def _name_of(user: int) -> str:
+    try:
+        return f"{pwd.getpwuid(user).pw_name} (uid {user})"
+    except KeyError:
+        return f"uid {user}"

@@ -1,0 +1,169 @@
+"""The matcher that authors write: `command("pnpm").arg("test").flag("--watch")`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any
+
+from whet.reading.shell_commands import read_command
+from whet.reading.shell_search import (
+    Matcher,
+    Requirements,
+    checked,
+    checked_executable,
+    checked_name,
+    explain,
+    is_executable,
+    lacks,
+    meets,
+    reading,
+    written,
+)
+from whet.reading.shell_simple import SimpleCommand, traces
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CommandMatcher:
+    """Says what a command must look like. Every method gives a new matcher; the old one stays as it is."""
+
+    _wanted: Requirements
+
+    def arg(self, matcher: Matcher) -> CommandMatcher:
+        """Also wants this positional, somewhere after those that were asked for before."""
+        return self.args(matcher)
+
+    def args(self, *matchers: Matcher) -> CommandMatcher:
+        """Also wants these positionals, in this order."""
+        added = tuple(checked(matcher, "a positional") for matcher in matchers)
+        return self._with(positionals=self._wanted.positionals + added)
+
+    def option(self, name: Matcher, value: Matcher) -> CommandMatcher:
+        """Also wants an option with this value; asked for twice, it must be there twice."""
+        added = (checked_name(name, "the name of an option"), checked(value, "the value of an option"))
+        return self._with(options=(*self._wanted.options, added))
+
+    def flag(self, name: Matcher) -> CommandMatcher:
+        """Also wants an option without a value."""
+        return self._with(flags=(*self._wanted.flags, checked_name(name, "a flag")))
+
+    def end_of_options(self, present: bool = True) -> CommandMatcher:
+        """Also wants `--` to be there, or not to be."""
+        return self._with(end_of_options=present)
+
+    def strict(self) -> CommandMatcher:
+        """Wants nothing else: exactly these positionals, no other options or flags."""
+        return self._with(is_strict=True)
+
+    def matches(self, line: str) -> bool:
+        """Whether any simple command of *line* is the one that is wanted."""
+        return any(meets(self._wanted, candidate) for candidate in candidates(line))
+
+    def explain(self, line: str) -> str:
+        """What was expected, how *line* was read, and what its nearest command lacks."""
+        return explain(self._wanted, str(self), line, tuple(candidates(line)))
+
+    def __repr__(self) -> str:
+        wanted = self._wanted
+        text = f"command({'' if wanted.executable is None else written(wanted.executable)})"
+        text += "".join(f".arg({written(matcher)})" for matcher in wanted.positionals)
+        text += "".join(f".option({written(name)}, {written(matcher)})" for name, matcher in wanted.options)
+        text += "".join(f".flag({written(name)})" for name in wanted.flags)
+        if wanted.end_of_options is not None:
+            text += f".end_of_options({'' if wanted.end_of_options else 'False'})"
+        return text + (".strict()" if wanted.is_strict else "")
+
+    def _with(self, **changes: Any) -> CommandMatcher:
+        return CommandMatcher(replace(self._wanted, **changes))
+
+
+def command(executable: Matcher | None = None) -> CommandMatcher:
+    """A matcher for commands with this executable; a name without a folder also finds it under any folder."""
+    wanted = None if executable is None else checked_executable(executable)
+    return CommandMatcher(Requirements(executable=wanted))
+
+
+def requirements_of(matcher: CommandMatcher) -> Requirements:
+    """What *matcher* asks for, for those who look for it in their own way."""
+    return matcher._wanted  # noqa: SLF001 - an author's editor should not offer it
+
+
+def reading_of(matcher: CommandMatcher, line: str) -> list[str]:
+    """How *line* was read, in lines, and which of its commands is wanted, or nearly."""
+    return reading(requirements_of(matcher), tuple(candidates(line)))
+
+
+def candidates(line: str) -> Iterator[SimpleCommand]:
+    """Every command that *line* ran: those that were read, and the wrappers that carried them."""
+    carried: set[int] = set()
+    for found in read_command(line):
+        for carrier in found.carriers:
+            if id(carrier) not in carried:
+                carried.add(id(carrier))
+                yield carrier
+        yield found
+
+
+_MOST_LOOKED_AT = 200
+
+
+class CommandIndex:
+    """The commands of a session by executable and by word, so that an assertion looks at few of them."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._places: defaultdict[str, list[int]] = defaultdict(list)
+        for number, line in enumerate(lines):
+            self._places[line].append(number)
+        self._by_executable: defaultdict[str, list[tuple[SimpleCommand, str]]] = defaultdict(list)
+        self._by_trace: defaultdict[tuple[str, str], list[tuple[SimpleCommand, str]]] = defaultdict(list)
+        for line in self._places:
+            for command in candidates(line):
+                self._add(command, line)
+        self._answers: dict[Requirements, tuple[int, ...]] = {}
+
+    def matching(self, matcher: CommandMatcher) -> tuple[int, ...]:
+        """The numbers of the lines that *matcher* matches, in order, from 0."""
+        wanted = requirements_of(matcher)
+        if wanted not in self._answers:
+            self._answers[wanted] = self._search(wanted)
+        return self._answers[wanted]
+
+    def nearest(self, matcher: CommandMatcher) -> int | None:
+        """The number of the first line with the command that lacks least, if any has the executable, or one like it."""
+        wanted = requirements_of(matcher)
+        entries = self._of_executable(wanted) or self._of_similar_executable(wanted)
+        considered = entries[:_MOST_LOOKED_AT]
+        if not considered:
+            return None
+        _, line = min(considered, key=lambda entry: len(lacks(replace(wanted, executable=None), entry[0])))
+        return self._places[line][0]
+
+    def _of_executable(self, wanted: Requirements) -> list[tuple[SimpleCommand, str]]:
+        groups = self._by_executable.values()
+        return [entry for entries in groups if is_executable(wanted, entries[0][0]) for entry in entries]
+
+    def _of_similar_executable(self, wanted: Requirements) -> list[tuple[SimpleCommand, str]]:
+        if not isinstance(wanted.executable, str):
+            return []
+        names = {entries[0][0].name: entries for entries in self._by_executable.values()}
+        close = get_close_matches(wanted.executable.rsplit("/", 1)[-1], names, n=1)
+        return names[close[0]] if close else []
+
+    def _add(self, command: SimpleCommand, line: str) -> None:
+        entry = (command, line)
+        self._by_executable[command.executable].append(entry)
+        for trace in traces(command.words):
+            self._by_trace[command.executable, trace].append(entry)
+
+    def _search(self, wanted: Requirements) -> tuple[int, ...]:
+        lines = {line for command, line in self._worth_a_look(wanted) if meets(wanted, command)}
+        return tuple(sorted(number for line in lines for number in self._places[line]))
+
+    def _worth_a_look(self, wanted: Requirements) -> Iterator[tuple[SimpleCommand, str]]:
+        for executable, entries in self._by_executable.items():
+            if is_executable(wanted, entries[0][0]):
+                # The rarest text that is asked for decides where to look.
+                choices = [self._by_trace.get((executable, literal), []) for literal in wanted.literals]
+                yield from min(choices, key=len, default=entries)

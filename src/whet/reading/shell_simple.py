@@ -1,0 +1,217 @@
+"""What the words of a command may be: positionals, options with values, bare flags, and often more than one of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+_NEGATIVE_NUMBER = re.compile(r"-\.?\d")
+_CLUSTER = re.compile(r"-[A-Za-z0-9]{2,32}")
+_LETTERS = re.compile(r"-[A-Za-z]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """One way to read one word: the flags in it, and perhaps an option with a value here or in the next word."""
+
+    flags: tuple[str, ...] = ()
+    option: str | None = None
+    values: tuple[str, ...] = ()
+    takes_next: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arguments:
+    """The words of a command by what they may be; `pnpm --watch test` has a flag, an option and a positional."""
+
+    positionals: tuple[str, ...]
+    options: Mapping[str, tuple[str, ...]]
+    flags: tuple[str, ...]
+    end_of_options: bool
+
+
+def is_positional(word: str) -> bool:
+    """Whether *word* may be a positional where options are still read."""
+    return not word.startswith("-") or word == "-" or _NEGATIVE_NUMBER.match(word) is not None
+
+
+@lru_cache(maxsize=16_384)
+def roles(word: str) -> tuple[Role, ...]:
+    """Every way to read *word* as an option or as flags."""
+    if not word.startswith("-") or word in ("-", "--"):
+        return ()
+    name, equals, value = word.partition("=")
+    if word.startswith("--"):
+        return (Role(option=name, values=(value,)),) if equals else (Role(flags=(word,)), _before_next(word))
+    # `-name` of find and `-run` of go are one option each.
+    whole = (Role(option=name, values=(value,)),) if equals else (Role(flags=(word,)), _before_next(word))
+    return (*whole, *_cluster_roles(word)) if len(word) > len("-x") else whole
+
+
+def _before_next(name: str, flags: tuple[str, ...] = ()) -> Role:
+    return Role(flags=flags, option=name, takes_next=True)
+
+
+def _cluster_roles(word: str) -> tuple[Role, ...]:
+    """`-p80` and `-it`: letters are flags up to the one that takes the rest, or the next word, as its value."""
+    if not _CLUSTER.fullmatch(word):
+        rest = word[2:]
+        return (Role(option=word[:2], values=(rest, rest[1:]) if rest.startswith("=") else (rest,)),)
+    flags = tuple(f"-{letter}" for letter in word[1:])
+    attached = tuple(Role(flags[:at], flags[at], (word[at + 2 :],)) for at in range(len(flags) - 1))
+    return (Role(flags=flags), _before_next(flags[-1], flags[:-1]), *attached)
+
+
+@lru_cache(maxsize=16_384)
+def traces(words: tuple[str, ...]) -> frozenset[str]:
+    """Every text that any reading of *words* has as a positional, a name, a value or a flag."""
+    found = set(words)
+    for word in words:
+        for role in roles(word):
+            found.update(role.flags, role.values)
+            if role.option is not None:
+                found.add(role.option)
+    return frozenset(found)
+
+
+def read_arguments(words: tuple[str, ...]) -> Arguments:
+    """*words* as people read them; a word that may be a value or a positional appears as both."""
+    options: dict[str, tuple[str, ...]] = {}
+    flags: list[str] = []
+    ending = words.index("--") if "--" in words else len(words)
+    for index, word in enumerate(words[:ending]):
+        role = _usual_role(word)
+        if role is None:
+            continue
+        flags.extend(role.flags)
+        if role.option is not None:
+            options[role.option] = (*options.get(role.option, ()), *role.values[:1])
+        elif index + 1 < ending and is_positional(words[index + 1]):
+            options[role.flags[-1]] = (*options.get(role.flags[-1], ()), words[index + 1])
+    positionals = tuple(word for word in words[:ending] if is_positional(word) and not _NEGATIVE_NUMBER.match(word))
+    return Arguments(
+        positionals=positionals + words[ending + 1 :],
+        options=options,
+        flags=tuple(flags),
+        end_of_options=ending < len(words),
+    )
+
+
+def _usual_role(word: str) -> Role | None:
+    if not word.startswith("-") or word == "-":
+        return None
+    if word.startswith("--") or "=" in word or len(word) == len("-x") or _NEGATIVE_NUMBER.match(word):
+        return roles(word)[0]
+    if _LETTERS.fullmatch(word):
+        return Role(flags=tuple(f"-{letter}" for letter in word[1:]))
+    return Role(option=word[:2], values=(word[2:],))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleCommand:
+    """One command of a line. Variables, globs and tildes stand as they were written."""
+
+    raw: str
+    executable: str
+    words: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    redirections: tuple[str, ...] = ()
+    wrappers: tuple[str, ...] = ()
+    depth: int = 0
+    # The subshells that it runs in, see `followed`.
+    scope: tuple[int, ...] = field(default=(), repr=False, compare=False)
+    # The commands that carried this one (`sudo pnpm test` is also a `sudo`), outermost first.
+    carriers: tuple[SimpleCommand, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The executable without its folder."""
+        return self.executable.rsplit("/", 1)[-1] or self.executable
+
+    @property
+    def arguments(self) -> Arguments:
+        """Its words as positionals, options and flags; a word with two readings appears in both."""
+        return read_arguments(self.words)
+
+
+RESERVED = frozenset(
+    (
+        "!",
+        "[[",
+        "]]",
+        "{",
+        "}",
+        "case",
+        "coproc",
+        "do",
+        "done",
+        "elif",
+        "else",
+        "esac",
+        "fi",
+        "for",
+        "function",
+        "if",
+        "in",
+        "select",
+        "then",
+        "time",
+        "until",
+        "while",
+    )
+)
+
+_SIMPLE_ESCAPES = {
+    "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
+    "\\": "\\", "'": "'", '"': '"', "?": "?",
+}  # fmt: skip
+_ESCAPE = re.compile(
+    r"(?P<bytes>(?:\\x[0-9a-fA-F]{1,2}|\\[0-7]{1,3})+)"
+    r"|\\(?:u(?P<short>[0-9a-fA-F]{1,4})|U(?P<long>[0-9a-fA-F]{1,8})|c(?P<control>[\x00-\x7f])|(?P<simple>.))",
+    re.DOTALL,
+)
+_BYTE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3}))")
+_LAST_CODE_POINT = 0x10FFFF
+_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[A-Za-z0-9_@*.-]*\])?\+?")
+
+
+def decode_ansi(text: str) -> str:
+    """What `$'text'` stands for."""
+    return _ESCAPE.sub(_decoded, text) if "\\" in text else text
+
+
+def quote_word(word: str) -> str:
+    """*word* so that a shell reads it as exactly this one word."""
+    if _SAFE.fullmatch(word):
+        return word
+    return "'" + word.replace("'", "'\\''") + "'"
+
+
+def quote_command(command: SimpleCommand) -> str:
+    """One line that reads as the same executable, words and environment; wrappers and redirections are left out."""
+    words = " ".join((_quote_executable(command.executable), *map(quote_word, command.words)))
+    if all(_NAME.fullmatch(name) for name, _ in command.env):
+        return "".join(f"{name}={quote_word(value)} " for name, value in command.env) + words
+    # Only `env` can set a variable whose name is none; `command` keeps an executable with "=" from being one of them.
+    settings = " ".join(quote_word(f"{name}={value}") for name, value in command.env)
+    return f"env {settings} command {words}"
+
+
+def _quote_executable(word: str) -> str:
+    plain = word not in RESERVED and "=" not in word
+    return quote_word(word) if plain or not _SAFE.fullmatch(word) else f"'{word}'"
+
+
+def _decoded(found: re.Match[str]) -> str:
+    if found["bytes"]:
+        codes = (int(pair[1], 16) if pair[1] else int(pair[2], 8) & 0xFF for pair in _BYTE.finditer(found["bytes"]))
+        return bytes(codes).decode("utf-8", "surrogateescape")
+    if digits := found["short"] or found["long"]:
+        code = int(digits, 16)
+        return chr(code) if code <= _LAST_CODE_POINT else found[0]
+    if found["control"]:
+        return chr(ord(found["control"]) & 0x1F)
+    return _SIMPLE_ESCAPES.get(found["simple"], found[0])

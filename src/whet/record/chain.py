@@ -1,0 +1,183 @@
+"""The chain of a journal: each line ends in a hash over the line before and its own content, so that a change shows.
+
+A line reads `{RESULT,"files":{...},"chain":"HASH"}`. HASH is the SHA-256 of the hash before it, as it is written, and
+of every byte of the line up to `,"chain":"`. The hash before the first one is that of all bytes above it: of nothing,
+or of the lines that an older whet wrote without a chain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from whet.errors import DiskFailed, RecordChanged
+from whet.model import wire
+from whet.model.run import TrialKey, TrialResult
+
+_OPENING, _CLOSING = b',"chain":"', b'"}\n'
+# Of every line.
+_BEGINNING = b'{"'
+_DIGITS = 64
+_TAIL = len(_OPENING) + _DIGITS + len(_CLOSING)
+_RESULT = frozenset(item.name for item in fields(TrialResult))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sealed:
+    """What a line has beside its result: hashes of the trial's files, and in the first one that of run.json."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    run: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line that fits, and where it is; `link` is its hash, or none where an older whet wrote it."""
+
+    number: int
+    offset: int
+    raw: bytes
+    result: TrialResult
+    link: str | None
+    files: Mapping[str, str]
+    run: str | None
+
+
+class Chain:
+    """Makes the next line, or says why a line is not the next one."""
+
+    def __init__(self, *, required: bool = False) -> None:
+        self._required = required
+        self._above = hashlib.sha256()
+        self.link: str | None = None
+        self.lines = 0
+        self.size = 0
+
+    def forge(self, result: TrialResult, files: Mapping[str, str], run: str | None) -> bytes:
+        """The next line; nothing is taken in before it is written."""
+        sealed: dict[str, Any] = {"files": files, **({} if run is None else {"run": run})}
+        body = wire.encode(result)[:-1] + b"," + wire.encode(sealed)[1:-1]
+        return body + _OPENING + self._next(body).encode() + _CLOSING
+
+    def take(self, raw: bytes) -> Line:
+        """Take in a whole line; a `ValueError` says what does not fit."""
+        body, link = raw[:-_TAIL], _link_of(raw)
+        if link is None and (self._required or self.link is not None):
+            raise ValueError("it does not end in a hash")
+        if link is not None and link != self._next(body):
+            raise ValueError("its hash does not fit its content and the line before")
+        try:
+            result = wire.decode(raw, TrialResult)
+            sealed = _Sealed() if link is None else wire.decode(raw, _Sealed)
+        except wire.WireError as error:
+            raise ValueError(str(error)) from error
+        if link is None:
+            _refuse_unknown(raw)
+        line = Line(self.lines + 1, self.size, raw, result, link, sealed.files, sealed.run)
+        self.accept(raw)
+        return line
+
+    def accept(self, raw: bytes) -> None:
+        """Go on from *raw*, which fits."""
+        self.link = _link_of(raw)
+        if self.link is None:
+            self._above.update(raw)
+        self.lines += 1
+        self.size += len(raw)
+
+    def _next(self, body: bytes) -> str:
+        before = self.link or self._above.hexdigest()
+        return hashlib.sha256(before.encode() + body).hexdigest()
+
+
+def _link_of(raw: bytes) -> str | None:
+    """The hash that a line ends in; any other byte around it and there is none."""
+    if raw[-_TAIL : -_TAIL + len(_OPENING)] != _OPENING or not raw.endswith(_CLOSING):
+        return None
+    return raw[-_TAIL + len(_OPENING) : -len(_CLOSING)].decode("latin-1")
+
+
+def _refuse_unknown(raw: bytes) -> None:
+    """A line of an older whet holds a result and nothing else; anything else was a line with a hash."""
+    strange = sorted(set(wire.decode(raw, dict[str, Any])) - _RESULT)
+    if strange:
+        raise ValueError(f"it does not end in a hash, and holds {', '.join(strange)}")
+
+
+@dataclass(slots=True)
+class Reading:
+    """What was found of a journal so far; `torn` are the bytes of a last line that was cut off."""
+
+    chain: Chain = field(default_factory=Chain)
+    torn: int = 0
+
+    def lines(self, file: Iterable[bytes], path: Path) -> Iterator[Line]:
+        """Each line that fits; `RecordChanged` names the first that does not."""
+        for raw in file:
+            number = self.chain.lines + 1
+            if not raw.endswith(b"\n"):
+                _refuse_complete(raw, path, number)
+                self.torn = len(raw)
+                return
+            try:
+                yield self.chain.take(raw)
+            except ValueError as error:
+                raise changed(path, f"line {number} has changed: {error}") from error
+
+
+def _refuse_complete(piece: bytes, path: Path, number: int) -> None:
+    """A crash leaves the beginning of a line, which holds nothing behind its last brace; a changed newline does.
+
+    On some file systems it leaves zeros as well.
+    """
+    written = piece.rstrip(b"\0")
+    if written[: len(_BEGINNING)] != _BEGINNING[: len(written)]:
+        raise changed(path, f"line {number} has changed: it does not begin as a line does")
+    try:
+        _, end = json.JSONDecoder().raw_decode(piece.decode("latin-1"))
+    except ValueError:
+        return
+    if end < len(piece):
+        raise changed(path, f"line {number} has changed: it goes on where it should end")
+
+
+def changed(path: Path, what: str, run_dir: Path | None = None) -> RecordChanged:
+    """The error for a record that does not fit together."""
+    return RecordChanged(
+        f"{path}: {what}",
+        hint="something other than whet changed the record: bring back a copy of it, or start a new run\n"
+        f"whet verify {run_dir or path.parent} lists all that does not fit",
+    )
+
+
+def refuse_other_run(line: Line, run_file: Path) -> None:
+    """The first line that has a hash says what the run was asked."""
+    if line.run is not None and line.run != run_hash(run_file):
+        raise changed(run_file, f"has changed since line {line.number} of the journal was written")
+
+
+def is_done(result: TrialResult) -> bool:
+    """Whether a trial need not be tried again; a disk that takes nothing more says nothing about it."""
+    return result.failure is None or result.failure.code != DiskFailed.code
+
+
+def counted(lines: Iterable[Line]) -> list[Line]:
+    """One line for each trial: it is done once, and only one that a disk stopped may be done again."""
+    found: dict[TrialKey, Line] = {}
+    for line in lines:
+        before = found.get(line.result.key)
+        if before is None or not is_done(before.result):
+            found[line.result.key] = line
+    return list(found.values())
+
+
+def run_hash(run_file: Path) -> str | None:
+    """The hash of run.json; none where there is no such file."""
+    try:
+        return hashlib.sha256(run_file.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,305 @@
+"""The files of a trial in the record: hashed when it has ended, and looked at again before anything reads them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from whet.ground.copying import extents
+from whet.ground.tree import Descent, walk
+from whet.model import wire
+from whet.model.run import TrialResult
+from whet.record.chain import Line
+from whet.record.folder import PRIVATE, RESULTS_FILE, open_new, write_atomically
+
+WORKSPACE_FILE = "workspace.json"
+# What is asked of an agent later stands beside the record of its trial.
+_LATER = ("explanations.json", "explanations")
+# Copies of an agent's own files keep their modes.
+_STATE = "state"
+_SMALL = _PIECE = 256 * 1024
+_LARGE = 64 * 1024 * 1024
+_BLOCK = 1024 * 1024
+
+
+class Sealing:
+    """The files that were recorded of a trial that has just ended, to be hashed."""
+
+    def __init__(self, run_dir: Path, result: TrialResult) -> None:
+        self._run_dir = run_dir
+        self._result = result
+        self._files = list(_recorded(run_dir, result))
+        # Whether hashing takes no time worth speaking of.
+        self.light = not any(attempt.workspace_dir for attempt in result.attempts) and (
+            sum(found.st_size for _, found in self._files) < _SMALL
+        )
+
+    def hashes(self) -> dict[str, str]:
+        """The hash of each file, by its path in the run folder; from now on only our user may read them."""
+        if not self.light:
+            self._list_workspaces()
+        return {
+            path: digest_of(f"{self._run_dir}/{path}", found, private=f"/{_STATE}/" not in path)
+            for path, found in self._files
+        }
+
+    def _list_workspaces(self) -> None:
+        """A kept workspace may have very many files, so they are listed in a file of their own."""
+        for attempt in self._result.attempts:
+            kept = self._run_dir / attempt.workspace_dir if attempt.workspace_dir else None
+            if kept is not None and kept.is_dir():
+                with open_new(self._run_dir / attempt.artifact_dir / WORKSPACE_FILE) as file:
+                    file.write(wire.encode_pretty(tree_hashes(kept)))
+        self._files = list(_recorded(self._run_dir, self._result))
+
+
+def tree_hashes(root: Path) -> dict[str, str]:
+    """The hash of every file and link below *root*, by its path; a folder is known by what is in it.
+
+    An agent made the tree, so it may be as deep and as large as it likes.
+    """
+    found: dict[str, str] = {}
+    above: list[str] = []
+    with Descent(root) as place:
+        for step in walk(place):
+            if step.kind == "enter":
+                above.append(step.name)
+            elif step.kind == "leave":
+                above.pop()
+            else:
+                path = "/".join((*above, step.name))
+                closed = step.kind == "unread"
+                found[path] = "unreadable" if closed else digest_of(step.name, step.stat, mode=True, dir_fd=place.fd)
+    return dict(sorted(found.items()))
+
+
+def digest_of(
+    path: str, found: os.stat_result, *, mode: bool = False, private: bool = False, dir_fd: int | None = None
+) -> str:
+    """The hash of what was *found* at *path*: of a file its bytes, of a link where it leads; if asked, its *mode*."""
+    shown = f"{stat.S_IMODE(found.st_mode):04o} " if mode and not stat.S_ISLNK(found.st_mode) else ""
+    if stat.S_ISLNK(found.st_mode):
+        return "link " + hashlib.sha256(os.fsencode(os.readlink(path, dir_fd=dir_fd))).hexdigest()
+    if not stat.S_ISREG(found.st_mode):
+        return f"{shown}no file"
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
+    except PermissionError:
+        # An agent closed it to everybody, us included.
+        return f"{shown}unreadable"
+    try:
+        if private and found.st_mode & 0o077:
+            os.fchmod(descriptor, PRIVATE)
+        return shown + (_hash(descriptor) if found.st_size <= _LARGE else _hash_large(descriptor))
+    finally:
+        os.close(descriptor)
+
+
+def _hash(descriptor: int) -> str:
+    """Piece by piece; most files are one, and `hashlib.file_digest` takes longer to begin than they take."""
+    digest = hashlib.sha256()
+    while piece := os.read(descriptor, _PIECE):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _hash_large(descriptor: int) -> str:
+    """The same of a file that may be mostly holes, however they are laid out: blocks of zeros do not count."""
+    found = os.fstat(descriptor)
+    digest = hashlib.sha256(b"%d" % found.st_size)
+    done = -1
+    for start, end in extents(descriptor, found):
+        for block in range(max(done + 1, start // _BLOCK), -(-end // _BLOCK)):
+            done = block
+            piece = os.pread(descriptor, _BLOCK, block * _BLOCK)
+            if piece.strip(b"\0"):
+                digest.update(b"%d:" % block + piece)
+    return f"blocks {digest.hexdigest()}"
+
+
+def file_problems(
+    run_dir: Path, line: Line, wanted: Callable[[str], bool] = lambda _: True, *, workspaces: bool = True
+) -> Iterator[str]:
+    """What of the files of a trial is not as its line says, a sentence for each; *wanted* are the paths looked at."""
+    if line.link is None:
+        return
+    there = {wire.printable(path): (f"{run_dir}/{path}", found) for path, found in _recorded(run_dir, line.result)}
+    since = f"since line {line.number} of the journal was written"
+    now = {path: digest_of(*there[path]) for path in there if wanted(path) and path in line.files}
+    now |= {path: "" for path in there if wanted(path) and path not in line.files}
+    before = {path: digest for path, digest in line.files.items() if wanted(path)}
+    yield from (f"{what} {since}" for what in differences(before, now))
+    if workspaces:
+        yield from _workspace_problems(run_dir, line)
+
+
+def _workspace_problems(run_dir: Path, line: Line) -> Iterator[str]:
+    """The same of kept workspaces, by the list that was made of each."""
+    for attempt in line.result.attempts:
+        listed = run_dir / attempt.artifact_dir / WORKSPACE_FILE
+        if attempt.workspace_dir is None or not listed.is_file():
+            continue
+        try:
+            before = wire.decode(listed.read_bytes(), dict[str, str])
+        except (OSError, wire.WireError):
+            # The list itself has changed, which was said.
+            continue
+        kept = run_dir / attempt.workspace_dir
+        if kept.is_symlink() or not kept.is_dir():
+            yield f"{attempt.workspace_dir}: is gone"
+            continue
+        now = {wire.printable(path): digest for path, digest in tree_hashes(kept).items()}
+        yield from (f"{attempt.workspace_dir}/{what}" for what in differences(before, now))
+
+
+def differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    """A sentence for each path at which two trees differ."""
+    for path in sorted({*before, *now}):
+        if path not in now:
+            yield f"{path}: is gone"
+        elif path not in before:
+            yield f"{path}: is new"
+        elif before[path] != now[path]:
+            yield f"{path}: has changed"
+
+
+def _recorded(run_dir: Path, result: TrialResult) -> Iterator[tuple[str, os.stat_result]]:
+    """The files of a trial, all attempts, by their paths in the run folder."""
+    trial = os.path.dirname(result.artifact_dir)  # noqa: PTH120 - a path in the record, not of the system
+    for path, found in _below(f"{run_dir}/{trial}", ""):
+        attempt, _, rest = path.partition("/")
+        if not attempt.isdecimal() or rest.partition("/")[0] not in _LATER:
+            yield f"{trial}/{path}", found
+
+
+def _below(root: str, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Every path below *root* that is no folder, in order; nothing where there is nothing."""
+    try:
+        with os.scandir(f"{root}/{prefix}") as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return
+    for entry in found:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _below(root, f"{prefix}{entry.name}/")
+        else:
+            yield prefix + entry.name, entry.stat(follow_symlinks=False)
+
+
+FOLDERS = _TRIALS, _WORKSPACES = "trials", "workspaces"
+# CASE/RUNNER/VARIANT/NUMBER, and for a kept workspace the attempt.
+_TRIAL_DEPTH, _ATTEMPT_DEPTH = 4, 5
+_SHARED = re.compile(r"shared(-\d+)?")
+
+
+def shared_hashes(run_dir: Path) -> dict[str, str]:
+    """The hash of each thing that trials with a shared workspace left, by its path; results hold it.
+
+    A workspace that was kept may have very many files, so they are listed in a file of their own. The list is made
+    once: what is changed before the run is gone on with stays a change.
+    """
+    return {f"{_WORKSPACES}/{name}": _hash_of(run_dir, name) for name in _names(run_dir / _WORKSPACES)}
+
+
+def _hash_of(run_dir: Path, name: str) -> str:
+    """Of a workspace, the hash of its list; what bootstrap commands leave beside it is small."""
+    path, listed = run_dir / _WORKSPACES / name, _list_of(run_dir, name)
+    if not _SHARED.fullmatch(name) or not _is_folder(path):
+        return _hash_now(path)
+    if not listed.is_file():
+        write_atomically(listed, _listed(path), mode=PRIVATE)
+    return hashlib.sha256(listed.read_bytes()).hexdigest()
+
+
+def _hash_now(path: Path) -> str:
+    if _is_folder(path):
+        return hashlib.sha256(_listed(path)).hexdigest()
+    return digest_of(str(path), path.lstat(), mode=True)
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _listed(folder: Path) -> bytes:
+    return wire.encode_pretty(tree_hashes(folder))
+
+
+def _list_of(run_dir: Path, name: str) -> Path:
+    return run_dir / f"{name}.json"
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))  # noqa: PTH208 - names, not paths
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def is_shared(where: str) -> bool:
+    """Whether a path that results name is one of those; a record may come from anywhere."""
+    folder, _, name = where.partition("/")
+    return folder == _WORKSPACES and "/" not in name and name not in ("", ".", "..")
+
+
+def shared_problems(run_dir: Path, hashes: Mapping[str, str], *, over: bool) -> Iterator[str]:
+    """What a shared workspace left that is not as results say; bootstrap commands of a resume write theirs anew."""
+    for where, due in sorted(hashes.items()):
+        name = where.removeprefix(f"{_WORKSPACES}/")
+        path = run_dir / _WORKSPACES / name
+        if not over and not _SHARED.fullmatch(name):
+            continue
+        if not os.path.lexists(path):
+            yield f"{where}: is gone"
+        elif _hash_now(path) != due:
+            yield from _changes(run_dir, name, due)
+
+
+def _changes(run_dir: Path, name: str, due: str) -> Iterator[str]:
+    """The files that differ, where the list that was made of them can be believed."""
+    path, listed = run_dir / _WORKSPACES / name, _list_of(run_dir, name)
+    data = listed.read_bytes() if listed.is_file() else b""
+    if hashlib.sha256(data).hexdigest() != due or not _is_folder(path):
+        yield f"{_WORKSPACES}/{name}: has changed"
+        return
+    now = {wire.printable(path): digest for path, digest in tree_hashes(path).items()}
+    yield from (f"{_WORKSPACES}/{name}/{what}" for what in differences(wire.decode(data, dict[str, str]), now))
+
+
+def list_problems(run_dir: Path, hashes: Mapping[str, str]) -> Iterator[str]:
+    """Whether the lists of shared workspaces are those that results name; a resume takes them over."""
+    for where, due in sorted(hashes.items()):
+        name = where.removeprefix(f"{_WORKSPACES}/")
+        listed = _list_of(run_dir, name)
+        if _SHARED.fullmatch(name) and (not listed.is_file() or hashlib.sha256(listed.read_bytes()).hexdigest() != due):
+            yield f"{listed.name}: has changed since {RESULTS_FILE} was written"
+
+
+def unnamed_trials(run_dir: Path, lines: list[Line]) -> list[str]:
+    """What is in the place of trials and of no trial that a line is of, a sentence for each."""
+    named = {os.path.dirname(line.result.artifact_dir) for line in lines}  # noqa: PTH120 - a path in the record
+    return list(_unnamed(run_dir, _TRIALS, named, _TRIAL_DEPTH))
+
+
+def unnamed_workspaces(run_dir: Path, lines: list[Line], hashes: Mapping[str, str]) -> list[str]:
+    """What is in the place of kept workspaces, and neither a line nor results name, likewise."""
+    kept = {attempt.workspace_dir for line in lines for attempt in line.result.attempts if attempt.workspace_dir}
+    return list(_unnamed(run_dir, _WORKSPACES, kept | set(hashes), _ATTEMPT_DEPTH))
+
+
+def _unnamed(run_dir: Path, folder: str, named: set[str], depth: int) -> Iterator[str]:
+    """Folders above trials may be empty: a resume removes what a trial left that did not end."""
+    for name in _names(run_dir / folder):
+        where = f"{folder}/{name}"
+        path = run_dir / where
+        if path.is_symlink():
+            yield f"{wire.printable(where)}: is a symbolic link, which whet never makes there"
+        elif where not in named:
+            if depth > 1 and path.is_dir():
+                yield from _unnamed(run_dir, where, named, depth - 1)
+            else:
+                yield f"{wire.printable(where)}: is new: no line of the journal names it"

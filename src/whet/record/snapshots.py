@@ -1,0 +1,247 @@
+"""The snapshot file: one figure per execution, read before a run and compared with what it took."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+from whet.errors import ConfigError, StoreError, UsageError
+from whet.grade.scores import mean
+from whet.model import wire
+from whet.model.event import Results
+from whet.model.run import Execution, Metric, Plan, Snapshot, SnapshotOutcome, TrialResult, figure
+from whet.record.folder import alone_in, write_atomically
+
+VERSION = 1
+# Where no suites of the project lie, and how suites end.
+_NOT_OURS = frozenset(("node_modules", "site-packages", "__pycache__"))
+_ENDINGS = frozenset((".py", ".json", ".yaml", ".yml"))
+# Case, runner and variant.
+SnapshotKey: TypeAlias = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Document:
+    version: int
+    entries: dict[str, Snapshot] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRule:
+    """What is compared, how much more is allowed, and whether the file may be written."""
+
+    path: Path
+    # The folder of the settings: suites are named as they lie from there.
+    base: Path
+    metric: Metric
+    absolute: float | None
+    percent: float | None
+    update: bool
+    create: bool
+
+    def allowed(self, baseline: float) -> float:
+        """The most that still holds: every tolerance that is given must."""
+        limits = []
+        if self.absolute is not None:
+            limits.append(baseline + self.absolute)
+        if self.percent is not None:
+            limits.append(baseline * (1 + self.percent / 100))
+        return min(limits, default=baseline)
+
+
+def snapshot_rule(
+    settings: Mapping[str, Any] | None, *, default_dir: Path, update: bool, environ: Mapping[str, str]
+) -> SnapshotRule | None:
+    """The rule that `[snapshots]` asks for; in CI a missing snapshot is not made up."""
+    if settings is None:
+        if update:
+            raise UsageError("--update-snapshots needs [snapshots] in the settings", hint="add [snapshots.tolerance]")
+        return None
+    tolerance = settings.get("tolerance") or {}
+    if not tolerance:
+        raise ConfigError("snapshots.tolerance: is missing; give absolute, percent or both")
+    return SnapshotRule(
+        path=Path(settings.get("path") or default_dir / "whet.snapshots.json"),
+        base=default_dir,
+        metric=cast(Metric, settings.get("metric") or "total_tokens"),
+        absolute=tolerance.get("absolute"),
+        percent=tolerance.get("percent"),
+        update=update,
+        create=update or environ.get("CI", "").lower() in {"", "0", "false"},
+    )
+
+
+class SnapshotFile:
+    """The snapshots of one project."""
+
+    def __init__(self, rule: SnapshotRule) -> None:
+        self._rule = rule
+        self._entries = _load(rule.path)
+        self._taken: dict[str, Snapshot] = {}
+        self._moved: set[str] = set()
+
+    def compare(self, plan: Plan, execution: Execution, results: list[TrialResult]) -> SnapshotOutcome:
+        """How the mean over the trials of an execution compares; a new figure is taken where that is allowed."""
+        rule, key = self._rule, f"{self._suite(plan)}::{_target(execution)}"
+        stored = self._stored(plan, execution, key)
+        known = self._entries.get(stored)
+        outcome = partial(self._outcome, key)
+        values = [_figure(result, rule.metric) for result in results]
+        if not values or any(value is None for value in values):
+            return outcome("unavailable", None, known, f"{execution.runner.agent} does not tell {rule.metric}")
+        value = mean(value for value in values if value is not None) or 0.0
+        if known is not None and not rule.update:
+            return self._held(stored, execution, known, value)
+        if not rule.create:
+            return outcome("missing", value, None, "there is no snapshot; run with --update-snapshots and commit it")
+        self._take(key, execution, value, len(results))
+        if stored != key:
+            self._moved.add(stored)
+        return outcome("updated" if known else "created", value, known, f"{rule.metric} is now {figure(value)}")
+
+    def _stored(self, plan: Plan, execution: Execution, key: str) -> str:
+        """Under what name the entry *key*, such as `folder/suite.py::case@runner/variant`, is in the file.
+
+        Files of earlier versions have `suite::case@runner/variant`, which two suites of one name shared.
+        """
+        earlier = f"{plan.suite.name}::{_target(execution)}"
+        if key not in self._entries and earlier in self._entries and self._alone(plan):
+            return earlier
+        return key
+
+    def _suite(self, plan: Plan) -> str:
+        return Path(os.path.relpath(plan.suite.source, self._rule.base)).as_posix()
+
+    def _alone(self, plan: Plan) -> bool:
+        """Whether no other suite below the settings can have shared the entries of this one."""
+        return not any(_namesakes(self._rule.base.resolve(), plan.suite.source.resolve()))
+
+    def _held(self, key: str, execution: Execution, known: Snapshot, value: float) -> SnapshotOutcome:
+        for what, then, now in (
+            ("metric", known.metric, self._rule.metric),
+            ("agent", known.agent, execution.runner.agent),
+            ("model", known.model, execution.runner.model),
+        ):
+            if then != now:
+                text = (
+                    f"the snapshot is of {what} {then or 'none'}, this run of {now or 'none'}: they cannot be compared"
+                )
+                return self._outcome(key, "mismatch", value, known, f"{text} (--update-snapshots takes a new one)")
+        allowed = self._rule.allowed(known.value)
+        if value <= allowed:
+            return self._outcome(key, "held", value, known, "")
+        more = f"+{figure(value - known.value)}"
+        share = f" ({(value / known.value - 1) * 100:+.1f} %)" if known.value else ""
+        text = f"{self._rule.metric} is {figure(value)}, allowed {figure(allowed)}"
+        text += f": {more}{share} over the snapshot of {figure(known.value)} (--update-snapshots takes the new one)"
+        return self._outcome(key, "exceeded", value, known, text)
+
+    def _outcome(
+        self, key: str, status: Any, value: float | None, known: Snapshot | None, message: str
+    ) -> SnapshotOutcome:
+        return SnapshotOutcome(
+            key=key,
+            status=status,
+            metric=self._rule.metric,
+            value=value,
+            baseline=known.value if known else None,
+            allowed=self._rule.allowed(known.value) if known else None,
+            message=message,
+        )
+
+    def _take(self, key: str, execution: Execution, value: float, trials: int) -> None:
+        self._taken[key] = self._entries[key] = Snapshot(
+            metric=self._rule.metric,
+            value=value,
+            agent=execution.runner.agent,
+            model=execution.runner.model,
+            trials=trials,
+            updated_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    def unused(self, plan: Plan, runners: frozenset[str]) -> Iterator[str]:
+        """The entries of this suite that no case or no runner answers to any more."""
+        cases = {case.id for case in plan.suite.cases}
+        own = self._suite(plan)
+        gone = []
+        for key in self._entries:
+            suite, _, rest = key.partition("::")
+            case, _, target = rest.rpartition("@")
+            if suite in (own, plan.suite.name) and (case not in cases or target.partition("/")[0] not in runners):
+                gone.append((suite, key))
+        # Looked for only where it matters: it takes a walk through the project.
+        alone = any(suite != own for suite, _ in gone) and self._alone(plan)
+        yield from (key for suite, key in gone if suite == own or alone)
+
+    def save(self) -> None:
+        """Write the file if a figure is new; entries that were not run stay, also those that another run wrote."""
+        if not self._taken:
+            return
+        path = self._rule.path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with alone_in(path.parent):
+                entries = {key: entry for key, entry in _load(path).items() if key not in self._moved} | self._taken
+                document = _Document(version=VERSION, entries=dict(sorted(entries.items())))
+                write_atomically(path, wire.encode_pretty(document))
+        except OSError as error:
+            raise StoreError(f"{path}: the snapshots cannot be written: {error.strerror}") from error
+        except UsageError as error:
+            # It was whole when the run began: what somebody did to it since is not overwritten.
+            raise StoreError(str(error), hint=error.hint) from error
+
+
+def _target(execution: Execution) -> str:
+    return f"{execution.case.id}@{execution.runner.id}/{execution.variant}"
+
+
+def _namesakes(base: Path, suite: Path) -> Iterator[Path]:
+    """Other files below *base* that are called as *suite* is, whatever their ending."""
+    for place, folders, names in os.walk(base):
+        folders[:] = [name for name in folders if not name.startswith(".") and name not in _NOT_OURS]
+        for name in names:
+            found = Path(place, name)
+            if found.stem == suite.stem and found.suffix in _ENDINGS and found != suite:
+                yield found
+
+
+def _load(path: Path) -> dict[str, Snapshot]:
+    if not path.exists():
+        return {}
+    try:
+        document = wire.decode(path.read_bytes(), _Document)
+    except (OSError, wire.WireError) as error:
+        raise UsageError(
+            f"{path}: is no snapshot file: {error}", hint="mend it, or delete it and take new ones"
+        ) from error
+    if document.version != VERSION:
+        raise UsageError(f"{path}: has version {document.version}, and this whet reads {VERSION}")
+    return dict(document.entries)
+
+
+def _figure(result: TrialResult, metric: Metric) -> float | None:
+    if metric == "duration_s":
+        # Of the deciding attempt, as tokens are: a retry is no growth.
+        return result.attempts[-1].duration_s if result.attempts else result.duration_s
+    # A guess is nothing to hold anybody to.
+    return result.usage.told(metric)
+
+
+def snapshot_key(execution: Execution) -> SnapshotKey:
+    """By what the outcome of an execution is found within its run."""
+    return execution.case.id, execution.runner.id, execution.variant
+
+
+def compare_all(file: SnapshotFile, results: Results) -> dict[SnapshotKey, SnapshotOutcome]:
+    """Hold every execution whose trials all went as expected to its snapshot; what failed says nothing of usage."""
+    outcomes: dict[SnapshotKey, SnapshotOutcome] = {}
+    for summary in results.summaries():
+        if summary.passed:
+            trials = list(results.trials(summary.execution))
+            outcomes[snapshot_key(summary.execution)] = file.compare(results.plan, summary.execution, trials)
+    return outcomes

@@ -1,0 +1,240 @@
+"""Reading completion reports, ours and those of others; figures are worked out anew from the single calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields as dataclass_fields
+from pathlib import Path
+from typing import Any
+
+from whet.errors import Problem, SuiteError
+from whet.grade.scores import Weights
+from whet.grade.summary import summarize
+from whet.model import wire
+from whet.model.benchmark import (
+    DEFAULT_MAX_LATENCY_MS,
+    SCORING_METHODS,
+    CallRecord,
+    CompletionReport,
+    Interval,
+    Sample,
+    SampleStatus,
+    ScoringMethod,
+    Summary,
+)
+from whet.model.session import Usage
+from whet.reading.fields import BadDocument, Fields, Findings, read_document, shown
+
+_STATUSES: tuple[SampleStatus, ...] = ("pass", "fail", "error", "timeout")
+_EVALUATORS = {"exact_match": "exact"}
+
+
+def read_reports(path: Path) -> list[CompletionReport]:
+    """The reports in *path*: an array, or a single one."""
+    try:
+        document = read_document(path)
+    except BadDocument as error:
+        raise SuiteError([Problem(file=str(path), message=str(error))]) from error
+    written = document if isinstance(document, list) else [document]
+    findings = Findings(str(path))
+    reports = [_read_report(item, f"[{index}]", findings) for index, item in enumerate(written)]
+    if findings.problems:
+        raise SuiteError(findings.problems)
+    return reports
+
+
+def _read_report(item: Any, place: str, findings: Findings) -> CompletionReport:
+    fields = _object(item, place, findings)
+    calls = tuple(_calls(fields, findings))
+    how = fields.table("evaluatorMetadata")
+    named = how.choice("scoringMethod", SCORING_METHODS)
+    scoring: ScoringMethod = next((method for method in SCORING_METHODS if method == named), "mean")
+    ks = tuple(k for k in how.values.get("k") or () if isinstance(k, int) and k > 0) or (1,)
+    max_latency_ms = float(how.number("maxLatencyMs", default=DEFAULT_MAX_LATENCY_MS))
+    weights = _weights(how.table("compositeWeights"))
+    return CompletionReport(
+        skill=fields.text("skillId", required=True),
+        skill_version=fields.text("skillVersion", empty=True),
+        benchmark=fields.text("benchmarkId", required=True),
+        timestamp=fields.text("timestamp", empty=True),
+        summary=summarize(
+            [call.sample for call in calls],
+            scoring=scoring,
+            ks=ks,
+            max_latency_ms=max_latency_ms,
+            weights=Weights(**weights),
+        ),
+        calls=calls,
+        usage=_usage(fields.table("tokenCost")) or Usage(),
+        judging=_usage(fields.table("judgeCost")),
+        scoring=scoring,
+        ks=ks,
+        max_latency_ms=max_latency_ms,
+        weights=weights,
+    )
+
+
+def _weights(fields: Fields) -> dict[str, float]:
+    names = [each.name for each in dataclass_fields(Weights)]
+    return {name: float(fields.number(name, least=0)) for name in names if fields.number(name, least=0) is not None}
+
+
+def _calls(fields: Fields, findings: Findings) -> list[CallRecord]:
+    written = fields.values.get("taskResults")
+    if not isinstance(written, list):
+        fields.problem("taskResults", "is missing" if written is None else f"must be a list, not {shown(written)}")
+        return []
+    return [_read_call(_object(item, f"{fields.path}.taskResults[{i}]", findings)) for i, item in enumerate(written)]
+
+
+def _read_call(fields: Fields) -> CallRecord:
+    named = fields.choice("status", _STATUSES, required=True)
+    status: SampleStatus = next((word for word in _STATUSES if word == named), "error")
+    if fields.flag("errored", False):
+        status = "errored"
+    latency = fields.number("latencyMs", default=0.0, least=0)
+    evaluator = fields.text("scorerType", default="unknown")
+    answered = status in {"pass", "fail"}
+    return CallRecord(
+        sample=Sample(
+            task=fields.text("taskId", required=True),
+            run=int(fields.number("runId", default=1)),
+            status=status,
+            score=float(fields.number("score", default=0.0, least=0, most=1.0)),
+            # Others write 0 where nothing was answered.
+            latency_ms=float(latency) if answered else None,
+            weight=float(fields.number("weight", default=1.0, least=0)),
+        ),
+        evaluator=_EVALUATORS.get(evaluator, evaluator),
+        output=fields.values.get("output"),
+        error=fields.text("error", empty=True) or None,
+        reason=fields.text("reason", empty=True),
+        usage=_usage(fields.table("usage")),
+        flags=fields.texts("flags"),
+    )
+
+
+def _usage(fields: Fields) -> Usage | None:
+    if not fields.values:
+        return None
+    taken = fields.number("promptTokens", least=0)
+    given = fields.number("completionTokens", least=0)
+    cost = fields.number("estimatedUSD", least=0)
+    return Usage(input_tokens=taken, output_tokens=given, cost_usd=cost, cost_source="prices" if cost else None)
+
+
+def _object(item: Any, place: str, findings: Findings) -> Fields:
+    if not isinstance(item, dict):
+        problem = Problem(file=findings.file, field=place, message=f"must be an object, not {shown(item)}")
+        findings.problems.append(problem)
+    return Fields(item if isinstance(item, dict) else {}, findings, place)
+
+
+_PLACES = 4
+
+
+def reports_json(reports: Sequence[CompletionReport]) -> bytes:
+    """The file."""
+    return wire.encode_pretty([_report(report) for report in reports])
+
+
+def _report(report: CompletionReport) -> dict[str, Any]:
+    latency = report.summary.latency
+    return _known(
+        {
+            "skillId": report.skill,
+            "skillVersion": report.skill_version,
+            "benchmarkId": report.benchmark,
+            "timestamp": report.timestamp,
+            "summary": _summary(report.summary),
+            "latency": {
+                # Others expect numbers here, also where nothing was answered.
+                "p50Ms": round(latency.p50_ms) if latency else 0,
+                "p95Ms": round(latency.p95_ms) if latency else 0,
+                "p99Ms": round(latency.p99_ms) if latency else 0,
+            },
+            "tokenCost": _tokens(report.usage),
+            "judgeCost": _tokens(report.judging) if report.judging else None,
+            "taskResults": [_call(call, report.skill) for call in report.calls],
+            # Empty at others; here it lets every figure be worked out again.
+            "evaluatorMetadata": {
+                "scoringMethod": report.scoring,
+                "k": list(report.ks),
+                "maxLatencyMs": report.max_latency_ms,
+                "compositeWeights": dict(report.weights),
+            },
+        }
+    )
+
+
+def _summary(summary: Summary) -> dict[str, Any]:
+    interval = summary.score_interval
+    return _known(
+        {
+            "completionRate": _rounded(summary.completion.value if summary.completion else 0.0),
+            "partialScore": _rounded(summary.score or 0.0),
+            "errorRate": _rounded(summary.error_rate.value if summary.error_rate else 0.0),
+            # Of one run nothing is known; others write 1 for it.
+            "consistencyScore": _rounded(1.0 if summary.consistency is None else summary.consistency),
+            "compositeScore": _rounded(summary.composite or 0.0),
+            "confidenceInterval": _interval(interval) | {"mean": _rounded(interval.value)} if interval else None,
+            "completionInterval": _interval(summary.completion) if summary.completion else None,
+            "errorInterval": _interval(summary.error_rate) if summary.error_rate else None,
+            "erroredCount": summary.errored,
+            "passAtK": {str(found.k): _rounded(found.at) for found in summary.passes},
+            "passHatK": {str(found.k): _rounded(found.all) for found in summary.passes},
+        }
+    )
+
+
+def _interval(found: Interval) -> dict[str, float]:
+    return {"lower": _rounded(found.low), "upper": _rounded(found.high), "level": 0.95}
+
+
+def _call(call: CallRecord, skill: str) -> dict[str, Any]:
+    sample = call.sample
+    errored = sample.status == "errored"
+    return _known(
+        {
+            "taskId": sample.task,
+            "skillId": skill,
+            # Others know no word for what says nothing about the skill; `errored` keeps the difference.
+            "status": "error" if errored else sample.status,
+            "errored": True if errored else None,
+            "score": _rounded(sample.score),
+            "latencyMs": 0 if sample.latency_ms is None else round(sample.latency_ms, 3),
+            "output": call.output,
+            "error": call.error,
+            "scorerType": _SCORERS.get(call.evaluator, call.evaluator),
+            "reason": call.reason or None,
+            "flags": list(call.flags) or None,
+            "runId": sample.run,
+            "usage": _tokens(call.usage) if call.usage else None,
+            "weight": sample.weight,
+        }
+    )
+
+
+# The names that others write for the same evaluators.
+_SCORERS = {"exact": "exact_match"}
+
+
+def _tokens(usage: Usage) -> dict[str, Any] | None:
+    if usage.total_tokens is None:
+        return None
+    return _known(
+        {
+            "promptTokens": usage.input_tokens or 0,
+            "completionTokens": usage.output_tokens or 0,
+            "totalTokens": usage.total_tokens,
+            "estimatedUSD": usage.cost_usd,
+        }
+    )
+
+
+def _known(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _rounded(value: float) -> float:
+    return round(value, _PLACES)

@@ -1,0 +1,116 @@
+"""What is known of an attempt, from its beginning to its end."""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from whet.errors import AttemptError, DiskFailed, ModelRejected
+from whet.ground.protecting import Baseline
+from whet.model.grade import Changes, Failure, FailureClass, Grade, Location
+from whet.model.run import Trial
+from whet.model.session import SessionSummary, Usage
+from whet.model.skills import SkillDetection
+from whet.run.parts import Parts, trial_folder
+from whet.run.session_state import Resumable
+
+# A disk that takes or gives nothing more.
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+_GO_ON = "once the disk is well again, --resume does this trial again"
+
+
+@dataclass(slots=True)
+class AttemptRecord:
+    """What is known of an attempt so far; filled step by step, so that a failure keeps all that came before it."""
+
+    runner: str
+    number: int
+    artifact_dir: str
+    began: float = field(default_factory=time.monotonic)
+    started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
+    duration_s: float = 0.0
+    session: SessionSummary | None = None
+    # What is known of a session that came to no good end.
+    unfinished: SessionSummary | None = None
+    usage: Usage = field(default_factory=Usage)
+    steps: int = 0
+    detected_skills: tuple[SkillDetection, ...] = ()
+    # Whether the agent's word may take the trial out of the rate.
+    trusted: bool = True
+    changes: Changes = field(default_factory=Changes)
+    grades: list[Grade] = field(default_factory=list)
+    failure: Failure | None = None
+    failure_class: FailureClass | None = None
+    retry: bool = True
+    workspace_dir: str | None = None
+    resumable: Resumable | None = None
+    baseline: Baseline | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether every check held before the agent began."""
+        return self.baseline is not None and self.baseline.vacuous
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check holds."""
+        return self.failure is None and all(grade.passed for grade in self.grades)
+
+    def fail(self, parts: Parts, error: AttemptError) -> None:
+        """The one place where an exception becomes data."""
+        disk = _is_of_the_disk(error)
+        location, traceback = getattr(error, "location", None), getattr(error, "traceback", None)
+        hints = [error.hint, _GO_ON if disk else None]
+        message = "\n".join((error.message, *(hint for hint in hints if hint)))
+        self.failure = Failure(
+            phase=error.phase,
+            code=DiskFailed.code if disk else error.code,
+            cause=error.cause,
+            message=parts.masker.text(message),
+            location=location if isinstance(location, Location) else None,
+            traceback=None if traceback is None else parts.masker.text(traceback),
+        )
+        given, kind = getattr(error, "failure_class", None), DiskFailed if disk else error
+        self.failure_class = given or FailureClass(id=kind.class_id, label=kind.class_label)
+        self.retry = error.retry
+        if isinstance(error, ModelRejected):
+            parts.rejected[self.runner] = error.message
+
+
+async def recording(
+    parts: Parts, trial: Trial, number: int, work: Callable[[AttemptRecord], Awaitable[None]]
+) -> AttemptRecord:
+    """Carry out one attempt; every failure of it is data in the record."""
+    folder = f"trials/{trial_folder(trial.key)}/{number}"
+    record = AttemptRecord(runner=trial.key.runner, number=number, artifact_dir=folder)
+    try:
+        await work(record)
+    except AttemptError as error:
+        record.fail(parts, error)
+    except Exception as error:  # noqa: BLE001 - the engine's one catch-all: no trial may end the run
+        record.fail(parts, _internal(error))
+    except BaseException:
+        # A signal ends it without a result, and what it took was paid for.
+        parts.cut_short(trial.key, record.usage)
+        raise
+    record.duration_s = time.monotonic() - record.began
+    return record
+
+
+def _internal(error: Exception) -> AttemptError:
+    """Something that nobody foresaw: a full disk, or a fault of ours."""
+    if isinstance(error, OSError):
+        unkept = AttemptError(f"the record of this trial could not be kept: {error}")
+        unkept.__cause__ = error
+        return unkept
+    return AttemptError(f"{type(error).__name__}: {error}", hint="this is a fault of whet; please report it")
+
+
+def _is_of_the_disk(error: AttemptError) -> bool:
+    """Whether whet could not do its own part because of a disk; what an agent's program makes of one is the agent's."""
+    found = error.__cause__
+    return error.cause == "infrastructure" and isinstance(found, OSError) and found.errno in _OF_THE_DISK

@@ -1,0 +1,138 @@
+"""One attempt at a call: ask the skill, keep its answer, have it evaluated. It needs no ground to stand on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from whet.agents.callable import Reply, SkillClient, output_problems
+from whet.errors import GraderError, SkillFailed, Undecidable
+from whet.grade.evaluators import Answered, Evaluators
+from whet.model.benchmark import BenchmarkTask, CallableSkill
+from whet.model.grade import FailureClass, Grade
+from whet.model.run import Trial, TrialResult
+from whet.model.seen import FinalOutput
+from whet.model.session import SessionSummary, Usage
+from whet.run.attempt_record import AttemptRecord, recording
+from whet.run.ending import is_open
+from whet.run.grading import conclude, masked
+from whet.run.parts import Parts
+from whet.run.trial import attempted
+
+ANSWER_FILE = "answer.json"
+_WRONG = FailureClass(id="wrong-answer", label="Wrong answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calling:
+    """What calls are made with: tasks by case, skills and their clients by runner."""
+
+    tasks: Mapping[str, BenchmarkTask]
+    skills: Mapping[str, CallableSkill]
+    clients: Mapping[str, SkillClient]
+    evaluators: Evaluators
+    # Further attempts, by runner.
+    retries: Mapping[str, int]
+    check_schemas: bool = False
+
+
+async def call_trial(parts: Parts, calling: Calling, trial: Trial) -> TrialResult:
+    """Bring one trial to its result by calling a skill."""
+    retries = calling.retries[trial.key.runner]
+    return await attempted(parts, trial, partial(_attempt, parts, calling, trial), retries=retries)
+
+
+async def _attempt(parts: Parts, calling: Calling, trial: Trial, number: int) -> AttemptRecord:
+    record = await recording(parts, trial, number, partial(_call, parts, calling, trial))
+    listener = parts.listener(trial)
+    if listener is not None:
+        listener(FinalOutput(text=_told(trial, record)))
+    return record
+
+
+def _told(trial: Trial, record: AttemptRecord) -> str:
+    """A call for whoever watches: what was given, what came back, and what is wrong with it."""
+    answer = record.session.final_output if record.session else "no answer"
+    wrong = f": {record.failure.message}" if record.failure else ""
+    return f"{trial.execution.case.prompt} gives {answer}{wrong}"
+
+
+async def _call(parts: Parts, calling: Calling, trial: Trial, record: AttemptRecord) -> None:
+    task, skill = calling.tasks[trial.key.case], calling.skills[trial.key.runner]
+    reply = await _reply(calling, trial, task)
+    _keep(parts, trial, record, reply)
+    if calling.check_schemas and task.evaluator.subject == "output":
+        _refuse_other_output(skill, reply.output)
+    answered = Answered(
+        output=reply.output,
+        skill=skill.id,
+        skill_version=skill.version,
+        skill_dir=skill.root,
+        latency_ms=reply.latency_ms,
+    )
+    given = await _evaluated(parts, calling, task, answered)
+    record.grades.append(masked(parts, given))
+    conclude(record)
+    if record.failure is not None and record.failure.code == "assertion":
+        record.failure_class = _WRONG
+    # Another attempt is for calls without an answer: asking until an answer is right would measure something else.
+    record.retry = False
+
+
+async def _evaluated(parts: Parts, calling: Calling, task: BenchmarkTask, answered: Answered) -> Grade:
+    """The grade; an answer that has none, also when asked again, where no answer has one, is itself the reason."""
+    ask = partial(calling.evaluators.evaluate, task, sandbox=parts.sandbox, timeout_s=parts.plan.check_timeout_s)
+    try:
+        return await ask(answered)
+    except GraderError as error:
+        if not is_open(error) or task.evaluator.subject == "files":
+            raise
+        if not await _decides(ask, replace(answered, output=None)) or await _decides(ask, answered):
+            raise
+        because = "without an answer there is a decision, so the answer is the reason"
+        raise Undecidable(f"{error.message}; {because}") from error
+
+
+async def _decides(ask: Callable[[Answered], Awaitable[Grade]], answered: Answered) -> bool:
+    try:
+        await ask(answered)
+    except GraderError:
+        return False
+    return True
+
+
+async def _reply(calling: Calling, trial: Trial, task: BenchmarkTask) -> Reply:
+    if task.evaluator.subject == "files":
+        # The skill is looked at and not called, so nobody waits for it.
+        return Reply(output=None, latency_ms=0.0)
+    client = calling.clients[trial.key.runner]
+    return await client.call(task.input, timeout_s=trial.execution.limits.timeout_s or 0)
+
+
+def _keep(parts: Parts, trial: Trial, record: AttemptRecord, reply: Reply) -> None:
+    """Note the answer as the session that it is, and put it into the record, without secrets."""
+    output: Any = parts.masker.tree(reply.output)
+    text = json.dumps(output, ensure_ascii=False)
+    folder = parts.run_dir / record.artifact_dir
+    os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - half the time of Path.mkdir, and there are many
+    (folder / ANSWER_FILE).write_bytes(text.encode("utf-8", "backslashreplace") + b"\n")
+    record.usage = reply.usage or Usage()
+    record.session = SessionSummary(
+        runner=trial.key.runner,
+        agent=trial.execution.runner.agent,
+        prompt=trial.execution.case.prompt,
+        final_output=text,
+        usage=record.usage,
+        started_at=record.started_at,
+        duration_s=reply.latency_ms / 1000,
+    )
+
+
+def _refuse_other_output(skill: CallableSkill, output: Any) -> None:
+    problems = output_problems(skill, output)
+    if problems:
+        raise SkillFailed(f"its answer is not as its outputSchema says: {'; '.join(problems)}")

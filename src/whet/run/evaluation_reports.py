@@ -1,0 +1,152 @@
+"""From the record of a run to reports on skills, and to the files that hold them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from whet.errors import RecordLost
+from whet.grade.judge_questions import Vote
+from whet.grade.scores import Weights
+from whet.grade.summary import sample_of, summarize
+from whet.model import wire
+from whet.model.benchmark import Benchmark, BenchmarkTask, CallableSkill, CallRecord, CompletionReport
+from whet.model.event import Results
+from whet.model.run import RunInfo, TrialResult
+from whet.model.session import Usage
+from whet.report.completion import reports_json
+from whet.report.completion_text import reports_csv, reports_html, reports_markdown
+from whet.report.json import replacing
+from whet.run.calling import ANSWER_FILE
+from whet.run.trial import OUTPUT_KEPT
+
+WRITERS: dict[str, tuple[str, Callable[[Sequence[CompletionReport]], bytes]]] = {
+    "json": ("json", reports_json),
+    "markdown": ("md", lambda reports: reports_markdown(reports).encode()),
+    "html": ("html", lambda reports: reports_html(reports).encode()),
+    "csv": ("csv", lambda reports: reports_csv(reports).encode()),
+}
+
+
+def reports_of(
+    info: RunInfo, results: Results, benchmark: Benchmark, skills: Sequence[CallableSkill], weights: Weights
+) -> list[CompletionReport]:
+    """A report for each skill, from what the journal holds of it."""
+    tasks = {task.id: task for task in benchmark.tasks}
+    calls: dict[str, list[CallRecord]] = {skill.id: [] for skill in skills}
+    judging: dict[str, Usage] = {}
+    runs = 1
+    for execution in results.plan.executions:
+        runs = max(runs, execution.trials)
+        for result in results.trials(execution):
+            runner = execution.runner.id
+            calls[runner].append(_call(result, tasks[execution.case.id], info.run_dir))
+            if benchmark.needs_judge:
+                judging[runner] = judging.get(runner, Usage()) + judging_of(result)
+    ks = tuple(dict.fromkeys((benchmark.k, runs)))
+    chosen = {execution.runner.id for execution in results.plan.executions}
+    return [
+        _report(info, benchmark, skill, calls[skill.id], judging=judging.get(skill.id), ks=ks, weights=weights)
+        for skill in skills
+        if skill.id in chosen
+    ]
+
+
+def _report(
+    info: RunInfo,
+    benchmark: Benchmark,
+    skill: CallableSkill,
+    calls: list[CallRecord],
+    *,
+    judging: Usage | None,
+    ks: tuple[int, ...],
+    weights: Weights,
+) -> CompletionReport:
+    total = Usage()
+    for call in calls:
+        total += call.usage or Usage()
+    return CompletionReport(
+        skill=skill.id,
+        skill_version=skill.version,
+        benchmark=benchmark.id,
+        timestamp=info.started_at,
+        summary=summarize(
+            [call.sample for call in calls],
+            scoring=benchmark.scoring,
+            ks=ks,
+            max_latency_ms=benchmark.max_latency_ms,
+            weights=weights,
+        ),
+        calls=tuple(calls),
+        usage=total,
+        judging=judging,
+        scoring=benchmark.scoring,
+        ks=ks,
+        max_latency_ms=benchmark.max_latency_ms,
+        weights=asdict(weights),
+    )
+
+
+def _call(result: TrialResult, task: BenchmarkTask, run_dir: Path) -> CallRecord:
+    latency_ms = None if result.session_s is None else result.session_s * 1000
+    sample = sample_of(task.id, result.number, result.grades, result.failure, latency_ms=latency_ms, weight=task.weight)
+    decided = result.failure is None or result.failure.code == "assertion"
+    return CallRecord(
+        sample=sample,
+        evaluator=task.evaluator.kind,
+        output=_output(result, run_dir),
+        error=None if decided or result.failure is None else result.failure.message,
+        reason="; ".join(grade.reason for grade in result.grades),
+        usage=result.total_usage if result.total_usage.total_tokens is not None else None,
+        flags=tuple(flag for evidence in _judged(result) for flag in evidence["flags"]),
+    )
+
+
+def _output(result: TrialResult, run_dir: Path) -> Any:
+    """The answer; the journal has no more of a long one than its beginning."""
+    if not result.final_output:
+        return None
+    try:
+        if len(result.final_output) <= OUTPUT_KEPT:
+            return json.loads(result.final_output)
+        return json.loads((run_dir / result.artifact_dir / ANSWER_FILE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return result.final_output
+
+
+def judging_of(result: TrialResult) -> Usage:
+    """What the judge took for a trial; a vote that was cached took nothing."""
+    total = Usage()
+    for evidence in _judged(result):
+        for vote in wire.decode(json.dumps(evidence["votes"]), tuple[Vote, ...]):
+            total += Usage() if vote.cached else vote.usage
+    return total
+
+
+def _judged(result: TrialResult) -> Iterator[dict[str, Any]]:
+    """What the judge left of each of its grades."""
+    for grade in result.grades:
+        if grade.check == "llm_judge" and grade.evidence:
+            yield json.loads(grade.evidence)
+
+
+def write_reports(
+    reports: Sequence[CompletionReport], formats: Sequence[str], folder: Path, run_id: str
+) -> Iterator[Path]:
+    """Write one file for each format, and give its path; a run that is resumed replaces what it wrote before."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in dict.fromkeys(formats):
+            ending, write = WRITERS[name]
+            path = folder / f"eval-result-{run_id}.{ending}"
+            with replacing(path) as file:
+                file.write(write(reports))
+            yield path
+    except OSError as error:
+        raise RecordLost(
+            f"the reports cannot be written to {folder}: {error.strerror}",
+            hint=f"whet eval --resume {run_id} --output-dir DIR writes them elsewhere, and calls nothing again",
+        ) from error

@@ -1,0 +1,274 @@
+"""The whole of explaining: find the attempt, settle who is asked, put the questions one by one, keep each answer."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from whet.grade.expect.group import Asked
+from whet.ground.descent import become_subreaper
+from whet.ground.package_settings import package_settings
+from whet.ground.packages import Packages
+from whet.ground.sandbox import Sandbox, choose_sandbox, hold_network
+from whet.ground.workspaces import Workspaces
+from whet.model.request import Settings
+from whet.model.run import Execution, Plan
+from whet.model.session import SessionSummary
+from whet.model.suite import Suite
+from whet.plan.settings import load_settings
+from whet.reading.text import clean, count, duration, money, one_line, path_for_people
+from whet.record import folder as folders
+from whet.run.execute import ERRORED, FAILED, INTERRUPTED, PASSED, single_errors
+from whet.run.explain_questions import (
+    EXPLANATIONS_FILE,
+    Explanation,
+    Explanations,
+    Interview,
+    make_scratch,
+    questions_for,
+    read_explanations,
+    write_explanations,
+)
+from whet.run.explain_subject import Subject, doubts, execution_of, find_runner, find_subject, session_of, state_of
+from whet.run.parts import Parts, make_masker
+from whet.run.run_state import watch_signals
+from whet.run.scratch import Unpacked, clear_scratch
+
+_WIDEST = 160
+
+
+def headline(subject: Subject, kept: Explanations, questions: int) -> str:
+    """Who is asked, and how much."""
+    return f"{subject.name}: {count(questions, 'question')} for {kept.agent}, session {kept.session_id}"
+
+
+def question_lines(number: int, asked: Asked) -> Iterator[str]:
+    """A question, and the expectation that left it."""
+    yield ""
+    first, *more = clean(asked.question).strip().split("\n")
+    yield f"{number}. {first}"
+    yield from (f"   {line}" for line in more)
+    place = f"{asked.location.file}:{asked.location.line}" if asked.location else ""
+    left = one_line(asked.expectation, _WIDEST) if asked.expectation else ""
+    if place or left:
+        yield f"   ({': '.join(part for part in (clean(place), left) if part)})"
+
+
+def answer_lines(given: Explanation) -> Iterator[str]:
+    """An answer, or why there is none."""
+    said = given.answer if given.status == "answered" else (given.failure.message if given.failure else "")
+    if given.status != "answered":
+        yield f"   {given.status}:"
+    yield from (f"   {line}".rstrip() for line in clean(said).strip().split("\n"))
+    if given.workspace:
+        yield f"   (its workspace was not quite as it had left it: {one_line(given.workspace, _WIDEST)})"
+    yield from (f"   ({one_line(note, _WIDEST)})" for note in given.notes)
+
+
+def closing_lines(folder: Path, fresh: Sequence[Explanation], *, again: int, left: str) -> Iterator[str]:
+    """What was done, and where it is kept."""
+    yield ""
+    if fresh:
+        costs = [each.cost_usd for each in fresh if each.cost_usd is not None]
+        cost = f", {money(sum(costs))}" if costs else ""
+        yield f"Asked {count(len(fresh), 'question')} in {duration(sum(each.duration_s for each in fresh))}{cost}."
+    if again:
+        yield f"{count(again, 'question')} answered before; --rerun asks again."
+    if left:
+        yield f"{left}."
+    yield f"Kept in {path_for_people(folder / EXPLANATIONS_FILE, Path.cwd())}"
+
+
+# Of the options that the run was given, those that an asking is held to as well.
+_KEPT_FLAGS = ("sandbox", "timeout_ms", "max_steps")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainRequest:
+    """What was asked for: the folder, questions in the place of the kept ones, and settings."""
+
+    folder: Path
+    typed: tuple[str, ...] = ()
+    rerun: bool = False
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    config_file: Path | None = None
+
+
+def explain(request: ExplainRequest) -> int:
+    """Put the questions to the agent of the attempt, unless it has answered them before; the exit code."""
+    subject = find_subject(request.folder)
+    questions = questions_for(subject.folder, request.typed)
+    session = session_of(subject)
+    asking = _Asking(subject, questions, read_explanations(subject.folder, _none_yet(subject, session)), request.rerun)
+    with ExitStack() as stack:
+        interview = _prepare(request, asking, session, stack) if asking.pending else None
+        _say([headline(subject, asking.kept, len(questions))])
+        with single_errors():
+            anyio.run(_carry_out, interview, asking)
+    return asking.finish()
+
+
+def _none_yet(subject: Subject, session: SessionSummary) -> Explanations:
+    return Explanations(
+        trial=str(subject.result.key),
+        attempt=subject.attempt.number,
+        runner=session.runner,
+        agent=session.agent,
+        session_id=session.session_id,
+    )
+
+
+@dataclass(slots=True)
+class _Asking:
+    """Questions on their way: what is kept so far, and what is still to be asked."""
+
+    subject: Subject
+    questions: tuple[Asked, ...]
+    kept: Explanations
+    rerun: bool
+    fresh: list[Explanation] = field(default_factory=list)
+    shown: int = 0
+    interrupted: bool = False
+
+    @property
+    def pending(self) -> list[Asked]:
+        """What is still to be asked."""
+        return [asked for asked in self.questions if self.earlier(asked) is None]
+
+    def earlier(self, asked: Asked) -> Explanation | None:
+        """The answer that was given before, where that will do."""
+        return None if self.rerun else self.kept.answer(asked.question)
+
+    def take(self, given: Explanation) -> None:
+        """Keep an answer at once: whatever comes next may end us."""
+        self.kept = self.kept.adding(given)
+        write_explanations(self.subject.folder, self.kept)
+        self.fresh.append(given)
+
+    def show_again(self, given: Explanation) -> None:
+        """Show an answer that was given before."""
+        _say(answer_lines(given))
+        self.shown += 1
+
+    def interrupt(self) -> None:
+        """Somebody wants it to end."""
+        self.interrupted = True
+
+    def finish(self) -> int:
+        """Say what was done; the exit code, as for a run."""
+        left = len(self.questions) - len(self.fresh) - self.shown
+        why = "interrupted" if self.interrupted else "what stopped the one before would stop them too"
+        _say(
+            closing_lines(
+                self.subject.folder, self.fresh, again=self.shown, left=f"{left} not asked: {why}" if left else ""
+            )
+        )
+        if self.interrupted:
+            return INTERRUPTED
+        found = {given.status for given in self.fresh}
+        return FAILED if "failed" in found else ERRORED if "errored" in found else PASSED
+
+
+async def _carry_out(interview: Interview | None, asking: _Asking) -> None:
+    """Ask one question after the other; a signal ends the one under way and loses no answer."""
+    try:
+        async with anyio.create_task_group() as group:
+            with anyio.CancelScope() as scope:
+                group.start_soon(watch_signals, scope, asking.interrupt)
+                await _ask_all(interview, asking)
+            group.cancel_scope.cancel()
+    finally:
+        if interview is not None:
+            with anyio.CancelScope(shield=True):
+                await interview.parts.sandbox.close()
+
+
+async def _ask_all(interview: Interview | None, asking: _Asking) -> None:
+    for number, asked in enumerate(asking.questions, 1):
+        _say(question_lines(number, asked))
+        earlier = asking.earlier(asked)
+        if earlier is not None:
+            asking.show_again(earlier)
+            continue
+        assert interview is not None
+        given = await interview.ask(asked, asking.kept.next_number)
+        asking.take(given)
+        _say(answer_lines(given))
+        if given.status == "errored":
+            # What is not the agent's doing would meet the next question as well.
+            return
+
+
+def _prepare(request: ExplainRequest, asking: _Asking, session: SessionSummary, stack: ExitStack) -> Interview:
+    """Everything that asking needs; all that can be wrong is found here, before anything starts."""
+    subject = asking.subject
+    run_dir = subject.record.run_dir
+    state = state_of(subject, session)
+    settings = _settings(request, subject)
+    runner = find_runner(subject, session, state, settings)
+    warnings = list(doubts(subject, runner, asking.pending))
+    sandbox, note = choose_sandbox(settings.sandbox)
+    warnings += hold_network(sandbox, [runner])
+    stack.callback(os.close, folders.lock(run_dir))
+    clear_scratch(run_dir)
+    scratch = Path(state.home).parent
+    make_scratch(scratch)
+    scratch.rmdir()
+    become_subreaper()
+    for warning in filter(None, (*warnings, note)):
+        sys.stderr.write(f"warning: {warning}\n")
+    execution = execution_of(subject, runner, settings)
+    parts = _parts(subject, execution, settings, sandbox, scratch)
+    return Interview(parts=parts, subject=subject, session=session, state=state, execution=execution)
+
+
+def _settings(request: ExplainRequest, subject: Subject) -> Settings:
+    """The settings as they are now, found as the run found them."""
+    flags = {name: value for name, value in subject.flags().items() if name in _KEPT_FLAGS} | dict(request.flags)
+    config_file = request.config_file or subject.record.config_file
+    return load_settings(subject.record.suite_path, flags=flags, environ=os.environ, config_file=config_file)
+
+
+def _parts(subject: Subject, execution: Execution, settings: Settings, sandbox: Sandbox, scratch: Path) -> Parts:
+    """What attempts are carried out with, for a plan of this one trial; its suite need not be loaded again."""
+    record = subject.record
+    plan = Plan(
+        suite=Suite(name=subject.result.key.suite, cases=(execution.case,), source=record.suite_path, digest=""),
+        executions=(execution,),
+        schedule="serial",
+        max_parallel=1,
+        retries=0,
+        check_timeout_s=settings.check_timeout_s,
+    )
+    return Parts(
+        plan=plan,
+        run_id=record.run_dir.name,
+        run_dir=record.run_dir,
+        scratch=scratch,
+        unpacked=Unpacked(scratch, sandbox),
+        sandbox=sandbox,
+        packages=Packages(scratch, package_settings(settings.packages), dict(os.environ)),
+        workspaces=Workspaces(scratch),
+        graders={},
+        classifier=None,
+        masker=make_masker(settings, plan),
+        environ=dict(os.environ),
+        settings_dir=settings.file.parent if settings.file else None,
+        mounts=settings.mounts,
+        hidden=(settings.output_dir, record.run_dir, scratch),
+        max_output_bytes=settings.max_output_bytes,
+        model_silence_s=settings.model_silence_s,
+        ceilings=settings.ceilings,
+    )
+
+
+def _say(lines: Iterable[str]) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()

@@ -1,0 +1,191 @@
+"""Whom a question is for: the attempt in a folder, and the session of its agent, if that can be resumed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from whet.errors import StoreError, UsageError
+from whet.grade.expect.group import Asked
+from whet.grade.grader import QUESTIONS_FILE, load_report
+from whet.model import plugins, wire
+from whet.model.request import Settings
+from whet.model.run import STATE_FILE, Attempt, Execution, Runner, TrialResult
+from whet.model.session import SessionSummary
+from whet.model.suite import Case, Limits, WorkspaceSpec
+from whet.reading.text import count
+from whet.record.folder import RUN_FILE, read_run_file
+from whet.record.history import Record, read_record
+from whet.run.readiness import look_at_runner
+from whet.run.scratch import names_scratch
+from whet.run.session_state import SessionState, read_state
+
+_HINT = "name the folder of a trial, such as .whet/runs/latest/trials/CASE/RUNNER/default/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One attempt of a recorded run; the folders in `result` are those of this attempt."""
+
+    record: Record
+    result: TrialResult
+    attempt: Attempt
+
+    @property
+    def folder(self) -> Path:
+        """Where its artifacts lie."""
+        return self.record.run_dir / self.attempt.artifact_dir
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        key = self.result.key
+        which = f", attempt {self.attempt.number}" if len(self.result.attempts) > 1 else ""
+        return f"{key.case} @ {key.runner} #{key.number}{which}"
+
+    def flags(self) -> dict[str, Any]:
+        """The options that the run was started with."""
+        found = read_run_file(self.record.run_dir).get("flags")
+        return dict(found) if isinstance(found, dict) else {}
+
+
+def find_subject(folder: Path) -> Subject:
+    """The attempt that *folder* is of, or the one that decided its trial, or the only one below with questions."""
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such folder", hint=_HINT)
+    place = folder.resolve()
+    run_dir = next((each for each in (place, *place.parents) if (each / RUN_FILE).is_file()), None)
+    if run_dir is None:
+        raise UsageError(f"{folder} is not the folder of a trial: it belongs to no run", hint=_HINT)
+    record = read_record(run_dir)
+    below = str(place.relative_to(run_dir))
+    found = list(_subjects(record, below))
+    if len(found) > 1:
+        found = [each for each in found if (each.folder / QUESTIONS_FILE).is_file()]
+        if len(found) != 1:
+            raise UsageError(f"{folder} holds {count(len(found), 'trial')} with questions, not one", hint=_HINT)
+    if not found:
+        raise UsageError(f"{folder} is not the folder of a trial that has ended", hint=_HINT)
+    record.check_files(found[0].result.key)
+    return found[0]
+
+
+def _subjects(record: Record, below: str) -> Iterator[Subject]:
+    """An attempt by its own folder, and trials, each by the attempt that decided, by any folder above."""
+    for result in record.results.values():
+        exact = [attempt for attempt in result.attempts if attempt.artifact_dir == below]
+        for attempt in exact or result.attempts[-1:]:
+            if exact or below == "." or attempt.artifact_dir.startswith(f"{below}/"):
+                at = replace(result, artifact_dir=attempt.artifact_dir, workspace_dir=attempt.workspace_dir)
+                yield Subject(record=record, result=at, attempt=attempt)
+
+
+def session_of(subject: Subject) -> SessionSummary:
+    """The session of the attempt, however it ended."""
+    if not (subject.folder / "session.json").is_file():
+        raise UsageError(f"{subject.name} has no session: its agent never came to one")
+    return load_report(subject.folder)
+
+
+def state_of(subject: Subject, session: SessionSummary) -> SessionState:
+    """What resuming that session takes; an error that says why it cannot be resumed."""
+    try:
+        state = read_state(subject.folder)
+    except (OSError, wire.WireError) as error:
+        raise StoreError(f"{subject.folder}: the state of its session cannot be read: {error}") from error
+    if state is not None:
+        _refuse_strange(subject, state)
+        return state
+    if not plugins.find("agents", session.agent)().state:
+        raise UsageError(
+            f'{subject.name}: an agent of type "{session.agent}" has no session that could be resumed',
+            hint="questions are for agents that remember what they did, such as claude-code or codex",
+        )
+    if subject.attempt.failure is None:
+        raise UsageError(
+            f"{subject.name} passed, and the sessions of trials that passed are not kept",
+            hint="ask about one that failed",
+        )
+    if session.session_id is None:
+        raise UsageError(f"{subject.name} cannot be resumed: it ended before its agent told the id of its session")
+    notes = "; ".join(note for note in subject.result.notes if "session" in note)
+    raise UsageError(f"{subject.name} cannot be resumed: its session was not kept" + (f": {notes}" if notes else ""))
+
+
+def _refuse_strange(subject: Subject, state: SessionState) -> None:
+    """A record may come from anywhere: it names no folder but those that a run makes, and no option of a program."""
+    file = subject.folder / STATE_FILE
+    strange = _strange_folder(subject.record, state)
+    if strange is not None:
+        raise StoreError(
+            f"{file}: a run lays no folder at {strange}",
+            hint="the file was changed or comes from elsewhere, so nothing is asked",
+        )
+    if state.session_id.startswith("-"):
+        raise StoreError(f"{file}: {state.session_id} is not the id of a session")
+
+
+def _strange_folder(record: Record, state: SessionState) -> str | None:
+    """The first folder that is not directly in the scratch folder, but the one that the run says it worked in."""
+    scratch = Path(state.home).parent
+    if not names_scratch(scratch):
+        return state.home
+    given = (record.workspace or {}).get("cwd")
+    laid = [state.home, state.temporary, *([state.workspace] if state.workspace != given else [])]
+    return next((path for path in laid if Path(path).parent != scratch or Path(path).name == ".."), None)
+
+
+def find_runner(subject: Subject, session: SessionSummary, state: SessionState, settings: Settings) -> Runner:
+    """The runner of the attempt; an error where there is none by now, or another agent or home behind its name."""
+    name = subject.result.key.runner
+    where = str(settings.file) if settings.file else "the settings"
+    runner = next((each for each in settings.runners if each.id == name), None)
+    if runner is None:
+        raise UsageError(
+            f'{subject.name} is of runner "{name}", which is not in {where}',
+            hint="put it back, or name the settings file that has it with --config",
+        )
+    if runner.agent != session.agent:
+        raise UsageError(
+            f'runner "{name}" is of type "{runner.agent}" in {where}, and the session is one of "{session.agent}"',
+            hint="only the same agent can resume its session: undo the change, or name another file with --config",
+        )
+    if bool(runner.options.get("inherit_home")) == state.own_home:
+        lies = "a home of its own" if state.own_home else "your own home"
+        raise UsageError(
+            f'the session lies in {lies}, and inherit_home of runner "{name}" in {where} says otherwise',
+            hint="undo the change, or name another settings file with --config",
+        )
+    return runner
+
+
+def execution_of(subject: Subject, runner: Runner, settings: Settings) -> Execution:
+    """What an asking is held to: the limits of the settings, since those of the case are for its task."""
+    limits = Limits(timeout_s=settings.timeout_s, budget_usd=settings.budget_usd, max_steps=settings.max_steps)
+    key = subject.result.key
+    case = Case(id=key.case, prompt="", checks=())
+    return Execution(case=case, runner=runner, variant=key.variant, limits=limits, workspace=WorkspaceSpec(), trials=1)
+
+
+def doubts(subject: Subject, runner: Runner, questions: Iterable[Asked]) -> Iterator[str]:
+    """What may make the answers worth less; an error where there can be none."""
+    cases = tuple(Case(id=subject.result.key.case, prompt=asked.question, checks=()) for asked in questions)
+    for finding in look_at_runner(runner, cases, {}, os.environ):
+        if finding.state == "problem":
+            raise UsageError(f'runner "{runner.id}": {finding.message}', hint=finding.hint)
+        if finding.state == "warning":
+            yield f"{finding.message}: {finding.hint}" if finding.hint else finding.message
+    before = _recorded_model(subject, runner)
+    if before != runner.model:
+        now, then = (f"model {name}" if name else "no model" for name in (runner.model, before))
+        yield f'runner "{runner.id}" names {now}, and named {then} when it was run'
+
+
+def _recorded_model(subject: Subject, runner: Runner) -> str | None:
+    rows = read_run_file(subject.record.run_dir).get("settings")
+    found = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+    wanted = f"runners.{runner.id}.agent.model"
+    return next((str(row.get("value")) for row in found if row.get("key") == wanted), None)

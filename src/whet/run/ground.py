@@ -1,0 +1,252 @@
+"""The ground an attempt stands on: its workspace, a home and a temporary folder of its own, made and cleared away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+
+from whet.errors import AgentError, BootstrapFailed, WorkspaceError
+from whet.ground.ceilings import suspected
+from whet.ground.copying import remove_tree
+from whet.ground.masking import mask_files
+from whet.ground.sandbox import Boundary, Command
+from whet.ground.workspace import Workspace
+from whet.ground.workspaces import place, take_out_skills
+from whet.model.grade import Changes
+from whet.model.run import Trial
+from whet.model.suite import BootstrapSpec, WorkspaceSpec
+from whet.run.parts import Parts, trial_folder
+from whet.run.scratch import Capture
+
+T = TypeVar("T")
+_BOOTSTRAP_OUTPUT = 16 * 1024 * 1024
+_numbers = count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """Where one attempt works."""
+
+    workspace: Workspace
+    home: Path
+    temporary: Path
+    shared: bool
+
+    @property
+    def aside(self) -> Path:
+        """A folder for what graders keep of the workspace; nobody else is shown it, and it need not be there."""
+        return self.home.with_name(f"{self.home.name}.d")
+
+
+@dataclass(slots=True)
+class SharedGround:
+    """The one workspace of all attempts, readied once; if that fails, it fails for each of them alike."""
+
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+    ready: Workspace | None = None
+    trouble: WorkspaceError | None = None
+    # Whether a trial in it ended otherwise than expected, so that somebody may want to look at it.
+    went_wrong: bool = False
+
+
+async def lay(parts: Parts, shared: SharedGround, trial: Trial, artifact_dir: Path) -> Ground:
+    """Make the ground for one attempt."""
+    spec = trial.execution.workspace
+    number = next(_numbers)
+    home, temporary = parts.scratch / f"h{number}", parts.scratch / f"t{number}"
+    try:
+        home.mkdir()
+        temporary.mkdir()
+    except OSError as error:
+        raise WorkspaceError(f"cannot make a home for the agent: {error}") from error
+    if spec.mode == "shared":
+        workspace = await _shared(parts, shared, trial, home, temporary)
+    else:
+        workspace = await _isolated(parts, trial, artifact_dir, home, temporary)
+    ground = Ground(workspace=workspace, home=home, temporary=temporary, shared=spec.mode == "shared")
+    own = trial.execution.case.bootstrap
+    if own is not None:
+        try:
+            await _bootstrap(parts, own, workspace, trial=trial, logs=artifact_dir, folders=(home, temporary))
+        except BaseException:
+            # Also where a signal ends it: there is no other chance to remove it.
+            with anyio.CancelScope(shield=True):
+                await leave(ground)
+            raise
+    await _done(workspace.mark, at_once=workspace.untouched)
+    return ground
+
+
+async def _isolated(parts: Parts, trial: Trial, artifact_dir: Path, home: Path, temporary: Path) -> Workspace:
+    spec = await _with_template(parts, trial.execution.workspace)
+    workspace = await _done(lambda: parts.workspaces.isolated(spec), at_once=parts.workspaces.are_quick(spec))
+    if spec.bootstrap is None and not spec.placed and not spec.without_skills:
+        return workspace
+    folders = (home, temporary)
+    try:
+        if spec.placed:
+            await anyio.to_thread.run_sync(place, workspace.path, spec.placed)
+        if spec.without_skills and spec.template_dir is not None:
+            await anyio.to_thread.run_sync(take_out_skills, workspace.path, spec.without_skills)
+        if spec.bootstrap is not None:
+            await _bootstrap(parts, spec.bootstrap, workspace, trial=trial, logs=artifact_dir, folders=folders)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await clear(workspace)
+        raise
+    return workspace
+
+
+async def _with_template(parts: Parts, spec: WorkspaceSpec) -> WorkspaceSpec:
+    """*spec* with the template that its package comes to, where it has one."""
+    if spec.package is None:
+        return spec
+    return replace(spec, template_dir=(await parts.packages.prepare(spec.package)).template)
+
+
+async def _shared(parts: Parts, shared: SharedGround, trial: Trial, home: Path, temporary: Path) -> Workspace:
+    async with shared.lock:
+        if shared.trouble is not None:
+            raise shared.trouble
+        if shared.ready is None:
+            spec = trial.execution.workspace
+            logs = parts.run_dir / "workspaces"
+            try:
+                workspace = await _done(lambda: parts.workspaces.shared(spec))
+                if spec.bootstrap is not None:
+                    logs.mkdir(exist_ok=True)
+                    await _bootstrap(parts, spec.bootstrap, workspace, trial=None, logs=logs, folders=(home, temporary))
+            except WorkspaceError as error:
+                shared.trouble = error
+                raise
+            shared.ready = workspace
+        return shared.ready
+
+
+async def _bootstrap(
+    parts: Parts,
+    spec: BootstrapSpec,
+    workspace: Workspace,
+    *,
+    trial: Trial | None,
+    logs: Path,
+    folders: tuple[Path, Path],
+) -> None:
+    """Run the author's command in the fresh workspace; it may see the suite's folder and write its artifacts."""
+    home, temporary = folders
+    suite_dir = parts.plan.suite.source.parent
+    timeout_s = spec.timeout_s or max(execution.limits.timeout_s or 0 for execution in parts.plan.executions)
+    env = {name: parts.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in parts.environ}
+    env |= {"HOME": str(home), "TMPDIR": str(temporary), **spec.env, **bootstrap_facts(parts, workspace, logs, trial)}
+    command = Command(argv=(spec.command, *spec.args), env=env, cwd=workspace.path)
+    boundary = Boundary(
+        writable=(workspace.path, home, temporary, logs),
+        readable=(suite_dir, *parts.mounts),
+        hidden=parts.hidden,
+        ceilings=parts.ceilings,
+    )
+    log = Capture(logs / "bootstrap.log", masker=parts.masker, most_bytes=_BOOTSTRAP_OUTPUT)
+    try:
+        ended = await parts.sandbox.run(command, boundary, timeout_s=timeout_s, stdout=log, stderr=log)
+    except AgentError as error:
+        raise BootstrapFailed(f"the bootstrap command {error.message}", hint=error.hint) from error
+    finally:
+        log.close()
+    ended = suspected(ended, parts.ceilings, log.tail)
+    said = log.tail.decode("utf-8", "replace").strip()
+    if ended.timed_out:
+        raise BootstrapFailed(f"the bootstrap command was still running after {timeout_s:g} s and was stopped")
+    if ended.exit_code != 0:
+        how = f"exit code {ended.exit_code}" if ended.signal is None else f"signal {ended.signal}"
+        reached = f"ran into its ceiling of {ended.reached} and " if ended.reached else ""
+        raise BootstrapFailed(f"the bootstrap command {reached}ended with {how}" + (f":\n{said}" if said else ""))
+
+
+def bootstrap_facts(parts: Parts, workspace: Workspace, logs: Path, trial: Trial | None) -> dict[str, str]:
+    """The `WHET_*` variables of a bootstrap command; a shared workspace belongs to no case and no runner."""
+    facts = {
+        "WHET_RUN": parts.run_id,
+        "WHET_WORKSPACE": str(workspace.path),
+        "WHET_RUN_DIR": str(parts.run_dir),
+        "WHET_ARTIFACT_DIR": str(logs),
+        "WHET_SUITE_DIR": str(parts.plan.suite.source.parent),
+    }
+    if trial is not None:
+        facts |= {"WHET_CASE_ID": trial.key.case, "WHET_RUNNER_ID": trial.key.runner}
+    return facts
+
+
+async def changes_of(ground: Ground) -> Changes:
+    """What the agent did to its workspace."""
+    return Changes() if ground.workspace.untouched else await _done(ground.workspace.changes)
+
+
+async def keep(parts: Parts, ground: Ground, trial: Trial, attempt: int) -> tuple[str | None, list[str]]:
+    """Keep the workspace for a person to look at; where it lies, relative to the run folder, and what is not in it."""
+    if ground.shared:
+        return None, []
+    where = f"workspaces/{trial_folder(trial.key)}/{attempt}"
+    return where, await _done(lambda: _kept(parts, ground.workspace, parts.run_dir / where))
+
+
+async def keep_shared(parts: Parts, shared: SharedGround) -> list[str]:
+    """Keep the one workspace of a run in which something went wrong; where it lies, and what is not in it.
+
+    To be called once the last attempt is done. A folder that was given stays where it is.
+    """
+    workspace = shared.ready
+    if workspace is None or not shared.went_wrong or workspace.method == "given":
+        return []
+    names = ("shared" if number == 1 else f"shared-{number}" for number in count(1))
+    destination = next(path for path in (parts.run_dir / "workspaces" / name for name in names) if not path.exists())
+    try:
+        not_kept = await _done(lambda: _kept(parts, workspace, destination))
+    except WorkspaceError as error:
+        return [parts.masker.text(f"the shared workspace could not be kept: {error.message}")]
+    return [f"the shared workspace is kept in {destination}", *not_kept]
+
+
+def _kept(parts: Parts, workspace: Workspace, destination: Path) -> list[str]:
+    """Move a workspace to *destination*, without secrets; what could not be kept without them, as sentences."""
+    workspace.keep(destination)
+    try:
+        return mask_files(parts.masker, destination) if parts.masker else []
+    except (OSError, RecursionError, ValueError) as error:
+        remove_tree(destination)
+        raise WorkspaceError(f"secrets cannot be taken out of it: {error}") from error
+
+
+async def leave(ground: Ground) -> list[str]:
+    """Remove what is left of the ground; what could not be removed, as sentences."""
+    problems = [] if ground.shared else await clear(ground.workspace)
+    for folder in (ground.home, ground.temporary, ground.aside):
+        if not _gone(folder):
+            problems += await anyio.to_thread.run_sync(remove_tree, folder)
+    return problems
+
+
+async def clear(workspace: Workspace) -> list[str]:
+    """Delete a workspace; what could not be deleted, as sentences."""
+    return await _done(workspace.remove, at_once=workspace.untouched)
+
+
+def _gone(folder: Path) -> bool:
+    """Whether an empty folder could be removed at once, which is cheaper than asking a thread to."""
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+async def _done(work: Callable[[], T], *, at_once: bool = False) -> T:
+    """Do file work in a thread, unless it is so little that asking one would take longer."""
+    return work() if at_once else await anyio.to_thread.run_sync(work)

@@ -1,0 +1,147 @@
+"""The configured runners: whether each could start."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from whet.agents.agent import Agent, Options
+from whet.agents.programs import BY_TYPE, Finding, KnownAgent, Version, ask_versions, find_program, logins, not_working
+from whet.errors import ConfigError, PathRefused, WhetError
+from whet.ground.sandbox import Sandbox
+from whet.model import plugins
+from whet.model.run import Plan, Runner
+from whet.model.suite import Case
+from whet.plan.plan import skill_problems
+from whet.reading.paths import refusals
+
+
+def program_of(runner: Runner, environ: Mapping[str, str]) -> str | None:
+    """The program that *runner* starts, where it is one that is installed."""
+    name = program_name(runner)
+    return find_program(name, environ) if name else None
+
+
+def is_asked(runner: Runner) -> bool:
+    """Whether its program may be asked for its version: anybody's own command might take that for a task."""
+    return runner.agent in BY_TYPE
+
+
+def look_at_runner(
+    runner: Runner, cases: tuple[Case, ...], versions: Mapping[str, Version], environ: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Every problem of a runner, or one line that says that there is none."""
+    problems = list(_runner_problems(runner, cases, versions, environ))
+    for message, hint in problems:
+        yield Finding(part="runners", name=runner.id, state="problem", message=message, hint=hint)
+    if problems:
+        return
+    program = program_of(runner, environ)
+    model = f" {runner.model}" if runner.model else ""
+    where = f" ({program})" if program else ""
+    said = f"{runner.agent}{model}{where}"
+    known = BY_TYPE.get(runner.agent)
+    missing = {name: why for name, why in (known.helpers if known else {}).items() if not find_program(name, environ)}
+    for name, why in missing.items():
+        yield Finding(
+            part="runners", name=runner.id, state="warning", message=f"{runner.agent} {why}", hint=f"install {name}"
+        )
+    if known is None or logins(known, {**environ, **Options(runner.options).table("env")}):
+        yield Finding(part="runners", name=runner.id, state="ok", message=said)
+        return
+    hint = f"set one of {', '.join(known.variables)}, or log in once by hand"
+    yield Finding(part="runners", name=runner.id, state="warning", message=f"{said}  no login found", hint=hint)
+
+
+def _runner_problems(
+    runner: Runner, cases: tuple[Case, ...], versions: Mapping[str, Version], environ: Mapping[str, str]
+) -> Iterator[tuple[str, str | None]]:
+    try:
+        agent: Agent = plugins.find("agents", runner.agent)()
+    except WhetError as error:
+        yield error.message, error.hint
+        return
+    try:
+        with refusals():
+            problems = list(agent.problems(runner, cases))
+        yield from ((problem, None) for problem in problems)
+    except PathRefused as error:
+        yield error.message, error.hint
+    yield from ((problem, None) for problem in skill_problems("skills", runner.skills))
+    name = program_name(runner)
+    program = program_of(runner, environ)
+    if name and program is None:
+        known = BY_TYPE.get(runner.agent)
+        install = known.install if known else "install it, or correct `command` of this runner"
+        yield f'there is no program "{name}"', install
+    if program is not None and program in versions and not versions[program].ok:
+        yield f"{program}: {versions[program].text}", not_working(program)
+
+
+def program_name(runner: Runner) -> str | None:
+    """The program by the runner's own word, or else by what its agent is called; none where whet brings it along."""
+    known = BY_TYPE.get(runner.agent)
+    return Options(runner.options).text("command") or (known.program if known else None)
+
+
+# What a runner may be given to log in in a way that we do not know of.
+_ACCESS = re.compile(r"KEY|TOKEN|AUTH|CREDENTIAL|SECRET|LOGIN|_USE_|PROVIDER|BASE_URL|ENDPOINT")
+
+
+def refuse_unready(plan: Plan, sandbox: Sandbox, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What looks like a missing login; raises where an agent that whet knows surely cannot start."""
+    runners = {each.runner.id: each.runner for each in plan.executions if each.runner.agent in BY_TYPE}
+    if not runners:
+        return ()
+    asked = [program for runner in runners.values() if (program := _asked(runner, environ))]
+    versions = ask_versions(asked, sandbox, environ)
+    problems = [each for runner in runners.values() for each in _problems(runner, versions, environ)]
+    if problems:
+        raise ConfigError("\n".join(problems), hint='"whet doctor" looks at every agent; nothing was started')
+    return tuple(each for runner in runners.values() for each in _doubts(runner, environ))
+
+
+def _known(runner: Runner) -> KnownAgent:
+    return BY_TYPE[runner.agent]
+
+
+def _is_own(runner: Runner) -> bool:
+    """Whether it is the agent's own program: a script around it may log in by itself, or take anything for a task."""
+    return Path(program_name(runner) or "").name == _known(runner).program
+
+
+def _asked(runner: Runner, environ: Mapping[str, str]) -> str | None:
+    """The program to ask for its version, where that is quickly answered."""
+    return program_of(runner, environ) if _is_own(runner) and not _known(runner).unpacks else None
+
+
+def _problems(runner: Runner, versions: Mapping[str, Version], environ: Mapping[str, str]) -> Iterator[str]:
+    known, program = _known(runner), program_of(runner, environ)
+    if program is None:
+        name = program_name(runner)
+        yield f'runners.{runner.id}: there is no program "{name}" for {known.type}; install it: {known.install}'
+        return
+    version = versions.get(program)
+    if version is not None and not version.ok and not version.late:
+        yield f"runners.{runner.id}: {program} does not start: {version.text}; see whether it works by hand"
+    elif not _has_login(runner, environ) and _must_log_in(runner):
+        ways = ", ".join(known.variables)
+        yield f"runners.{runner.id}: nothing logs {known.type} in; log in once by hand, or set one of {ways}"
+
+
+def _doubts(runner: Runner, environ: Mapping[str, str]) -> Iterator[str]:
+    if not _has_login(runner, environ) and not _known(runner).free and _is_own(runner):
+        yield f"runners.{runner.id}: no login of {runner.agent} was found"
+
+
+def _has_login(runner: Runner, environ: Mapping[str, str]) -> bool:
+    return bool(logins(_known(runner), {**environ, **Options(runner.options).table("env")}))
+
+
+def _must_log_in(runner: Runner) -> bool:
+    """Whether there is no way to log in but those that whet knows."""
+    options = Options(runner.options)
+    given = (*options.table("env"), *options.texts("pass_env"))
+    free = options.flag("inherit_home", False) or options.texts("args") or _known(runner).free
+    return _is_own(runner) and not free and not any(_ACCESS.search(name) for name in given)

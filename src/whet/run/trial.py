@@ -1,0 +1,134 @@
+"""One trial, from its first attempt to its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
+
+from whet.errors import GraderError
+from whet.grade.scores import score_of
+from whet.model.grade import Failure, FailureClass, Status
+from whet.model.run import Attempt, Trial, TrialResult
+from whet.run.attempt import run_attempt
+from whet.run.attempt_record import AttemptRecord
+from whet.run.ground import SharedGround
+from whet.run.parts import Parts
+
+OUTPUT_KEPT = 2000
+# Makes the attempt of that number.
+Attempting: TypeAlias = Callable[[int], Awaitable[AttemptRecord]]
+
+
+async def run_trial(parts: Parts, shared: SharedGround, trial: Trial) -> TrialResult:
+    """Attempt it as often as it is allowed and worth it; the last attempt decides, and all of them are kept."""
+    return await attempted(parts, trial, partial(run_attempt, parts, shared, trial), retries=parts.plan.retries)
+
+
+async def attempted(parts: Parts, trial: Trial, attempt: Attempting, *, retries: int) -> TrialResult:
+    """What up to *retries* further attempts come to, whatever an attempt consists of."""
+    records: list[AttemptRecord] = []
+    for number in range(1, retries + 2):
+        try:
+            record = await attempt(number)
+        except BaseException:
+            for earlier in records:
+                parts.cut_short(trial.key, earlier.usage)
+            raise
+        records.append(record)
+        if not _worth_another(record, trial):
+            break
+    return await classified(parts, trial, result_of(trial, records))
+
+
+def verdict(record: AttemptRecord, *, expected_fail: bool) -> Status:
+    """Whether it went as expected; only an assertion can be expected to fail."""
+    if record.failure is None:
+        return "unexpected-passed" if expected_fail else "passed"
+    if record.failure.code == "assertion":
+        return "expected-failed" if expected_fail else "failed"
+    # A check that raises fails its case, also by its author's mistake; everything else that is not the agent's doing
+    # says nothing about the agent.
+    if record.failure.cause == "agent" or record.failure.code == "check-mistake":
+        return "failed"
+    return "errored"
+
+
+def _worth_another(record: AttemptRecord, trial: Trial) -> bool:
+    """A second attempt follows a failure that could end differently; an expected one is no failure."""
+    return record.retry and verdict(record, expected_fail=trial.execution.case.expected_fail) in {"failed", "errored"}
+
+
+def result_of(trial: Trial, records: list[AttemptRecord]) -> TrialResult:
+    """What the attempts at a trial come to; the last one decides."""
+    last = records[-1]
+    expected_fail = trial.execution.case.expected_fail
+    status = verdict(last, expected_fail=expected_fail)
+    if trial.execution.control and status == "failed":
+        # It was run to be compared with, and may fail.
+        status = "expected-failed"
+    output = last.session.final_output if last.session else ""
+    failure, failure_class = last.failure, last.failure_class
+    if status == "unexpected-passed":
+        failure = Failure(
+            phase="check", code="unexpected-passed", cause="suite", message="was expected to fail, and passed"
+        )
+        failure_class = FailureClass(id="unexpected-passed", label="Unexpected pass")
+    return TrialResult(
+        key=trial.key,
+        status=status,
+        score=None if status == "errored" else _score(last),
+        duration_s=sum(record.duration_s for record in records),
+        started_at=records[0].started_at,
+        artifact_dir=last.artifact_dir,
+        grades=tuple(last.grades),
+        failure=failure,
+        failure_class=failure_class,
+        usage=last.usage,
+        steps=last.steps,
+        detected_skills=last.detected_skills,
+        final_output=output if len(output) <= OUTPUT_KEPT else output[:OUTPUT_KEPT] + " ...",
+        workspace_dir=last.workspace_dir,
+        changed_files=len(last.changes),
+        vacuous=last.vacuous,
+        session_s=last.session.duration_s if last.session else None,
+        attempts=tuple(_attempt(record, expected_fail=expected_fail) for record in records),
+        notes=tuple(note for record in records for note in record.notes),
+    )
+
+
+def _score(record: AttemptRecord) -> float:
+    """How well it went; an agent that came to no end did nothing well."""
+    if record.failure is not None and record.failure.code != "assertion":
+        return 0.0
+    return score_of(record.grades) or 0.0
+
+
+def _attempt(record: AttemptRecord, *, expected_fail: bool) -> Attempt:
+    return Attempt(
+        number=record.number,
+        status=verdict(record, expected_fail=expected_fail),
+        duration_s=record.duration_s,
+        artifact_dir=record.artifact_dir,
+        workspace_dir=record.workspace_dir,
+        failure=record.failure,
+        usage=record.usage,
+    )
+
+
+async def classified(parts: Parts, trial: Trial, result: TrialResult) -> TrialResult:
+    """Let the author assign or override the failure class; failing at that is told and costs nothing."""
+    case = trial.execution.case
+    if result.status == "passed" or case.classify is None or parts.classifier is None:
+        return result
+    try:
+        given = await parts.classifier.classify(case, result, timeout_s=parts.plan.check_timeout_s)
+    except GraderError as error:
+        return replace(result, notes=(*result.notes, parts.masker.text(error.message)))
+    return result if given is None else replace(result, failure_class=_masked_class(parts, given))
+
+
+def _masked_class(parts: Parts, given: FailureClass) -> FailureClass:
+    label = None if given.label is None else parts.masker.text(given.label)
+    return FailureClass(id=parts.masker.text(given.id), label=label)

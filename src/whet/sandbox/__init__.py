@@ -1,1 +1,0 @@
-"""Where processes run, and the only place that starts them."""

@@ -1,1 +1,0 @@
-"""The eval-suites service: suites, runs and their evidence over HTTP; needs the extra `whet[server]`."""

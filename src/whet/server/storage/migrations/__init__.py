@@ -1,1 +1,0 @@
-"""The steps that brought the tables to where they are."""

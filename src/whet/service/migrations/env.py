@@ -1,0 +1,17 @@
+"""How alembic reaches the database: over the connection that `migrate` gives it."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from whet.service.tables import metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    # SQLite cannot change a column in place.
+    render_as_batch=True,
+    # One transaction around all steps, and it is the caller's.
+    transactional_ddl=False,
+)
+context.run_migrations()

@@ -1,1 +1,0 @@
-"""Callable skills: reading what their folders say, and calling them."""

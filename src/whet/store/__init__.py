@@ -1,1 +1,0 @@
-"""What keeps run events: the run folder."""

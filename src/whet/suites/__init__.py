@@ -1,0 +1,1 @@
+"""Suites: every way of writing one becomes a `Suite`."""

@@ -1,0 +1,148 @@
+"""What the author of a Python suite writes: `Case`, `case`, `Workspace` and `Bootstrap`.
+
+They take whatever they are given and remember where, so that the format can report every mistake at once, with its
+place; type checkers and editors see the strict signatures.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+if TYPE_CHECKING:
+    from whet.model.grade import FailureClass
+    from whet.model.run import TrialResult
+
+
+# A check takes the session and, if it wants, the context; it may be async. Returning means that it holds.
+CheckFunction = Callable[..., "Awaitable[None] | None"]
+Classify = Callable[["TrialResult"], "FailureClass | str | None"]
+
+# The cases that `@case` made, by module, so that two functions of one name are seen as two.
+marked: dict[str, list[Case]] = {}
+
+
+class _Written:
+    """Something written down by an author: its fields as given, and where."""
+
+    known: tuple[str, ...] = ()
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, *args: Any, **fields: Any) -> None:
+            self.positional = args
+            self.fields = fields
+            frame = sys._getframe(1)  # noqa: SLF001 - the author's line belongs into every message
+            self.file, self.line = frame.f_code.co_filename, frame.f_lineno
+    else:
+        positional: tuple[Any, ...]
+        fields: dict[str, Any]
+        file: str
+        line: int
+
+
+class Case(_Written):
+    """One task and the check that decides how it went."""
+
+    known = (
+        "id",
+        "prompt",
+        "check",
+        "tags",
+        "timeout_ms",
+        "max_steps",
+        "budget_usd",
+        "expected_fail",
+        "classify_failure",
+    )
+    # Whether `@case` made it.
+    by_mark = False
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            prompt: str,
+            check: CheckFunction,
+            id: str = ...,  # noqa: A002 - the author's word
+            tags: Sequence[str] = (),
+            timeout_ms: int | None = None,
+            max_steps: int | None = None,
+            budget_usd: float | None = None,
+            expected_fail: bool = False,
+            classify_failure: Classify | None = None,
+        ) -> None: ...
+
+
+class Bootstrap(_Written):
+    """A command that readies a fresh workspace."""
+
+    known = ("command", "args", "timeout_ms", "env")
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            command: str,
+            args: Sequence[str] = (),
+            timeout_ms: int | None = None,
+            env: Mapping[str, str] | None = None,
+        ) -> None: ...
+
+
+class Workspace(_Written):
+    """Where the cases of a suite work; relative paths are taken from the suite's folder."""
+
+    known = ("mode", "cwd", "template_dir", "bootstrap")
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            mode: Literal["shared", "isolated"],
+            cwd: str | Path | None = None,
+            template_dir: str | Path | None = None,
+            bootstrap: Bootstrap | None = None,
+        ) -> None: ...
+
+
+@overload
+def case(check: CheckFunction, /) -> Case: ...
+@overload
+def case(
+    *,
+    prompt: str,
+    id: str | None = None,
+    tags: Sequence[str] = (),
+    **others: Any,
+) -> Callable[[CheckFunction], Case]: ...
+def case(
+    check: CheckFunction | None = None,
+    /,
+    *,
+    id: str | None = None,  # noqa: A002 - the author's word
+    tags: Sequence[str] = (),
+    **others: Any,
+) -> Callable[[CheckFunction], Case] | Case:
+    """Mark a function as the check of a case; its name is the id unless one is given.
+
+    Without parentheses it has no prompt, which is reported with everything else.
+
+    Takes every field of `Case` but the check; an unknown one is reported with the others when the suite is loaded.
+    """
+    frame = sys._getframe(1)  # noqa: SLF001 - as above
+    file, line = frame.f_code.co_filename, frame.f_lineno
+
+    def mark(check: CheckFunction) -> Case:
+        name = getattr(check, "__name__", "case")
+        made = Case(id=id if id is not None else name, check=check, tags=tags, **others)
+        made.file, made.line, made.by_mark = file, line, True
+        marked.setdefault(getattr(check, "__module__", ""), []).append(made)
+        return made
+
+    return mark if check is None else mark(check)

@@ -1,0 +1,329 @@
+"""One task of a benchmark: its input, what is expected, and the evaluator that follows from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from whet.errors import Problem, SuiteError, UnknownName, UsageError
+from whet.model.benchmark import (
+    COMPARISONS,
+    DEFAULT_MAX_LATENCY_MS,
+    EVALUATORS,
+    MISSING,
+    SCORING_METHODS,
+    SUBJECTS,
+    Benchmark,
+    BenchmarkTask,
+    Evaluator,
+    EvaluatorKind,
+    Expected,
+)
+from whet.model.run import folder_name, id_problem
+from whet.reading.document_files import SUFFIXES, read_plain
+from whet.reading.fields import BadDocument, Fields, Findings, shown
+from whet.reading.schemas import SchemaTrouble, check_schema
+
+_TASK = ("id", "description", "inputData", "expectedOutput", "evaluator", "timeoutMs", "tags", "weight")
+_EXPECTED = ("type", "value", "schema", "keywords", "patterns", "judgePrompt", "customScorerPath")
+_EVALUATOR = ("type", "caseSensitive", "compare", "tolerance", "threshold", "timeoutMs", "subject", "customScorerPath")
+# Names by which others call the same evaluators.
+ALIASES: dict[str, EvaluatorKind] = {"exact_match": "exact", "schema": "json_schema"}
+# Which field of `expectedOutput` an evaluator looks at.
+_SUBJECT: dict[EvaluatorKind, str] = {
+    "exact": "value",
+    "contains": "keywords",
+    "regex": "patterns",
+    "json_schema": "schema",
+    "llm_judge": "judgePrompt",
+    "custom": "customScorerPath",
+}
+# A reference answer helps a judge or a grader of the author's as well.
+_TAKES_VALUE: tuple[EvaluatorKind, ...] = ("exact", "llm_judge", "custom")
+
+
+def read_task(fields: Fields, default: EvaluatorKind | None) -> BenchmarkTask:
+    """The task that *fields* say; what is wrong is noted in them."""
+    fields.mention_unknown(_TASK)
+    identifier = fields.text("id", required=True)
+    trouble = id_problem(identifier) if identifier else None
+    if trouble:
+        fields.problem("id", trouble)
+    if not isinstance(fields.values.get("inputData"), dict):
+        missing = "inputData" not in fields.values
+        given = "is missing" if missing else f"must be an object, not {shown(fields.values['inputData'])}"
+        fields.problem("inputData", given)
+    expected, evaluator = fields.table("expectedOutput", required=True), fields.table("evaluator")
+    expected.mention_unknown(_EXPECTED)
+    evaluator.mention_unknown(_EVALUATOR)
+    kind = _kind(expected, evaluator, default)
+    return BenchmarkTask(
+        id=identifier,
+        description=fields.text("description", empty=True),
+        input=fields.values.get("inputData") or {},
+        expected=_expected(expected, evaluator, kind),
+        evaluator=_evaluator(evaluator, kind),
+        timeout_ms=fields.number("timeoutMs"),
+        tags=tuple(dict.fromkeys(fields.texts("tags"))),
+        weight=float(fields.number("weight", default=1.0, least=0)),
+    )
+
+
+def _kind(expected: Fields, evaluator: Fields, default: EvaluatorKind | None) -> EvaluatorKind:
+    """What the task says, in one place or in both; saying two things is an error."""
+    wanted, named = _named(expected), _named(evaluator)
+    if wanted and named and wanted != named:
+        evaluator.problem("type", f'is "{named}", but expectedOutput.type is "{wanted}"', "make them the same")
+    found = named or wanted or default
+    if found is None:
+        if not expected.values.get("type") and not evaluator.values.get("type"):
+            evaluator.problem("type", "is missing, and expectedOutput.type too", f"one of {', '.join(EVALUATORS)}")
+        return "exact"
+    return found
+
+
+def _named(fields: Fields) -> EvaluatorKind | None:
+    value = fields.choice("type", (*EVALUATORS, *ALIASES))
+    if value is None:
+        return None
+    return ALIASES.get(value) or next(kind for kind in EVALUATORS if kind == value)
+
+
+def _expected(fields: Fields, evaluator: Fields, kind: EvaluatorKind) -> Expected:
+    _check_subject(fields, evaluator, kind)
+    patterns = fields.texts("patterns", required=kind == "regex")
+    for index, pattern in enumerate(patterns):
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            fields.problem(f"patterns[{index}]", f"is no regular expression: {error}")
+    schema: Any = fields.values.get("schema")
+    if kind == "json_schema" and "schema" in fields.values:
+        try:
+            check_schema(schema)
+        except SchemaTrouble as error:
+            fields.problem("schema", f"is no JSON Schema: {error}")
+    return Expected(
+        value=fields.values.get("value", MISSING),
+        keywords=fields.texts("keywords", required=kind == "contains"),
+        patterns=patterns,
+        schema=schema,
+        judge_prompt=fields.text("judgePrompt", required=kind == "llm_judge") or None,
+        custom_scorer=fields.text("customScorerPath") or evaluator.text("customScorerPath") or None,
+    )
+
+
+def _check_subject(fields: Fields, evaluator: Fields, kind: EvaluatorKind) -> None:
+    """What the evaluator looks at is there, and nothing stands there that it does not look at."""
+    if kind in {"exact", "json_schema"} and _SUBJECT[kind] not in fields.values:
+        fields.problem(_SUBJECT[kind], f"is missing, and {kind} looks at nothing else")
+    if kind == "custom":
+        here, there = fields.values.get("customScorerPath"), evaluator.values.get("customScorerPath")
+        if here is None and there is None:
+            fields.problem("customScorerPath", "is missing")
+        elif here is not None and there is not None and here != there:
+            evaluator.problem("customScorerPath", f"is {shown(there)}, but in expectedOutput it is {shown(here)}")
+    for other, subject in _SUBJECT.items():
+        ignored = subject in fields.values and subject != _SUBJECT[kind]
+        if ignored and not (other == "exact" and kind in _TAKES_VALUE):
+            fields.note(subject, f"is not looked at by {kind}")
+
+
+def _evaluator(fields: Fields, kind: EvaluatorKind) -> Evaluator:
+    compare = fields.choice("compare", COMPARISONS)
+    subject = fields.choice("subject", SUBJECTS)
+    if subject == "files" and kind != "custom":
+        fields.problem("subject", f'"files" can be looked at by custom only, not by {kind}')
+    return Evaluator(
+        kind=kind,
+        # Only keywords are looked for without regard to case, unless the task says so.
+        case_sensitive=fields.flag("caseSensitive", kind != "contains"),
+        compare="text" if compare == "text" else "json",
+        tolerance=float(fields.number("tolerance", default=0.0, least=0)),
+        threshold=float(fields.number("threshold", default=0.5, most=1.0)),
+        timeout_ms=fields.number("timeoutMs"),
+        subject="files" if subject == "files" else "output",
+    )
+
+
+_KNOWN = ("id", "name", "version", "domain", "scoringMethod", "maxLatencyMs", "k", "metadata", "tasks", "$schema")
+# The id of tasks that stand in no benchmark.
+CUSTOM = "custom"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedBenchmark:
+    """A benchmark, and what about its file is worth a word."""
+
+    benchmark: Benchmark
+    notes: tuple[Problem, ...]
+
+
+def read_benchmark(path: Path, *, default: EvaluatorKind | None = None) -> LoadedBenchmark:
+    """The benchmark in *path*; *default* is the evaluator of tasks that name none."""
+    document, findings = _document(path)
+    if not isinstance(document, dict):
+        hint = "a bare list of tasks is read by --tasks" if isinstance(document, list) else None
+        findings.problems.append(
+            Problem(file=str(path), message=f"must be an object, not {shown(document)}", hint=hint)
+        )
+        raise SuiteError(findings.problems)
+    return _benchmark(document, findings, path, default)
+
+
+def read_tasks(path: Path, *, default: EvaluatorKind | None = None) -> LoadedBenchmark:
+    """A bare list of tasks as a benchmark called `custom`; a whole benchmark is taken as it is."""
+    document, findings = _document(path)
+    if isinstance(document, dict) and "tasks" in document:
+        return _benchmark(document, findings, path, default)
+    if not isinstance(document, list):
+        raise SuiteError([Problem(file=str(path), message=f"must be a list of tasks, not {shown(document)}")])
+    head = {"id": CUSTOM, "name": path.stem, "version": "0.0.0", "domain": "custom", "scoringMethod": "mean"}
+    return _benchmark({**head, "tasks": document}, findings, path, default, at="")
+
+
+def _document(path: Path) -> tuple[Any, Findings]:
+    try:
+        return read_plain(path), Findings(str(path))
+    except BadDocument as error:
+        raise SuiteError([Problem(file=str(path), message=str(error))]) from error
+
+
+def _benchmark(
+    document: dict[str, Any], findings: Findings, path: Path, default: EvaluatorKind | None, at: str = "tasks"
+) -> LoadedBenchmark:
+    fields = Fields(document, findings)
+    fields.mention_unknown(_KNOWN)
+    scoring = fields.choice("scoringMethod", SCORING_METHODS, required=True)
+    k = fields.number("k", default=1)
+    if not isinstance(k, int):
+        fields.problem("k", f"must be a whole number, not {shown(k)}")
+    benchmark = Benchmark(
+        id=fields.text("id", required=True),
+        name=fields.text("name", required=True),
+        version=fields.text("version", required=True),
+        domain=fields.text("domain", required=True),
+        scoring=next((method for method in SCORING_METHODS if method == scoring), "mean"),
+        max_latency_ms=float(fields.number("maxLatencyMs", default=DEFAULT_MAX_LATENCY_MS)),
+        k=int(k),
+        metadata=fields.table("metadata").values,
+        tasks=_tasks(fields, at, default),
+        source=path.resolve(),
+        digest=_digest(document, default),
+    )
+    if findings.problems:
+        raise SuiteError(findings.problems)
+    return LoadedBenchmark(benchmark, tuple(findings.notes))
+
+
+def _tasks(fields: Fields, at: str, default: EvaluatorKind | None) -> tuple[BenchmarkTask, ...]:
+    written = fields.values.get("tasks")
+    if not isinstance(written, list) or not written:
+        given = "is missing" if written is None else f"must be a list with at least one task, not {shown(written)}"
+        fields.problem("tasks", given)
+        return ()
+    tasks: list[BenchmarkTask] = []
+    for index, item in enumerate(written):
+        place = f"{at}[{index}]"
+        if not isinstance(item, dict):
+            fields.problem(place, f"must be an object, not {shown(item)}")
+            continue
+        name = item.get("id")
+        case = name if isinstance(name, str) and name.isprintable() else None
+        tasks.append(read_task(Fields(item, fields.findings, place, case), default))
+    _refuse_shared_ids(fields, at, tasks)
+    return tuple(tasks)
+
+
+def _refuse_shared_ids(fields: Fields, at: str, tasks: list[BenchmarkTask]) -> None:
+    """No two tasks have one id, nor ids that are one folder of the record."""
+    seen: dict[str, int] = {}
+    for index, task in enumerate(tasks):
+        first = seen.setdefault(folder_name(task.id).casefold(), index)
+        if not task.id or first == index:
+            continue
+        other = f"{at}[{first}]"
+        same = f"is also the id of {other}"
+        alike = f'would share the folder "{folder_name(task.id)}" with {other}'
+        fields.problem(f"{at}[{index}].id", f'"{task.id}" {same if tasks[first].id == task.id else alike}')
+
+
+def _digest(document: dict[str, Any], default: EvaluatorKind | None) -> str:
+    text = json.dumps([document, default], sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+# What the file in the folder of a benchmark is called.
+FILES = tuple(f"benchmark{suffix}" for suffix in SUFFIXES)
+_ANY = tuple(f"*{suffix}" for suffix in SUFFIXES)
+# Shipped with whet; the folder holds data only.
+BUILT_IN = Path(__file__).parent / "built_in"
+
+
+def find_benchmark(name: str, folders: Sequence[Path]) -> Path:
+    """The file of the benchmark *name*: a path, or an id in *folders*, and after those in whet's own."""
+    if _looks_like_path(name):
+        return _by_path(Path(name))
+    unreadable: list[str] = []
+    for folder in (*folders, BUILT_IN):
+        found = _ids(folder, unreadable)
+        files = [file for file, identifier in found if identifier == name]
+        if len(files) > 1:
+            raise UsageError(f'two benchmarks are called "{name}": {files[0]} and {files[1]}', hint="name one by path")
+        if files:
+            return files[0]
+    known = sorted({identifier for folder in (*folders, BUILT_IN) for _, identifier in _ids(folder, [])})
+    near = get_close_matches(name, known, n=1)
+    hint = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(known)}"
+    if unreadable:
+        hint += f"; could not be read: {'; '.join(unreadable)}"
+    raise UnknownName(f'no benchmark is called "{name}"', hint=hint)
+
+
+def list_benchmarks(folders: Sequence[Path]) -> list[tuple[str, Path]]:
+    """The id and the file of each benchmark that can be named, the nearer one where two have the same id."""
+    found: dict[str, Path] = {}
+    for folder in (*folders, BUILT_IN):
+        for file, identifier in _ids(folder, []):
+            found.setdefault(identifier, file)
+    return sorted(found.items())
+
+
+def _looks_like_path(name: str) -> bool:
+    return "/" in name or name.endswith(SUFFIXES) or name in {".", ".."}
+
+
+def _by_path(path: Path) -> Path:
+    for name in FILES:
+        if (path / name).is_file():
+            return path / name
+    if path.is_file():
+        return path
+    reason = f"has no {FILES[0]}" if path.is_dir() else "there is no such file"
+    raise SuiteError([Problem(file=str(path), message=reason)])
+
+
+def _ids(folder: Path, unreadable: list[str]) -> list[tuple[Path, str]]:
+    """Each benchmark file with its id; one that cannot be read is no reason not to find the others."""
+    found: list[tuple[Path, str]] = []
+    for file in _files(folder):
+        try:
+            document: Any = read_plain(file)
+        except BadDocument as error:
+            unreadable.append(f"{file} {error}")
+            continue
+        if isinstance(document, dict) and isinstance(document.get("id"), str) and "tasks" in document:
+            found.append((file, document["id"]))
+    return found
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    if folder.is_dir():
+        for pattern in (*_ANY, *(f"*/{name}" for name in FILES), *(f"definitions/{any_}" for any_ in _ANY)):
+            yield from sorted(folder.glob(pattern))

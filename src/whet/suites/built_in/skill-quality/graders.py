@@ -1,0 +1,129 @@
+"""What makes a good skill, as far as its folder shows: each function looks at one thing, and gives its share of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+_LEAST_DESCRIPTION = 20
+_LEAST_WORDS = 5
+_LEAST_PAGE = 80
+_PAGES = ("README.md", "SKILL.md", "README.rst", "README.txt", "README")
+_SKIPPED = {"node_modules", "__pycache__", ".git", ".venv", "venv"}
+
+
+def manifest(output: Any, expected: Any, context: dict[str, Any]) -> dict[str, Any]:
+    """The fields of skill.json that everything else needs."""
+    del output, expected
+    found = _manifest(context)
+    return _share(
+        {
+            "id of lower-case letters, digits, - and _": bool(re.fullmatch(r"[a-z0-9_-]+", _text(found, "id"))),
+            "name": bool(_text(found, "name")),
+            "version such as 1.0.0": bool(re.match(r"\d+\.\d+\.\d+", _text(found, "version"))),
+            "entrypoint": bool(_text(found, "entrypoint")),
+            "adapterType": _text(found, "adapterType") in {"subprocess", "http", "mcp"},
+        }
+    )
+
+
+def description(output: Any, expected: Any, context: dict[str, Any]) -> dict[str, Any]:
+    """A description that tells somebody whether the skill is what they look for."""
+    del output, expected
+    found = _manifest(context)
+    said = _text(found, "description").strip()
+    return _share(
+        {
+            f"at least {_LEAST_DESCRIPTION} characters": len(said) >= _LEAST_DESCRIPTION,
+            f"at least {_LEAST_WORDS} words": len(said.split()) >= _LEAST_WORDS,
+            "something else than the name": bool(said) and said.lower() != _text(found, "name").lower(),
+        }
+    )
+
+
+def documentation(output: Any, expected: Any, context: dict[str, Any]) -> dict[str, Any]:
+    """A page for people."""
+    del output, expected
+    folder = _folder(context)
+    pages = [folder / name for name in _PAGES if (folder / name).is_file()]
+    text = "\n".join(page.read_text(encoding="utf-8", errors="replace") for page in pages)
+    return _share(
+        {
+            f"one of {', '.join(_PAGES[:2])}": bool(pages),
+            f"at least {_LEAST_PAGE} characters": len(text.strip()) >= _LEAST_PAGE,
+            "an example": "```" in text or "\n    " in text,
+        }
+    )
+
+
+def json_files(output: Any, expected: Any, context: dict[str, Any]) -> dict[str, Any]:
+    """JSON that is JSON, and schemas that are objects with a type."""
+    del output, expected
+    folder = _folder(context)
+    files = [path for path in sorted(folder.rglob("*.json")) if not _SKIPPED & set(path.relative_to(folder).parts)]
+    facts = {f"{path.relative_to(folder)} is JSON": _is_json(path) for path in files}
+    found = _manifest(context)
+    for name in ("inputSchema", "outputSchema"):
+        facts[f"{name} describes an object"] = _describes_object(found.get(name))
+    return _share(facts)
+
+
+def entrypoint(output: Any, expected: Any, context: dict[str, Any]) -> dict[str, Any]:
+    """The files that the entry point names lie in the folder; an address is one."""
+    del output, expected
+    folder, found = _folder(context), _manifest(context)
+    start = _text(found, "entrypoint")
+    if start.startswith(("http://", "https://")):
+        return _share({"an address with a host": bool(urlsplit(start).hostname)})
+    try:
+        words = shlex.split(start)
+    except ValueError as error:
+        return {"score": 0, "reason": f"the entry point is no command line: {error}"}
+    files = [word for word in words if re.search(r"\.\w+$", word) and not word.startswith("-")]
+    facts = {f"{word} is a file of the skill": _inside(folder, word) for word in files}
+    return _share({"a program": bool(words), **facts})
+
+
+def _folder(context: dict[str, Any]) -> Path:
+    return Path(context["skill"]["path"])
+
+
+def _manifest(context: dict[str, Any]) -> dict[str, Any]:
+    try:
+        found = json.loads((_folder(context) / "skill.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _text(found: dict[str, Any], name: str) -> str:
+    value = found.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _describes_object(schema: Any) -> bool:
+    return isinstance(schema, dict) and schema.get("type") == "object" and isinstance(schema.get("properties"), dict)
+
+
+def _inside(folder: Path, word: str) -> bool:
+    path = (folder / word).resolve()
+    return path.is_file() and path.is_relative_to(folder.resolve())
+
+
+def _share(facts: dict[str, bool]) -> dict[str, Any]:
+    """The share of what holds, and the names of what does not."""
+    missing = [name for name, holds in facts.items() if not holds]
+    reason = f"missing: {'; '.join(missing)}" if missing else "all there"
+    return {"passed": not missing, "score": (len(facts) - len(missing)) / len(facts), "reason": reason}

@@ -1,0 +1,373 @@
+"""Reading cases: one function for each kind, from the fields of its object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from whet.model.eval_cases import (
+    CALL_OPS,
+    CASE_KINDS,
+    DEFAULT_SHARE,
+    DEFAULT_SKILL_PLACE,
+    DEFAULT_THRESHOLD,
+    DEFAULT_VERIFIER,
+    EXPECTATIONS,
+    EXTRACTS,
+    FILE_OPS,
+    INVOCATION_TYPES,
+    MATCHES,
+    OPS,
+    TARGETS,
+    TEXT_OPS,
+    Assertion,
+    BooleanAssertion,
+    CaseKind,
+    EvalCase,
+    ExactMatch,
+    JsonSchema,
+    JudgeHints,
+    LlmRubric,
+    Op,
+    ResourceHints,
+    RubricItem,
+    TaskPackage,
+    TriggerQuery,
+    competitor_of,
+)
+from whet.model.run import id_problem
+from whet.reading.claims import ClaimError
+from whet.reading.paths import digest_problem, inside_problem, pointer_problem, reference_problem
+from whet.reading.patterns import pattern_of
+from whet.reading.schemas import SchemaTrouble, check_schema
+from whet.suites.eval_fields import Fields, shown
+
+_KNOWN = ("op", "type", "target", "value", "negate", "description")
+_MOST = 100
+
+
+def read_assertions(given: Fields) -> tuple[Assertion, ...]:
+    """One, under `assertion`, or a list of them under `assertions`."""
+    one, several = given.given("assertion"), given.given("assertions")
+    if one is not None and several is not None:
+        given.problem("assertion", 'stands beside "assertions": put it into the list')
+    if several is not None:
+        if several == []:
+            given.problem("assertions", "must not be empty")
+        found = (_assertion(given.object(place, item)) for place, item in given.items("assertions", most=_MOST))
+        return tuple(each for each in found if each is not None)
+    if one is None:
+        given.problem("assertion", "is missing")
+        return ()
+    read = _assertion(given.object("assertion", one))
+    return (read,) if read else ()
+
+
+def _assertion(given: Fields) -> Assertion | None:
+    given.refuse_unknown(_KNOWN)
+    if given.given("op") is not None and given.given("type") is not None:
+        given.problem("type", 'says the same as "op": leave one of them out')
+    op = given.choice("type" if given.given("op") is None and "type" in given.values else "op", OPS, required=True)
+    if op is None:
+        return None
+    target = given.text("target", empty=True)
+    value = given.given("value")
+    if op in FILE_OPS:
+        target, value = _file(given, op, target, value)
+    elif op == "json_path":
+        _need_pointer(given, target)
+    else:
+        _check_plain(given, op, target)
+    return Assertion(
+        op=op,
+        target=target,
+        value=value,
+        has_value=value is not None or ("value" in given.values and op == "json_path"),
+        negate=given.flag("negate", default=False),
+        description=given.text("description"),
+    )
+
+
+def _file(given: Fields, op: Op, target: str | None, value: Any) -> tuple[str | None, Any]:
+    """The path stands in `target`; where only that it exists is asserted, it may stand in `value`."""
+    if op == "file_exists" and target is None:
+        path = given.text("value", required=True)
+        given.checked("value", path, inside_problem)
+        return path, None
+    if not target:
+        given.problem("target", "is missing: name the file")
+    given.checked("target", target or None, inside_problem)
+    if op == "file_exists":
+        if value is not None:
+            given.problem("value", 'is not used by "file_exists"')
+        return target, None
+    _need_text(given, op)
+    return target, value
+
+
+def _need_pointer(given: Fields, target: str | None) -> None:
+    if target is None:
+        given.problem("target", "is missing: a JSON pointer, such as /items/0/name")
+    given.checked("target", target, pointer_problem)
+
+
+def _check_plain(given: Fields, op: Op, target: str | None) -> None:
+    if op == "skill_triggered":
+        given.text("value")
+    else:
+        _need_text(given, op)
+    if op in TEXT_OPS:
+        given.choice("target", TARGETS)
+    elif target is not None:
+        others = (*CALL_OPS, "skill_triggered")
+        given.problem("target", f"is not used by {', '.join(others)}; say it in value")
+
+
+def _need_text(given: Fields, op: Op) -> None:
+    text = given.text("value", required=True)
+    if text is None or op not in {"regex", "file_matches"}:
+        return
+    try:
+        pattern_of(text)
+    except ClaimError as error:
+        given.problem("value", error.message, error.hint)
+    except RecursionError:
+        given.problem("value", f"{shown(text)} is nested too deeply")
+
+
+_COMMON = ("case_kind", "task_id", "id", "tags", "weight", "source")
+_ASKED = ("instruction", "query", "prompt")
+_MOST_RUNS = 100
+_MOST_VOTES = 15
+_MOST_RUBRIC_ITEMS = 100
+_HINTS = ("working_dir", "timeout_ms", "oracle_timeout_ms", "env", "network")
+
+
+def read_case(given: Fields, *, remote_only: bool) -> EvalCase | None:
+    """The case that an object says; none where it does not say its kind."""
+    kind = given.choice("case_kind", CASE_KINDS, required=True)
+    if kind is None:
+        given.point_at_slip("case_kind")
+        return None
+    if kind == "task_package":
+        return _task_package(given, remote_only=remote_only)
+    case = _READERS[kind](given)
+    if remote_only and isinstance(case, TriggerQuery):
+        _refuse_folders(given, case)
+    return case
+
+
+def _trigger_query(given: Fields) -> TriggerQuery:
+    known = ("expectation", "should_trigger", "invocation_type", "competing_skills", "runs", "threshold")
+    given.refuse_unknown((*_COMMON, *_ASKED, *known))
+    return TriggerQuery(
+        **_common(given),
+        query=_asked(given, "query"),
+        expectation=_expectation(given),
+        invocation_type=given.choice("invocation_type", INVOCATION_TYPES),
+        competing_skills=given.texts("competing_skills"),
+        runs=given.count("runs", most=_MOST_RUNS),
+        threshold=_or(given.number("threshold", above=0, most=1), DEFAULT_SHARE),
+    )
+
+
+def _refuse_folders(given: Fields, case: TriggerQuery) -> None:
+    for index, text in enumerate(case.competing_skills):
+        if competitor_of(text) is None:
+            given.problem(f"competing_skills[{index}]", 'must be a name and a description, such as "deploy: Ships it."')
+
+
+def _expectation(given: Fields) -> Any:
+    """In words, or as yes or no."""
+    if "should_trigger" in given.values and "expectation" not in given.values:
+        wanted = given.flag("should_trigger", default=True)
+        return "should_trigger" if wanted else "should_not_trigger"
+    if "should_trigger" in given.values:
+        given.problem("should_trigger", 'says the same as "expectation": leave one of them out')
+    return given.choice("expectation", EXPECTATIONS, required=True)
+
+
+def _llm_rubric(given: Fields) -> LlmRubric:
+    given.refuse_unknown((*_COMMON, *_ASKED, "rubric", "pass_threshold", "judge", "reference", "inputs"))
+    judge = given.table("judge")
+    judge.refuse_unknown(("model", "votes"))
+    return LlmRubric(
+        **_common(given),
+        instruction=_asked(given, "instruction"),
+        rubric=_rubric(given),
+        pass_threshold=_or(given.number("pass_threshold", least=0, most=1), DEFAULT_THRESHOLD),
+        judge=JudgeHints(model=judge.text("model"), votes=judge.count("votes", most=_MOST_VOTES)),
+        reference=given.text("reference"),
+        inputs=given.table("inputs").values,
+    )
+
+
+def _rubric(given: Fields) -> tuple[RubricItem, ...]:
+    """A sentence, or a list of sentences and of objects."""
+    value = given.given("rubric")
+    if value is None or isinstance(value, str):
+        told = given.text("rubric", required=True)
+        return (RubricItem(id="1", description=told),) if told else ()
+    found = tuple(
+        _rubric_item(given, place, number, item)
+        for number, (place, item) in enumerate(given.items("rubric", most=_MOST_RUBRIC_ITEMS), 1)
+    )
+    if value == []:
+        given.problem("rubric", "must not be empty")
+    _refuse_twins(given, [(f"rubric[{index}].id", item.id) for index, item in enumerate(found)])
+    return found
+
+
+def _rubric_item(given: Fields, place: str, number: int, value: Any) -> RubricItem:
+    if isinstance(value, str):
+        return RubricItem(id=str(number), description=given.item_text(place, value, note=True))
+    item = given.object(place, value)
+    item.refuse_unknown(("id", "description", "weight", "required"))
+    return RubricItem(
+        id=item.text("id") or str(number),
+        description=item.text("description", required=True) or "",
+        weight=_or(item.number("weight", above=0), 1.0),
+        required=item.flag("required", default=False),
+    )
+
+
+def _exact_match(given: Fields) -> ExactMatch:
+    known = ("expected", "path", "case_sensitive", "trim", "numeric_tolerance")
+    given.refuse_unknown((*_COMMON, *_ASKED, *known))
+    if "expected" not in given.values:
+        given.problem("expected", "is missing")
+    return ExactMatch(
+        **_common(given),
+        instruction=_asked(given, "instruction"),
+        expected=given.given("expected"),
+        path=given.checked("path", given.text("path", empty=True), pointer_problem),
+        case_sensitive=given.flag("case_sensitive", default=True),
+        trim=given.flag("trim", default=True),
+        numeric_tolerance=_or(given.number("numeric_tolerance", least=0), 0.0),
+    )
+
+
+def _json_schema(given: Fields) -> JsonSchema:
+    given.refuse_unknown((*_COMMON, *_ASKED, "schema", "extract"))
+    return JsonSchema(
+        **_common(given),
+        instruction=_asked(given, "instruction"),
+        schema=_schema(given),
+        extract=given.choice("extract", EXTRACTS) or "whole",
+    )
+
+
+def _schema(given: Fields) -> Any:
+    value = given.given("schema")
+    if value is None:
+        given.problem("schema", "is missing")
+        return True
+    try:
+        check_schema(value)
+    except SchemaTrouble as error:
+        given.problem("schema", f"is no JSON Schema: {error}")
+    return value
+
+
+def _boolean_assertion(given: Fields) -> BooleanAssertion:
+    given.refuse_unknown((*_COMMON, *_ASKED, "assertion", "assertions", "match"))
+    return BooleanAssertion(
+        **_common(given),
+        instruction=_asked(given, "instruction"),
+        assertions=read_assertions(given),
+        match=given.choice("match", MATCHES) or "all",
+    )
+
+
+def _task_package(given: Fields, *, remote_only: bool) -> TaskPackage:
+    known = (
+        "instruction",
+        "environment_ref",
+        "environment_sha256",
+        "verifier_ref",
+        "skill_bundle_ref",
+        "oracle_ref",
+        "resource_hints",
+    )
+    given.refuse_unknown((*_COMMON, *known))
+    reference = given.text("environment_ref", required=True)
+    digest = given.checked("environment_sha256", given.text("environment_sha256"), digest_problem)
+    return TaskPackage(
+        **_common(given),
+        environment_ref=given.checked(
+            "environment_ref", reference, lambda text: reference_problem(text, remote_only=remote_only)
+        )
+        or "",
+        instruction=given.text("instruction", empty=True),
+        environment_sha256=digest.lower() if digest else None,
+        verifier_ref=_inside(given, "verifier_ref") or DEFAULT_VERIFIER,
+        skill_bundle_ref=_inside(given, "skill_bundle_ref") or DEFAULT_SKILL_PLACE,
+        oracle_ref=_inside(given, "oracle_ref"),
+        resource_hints=_resource_hints(given.table("resource_hints")),
+    )
+
+
+def _inside(given: Fields, name: str) -> str | None:
+    return given.checked(name, given.text(name), inside_problem)
+
+
+def _resource_hints(given: Fields) -> ResourceHints:
+    env = given.table("env")
+    for name, value in env.values.items():
+        if not name or "=" in name:
+            env.problem(name, "is no name of a variable")
+        if not isinstance(value, str):
+            env.problem(name, f"must be a string, not {shown(value)}", "put it in quotes")
+    return ResourceHints(
+        working_dir=_inside(given, "working_dir") or ".",
+        timeout_ms=given.number("timeout_ms", above=0),
+        oracle_timeout_ms=given.number("oracle_timeout_ms", above=0),
+        env={name: str(value) for name, value in env.values.items()},
+        network=given.flag("network", default=False),
+        more={name: value for name, value in given.values.items() if name not in _HINTS},
+    )
+
+
+def _common(given: Fields) -> dict[str, Any]:
+    """What every kind may say."""
+    if given.given("id") is not None and given.given("task_id") is not None:
+        given.problem("id", 'says the same as "task_id": leave one of them out')
+    name = "id" if given.given("task_id") is None else "task_id"
+    return {
+        "task_id": given.checked(name, given.text(name), id_problem),
+        "tags": tuple(dict.fromkeys(given.texts("tags"))),
+        "weight": _or(given.number("weight", above=0), 1.0),
+        "source": given.text("source"),
+    }
+
+
+def _asked(given: Fields, usual: str) -> str:
+    """What the agent is asked, under one of the names for it."""
+    names = [name for name in _ASKED if given.given(name) is not None]
+    for name in names[1:]:
+        given.problem(name, f'says the same as "{names[0]}": leave one of them out')
+    return given.text(names[0] if names else usual, required=True) or ""
+
+
+def _refuse_twins(given: Fields, named: list[tuple[str, str]]) -> None:
+    seen: set[str] = set()
+    for place, name in named:
+        if name in seen:
+            given.problem(place, f"{shown(name)} is the id of another item too")
+        seen.add(name)
+
+
+T = TypeVar("T")
+
+
+def _or(value: T | None, default: T) -> T:
+    return default if value is None else value
+
+
+_READERS: Mapping[CaseKind, Callable[[Fields], EvalCase]] = {
+    "trigger_query": _trigger_query,
+    "llm_rubric": _llm_rubric,
+    "exact_match": _exact_match,
+    "json_schema": _json_schema,
+    "boolean_assertion": _boolean_assertion,
+}

@@ -1,0 +1,323 @@
+"""Reading an eval suite, or a change to one: the suite, or every problem with its path."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from importlib.resources import files
+from typing import Any, Literal
+from uuid import UUID
+
+from whet.model.eval_cases import (
+    MOST_CASES,
+    SOURCE_KINDS,
+    VERIFIER_KINDS,
+    Assertion,
+    BooleanAssertion,
+    CaseKind,
+    EvalCase,
+    EvalSuite,
+    ResourceHints,
+    RubricItem,
+    SuiteKind,
+    TaskPackage,
+    VerifierKind,
+)
+from whet.model.run import folder_name, id_problem
+from whet.suites.eval_cases import read_case
+from whet.suites.eval_fields import EvalSuiteError, FieldProblem, Fields, shown, unsound
+
+CHANGEABLE = ("name", "verifier_kind", "supports_no_skill", "resource_limits_json", "cases_json")
+PROVENANCE = ("source_id", "source_kind")
+# What a service adds to a suite: a document that was got from one can be given back as it is.
+ADDED = ("id", "version", "suite_kind", "runnable", "not_runnable_reasons", "created_at", "updated_at")
+MANIFEST = ("name", "supports_no_skill", "resource_limits_json", "cases")
+_ALWAYS_ALLOWED = ("$schema",)
+_UUID = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalSuitePatch:
+    """A change to a suite; `None` leaves a field as it is."""
+
+    name: str | None = None
+    verifier_kind: VerifierKind | None = None
+    supports_no_skill: bool | None = None
+    resource_limits: Mapping[str, Any] | None = None
+    cases: tuple[EvalCase, ...] | None = None
+
+    def apply(self, suite: EvalSuite) -> EvalSuite:
+        """*suite* with the change made to it."""
+        given = {name: getattr(self, name) for name in self.__slots__ if getattr(self, name) is not None}
+        return replace(suite, **given)
+
+
+def read_suite(value: object, *, remote_only: bool = False, most_cases: int = MOST_CASES) -> EvalSuite:
+    """The suite that a JSON value says; an `EvalSuiteError` with all that is wrong with it.
+
+    With *remote_only* packages must lie at an address, as a service wants it that must not read its own files.
+    """
+    given = _top(value)
+    given.refuse_unknown((*CHANGEABLE, *PROVENANCE, *ADDED, *_ALWAYS_ALLOWED))
+    suite = EvalSuite(
+        source_id=_source_id(given),
+        name=_name(given) or "",
+        source_kind=given.choice("source_kind", SOURCE_KINDS, required=True) or "manual",
+        verifier_kind=given.choice("verifier_kind", VERIFIER_KINDS, required=True) or "deterministic",
+        supports_no_skill=given.flag("supports_no_skill", default=False),
+        resource_limits=_resource_limits(given),
+        cases=_cases(given, "cases_json", remote_only=remote_only, most=most_cases),
+    )
+    _raise_if_any(given.problems)
+    return suite
+
+
+def read_manifest(value: object, *, most_cases: int = MOST_CASES) -> EvalSuite:
+    """The suite that an import manifest says: task packages under `cases`, imported and deterministic."""
+    given = _top(value)
+    given.refuse_unknown((*MANIFEST, *_ALWAYS_ALLOWED))
+    cases = _cases(_packages(given), "cases", remote_only=False, most=most_cases)
+    suite = EvalSuite(
+        name=_name(given) or "",
+        source_kind="imported",
+        verifier_kind="deterministic",
+        supports_no_skill=given.flag("supports_no_skill", default=False),
+        resource_limits=_resource_limits(given),
+        cases=cases,
+    )
+    _raise_if_any(given.problems)
+    return suite
+
+
+def read_patch(value: object, *, remote_only: bool = False, most_cases: int = MOST_CASES) -> EvalSuitePatch:
+    """The change that a JSON value says; provenance cannot be changed."""
+    given = _top(value)
+    for name in PROVENANCE:
+        if name in given.values:
+            given.problem(name, "cannot be changed: make a new suite")
+    given.refuse_unknown((*CHANGEABLE, *PROVENANCE))
+    for name in CHANGEABLE:
+        if name in given.values and given.values[name] is None:
+            given.problem(name, "must not be null: leave it out to keep it as it is")
+    told = {name for name in CHANGEABLE if given.given(name) is not None}
+    patch = EvalSuitePatch(
+        name=_name(given) if "name" in told else None,
+        verifier_kind=given.choice("verifier_kind", VERIFIER_KINDS),
+        supports_no_skill=given.flag("supports_no_skill", default=False) if "supports_no_skill" in told else None,
+        resource_limits=_resource_limits(given) if "resource_limits_json" in told else None,
+        cases=_cases(given, "cases_json", remote_only=remote_only, most=most_cases) if "cases_json" in told else None,
+    )
+    _raise_if_any(given.problems)
+    return patch
+
+
+def _top(value: object) -> Fields:
+    """The fields of the document, once nothing in it is unheard of."""
+    _raise_if_any(list(unsound(value)))
+    if not isinstance(value, Mapping):
+        raise EvalSuiteError([FieldProblem("", f"must be an object, not {shown(value)}")])
+    return Fields(value, [])
+
+
+def _raise_if_any(problems: list[FieldProblem]) -> None:
+    if problems:
+        raise EvalSuiteError(problems)
+
+
+def _name(given: Fields) -> str | None:
+    return given.checked("name", given.text("name", required=True), id_problem)
+
+
+def _source_id(given: Fields) -> str | None:
+    text = given.text("source_id")
+    if text is None:
+        return None
+    if not _UUID.fullmatch(text):
+        given.problem("source_id", f"must be a UUID, not {shown(text)}; it may be left out")
+        return None
+    return str(UUID(text))
+
+
+def _resource_limits(given: Fields) -> Mapping[str, Any]:
+    limits = given.table("resource_limits_json")
+    limits.number("timeout_ms", above=0)
+    return {name: value for name, value in limits.values.items() if value is not None}
+
+
+def _packages(given: Fields) -> Fields:
+    """The manifest with its cases as a suite has them: what kind they are goes without saying."""
+    cases = given.values.get("cases")
+    if not isinstance(cases, list | tuple):
+        return given
+    told = [{"case_kind": TaskPackage.kind, **case} if isinstance(case, Mapping) else case for case in cases]
+    for index, case in enumerate(told):
+        if isinstance(case, Mapping) and case["case_kind"] != TaskPackage.kind:
+            given.problem(f"cases[{index}].case_kind", f"must be {TaskPackage.kind} in an import manifest")
+    return Fields({**given.values, "cases": told}, given.problems)
+
+
+def _cases(given: Fields, name: str, *, remote_only: bool, most: int) -> tuple[EvalCase, ...]:
+    value = given.given(name)
+    if value is None:
+        given.problem(name, "is missing")
+    elif isinstance(value, list | tuple) and not 1 <= len(value) <= most:
+        given.problem(name, f"must have from 1 to {most} cases, not {len(value)}")
+        return ()
+    found: list[EvalCase] = []
+    named: dict[str, str] = {}
+    for place, item in given.items(name):
+        fields = given.object(place, item)
+        case = read_case(fields, remote_only=remote_only) if isinstance(item, Mapping) else None
+        if case is None:
+            continue
+        found.append(case)
+        if case.task_id is not None:
+            earlier = named.setdefault(folder_name(case.task_id).casefold(), place)
+            if earlier != place:
+                used = "task_id" if fields.given("task_id") is not None else "id"
+                fields.problem(used, f"{shown(case.task_id)} is the id of {earlier} too, or shares its folder")
+    return tuple(found)
+
+
+def to_json(suite: EvalSuite) -> dict[str, Any]:
+    """The document of *suite*; what decides how a case is graded is said also where it is the default."""
+    return {
+        **({"source_id": suite.source_id} if suite.source_id else {}),
+        "name": suite.name,
+        "source_kind": suite.source_kind,
+        "verifier_kind": suite.verifier_kind,
+        "supports_no_skill": suite.supports_no_skill,
+        **({"resource_limits_json": dict(suite.resource_limits)} if suite.resource_limits else {}),
+        "cases_json": [case_to_json(case) for case in suite.cases],
+    }
+
+
+def case_to_json(case: EvalCase) -> dict[str, Any]:
+    """The object of *case* in its document."""
+    told: dict[str, Any] = {"case_kind": case.kind}
+    for each in fields(case):
+        value = getattr(case, each.name)
+        if each.name == "assertions" and isinstance(case, BooleanAssertion):
+            told["assertions"] = [_assertion(item) for item in case.assertions]
+        elif each.name == "resource_hints":
+            told |= {"resource_hints": _hints(value)} if value != ResourceHints() else {}
+        elif each.name == "judge":
+            told |= {"judge": _without_none(value)} if _without_none(value) else {}
+        elif each.name == "expected" or not _says_nothing(each.name, value):
+            told[each.name] = _plain(value)
+    return told
+
+
+def _says_nothing(name: str, value: Any) -> bool:
+    """Whether leaving the field out says the same."""
+    return value is None or value == () or (name == "weight" and value == 1.0) or (name == "inputs" and not value)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case tuple():
+            return [_plain(item) for item in value]
+        case RubricItem():
+            return _without_none(value)
+        case Mapping():
+            return dict(value)
+        case _:
+            return value
+
+
+def _without_none(value: Any) -> dict[str, Any]:
+    told = {each.name: getattr(value, each.name) for each in fields(value)}
+    return {name: item for name, item in told.items() if item is not None}
+
+
+def _assertion(assertion: Assertion) -> dict[str, Any]:
+    told = _without_none(assertion)
+    del told["has_value"]
+    if assertion.has_value:
+        told["value"] = assertion.value
+    if not assertion.negate:
+        del told["negate"]
+    return told
+
+
+def _hints(hints: ResourceHints) -> dict[str, Any]:
+    told = _without_none(hints)
+    more = told.pop("more")
+    if not told["env"]:
+        del told["env"]
+    if not told["network"]:
+        del told["network"]
+    return {**told, **more}
+
+
+FAMILIES: Mapping[VerifierKind, frozenset[CaseKind]] = {
+    "llm_judge": frozenset({"trigger_query", "llm_rubric"}),
+    "deterministic": frozenset({"exact_match", "json_schema", "boolean_assertion", "task_package"}),
+    "structured_rubric": frozenset(),
+}
+
+
+# What a service must have to run a suite: an agent, a judge, and the buckets of packages by their scheme.
+Need = Literal["agent", "judge", "r2", "s3"]
+_BUCKETS: tuple[Need, ...] = ("r2", "s3")
+# A judge decides the one if there is no agent, and the verifier alone the other.
+WITHOUT_AGENT: frozenset[CaseKind] = frozenset({"trigger_query", "task_package"})
+
+
+def needs_of(suite: EvalSuite, *, agent: bool = True) -> tuple[Need, ...]:
+    """What the suite cannot be run without; with no *agent*, a judge decides whether a skill is triggered."""
+    needs: list[Need] = []
+    for case in suite.cases:
+        if case.kind not in WITHOUT_AGENT:
+            needs.append("agent")
+        if case.kind == "llm_rubric" or (case.kind == "trigger_query" and not agent):
+            needs.append("judge")
+        if isinstance(case, TaskPackage):
+            scheme = case.environment_ref.partition("://")[0].lower()
+            needs += [need for need in _BUCKETS if need == scheme]
+    return tuple(sorted(set(needs)))
+
+
+def suite_kind(cases: Sequence[EvalCase]) -> SuiteKind:
+    """The kind that all cases have, or `mixed`."""
+    kinds = {case.kind for case in cases}
+    return kinds.pop() if len(kinds) == 1 else "mixed"
+
+
+def not_runnable_reasons(suite: EvalSuite) -> tuple[str, ...]:
+    """Why a service does not run the suite; none where it does. The command line runs whatever can run."""
+    reasons: list[str] = []
+    if suite.source_kind not in {"manual", "imported"}:
+        reasons.append(f"source_kind {suite.source_kind} is not runnable; manual and imported are")
+    if suite.source_kind == "imported":
+        if suite.verifier_kind != "deterministic":
+            reasons.append(f"an imported suite must be deterministic, not {suite.verifier_kind}")
+        if suite_kind(suite.cases) != "task_package":
+            reasons.append("every case of an imported suite must be a task_package")
+    if suite.verifier_kind == "structured_rubric":
+        reasons.append("verifier_kind structured_rubric is not runnable; llm_judge and deterministic are")
+    else:
+        reasons += _outside_family(suite)
+    return tuple(reasons)
+
+
+def _outside_family(suite: EvalSuite) -> list[str]:
+    """A line for each kind that the suite's verifier does not decide, with where it stands."""
+    places: dict[str, list[int]] = {}
+    for index, case in enumerate(suite.cases):
+        if case.kind not in FAMILIES[suite.verifier_kind]:
+            places.setdefault(case.kind, []).append(index)
+    return [
+        f"verifier_kind {suite.verifier_kind} does not allow {kind} (cases_json[{found[0]}]"
+        + (f" and {len(found) - 1} more)" if len(found) > 1 else ")")
+        for kind, found in places.items()
+    ]
+
+
+def suite_schema() -> dict[str, Any]:
+    """The JSON Schema of the document."""
+    found = json.loads(files("whet.suites").joinpath("suite.schema.json").read_text("utf-8"))
+    assert isinstance(found, dict)
+    return found

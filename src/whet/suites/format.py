@@ -1,0 +1,34 @@
+"""The contract of a format: does it know this file, and what suite is it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from whet.errors import Problem, SuiteError
+from whet.model import plugins
+from whet.model.suite import Suite
+
+
+class Format(Protocol):
+    """One way of writing suites."""
+
+    def recognizes(self, path: Path) -> bool:
+        """Whether *path* is written in this format."""
+
+    def lower(self, path: Path) -> Suite:
+        """The suite in *path*; a `SuiteError` with every problem where there are any."""
+
+
+def load_suite(path: Path) -> Suite:
+    """The suite that *path* holds, in whatever format."""
+    if not path.is_file():
+        other = "is not a file" if path.exists() else "there is no such file"
+        reason = "is a folder; name the suite file" if path.is_dir() else other
+        raise SuiteError([Problem(file=str(path), message=reason)])
+    for name in plugins.names("formats"):
+        found: Format = plugins.find("formats", name)()
+        if found.recognizes(path):
+            return found.lower(path.resolve())
+    known = ", ".join(plugins.names("formats"))
+    raise SuiteError([Problem(file=str(path), message=f"is in no known format (known: {known})")])

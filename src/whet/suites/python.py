@@ -1,0 +1,292 @@
+"""Suites as Python modules: `suite`, or functions marked with `@case`, and `workspace` beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import importlib.util
+import os
+import posix
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from whet.errors import Problem, SuiteError
+from whet.grade.expect.asserts import text_of
+from whet.grade.expect.rewriting import SuiteLoader, rewrite_helpers
+from whet.model.run import folder_name
+from whet.model.suite import Case, Suite, WorkspaceSpec
+from whet.suites import authoring
+from whet.suites.python_fields import lower_case, lower_workspace
+from whet.suites.python_mistakes import HINT, ImportHangs, dropped_generators, limit_s, patience
+
+_PACKAGE = "__init__.py"
+# What the name of a suite's module begins with where it is in no package.
+_OUTSIDE_PACKAGES = "whet_suite_"
+
+
+class PythonFormat:
+    """Any `.py` file."""
+
+    def recognizes(self, path: Path) -> bool:
+        """By its ending."""
+        return path.suffix == ".py"
+
+    def lower(self, path: Path) -> Suite:
+        """Import the module and check all that can be checked without running an agent."""
+        module = _import(path)
+        problems: list[Problem] = [problem for own in _own_modules(path) for problem in _unrun(own)]
+        cases = tuple(_cases(module, path, problems))
+        workspace = _workspace(module, path, problems)
+        if problems:
+            raise SuiteError(problems)
+        return Suite(
+            name=path.stem,
+            cases=cases,
+            source=path,
+            digest=_digest(path),
+            workspace=workspace,
+        )
+
+
+def _digest(path: Path) -> str:
+    """Of the suite and of the modules of its folder or package that it has imported, in the order of their names."""
+    files = {path, *(Path(module.__file__) for module in _own_modules(path) if module.__file__)}
+    own = sorted(file for file in files if "site-packages" not in file.parts and file.is_file())
+    return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in own)).hexdigest()
+
+
+def _own_modules(path: Path) -> Iterator[ModuleType]:
+    """The suite and what it has imported from its folder or package; no other suite that is loaded there too."""
+    top = _top(path)
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name.startswith(_OUTSIDE_PACKAGES) and name != _name(path):
+            continue
+        if isinstance(file, str) and file.endswith(".py") and Path(file).is_relative_to(top):
+            yield module
+
+
+def _unrun(module: ModuleType) -> Iterator[Problem]:
+    """Generators that are made and dropped in the suite or a helper."""
+    loader = getattr(module, "__loader__", None)
+    if not isinstance(loader, SuiteLoader):
+        return
+    for line, name in sorted(dropped_generators(loader.get_source(module.__name__) or "", vars(module))):
+        yield Problem(
+            file=loader.path,
+            field=f"line {line}",
+            message=f"{name}(...) makes a generator, and nothing in it runs",
+            hint="go through it with `for` or `async for`, or take its `yield` out",
+        )
+
+
+def _top(path: Path) -> Path:
+    """The folder that the suite's imports begin in: its own, or the topmost of the packages around it."""
+    top = path.parent
+    while (top / _PACKAGE).is_file() and (top.parent / _PACKAGE).is_file():
+        top = top.parent
+    return top
+
+
+def _name(path: Path) -> str:
+    """The module's name: its own in its package; elsewhere one that can take nobody's place."""
+    if not (path.parent / _PACKAGE).is_file():
+        return f"{_OUTSIDE_PACKAGES}{path.stem}"
+    return ".".join((*path.parent.relative_to(_top(path).parent).parts, path.stem))
+
+
+def _import(path: Path) -> ModuleType:
+    """The module, imported with its folder on the path, or with the one that holds its package."""
+    name, top = _name(path), _top(path)
+    package = name.rpartition(".")[0] if (path.parent / _PACKAGE).is_file() else ""
+    spec = importlib.util.spec_from_file_location(name, path, loader=SuiteLoader(name, str(path)))
+    if spec is None or spec.loader is None:
+        raise SuiteError([Problem(file=str(path), message="cannot be imported")])
+    most_s = limit_s(os.environ)
+    module = importlib.util.module_from_spec(spec)
+    authoring.marked.pop(name, None)
+    sys.path += [str(path.parent), *([str(top.parent)] if package else [])]
+    rewrite_helpers(top.parent if package else path.parent)
+    try:
+        # What a module prints while it loads must not get between the lines of a reporter.
+        with (
+            patience(path, most_s, _is_own(path)),
+            contextlib.redirect_stdout(sys.stderr),
+            _same_process(),
+            _no_way_out(),
+        ):
+            if package:
+                _check_package(importlib.import_module(package), path)
+            sys.modules[name] = module
+            spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise SuiteError([_import_problem(path, error)]) from error
+    return module
+
+
+def _is_own(path: Path) -> Callable[[str], bool]:
+    """Whether a file is the suite or one of its helpers."""
+    folder = f"{_top(path)}/"
+    return lambda file: file.startswith(folder) and "site-packages" not in file
+
+
+def _check_package(package: ModuleType, path: Path) -> None:
+    """Another package of that name, which Python finds first, would give the suite other helpers than its own."""
+    if str(path.parent) not in [str(Path(place).resolve()) for place in getattr(package, "__path__", ())]:
+        raise ImportError(
+            f'its package "{package.__name__}" has the name of {package.__file__}, which Python finds first: rename it'
+        )
+
+
+@contextlib.contextmanager
+def _same_process() -> Iterator[None]:
+    """What a module does to the process while it loads must not reach what comes after it."""
+    process, cwd, places = os.getpid(), Path.cwd(), list(sys.path)
+    try:
+        yield
+    finally:
+        if os.getpid() != process:
+            # It forked, and this is the copy: one run is enough.
+            os._exit(0)
+        os.chdir(cwd)
+        sys.path[:] = [*(place for place in sys.path if place not in places), *places]
+
+
+class _Ended(BaseException):
+    """A module that loads would have ended the process, or put another program in its place."""
+
+
+@contextlib.contextmanager
+def _no_way_out() -> Iterator[None]:
+    """Let a module that loads raise where it would end us unseen; what it forks may end as it likes."""
+    process = os.getpid()
+    real = {name: getattr(os, name) for name in ("_exit", "execv", "execve")}
+
+    def guarded(name: str) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            if os.getpid() == process:
+                raise _Ended(f"it calls os.{name}, which would have ended whet")
+            return real[name](*args)
+
+        return call
+
+    def put(functions: Mapping[str, Callable[..., Any]]) -> None:
+        for name, function in functions.items():
+            setattr(os, name, function)
+            setattr(posix, name, function)
+
+    put({name: guarded(name) for name in real})
+    try:
+        yield
+    finally:
+        put(real)
+
+
+def _import_problem(path: Path, error: BaseException) -> Problem:
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    here = isinstance(error, SyntaxError) and error.filename in (None, str(path))
+    line = error.lineno if isinstance(error, SyntaxError) and here else (frames[-1].lineno if frames else None)
+    said = text_of(error)
+    what = (
+        said
+        if isinstance(error, _Ended | ImportHangs)
+        else f"{type(error).__name__}: {said}"
+        if said
+        else type(error).__name__
+    )
+    place = f"line {line}" if line else None
+    return Problem(file=str(path), field=place, message=f"cannot be imported: {what}", hint=_import_hint(path, error))
+
+
+def _import_hint(path: Path, error: BaseException) -> str | None:
+    """How imports of a suite work, where it is likely that its author expects them to work otherwise."""
+    if isinstance(error, ImportError) and "no known parent package" in text_of(error):
+        return f"relative imports need a package: add {_PACKAGE} to {path.parent}, or write `import helpers`"
+    if isinstance(error, ImportHangs):
+        return HINT
+    top = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    holder = next((folder for folder in path.parents if top and top == folder.name), None)
+    if holder is not None:
+        return f"{holder} is not a package: add {_PACKAGE} to it and to the folders between it and the suite"
+    return None
+
+
+def _cases(module: ModuleType, path: Path, problems: list[Problem]) -> Iterator[Case]:
+    marked = _marked(module)
+    declared = getattr(module, "suite", None)
+    if declared is None and not marked:
+        message = "has no `suite` and no function marked with @case"
+        problems.append(Problem(file=str(path), message=message, hint="suite = [Case(id=..., prompt=..., check=...)]"))
+        return
+    written = list(_written(marked if declared is None else declared, path, problems))
+    if declared is not None:
+        problems += _forgotten(marked, written, path)
+    problems += _clashes(written, path)
+    if not written and not problems:
+        problems.append(Problem(file=str(path), field="suite", message="has no cases"))
+    for number, (name, item) in enumerate(written):
+        lowered = lower_case(item, name=name, index=number, path=path, problems=problems)
+        if lowered is not None:
+            yield lowered
+
+
+def _marked(module: ModuleType) -> list[authoring.Case]:
+    """The functions that are marked in the module, and those that it imported from beside it, in that order."""
+    own = authoring.marked.get(module.__name__, [])
+    others = [item for name, items in authoring.marked.items() if name != module.__name__ for item in items]
+    here = {id(value) for value in vars(module).values()}
+    return [*own, *(item for item in others if id(item) in here)]
+
+
+def _written(declared: Any, path: Path, problems: list[Problem]) -> Iterator[tuple[str | None, Any]]:
+    """The cases as they stand in a list or a map, with their names in a map."""
+    match declared:
+        case Mapping():
+            yield from ((str(key), item) for key, item in declared.items())
+        case list() | tuple():
+            yield from ((None, item) for item in declared)
+        case _:
+            kind = type(declared).__name__
+            problems.append(
+                Problem(file=str(path), field="suite", message=f"must be a list or a map of Case, not {kind}")
+            )
+
+
+def _forgotten(marked: list[authoring.Case], written: list[tuple[str | None, Any]], path: Path) -> Iterator[Problem]:
+    listed = {id(item) for _, item in written}
+    for item in marked:
+        if id(item) not in listed:
+            yield Problem(
+                file=str(path),
+                case=str(item.fields.get("id")),
+                field=f"line {item.line}",
+                message="is marked with @case but not listed in `suite`",
+                hint="list it there, or leave `suite` out so that every marked function is a case",
+            )
+
+
+def _clashes(written: list[tuple[str | None, Any]], path: Path) -> Iterator[Problem]:
+    """Ids that are the same, or would be the same folder, also where letter case does not count."""
+    ids = [item.fields.get("id", name) for name, item in written if isinstance(item, authoring.Case)]
+    times = Counter(identifier for identifier in ids if isinstance(identifier, str))
+    folders: dict[str, str] = {}
+    for identifier, count in times.items():
+        if count > 1:
+            yield Problem(file=str(path), case=identifier, field="id", message=f"is used {count} times")
+        first = folders.setdefault(folder_name(identifier).casefold(), identifier)
+        if first != identifier:
+            message = f'would share the folder "{folder_name(identifier)}" with case "{first}"'
+            yield Problem(file=str(path), case=identifier, field="id", message=message)
+
+
+def _workspace(module: ModuleType, path: Path, problems: list[Problem]) -> WorkspaceSpec | None:
+    declared = getattr(module, "workspace", None)
+    return None if declared is None else lower_workspace(declared, path, problems)

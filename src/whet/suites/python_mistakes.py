@@ -1,0 +1,191 @@
+"""Generators that a suite makes and drops: a check that calls such a helper asks nothing of what is in it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any, NoReturn, TypeAlias
+
+from whet.errors import UsageError
+
+_Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+# The names that a function binds itself, and whether each is surely a generator function.
+_Bound: TypeAlias = Mapping[str, bool]
+
+
+def dropped_generators(source: str, names: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
+    """The line and the name of every call that makes a generator nobody goes through; *names* are the module's own."""
+    try:
+        waiting: list[tuple[ast.AST, tuple[_Bound, ...]]] = [(ast.parse(source), ())]
+    except (RecursionError, SyntaxError, ValueError):
+        # What is too deep for a tree is left alone; Python has read it already.
+        return
+    while waiting:
+        node, scopes = waiting.pop()
+        call = _idle_call(node)
+        if call is not None and _makes_generator(call.func, scopes, names):
+            yield call.lineno, ast.unparse(call.func)
+        if isinstance(node, _Function):
+            scopes = (*scopes, _bound(node))
+        waiting += ((child, scopes) for child in ast.iter_child_nodes(node))
+
+
+def _idle_call(node: ast.AST) -> ast.Call | None:
+    """A call whose value is dropped, or asked only whether it is true, which a generator always is."""
+    value = node.value if isinstance(node, ast.Expr) else node.test if isinstance(node, ast.Assert) else None
+    return value if isinstance(value, ast.Call) else None
+
+
+def _makes_generator(called: ast.expr, scopes: tuple[_Bound, ...], names: Mapping[str, Any]) -> bool:
+    owner = called.value if isinstance(called, ast.Attribute) else called
+    if not isinstance(owner, ast.Name):
+        return False
+    local = next((scope[owner.id] for scope in reversed(scopes) if owner.id in scope), None)
+    if local is not None:
+        return local and owner is called
+    found = names.get(owner.id)
+    if isinstance(called, ast.Attribute):
+        found = vars(found).get(called.attr) if isinstance(found, ModuleType) else None
+    return inspect.isgeneratorfunction(found) or inspect.isasyncgenfunction(found)
+
+
+def _bound(function: _Function) -> _Bound:
+    """What *function* binds; a name that is bound more than once may be anything."""
+    bound: dict[str, bool] = {}
+    for node in _own_nodes(function):
+        for name in _binds(node):
+            bound[name] = name not in bound and _is_plain_generator(node)
+    return bound
+
+
+def _binds(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()):
+            yield name
+        case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in aliases)
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            yield name
+
+
+def _is_plain_generator(node: ast.AST) -> bool:
+    """Whether it is a function that yields, and that nothing decorates."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.decorator_list:
+        return False
+    return any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in _own_nodes(node))
+
+
+def _own_nodes(function: _Function) -> Iterator[ast.AST]:
+    """The nodes of a function but those in functions and classes within, of which only the outermost is given."""
+    body: list[ast.AST] = [function.args, *(function.body if isinstance(function.body, list) else [function.body])]
+    while body:
+        node = body.pop()
+        yield node
+        if not isinstance(node, _Function | ast.ClassDef):
+            body += ast.iter_child_nodes(node)
+
+
+VARIABLE = "WHET_IMPORT_TIMEOUT_MS"
+HINT = f"an import should only define cases; {VARIABLE} allows it more time"
+_USUAL_MS = 60_000
+# After so long somebody wonders what is going on.
+ANNOUNCED_AFTER_S = 3.0
+# A suite that catches everything and goes on has this long until whet ends with it.
+_GRACE_S = 2.0
+_USAGE = 2
+# At most what a timer takes.
+_MILLISECONDS = re.compile("[1-9][0-9]{0,11}")
+
+
+class ImportHangs(BaseException):
+    """A suite that did not come to the end of its import; no `except Exception` of its own stops it."""
+
+
+def limit_s(environ: Mapping[str, str]) -> float:
+    """How long an import may take."""
+    text = environ.get(VARIABLE, "").strip()
+    if not text:
+        return _USUAL_MS / 1000
+    if not _MILLISECONDS.fullmatch(text):
+        raise UsageError(f'{VARIABLE}: must be a number of milliseconds of at least 1, not "{text[:40]}"')
+    return int(text) / 1000
+
+
+@contextmanager
+def patience(path: Path, most_s: float, is_own: Callable[[str], bool]) -> Iterator[None]:
+    """Announce the import of *path* where it takes long, and raise `ImportHangs` in it where it takes too long.
+
+    By a timer of the main thread: it also breaks off what waits for something. What never comes back to Python, such as
+    a loop in C, it cannot.
+    """
+    alone = threading.current_thread() is threading.main_thread() and not signal.getitimer(signal.ITIMER_REAL)[0]
+    if not alone:
+        # A timer of somebody else's, such as that of a test, is left as it is.
+        yield
+        return
+    watch = _Watch(path, most_s, is_own, os.getpid(), os._exit)
+    before = signal.signal(signal.SIGALRM, watch.ring)
+    signal.setitimer(signal.ITIMER_REAL, min(ANNOUNCED_AFTER_S, most_s))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class _Watch:
+    """What happens when the timer rings: a word, then an exception, and at last the end."""
+
+    def __init__(
+        self, path: Path, most_s: float, is_own: Callable[[str], bool], process: int, leave: Callable[[int], NoReturn]
+    ) -> None:
+        self._path = path
+        self._most_s = most_s
+        self._is_own = is_own
+        self._process = process
+        self._leave = leave
+        self._announced = most_s <= ANNOUNCED_AFTER_S
+        self._raised = False
+
+    def ring(self, number: int, frame: FrameType | None) -> None:
+        """Say or do what is due; in a copy that the suite forked, nothing is."""
+        del number
+        if os.getpid() != self._process:
+            return
+        if not self._announced:
+            self._announced = True
+            _say(f"importing {self._path} ... {self._place(frame)}".rstrip())
+            signal.setitimer(signal.ITIMER_REAL, self._most_s - ANNOUNCED_AFTER_S)
+            return
+        told = f"it did not end within {self._most_s:g} s {self._place(frame)}".rstrip()
+        if self._raised:
+            _say(f"error[suite]: {self._path}: cannot be imported: {told}\n  {HINT}")
+            self._leave(_USAGE)
+        self._raised = True
+        signal.setitimer(signal.ITIMER_REAL, _GRACE_S)
+        raise ImportHangs(told)
+
+    def _place(self, frame: FrameType | None) -> str:
+        """The innermost line of the author's that is being run."""
+        while frame is not None:
+            if self._is_own(frame.f_code.co_filename):
+                return f"(at {Path(frame.f_code.co_filename).name}, line {frame.f_lineno})"
+            frame = frame.f_back
+        return ""
+
+
+def _say(line: str) -> None:
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()

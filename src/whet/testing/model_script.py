@@ -1,0 +1,305 @@
+"""From what a script wants done to a call of a tool that the agent offers."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shlex
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any, Literal, Protocol, TypeAlias, get_args
+
+Fault = Literal["auth", "model-rejected", "bad-request", "context", "rate-limit", "server", "overloaded"]
+# A tool of an agent by what it is for; `call` is one by its own name.
+TOOL_WORDS: dict[str, tuple[str, ...]] = {
+    "run": (),
+    "read": (),
+    "write": ("text",),
+    "load_skill": ("path",),
+    "call": ("args",),
+}
+
+
+class ScriptError(ValueError):
+    """A script that cannot be followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What a step says it took; cached and written tokens are part of the input, reasoning is part of the output."""
+
+    input: int = 1000
+    output: int = 20
+    cached: int = 0
+    written: int = 0
+    reasoning: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One answer of the model: thoughts, words and tool calls, or a fault; sent whole, in part, or never."""
+
+    say: str = ""
+    think: str = ""
+    tools: tuple[Mapping[str, Any], ...] = ()
+    usage: Tokens = field(default_factory=Tokens)
+    fail: Fault | None = None
+    status: int | None = None
+    message: str | None = None
+    # In seconds; agents that would wait for minutes try again at once with 0. None says nothing of it.
+    retry_after: float | None = 0
+    # The stream ends without an end, or goes on for ever, after half of what there is to send.
+    cut: bool = False
+    hang: bool = False
+    times: int = 1
+    always: bool = False
+
+
+Steps: TypeAlias = Sequence["Step | Mapping[str, Any]"]
+
+
+def read_step(given: Step | Mapping[str, Any]) -> Step:
+    """A step from what a person wrote; a tool may stand in the step itself."""
+    if isinstance(given, Step):
+        return given
+    values = dict(given)
+    tools = [dict(tool) for tool in values.pop("tools", ())]
+    word = next((word for word in TOOL_WORDS if word in values), None)
+    if word is not None:
+        own = {name: values.pop(name) for name in (word, *TOOL_WORDS[word]) if name in values}
+        tools.append(own)
+    _only(values, [each.name for each in fields(Step)], "a step")
+    for tool in tools:
+        _check_tool(tool)
+    if values.get("fail") not in (None, *get_args(Fault)):
+        raise ScriptError(f'no fault is called "{values["fail"]}"; known: {", ".join(get_args(Fault))}')
+    usage = dict(values.pop("usage", {}))
+    _only(usage, [each.name for each in fields(Tokens)], "usage")
+    return Step(tools=tuple(tools), usage=Tokens(**usage), **values)
+
+
+def _check_tool(tool: Mapping[str, Any]) -> None:
+    words = [word for word in TOOL_WORDS if word in tool]
+    if len(words) != 1:
+        raise ScriptError(f"a tool has exactly one of {', '.join(TOOL_WORDS)}, and this has {sorted(tool)}")
+    _only(tool, [words[0], *TOOL_WORDS[words[0]]], words[0])
+
+
+def _only(values: Mapping[str, Any], known: Sequence[str], what: str) -> None:
+    for name in values:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(known)}"
+            raise ScriptError(f'{what} has no "{name}"; {hint}')
+
+
+class Script:
+    """Steps, and how far they have been followed; requests may come from several threads."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = [read_step(step) for step in steps]
+        self._lock = threading.Lock()
+        self._place = 0
+        self._taken = 0
+
+    def next(self) -> tuple[int, Step] | None:
+        """The step whose turn it is, with its number from 1; none where the script is at its end."""
+        with self._lock:
+            if self._place >= len(self._steps):
+                return None
+            number, step = self._place + 1, self._steps[self._place]
+            self._taken += 1
+            if not step.always and self._taken >= step.times:
+                self._place, self._taken = self._place + 1, 0
+            return number, step
+
+
+Body: TypeAlias = Mapping[str, Any]
+# The name of a server-sent event, where the format gives it one, and its data.
+Frame: TypeAlias = tuple[str | None, Mapping[str, Any] | str]
+
+STATUSES: dict[Fault, int] = {
+    "auth": 401,
+    "model-rejected": 404,
+    "bad-request": 400,
+    "context": 400,
+    "rate-limit": 429,
+    "server": 500,
+    "overloaded": 529,
+}
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A tool as a request offers it; `kind` is "function", or "custom" for one that takes plain text."""
+
+    name: str
+    kind: str = "function"
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    namespace: str | None = None
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        """Its arguments by name."""
+        found: Mapping[str, Any] = self.schema.get("properties") or {}
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call of an offered tool, with an id that is new."""
+
+    tool: Tool
+    args: Mapping[str, Any]
+    id: str = field(default_factory=lambda: new_id("call"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What the model answers."""
+
+    model: str
+    think: str
+    say: str
+    calls: tuple[Call, ...]
+    usage: Tokens
+
+    @classmethod
+    def of(cls, step: Step, model: str, calls: Sequence[Call]) -> Reply:
+        """What *step* says."""
+        return cls(model=model, think=step.think, say=step.say, calls=tuple(calls), usage=step.usage)
+
+
+class Wire(Protocol):
+    """A wire format: how it offers tools, how it answers at once, in pieces, and with an error."""
+
+    name: str
+
+    def tools(self, body: Body) -> list[Tool]:
+        """The tools that a request offers."""
+
+    def message(self, reply: Reply) -> Mapping[str, Any]:
+        """The answer in one piece."""
+
+    def frames(self, reply: Reply, body: Body) -> Iterator[Frame]:
+        """The answer as a stream."""
+
+    def error(self, fault: Fault, status: int, message: str | None, model: str) -> Mapping[str, Any]:
+        """The body of an error."""
+
+
+def new_id(prefix: str) -> str:
+    """An id that no other answer of this process has."""
+    return f"{prefix}_scripted{next(_numbers):06d}"
+
+
+def pieces(text: str) -> list[str]:
+    """A text in two, as a stream would bring it."""
+    middle = (len(text) + 1) // 2
+    return [piece for piece in (text[:middle], text[middle:]) if piece]
+
+
+_NAMES = {
+    "run": ("Bash", "bash", "shell", "exec_command", "shell_command", "local_shell", "run_shell_command"),
+    "read": ("Read", "read", "read_file", "view"),
+    "write": ("Write", "write", "write_file", "create", "create_file"),
+    "load_skill": ("Skill", "skill", "activate_skill", "load_skill"),
+}
+_COMMAND = ("command", "cmd")
+_PATH = ("file_path", "filePath", "path", "absolute_path")
+_TEXT = ("content", "file_text", "contents", "text")
+_SKILL = ("skill", "name", "command", "skill_name")
+# What stands for an argument that must be there and that the script says nothing about.
+_FILLERS: dict[str, Any] = {"number": 10_000, "integer": 10_000, "boolean": False, "array": [], "object": {}}
+
+
+def calls_of(wanted: Sequence[Mapping[str, Any]], offered: Sequence[Tool]) -> list[Call]:
+    """A call for each tool of a step."""
+    by_name = {tool.name: tool for tool in offered}
+    return [_call(tool, by_name) for tool in wanted]
+
+
+def _call(wanted: Mapping[str, Any], offered: Mapping[str, Tool]) -> Call:
+    if "call" in wanted:
+        name = str(wanted["call"])
+        return Call(tool=offered.get(name, Tool(name=name)), args=wanted.get("args", {}))
+    word = next(word for word in _NAMES if word in wanted)
+    tool = next((offered[name] for name in _NAMES[word] if name in offered), None)
+    if tool is None:
+        return _without(word, wanted, offered)
+    return Call(tool=tool, args=_filled(tool, _args(word, wanted, tool)))
+
+
+def _args(word: str, wanted: Mapping[str, Any], tool: Tool) -> dict[str, Any]:
+    match word:
+        case "run":
+            return _command_args(str(wanted["run"]), tool)
+        case "read":
+            return {_named(tool, _PATH): wanted["read"]}
+        case "write":
+            return {_named(tool, _PATH): wanted["write"], _named(tool, _TEXT): wanted.get("text", "")}
+        case _:
+            return {_named(tool, _SKILL): wanted["load_skill"]}
+
+
+def _command_args(command: str, tool: Tool) -> dict[str, Any]:
+    name = _named(tool, _COMMAND)
+    as_words = tool.properties.get(name, {}).get("type") == "array" or tool.kind == "local_shell"
+    args: dict[str, Any] = {name: ["bash", "-lc", command] if as_words else command}
+    if "description" in tool.properties:
+        args["description"] = "Run a command"
+    return args
+
+
+def _without(word: str, wanted: Mapping[str, Any], offered: Mapping[str, Tool]) -> Call:
+    """What a model does without such a tool: it takes the shell, a patch, or a program that calls either."""
+    if word == "write" and "apply_patch" in offered:
+        return Call(tool=offered["apply_patch"], args={"input": _patch(wanted)})
+    if "exec" in offered:
+        return Call(tool=offered["exec"], args={"input": _program(word, wanted)})
+    if word != "run" and any(name in offered for name in _NAMES["run"]):
+        return _call({"run": _shell_for(word, wanted)}, offered)
+    raise ScriptError(f'"{word}" needs a tool, and the request offers none for it: {", ".join(sorted(offered))}')
+
+
+def _shell_for(word: str, wanted: Mapping[str, Any]) -> str:
+    if word == "write":
+        return f"printf %s {shlex.quote(str(wanted.get('text', '')))} > {shlex.quote(str(wanted['write']))}"
+    if word == "read":
+        return f"cat {shlex.quote(str(wanted['read']))}"
+    # In double quotes, so that "$HOME" and "$CODEX_HOME" are where the agent has them.
+    return f'cat "{wanted.get("path") or ".agents/skills/" + str(wanted["load_skill"]) + "/SKILL.md"}"'
+
+
+def _program(word: str, wanted: Mapping[str, Any]) -> str:
+    """JavaScript, for the models of Codex that write programs instead of calls."""
+    if word == "write":
+        return f"text(await tools.apply_patch({json.dumps(_patch(wanted))}));\n"
+    command = str(wanted["run"]) if word == "run" else _shell_for(word, wanted)
+    return f"const done = await tools.exec_command({{cmd: {json.dumps(command)}}});\ntext(done.output ?? '');\n"
+
+
+def _patch(wanted: Mapping[str, Any]) -> str:
+    lines = "\n".join(f"+{line}" for line in str(wanted.get("text", "")).rstrip("\n").split("\n"))
+    return f"*** Begin Patch\n*** Add File: {wanted['write']}\n{lines}\n*** End Patch\n"
+
+
+def _named(tool: Tool, names: Sequence[str]) -> str:
+    return next((name for name in names if name in tool.properties), names[0])
+
+
+def _filled(tool: Tool, args: dict[str, Any]) -> dict[str, Any]:
+    for name in tool.schema.get("required") or ():
+        if name not in args:
+            args[name] = filler(tool.properties.get(name) or {})
+    return args
+
+
+def filler(schema: Mapping[str, Any]) -> Any:
+    """Something that *schema* accepts."""
+    if schema.get("enum"):
+        return schema["enum"][0]
+    return _FILLERS.get(str(schema.get("type")), "scripted")
