@@ -118,14 +118,14 @@ def test_the_table_of_the_settings_says_who_judges(tmp_path: Path) -> None:
         'temperature = "default"\ntimeout_ms = 1500\ncache_dir = "verdicts"\n'
     )
 
-    found = judge_settings(load_settings(tmp_path, flags={}, environ={}).judge, cache_dir=None)
+    found = judge_settings(load_settings(tmp_path, flags={}, environ={}).judge)
 
     assert (found.address, found.model_name, found.votes) == ("http://localhost:1/v1/messages", "m", 3)
     assert (found.temperature, found.timeout_s, found.cache_dir) == (None, 1.5, tmp_path / "verdicts")
 
 
 def test_without_a_table_the_defaults_judge(tmp_path: Path) -> None:
-    found = judge_settings({}, cache_dir=tmp_path)
+    found = judge_settings({"cache_dir": tmp_path})
 
     assert (found.address, found.model_name) == ("https://api.openai.com/v1/chat/completions", "gpt-4o")
     assert (found.votes, found.temperature, found.cache_dir) == (1, 0, tmp_path)

@@ -12,12 +12,43 @@ from typing import Any
 
 import anyio
 
-from whet.grade.judge_client import JudgeClient, JudgeSettings, find_key
+from whet.grade.grader import Grader
+from whet.grade.judge_client import JudgeClient, JudgeSettings, find_key, judge_settings
 from whet.grade.judge_questions import VERSION, Question, Vote, question
 from whet.model import wire
 from whet.model.benchmark import BenchmarkTask
 from whet.model.grade import Grade
+from whet.model.run import Runner
 from whet.model.session import Usage
+from whet.model.suite import Check, Suite
+
+
+class JudgingGrader(Grader):
+    """A grader that asks a language model, as the table `[judge]` of the settings says."""
+
+    def __init__(self, suite: Suite) -> None:
+        super().__init__(suite)
+        self._judges: dict[JudgeSettings, LlmJudge] = {}
+
+    @classmethod
+    def needs_judge(cls, check: Check, runner: Runner) -> bool:
+        """Return True: override it if some checks are decided without a judge."""
+        del check, runner
+        return True
+
+    def judge(self, *, model: str | None = None, votes: int | None = None) -> LlmJudge:
+        """Return the judge of the settings, with another *model* or number of *votes* if you name them."""
+        usual = judge_settings(self.suite.judge)
+        wanted = replace(usual, model=model or usual.model, votes=votes or usual.votes)
+        if wanted not in self._judges:
+            self._judges[wanted] = LlmJudge(wanted, os.environ)
+        return self._judges[wanted]
+
+    async def release(self) -> None:
+        """Close the connections of the judges, in the event loop that opened them."""
+        made, self._judges = self._judges, {}
+        for judge in made.values():
+            await judge.close()
 
 
 class VerdictCache:

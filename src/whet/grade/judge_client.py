@@ -63,9 +63,9 @@ class JudgeSettings:
         return found
 
 
-def judge_settings(given: Mapping[str, Any], *, cache_dir: Path | None) -> JudgeSettings:
-    """The `[judge]` table of the settings, checked by then, over the defaults; *cache_dir* where it names none."""
-    values: dict[str, Any] = {"cache_dir": cache_dir, **given}
+def judge_settings(given: Mapping[str, Any]) -> JudgeSettings:
+    """Lay the table `[judge]` of the settings, which is checked already, over the defaults."""
+    values: dict[str, Any] = dict(given)
     if "timeout_ms" in values:
         values["timeout_s"] = values.pop("timeout_ms") / 1000
     if values.get("temperature") == "default":

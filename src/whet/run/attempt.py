@@ -24,7 +24,7 @@ from whet.errors import (
     WorkspaceError,
     WorkspaceSpoiled,
 )
-from whet.grade.grader import QUESTIONS_FILE
+from whet.grade.evidence import QUESTIONS_FILE
 from whet.ground.ceilings import suspected
 from whet.ground.changes import note_folders, record_changes
 from whet.ground.packages import in_package

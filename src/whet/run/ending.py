@@ -28,7 +28,8 @@ from whet.errors import (
     ProviderFailed,
     SessionUnfinished,
 )
-from whet.grade.grader import EventLog, Evidence, NotRecorded, events_path
+from whet.grade.context import NotRecorded
+from whet.grade.evidence import EventLog, Evidence, events_path
 from whet.ground.copying import remove_tree
 from whet.ground.sandbox import Ended
 from whet.model.grade import Changes
@@ -127,8 +128,6 @@ def _crash(ended: Ended, reason: str, tail: bytes) -> str:
     return f"{how}:\n{said}" if said else how
 
 
-# An agent may speak of a skill that it knows from elsewhere; reading or loading it is another matter.
-_USED = frozenset(("explicit", "strong", "medium"))
 _SHOWN = 200
 _TALKS = frozenset(("echo", "printf"))
 
@@ -159,8 +158,8 @@ def refuse_contaminated(parts: Parts, trial: Trial, record: AttemptRecord) -> No
 
 def _detected(skill: SkillUnderTest, record: AttemptRecord) -> str | None:
     for detection in record.detected_skills:
-        if detection.skill in skill.names and detection.confidence in _USED:
-            return f"{detection.evidence[0].why} ({detection.confidence})"
+        if detection.skill in skill.names and detection.loaded:
+            return detection.proof
     return None
 
 

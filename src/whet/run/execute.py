@@ -16,7 +16,6 @@ import anyio
 import anyio.to_thread
 
 from whet.errors import RecordUnwritten, StoreError, WhetError
-from whet.grade.grader import Releasing
 from whet.ground.ceilings import weaknesses
 from whet.ground.copying import remove_tree
 from whet.ground.descent import become_subreaper
@@ -295,8 +294,7 @@ async def _execute(under_way: UnderWay, parts: Parts, approach: Approach, resume
     finally:
         with anyio.CancelScope(shield=True):
             for grader in parts.graders.values():
-                if isinstance(grader, Releasing):
-                    await grader.release()
+                await grader.release()
             await parts.sandbox.close()
             for message in await keep_shared(parts, shared):
                 under_way.emit(Notice(level="info", message=message))

@@ -257,7 +257,6 @@ def _parts(subject: Subject, execution: Execution, settings: Settings, sandbox: 
         packages=Packages(scratch, package_settings(settings.packages), dict(os.environ)),
         workspaces=Workspaces(scratch),
         graders={},
-        classifier=None,
         masker=make_masker(settings, plan),
         environ=dict(os.environ),
         settings_dir=settings.file.parent if settings.file else None,

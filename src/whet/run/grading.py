@@ -10,7 +10,7 @@ from pathlib import Path
 
 from whet.errors import GraderError, Undecidable
 from whet.grade.context import Shell
-from whet.grade.grader import Evidence, events_path
+from whet.grade.evidence import Evidence, events_path
 from whet.ground.protecting import Baseline
 from whet.model import wire
 from whet.model.grade import Failure, FailureClass, Grade

@@ -8,32 +8,21 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
-from whet.grade.grader import Grader
-from whet.grade.python import PythonGrader
+from whet.grade.grader import Grader, grader_class
 from whet.ground.package_settings import bucket_keys, package_settings
 from whet.ground.packages import Packages
 from whet.ground.sandbox import Sandbox
 from whet.ground.secrets import Masker, secret_values
 from whet.ground.workspaces import Workspaces
-from whet.model import plugins
-from whet.model.grade import FailureClass
 from whet.model.request import Settings
-from whet.model.run import Plan, Trial, TrialKey, TrialResult, folder_name
+from whet.model.run import Plan, Trial, TrialKey, folder_name
 from whet.model.seen import Event
 from whet.model.session import Usage
-from whet.model.suite import NO_SKILL, Case, Ceilings, Suite
+from whet.model.suite import NO_SKILL, Ceilings, Suite
 from whet.plan.settle import judge_key
 from whet.run.run_state import UnderWay
 from whet.run.scratch import Unpacked
-
-
-class Classifier(Protocol):
-    """Asks a case's author what class a failure belongs to."""
-
-    async def classify(self, case: Case, result: TrialResult, *, timeout_s: float) -> FailureClass | None:
-        """The class, or none; a `GraderError` where it fails to say anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +37,6 @@ class Parts:
     workspaces: Workspaces
     packages: Packages
     graders: Mapping[str, Grader]
-    classifier: Classifier | None
     masker: Masker
     environ: Mapping[str, str]
     settings_dir: Path | None
@@ -111,7 +99,7 @@ def make_graders(suite: Suite, stack: ExitStack) -> dict[str, Grader]:
     """Whoever decides the checks of *suite*, let go of with *stack*."""
     graders: dict[str, Grader] = {}
     for name in sorted({check.grader for case in suite.cases for check in case.checks}):
-        graders[name] = plugins.find("graders", name)(suite)
+        graders[name] = grader_class(name)(suite)
         stack.callback(graders[name].close)
     return graders
 
@@ -126,7 +114,6 @@ def make_parts(
     masker: Masker,
 ) -> Parts:
     """The sandbox, the folders, the graders and the facts that every attempt shares."""
-    python = graders.get("python")
     records = _records(under_way.plan, settings)
     own = (*records, under_way.info.run_dir, scratch)
     return Parts(
@@ -139,7 +126,6 @@ def make_parts(
         workspaces=Workspaces(scratch, own=own),
         packages=Packages(scratch, package_settings(settings.packages), dict(os.environ), own),
         graders=graders,
-        classifier=python if isinstance(python, PythonGrader) else None,
         masker=masker,
         cut_short=under_way.spent.add,
         environ=dict(os.environ),
