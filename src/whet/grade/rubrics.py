@@ -11,7 +11,7 @@ import anyio
 
 from whet.grade.evidence import Evidence
 from whet.grade.judge import JudgingGrader, LlmJudge
-from whet.model.benchmark import MISSING, BenchmarkTask, Evaluator, Expected
+from whet.grade.judge_questions import Question
 from whet.model.eval_cases import LlmRubric, RubricItem
 from whet.model.grade import Grade
 from whet.model.suite import Check
@@ -52,7 +52,7 @@ async def _rate_all(judge: LlmJudge, case: LlmRubric, answer: str) -> list[_Rate
     rated: dict[str, _Rated] = {}
 
     async def rate(item: RubricItem) -> None:
-        rated[item.id] = _Rated(item, await judge.grade(_task(case, item), answer))
+        rated[item.id] = _Rated(item, await judge.grade(_question(case, item, answer), threshold=case.pass_threshold))
 
     try:
         async with anyio.create_task_group() as group:
@@ -67,13 +67,13 @@ async def _rate_all(judge: LlmJudge, case: LlmRubric, answer: str) -> list[_Rate
     return [rated[item.id] for item in case.rubric]
 
 
-def _task(case: LlmRubric, item: RubricItem) -> BenchmarkTask:
-    return BenchmarkTask(
-        id=item.id,
-        description=item.description,
-        input={"instruction": case.instruction, **case.inputs},
-        expected=Expected(judge_prompt=item.description, value=MISSING if case.reference is None else case.reference),
-        evaluator=Evaluator(kind="llm_judge", threshold=case.pass_threshold),
+def _question(case: LlmRubric, item: RubricItem, answer: str) -> Question:
+    return Question(
+        name=item.id,
+        criteria=item.description,
+        answer=answer,
+        given={"instruction": case.instruction, **case.inputs},
+        reference=case.reference,
     )
 
 

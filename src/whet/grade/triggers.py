@@ -9,9 +9,9 @@ from whet.errors import GraderError
 from whet.grade.assertions import proof_of_loading
 from whet.grade.evidence import EventLog, Evidence
 from whet.grade.judge import JudgingGrader
+from whet.grade.judge_questions import Question
 from whet.ground.workspaces import described
 from whet.model import wire
-from whet.model.benchmark import BenchmarkTask, Evaluator, Expected
 from whet.model.eval_cases import TriggerQuery
 from whet.model.grade import Grade
 from whet.model.run import NO_AGENT, Runner
@@ -25,16 +25,15 @@ Rate from 0 to 10 how sure it is that the agent would load the skill "{name}" fo
 10 where it certainly would, 0 where it certainly would not."""
 
 
-def routing_task(skill: SkillUnderTest, others: Sequence[MadeSkill]) -> BenchmarkTask:
-    """The question, for a judge that is given the request as what it rates."""
+def _question(skill: SkillUnderTest, others: Sequence[MadeSkill], query: str) -> Question:
+    """Ask whether an agent with these skills would load *skill*; the request of the user is what the judge rates."""
     known = [(skill.name, skill.description), *((each.name, each.description) for each in others)]
-    return BenchmarkTask(
-        id=skill.name,
-        description="",
+    return Question(
+        name=skill.name,
+        criteria=_CRITERIA.format(name=skill.name),
+        answer=query,
         # By name, so that the place in the list gives nothing away.
-        input={"skills": [{"name": name, "description": text} for name, text in sorted(known)]},
-        expected=Expected(judge_prompt=_CRITERIA.format(name=skill.name)),
-        evaluator=Evaluator(kind="llm_judge"),
+        given={"skills": [{"name": name, "description": text} for name, text in sorted(known)]},
     )
 
 
@@ -73,7 +72,7 @@ class TriggerGrader(JudgingGrader):
     async def _judged(self, case: TriggerQuery, evidence: Evidence, skill: SkillUnderTest) -> tuple[bool, str, str]:
         judge = self.judge(votes=case.runs)
         others = tuple(described(path) for path in evidence.case.skills)
-        votes, flags = await judge.votes(routing_task(skill, others), case.query)
+        votes, flags = await judge.votes(_question(skill, others, case.query))
         yes = sum(vote.verdict.rating >= _YES for vote in votes)
         triggered = yes / len(votes) >= case.threshold
         said = f"{yes} of {len(votes)} votes say that {skill.name} would be loaded"
