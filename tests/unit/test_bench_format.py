@@ -328,7 +328,7 @@ BAD: list[Any] = [
 
 @pytest.fixture(scope="module")
 def schema() -> jsonschema.Draft202012Validator:
-    text = files("whet.suites.bench").joinpath("bench.schema.json").read_text("utf-8")
+    text = files("whet.suites").joinpath("bench.schema.json").read_text("utf-8")
     document = json.loads(text)
     jsonschema.Draft202012Validator.check_schema(document)
     return jsonschema.Draft202012Validator(document)
