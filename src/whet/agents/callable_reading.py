@@ -15,9 +15,10 @@ from urllib.parse import urlsplit
 from whet.errors import PathRefused, Problem, SuiteError, UsageError
 from whet.ground.secrets import looks_secret
 from whet.model.benchmark import ADAPTERS, AUTHS, Adapter, Auth, CallableSkill
-from whet.reading.fields import BadDocument, Fields, Findings, read_document, shown
+from whet.reading.fields import BadDocument, Fields, Findings, read_document
 from whet.reading.paths import refusals
 from whet.reading.schemas import SchemaTrouble, check_schema
+from whet.reading.text import shown
 
 MANIFEST = "skill.json"
 CONFIG = "adapter.config.json"

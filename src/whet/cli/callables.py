@@ -137,7 +137,8 @@ def select_command(
 def _read(file: Path) -> Strategy:
     from whet.agents.callable_folders import read_strategy
     from whet.reading.document_files import read_plain
-    from whet.reading.fields import BadDocument, Fields, Findings, shown
+    from whet.reading.fields import BadDocument, Fields, Findings
+    from whet.reading.text import shown
 
     try:
         document: Any = tomllib.loads(file.read_text("utf-8")) if file.suffix == ".toml" else read_plain(file)

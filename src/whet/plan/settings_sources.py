@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 
 from whet.ground.secrets import looks_secret
 from whet.plan.settings_schema import SCHEMA, Rule, Table, Value, is_variable_name, rule_at
-from whet.reading.fields import written
 from whet.reading.settings_files import SettingsFile
+from whet.reading.text import written
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from whet.errors import Problem
+from whet.reading.text import shown
 
 # Beyond it not every whole number is one of its own, in JSON as others read it.
 LARGEST_WHOLE = 2**53
@@ -29,14 +30,6 @@ def is_whole(value: object, least: int, most: int = LARGEST_WHOLE) -> TypeGuard[
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def written(value: Any) -> str:
-    """*value* as Python writes it, also a number with more digits than Python likes to write."""
-    try:
-        return repr(value)
-    except ValueError:
-        return "a number of thousands of digits"
-
-
 # With the key that stands before it, in JSON or in TOML; each run of characters is begun once, however long it is.
 _LONG = r'(?:(?:"([^"\\\n]*)"|(?<![\w.-])([\w.-]+))[ \t]*[:=]\s*)?[-+]?(?<![\d_])\d(?:_?\d){%d}'
 
@@ -48,9 +41,6 @@ def too_long_in(text: str) -> str:
     key = found and (found[1] or found[2])
     place = f"line {text.count(chr(10), 0, found.end()) + 1}: " if found else ""
     return f"{place}{f'{key[:60]}: ' if key else ''}number is too long: it may have {most:,} digits"
-
-
-_SHOWN = 60
 
 
 class BadDocument(ValueError):
@@ -204,12 +194,3 @@ class Fields:
         elif value is not None and not isinstance(value, dict):
             self.problem(name, f"must be an object, not {shown(value)}")
         return Fields(value if isinstance(value, dict) else {}, self.findings, path, self.case)
-
-
-def shown(value: Any) -> str:
-    """A value for a message, shortened."""
-    try:
-        text = json.dumps(value, ensure_ascii=False)
-    except ValueError:
-        text = written(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

@@ -23,7 +23,8 @@ from whet.model.benchmark import (
     Summary,
 )
 from whet.model.session import Usage
-from whet.reading.fields import BadDocument, Fields, Findings, read_document, shown
+from whet.reading.fields import BadDocument, Fields, Findings, read_document
+from whet.reading.text import shown
 
 _STATUSES: tuple[SampleStatus, ...] = ("pass", "fail", "error", "timeout")
 _EVALUATORS = {"exact_match": "exact"}

@@ -27,8 +27,9 @@ from whet.model.benchmark import (
 )
 from whet.model.run import folder_name, id_problem
 from whet.reading.document_files import SUFFIXES, read_plain
-from whet.reading.fields import BadDocument, Fields, Findings, shown
+from whet.reading.fields import BadDocument, Fields, Findings
 from whet.reading.schemas import SchemaTrouble, check_schema
+from whet.reading.text import shown
 
 _TASK = ("id", "description", "inputData", "expectedOutput", "evaluator", "timeoutMs", "tags", "weight")
 _EXPECTED = ("type", "value", "schema", "keywords", "patterns", "judgePrompt", "customScorerPath")

@@ -40,7 +40,8 @@ from whet.reading.claims import ClaimError
 from whet.reading.paths import digest_problem, inside_problem, pointer_problem, reference_problem
 from whet.reading.patterns import pattern_of
 from whet.reading.schemas import SchemaTrouble, check_schema
-from whet.suites.eval_fields import Fields, shown
+from whet.reading.text import shown
+from whet.suites.eval_fields import Fields
 
 _KNOWN = ("op", "type", "target", "value", "negate", "description")
 _MOST = 100
