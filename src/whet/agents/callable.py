@@ -14,6 +14,7 @@ from whet.errors import SkillFailed, UsageError
 from whet.model.benchmark import CallableSkill
 from whet.model.session import Usage
 from whet.reading.schemas import schema_problems
+from whet.reading.text import shown
 
 HEALTH_TIMEOUT_S = 5.0
 MOST_BYTES = 16 * 1024 * 1024
@@ -175,7 +176,7 @@ def other_id(line: bytes, number: int) -> str | None:
     with contextlib.suppress(BadAnswer):
         answer = read_answer(line) if line.strip().startswith(b"{") else None
         if isinstance(answer, dict) and answer.get("jsonrpc") == "2.0" and answer.get("id") not in (number, None):
-            return _short(answer["id"]) if "result" in answer or "error" in answer else None
+            return shown(answer["id"], _SHOWN, quotes=False) if "result" in answer or "error" in answer else None
     return None
 
 
@@ -194,11 +195,6 @@ def result_of(answer: dict[str, Any]) -> Any:
     if error is None:
         return answer.get("result")
     if not isinstance(error, dict):
-        raise SkillFailed(f"JSON-RPC error: {_short(error)}")
+        raise SkillFailed(f"JSON-RPC error: {shown(error, _SHOWN, quotes=False)}")
     kind = MethodUnknown if error.get("code") == _METHOD_UNKNOWN else SkillFailed
-    raise kind(f"JSON-RPC error {error.get('code')}: {_short(error.get('message'))}")
-
-
-def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    raise kind(f"JSON-RPC error {error.get('code')}: {shown(error.get('message'), _SHOWN, quotes=False)}")
