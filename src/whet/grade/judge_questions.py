@@ -12,6 +12,7 @@ from typing import Any
 from whet.errors import NoVerdict
 from whet.model.session import Usage
 from whet.reading.fields import is_number
+from whet.reading.text import shorten, shown
 
 # A part of the key of cached verdicts: another wording may give another verdict.
 VERSION = 1
@@ -63,7 +64,7 @@ class Question:
     def prompt(self) -> Prompt:
         """Return what the model reads; the same question always gives the same prompt."""
         text = self.answer
-        shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}\n[... {len(text) - _LONGEST} more characters]"
+        cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}\n[... {len(text) - _LONGEST} more characters]"
         # An answer cannot contain the hash of itself, so it cannot close the fence from inside.
         marker = hashlib.sha256(f"{self.name}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
         parts = [
@@ -72,7 +73,7 @@ class Question:
         ]
         if self.reference is not None:
             parts.append(f"# A reference answer\n\n{self.reference}")
-        fence = f"----- BEGIN ANSWER {marker} -----\n{shown}\n----- END ANSWER {marker} -----"
+        fence = f"----- BEGIN ANSWER {marker} -----\n{cut}\n----- END ANSWER {marker} -----"
         parts.append(f"# The answer to rate\n\n{fence}")
         return Prompt(system=_SYSTEM, user="\n\n".join(parts))
 
@@ -113,7 +114,7 @@ def read_call(arguments: Any) -> Verdict:
     try:
         given = json.loads(arguments) if isinstance(arguments, str) else arguments
     except ValueError as error:
-        raise NoVerdict(f"the judge called its tool with no JSON: {_short(arguments)}") from error
+        raise NoVerdict(f"the judge called its tool with no JSON: {shown(arguments, _SHOWN, quotes=False)}") from error
     return _verdict(given, arguments)
 
 
@@ -128,7 +129,7 @@ def read_text(text: str) -> Verdict:
         return _verdict(given, text)
     bare = _BARE.match(inner)
     if bare is None:
-        raise NoVerdict(f"the judge gave no rating: {_short(text)}")
+        raise NoVerdict(f"the judge gave no rating: {shorten(text, _SHOWN)}")
     return _verdict({"rating": float(bare[1]), "rationale": ""}, text)
 
 
@@ -137,17 +138,12 @@ HIGHEST_RATING = 10
 _SHOWN = 300
 
 
-def _verdict(given: Any, shown: Any) -> Verdict:
+def _verdict(given: Any, reply: Any) -> Verdict:
     rating = given.get("rating") if isinstance(given, Mapping) else None
     if not is_number(rating) or not 0 <= rating <= HIGHEST_RATING:
-        raise NoVerdict(f"the judge gave no rating from 0 to {HIGHEST_RATING}: {_short(shown)}")
+        raise NoVerdict(f"the judge gave no rating from 0 to {HIGHEST_RATING}: {shown(reply, _SHOWN, quotes=False)}")
     return Verdict(
         rating=float(rating),
         rationale=str(given.get("rationale") or ""),
         manipulation=given.get("manipulation") is True,
     )
-
-
-def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

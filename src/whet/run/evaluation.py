@@ -31,7 +31,7 @@ from whet.plan.benchmark_suite import describe_calls, retries_of
 from whet.plan.plan import counted
 from whet.plan.settle_eval import EvalRequest, Settled, settle, to_be_called
 from whet.reading.document_files import SUFFIXES, read_plain
-from whet.reading.fields import BadDocument
+from whet.reading.documents import DocumentError
 from whet.record.results import JournalResults
 from whet.run.calling import Calling, call_trial
 from whet.run.evaluation_reports import judging_of, reports_of, write_reports
@@ -120,7 +120,7 @@ def examine(path: Path) -> list[Examined] | None:
         return [_skill(path)]
     try:
         document = read_plain(path)
-    except BadDocument:
+    except DocumentError:
         # Whoever reads suites says where.
         return None
     if isinstance(document, list):
