@@ -27,7 +27,7 @@ _SHOWN = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CustomGrader:
+class CustomScorer:
     """What `customScorerPath` names: a function of a module or a file, or a program."""
 
     folder: Path
@@ -42,27 +42,27 @@ class CustomGrader:
         return str(self.program) if self.program else f"{self.file or self.module}:{self.function}"
 
 
-def find_grader(name: str, folder: Path) -> CustomGrader:
+def find_scorer(name: str, folder: Path) -> CustomScorer:
     """The grader that *name* stands for, seen from the benchmark's *folder*; looks before anything runs."""
     place, _, function = name.rpartition(":") if ":" in name else (name, "", "")
     path = (folder / place).resolve()
     if place.endswith(".py"):
         if not path.is_file():
             raise UsageError(f"customScorerPath {name}: there is no file {path}")
-        return CustomGrader(folder=folder, file=path, function=function or _USUAL_FUNCTION)
+        return CustomScorer(folder=folder, file=path, function=function or _USUAL_FUNCTION)
     if function:
         if not _MODULE.fullmatch(place):
             raise UsageError(f"customScorerPath {name}: must be module:function, file.py:function or a program")
-        return CustomGrader(folder=folder, module=place, function=function)
+        return CustomScorer(folder=folder, module=place, function=function)
     if not path.is_file():
         raise UsageError(f"customScorerPath {name}: there is no file {path}")
     if not os.access(path, os.X_OK):
         raise UsageError(f"customScorerPath {name}: {path} may not be executed", hint=f"chmod +x {path}")
-    return CustomGrader(folder=folder, program=path)
+    return CustomScorer(folder=folder, program=path)
 
 
-async def run_grader(
-    grader: CustomGrader,
+async def run_scorer(
+    scorer: CustomScorer,
     context: Mapping[str, Any],
     sandbox: Sandbox,
     *,
@@ -74,50 +74,50 @@ async def run_grader(
     *context* holds at least `output` and `expected`. The grader has no network, and sees its own folder and *readable*.
     """
     with tempfile.TemporaryDirectory(prefix="whet-grader-") as home:
-        out, err = _Kept(grader.shown), _Kept(grader.shown, strict=False)
-        boundary = Boundary(writable=(Path(home),), readable=(grader.folder, _PLAYER.parent, *readable), network=False)
+        out, err = _Kept(scorer.shown), _Kept(scorer.shown, strict=False)
+        boundary = Boundary(writable=(Path(home),), readable=(scorer.folder, _PLAYER.parent, *readable), network=False)
         try:
             ended = await sandbox.run(
-                _command(grader, context, Path(home)), boundary, timeout_s=timeout_s, stdout=out, stderr=err
+                _command(scorer, context, Path(home)), boundary, timeout_s=timeout_s, stdout=out, stderr=err
             )
         except (AgentError, SandboxError) as error:
-            raise GraderError(f"the grader {grader.shown} could not be started: {error.message}") from error
+            raise GraderError(f"the grader {scorer.shown} could not be started: {error.message}") from error
     if ended.timed_out:
-        raise CheckTimedOut(f"the grader {grader.shown} did not end within {timeout_s:g} s")
+        raise CheckTimedOut(f"the grader {scorer.shown} did not end within {timeout_s:g} s")
     if ended.exit_code != 0:
         how = f"exit code {ended.exit_code}" if ended.exit_code is not None else f"signal {ended.signal}"
-        raise GraderError(f"the grader {grader.shown} ended with {how}: {err.tail()}")
-    return _read(grader, out.data)
+        raise GraderError(f"the grader {scorer.shown} ended with {how}: {err.tail()}")
+    return _read(scorer, out.data)
 
 
-def _command(grader: CustomGrader, context: Mapping[str, Any], home: Path) -> Command:
+def _command(scorer: CustomScorer, context: Mapping[str, Any], home: Path) -> Command:
     env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     env |= {"HOME": str(home), "TMPDIR": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
-    if grader.program:
+    if scorer.program:
         return Command(
-            argv=(str(grader.program),), env=env, cwd=grader.folder, stdin=json.dumps(context).encode() + b"\n"
+            argv=(str(scorer.program),), env=env, cwd=scorer.folder, stdin=json.dumps(context).encode() + b"\n"
         )
     request = {
-        "folder": str(grader.folder),
-        "module": grader.module,
-        "file": str(grader.file) if grader.file else None,
-        "function": grader.function,
+        "folder": str(scorer.folder),
+        "module": scorer.module,
+        "file": str(scorer.file) if scorer.file else None,
+        "function": scorer.function,
         "context": context,
     }
-    return Command(argv=(sys.executable, str(_PLAYER)), env=env, cwd=grader.folder, stdin=json.dumps(request).encode())
+    return Command(argv=(sys.executable, str(_PLAYER)), env=env, cwd=scorer.folder, stdin=json.dumps(request).encode())
 
 
-def _read(grader: CustomGrader, data: bytes) -> Grade:
+def _read(scorer: CustomScorer, data: bytes) -> Grade:
     try:
         given = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise GraderError(f"the grader {grader.shown} printed no JSON: {_short(data)}") from error
-    if not grader.program:
+        raise GraderError(f"the grader {scorer.shown} printed no JSON: {_short(data)}") from error
+    if not scorer.program:
         given = given["given"]
     decided = _decided(given)
     if decided is None:
         raise GraderError(
-            f"the grader {grader.shown} gave {_short(json.dumps(given).encode())}",
+            f"the grader {scorer.shown} gave {_short(json.dumps(given).encode())}",
             hint='it must give true or false, a number from 0 to 1, or {"passed": ..., "score": ..., "reason": ...}',
         )
     return decided

@@ -1,4 +1,4 @@
-"""The grader of rubrics: a judge rates each item, and the weighted mean of the ratings decides."""
+"""The graders that a judge decides for: rubrics, item by item, and tasks of benchmarks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import Any
 
 import anyio
 
+from whet.grade.evaluator_graders import AnswerEvidence, EvaluatorGrader
+from whet.grade.evaluators import as_text
 from whet.grade.evidence import Evidence
 from whet.grade.judge import JudgingGrader, LlmJudge
 from whet.grade.judge_questions import Question
+from whet.model.benchmark import MISSING, BenchmarkTask
 from whet.model.eval_cases import LlmRubric, RubricItem
 from whet.model.grade import Grade
 from whet.model.suite import Check
@@ -45,6 +48,23 @@ class RubricGrader(JudgingGrader):
             duration_s=round(time.monotonic() - began, 6),
             weight=check.weight,
         )
+
+
+class JudgeEvaluator(EvaluatorGrader, JudgingGrader):
+    """Asks a language model about the answer to a task of a benchmark."""
+
+    async def evaluate(self, task: BenchmarkTask, evidence: AnswerEvidence, timeout_s: float) -> Grade:
+        """Let the judge rate the answer, within the time limits of its settings."""
+        del timeout_s
+        expected = task.expected
+        question = Question(
+            name=task.id,
+            criteria=expected.judge_prompt or "",
+            answer=as_text(evidence.output),
+            given=task.input,
+            reference=None if expected.value is MISSING else as_text(expected.value),
+        )
+        return await self.judge().grade(question, threshold=task.evaluator.threshold)
 
 
 async def _rate_all(judge: LlmJudge, case: LlmRubric, answer: str) -> list[_Rated]:

@@ -57,6 +57,11 @@ class Settings:
     searched_to: Path | None = None
     notices: tuple[str, ...] = ()
 
+    @property
+    def judging(self) -> dict[str, Any]:
+        """How the judge is asked: the table `[judge]`, with a cache beside the records unless it names one."""
+        return {"cache_dir": self.output_dir.parent / "judge", **self.judge}
+
 
 _SHARD = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
 
