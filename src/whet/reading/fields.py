@@ -202,12 +202,13 @@ class Fields:
             return default
         return cast("float", value)
 
-    def whole(self, name: str, *, least: int = 1, most: int = LARGEST_WHOLE) -> int | None:
-        """Read a whole number; 3.0 is one, because JSON does not tell it from 3."""
+    def whole(self, name: str, *, least: int = 1, most: int = LARGEST_WHOLE, exact: bool = False) -> int | None:
+        """Read a whole number; 3.0 is one unless *exact*, because JSON does not tell it from 3."""
         if not self.has(name):
             return None
         value = self.given(name)
-        if not is_number(value) or value != int(value) or not least <= value <= most:
+        whole = isinstance(value, int) if exact else is_number(value) and value == int(value)
+        if not whole or isinstance(value, bool) or not least <= value <= most:
             ceiling = f" and at most {'2**53' if most == LARGEST_WHOLE else f'{most:,}'}"
             self.problem(name, f"must be an integer of at least {least}{ceiling}, not {self.shown(name, value)}")
             return None
