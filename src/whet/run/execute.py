@@ -33,8 +33,8 @@ from whet.plan.settle import Planned
 from whet.reading.text import path_for_people
 from whet.record import folder as folders
 from whet.record.journal import FREE_SPACE, Journal, Spent
-from whet.record.request import Recorded
 from whet.record.results import JournalResults, write_results
+from whet.record.run_file import run_facts, write_run_file
 from whet.record.sealing import Sealing, shared_hashes
 from whet.record.snapshots import SnapshotFile, SnapshotKey, compare_all, snapshot_rule
 from whet.record.sources import sources_of, write_sources
@@ -244,10 +244,10 @@ def _open_record(planned: Planned, masker: Masker) -> Path:
         earlier.check(plan, settings)
         return earlier.run_dir
     run_dir = folders.create_run_folder(settings.output_dir)
-    facts = Recorded.facts(planned.request, describe(settings), plan, version=__version__)
+    facts = run_facts(planned.request, describe(settings), plan, version=__version__)
     with folders.writing(run_dir):
         digest = write_sources(run_dir, sources_of(plan, settings, planned.request.more_reporters))
-    folders.write_run_file(run_dir, masker.tree({**facts, **planned.facts, "sources": digest}))
+    write_run_file(run_dir, masker.tree({**facts, **planned.facts, "sources": digest}))
     folders.point_latest(run_dir)
     return run_dir
 
