@@ -13,8 +13,8 @@ from typing import Any
 
 from whet.ground.secrets import looks_secret
 from whet.plan.settings_table import GIVEN, SETTINGS, Key, Rule, Setting, Table, Value, is_variable_name
-from whet.reading.fields import written
 from whet.reading.settings_files import SettingsFile
+from whet.reading.text import written
 
 
 @dataclass(frozen=True, slots=True)
