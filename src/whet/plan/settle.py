@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import ConfigError, StoreError, SuiteError, UsageError
+from whet.grade.grader import grader_class
 from whet.model import plugins
 from whet.model.request import RunRequest, Settings
 from whet.model.run import NO_AGENT, Execution, Plan, Runner, in_variant
@@ -27,15 +28,13 @@ from whet.suites.format import load_suite
 
 
 def check_judge(plan: Plan) -> None:
-    """Refuse to begin what a judge would have to decide whom nobody can ask."""
+    """Fail early if a judge is needed but not configured."""
     asking = [execution for execution in plan.executions if _is_judged(execution)]
     if not asking:
         return
-    # Only here and below: most runs have no judge, whose HTTP client takes long to import.
-    from whet.grade.judge_client import find_key  # noqa: PLC0415
-    from whet.grade.rubrics import judge_settings_of  # noqa: PLC0415
+    from whet.grade.judge_client import find_key, judge_settings  # noqa: PLC0415 - only if a judge is needed
 
-    settings = judge_settings_of(plan.suite.judge)
+    settings = judge_settings(plan.suite.judge)
     try:
         find_key(settings, os.environ)
         _ = settings.model_name
@@ -45,18 +44,16 @@ def check_judge(plan: Plan) -> None:
 
 
 def judge_key(plan: Plan) -> str | None:
-    """The key, which nobody may see, where a judge is asked."""
+    """Return the key of the judge, if one is needed."""
     if not any(_is_judged(execution) for execution in plan.executions):
         return None
-    from whet.grade.judge_client import find_key  # noqa: PLC0415
-    from whet.grade.rubrics import judge_settings_of  # noqa: PLC0415
+    from whet.grade.judge_client import find_key, judge_settings  # noqa: PLC0415 - only if a judge is needed
 
-    return find_key(judge_settings_of(plan.suite.judge), os.environ)
+    return find_key(judge_settings(plan.suite.judge), os.environ)
 
 
 def _is_judged(execution: Execution) -> bool:
-    graders = {check.grader for check in execution.case.checks}
-    return "rubric" in graders or ("trigger" in graders and execution.runner.agent == NO_AGENT)
+    return any(grader_class(check.grader).needs_judge(check, execution.runner) for check in execution.case.checks)
 
 
 def _hint(execution: Execution) -> str | None:

@@ -13,7 +13,8 @@ import anyio
 
 from whet.errors import GraderError, Problem, SuiteError
 from whet.grade.context import Shell
-from whet.grade.grader import Evidence, Grader, Releasing
+from whet.grade.evidence import Evidence
+from whet.grade.grader import Grader
 from whet.ground.protecting import Baseline
 from whet.model import wire
 from whet.model.grade import Changes, Grade
@@ -138,8 +139,7 @@ async def _decide(grader: Grader, stage: _Stage) -> tuple[Grade, ...]:
         want(not [given async for given in grader.grade_all((), evidence)], "`grade_all` gives grades without a check")
         return tuple(alone)
     finally:
-        if isinstance(grader, Releasing):
-            await grader.release()
+        await grader.release()
 
 
 async def _survey(grader: Grader, stage: _Stage) -> Baseline | None:
