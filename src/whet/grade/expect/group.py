@@ -13,9 +13,9 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple, Protocol
 
-from whet.grade.expect.values import printable
 from whet.model.grade import FailureClass, Location
 from whet.model.session import Session
+from whet.reading.text import middle, printable
 
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
 _LIBRARIES = (_PACKAGE, *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")), "<frozen ")
@@ -103,10 +103,7 @@ def numbered(items: Sequence[str]) -> Iterable[str]:
 
 def shorten(text: str, most: int = _LONGEST_ITEM) -> str:
     """*text* on one line, its middle left out where it is too long."""
-    if len(text) > most:
-        half = (most - 5) // 2
-        text = f"{text[:half]} ... {text[-half:]}"
-    return printable(text.replace("\n", "\\n"))
+    return printable(middle(text, most, " ... "))
 
 
 def cut(text: str, most: int = 2000) -> str:
