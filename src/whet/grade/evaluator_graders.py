@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from whet.errors import GraderError
@@ -14,7 +14,7 @@ from whet.grade.evidence import Evidence
 from whet.grade.grader import Grader, WorkerGrader
 from whet.ground.sandbox import Sandbox
 from whet.ground.workers import Printed
-from whet.model import wire
+from whet.model import plugins, wire
 from whet.model.benchmark import MISSING, BenchmarkTask, Evaluator, Expected
 from whet.model.grade import Grade
 from whet.model.suite import Check, Suite
@@ -32,18 +32,31 @@ class AnswerEvidence(Evidence):
     latency_ms: float | None = None
     sandbox: Sandbox
 
+    @classmethod
+    def of(cls, evidence: Evidence) -> AnswerEvidence:
+        """Return *evidence* as an answer: if an agent worked, that is the text that it ended with."""
+        if isinstance(evidence, AnswerEvidence):
+            return evidence
+        return cls(
+            **{item.name: getattr(evidence, item.name) for item in fields(Evidence)},
+            output=evidence.session.final_output,
+            skill_id=evidence.session.runner,
+            sandbox=plugins.find("sandboxes", evidence.shell.sandbox)(),
+        )
+
 
 class EvaluatorGrader(Grader):
     """Decides a task of a benchmark by its evaluator; there is one grader for each kind of evaluator."""
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         """Grade an answer; raises `GraderError` if the evaluator breaks, which says nothing about the skill."""
-        assert isinstance(evidence, AnswerEvidence)
         task: BenchmarkTask = check.params["task"]
         own_ms = task.evaluator.timeout_ms
         began = time.monotonic()
-        grade = await self.evaluate(task, evidence, evidence.timeout_s if own_ms is None else own_ms / 1000)
-        return replace(grade, duration_s=round(time.monotonic() - began, 6), weight=check.weight)
+        limit_s = evidence.timeout_s if own_ms is None else own_ms / 1000
+        grade = await self.evaluate(task, AnswerEvidence.of(evidence), limit_s)
+        duration_s = round(time.monotonic() - began, 6)
+        return replace(grade, check=check.label, duration_s=duration_s, weight=check.weight)
 
     @abstractmethod
     async def evaluate(self, task: BenchmarkTask, evidence: AnswerEvidence, timeout_s: float) -> Grade:
