@@ -1,4 +1,4 @@
-"""Graders of the author's own: a Python function, or any program that reads and writes JSON."""
+"""Run the scorer of a benchmark's author: a Python function, or any program that reads and writes JSON."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class CustomScorer:
 
     @property
     def shown(self) -> str:
-        """As a person would name it."""
+        """The name of the scorer in messages."""
         return str(self.program) if self.program else f"{self.file or self.module}:{self.function}"
 
 
 def find_scorer(name: str, folder: Path) -> CustomScorer:
-    """The grader that *name* stands for, seen from the benchmark's *folder*; looks before anything runs."""
+    """Find the scorer called *name*, relative to the *folder* of the benchmark; raises `UsageError`."""
     place, _, function = name.rpartition(":") if ":" in name else (name, "", "")
     path = (folder / place).resolve()
     if place.endswith(".py"):
@@ -124,9 +124,9 @@ def _read(scorer: CustomScorer, data: bytes) -> Grade:
 
 
 def _decided(given: Any) -> Grade | None:
-    """The grade that a grader's answer stands for, if it stands for one."""
-    told = given if isinstance(given, dict) else {"passed": given} if isinstance(given, bool) else {"score": given}
-    passed, score, reason = told.get("passed"), told.get("score"), told.get("reason", "")
+    """Return the grade that a scorer's answer means, if it means one."""
+    answer = given if isinstance(given, dict) else {"passed": given} if isinstance(given, bool) else {"score": given}
+    passed, score, reason = answer.get("passed"), answer.get("score"), answer.get("reason", "")
     if score is None and isinstance(passed, bool):
         score = float(passed)
     if not is_number(score) or not 0 <= score <= 1:
@@ -139,7 +139,7 @@ def _decided(given: Any) -> Grade | None:
 
 
 class _Kept:
-    """What a grader prints, as far as anybody will read it."""
+    """Keeps what a scorer prints, up to a limit."""
 
     def __init__(self, name: str, *, strict: bool = True) -> None:
         self._name = name
@@ -154,7 +154,7 @@ class _Kept:
             self.data = self.data[-_SHOWN:]
 
     def tail(self) -> str:
-        """Its last words."""
+        """Return the end of it."""
         return self.data[-_SHOWN:].decode(errors="replace").strip()
 
 

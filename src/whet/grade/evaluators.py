@@ -20,7 +20,7 @@ WRAPPERS = ("result", "output", "answer")
 
 
 def unwrapped(output: Any) -> Any:
-    """What stands under `result`, `output` or `answer`, one level deep; anything else as it is."""
+    """Return the value of `result`, `output` or `answer`, one level deep; anything else as it is."""
     if isinstance(output, dict):
         for name in WRAPPERS:
             if name in output:
@@ -73,13 +73,13 @@ def _same_number(text: str, wanted: Any) -> bool:
 
 
 def contains(output: Any, expected: Expected, evaluator: Evaluator) -> Grade:
-    """The share of keywords that are in the answer."""
+    """Return the share of keywords that are in the answer."""
     text = _folded(searchable(output), evaluator)
     return _share("contains", expected.keywords, [_folded(word, evaluator) in text for word in expected.keywords])
 
 
 def regex(output: Any, expected: Expected, evaluator: Evaluator) -> Grade:
-    """The share of patterns that match somewhere in the answer; to be called where it may be ended from outside."""
+    """Return the share of patterns that match; call it in a worker, because a pattern may search for ever."""
     text, flags = searchable(output), re.NOFLAG if evaluator.case_sensitive else re.IGNORECASE
     found = [re.search(pattern, text, flags) is not None for pattern in expected.patterns]
     return _share("regex", expected.patterns, found)
@@ -95,7 +95,7 @@ def json_schema(output: Any, expected: Expected, evaluator: Evaluator) -> Grade:
     except SchemaTrouble as error:
         raise GraderError(f"the schema of this task cannot be used: {error}") from error
     except (ValueError, RecursionError):
-        # A plain string that is no JSON: the problems with the string itself stand.
+        # A string that is not JSON: the problems of the string itself count.
         pass
     return _grade("json_schema", 0.0 if problems else 1.0, "; ".join(problems) or "as the schema says")
 
@@ -109,7 +109,7 @@ PLAIN: Mapping[EvaluatorKind, Plain] = {
 
 
 def same(wanted: Any, given: Any, evaluator: Evaluator) -> bool:
-    """Whether two JSON values are equal: 1 and 1.0 are, 1 and true are not, nor is 1 and "1"."""
+    """Return whether two JSON values are equal: 1 and 1.0 are; 1 and true are not, nor are 1 and "1"."""
     if _type(wanted) != _type(given):
         return False
     match wanted:
