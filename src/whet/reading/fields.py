@@ -30,7 +30,7 @@ def is_whole(value: object, least: int, most: int = LARGEST_WHOLE) -> TypeGuard[
 
 
 # To look for the field that was meant takes long, and a document with more slips than this has no use for it.
-_MOST_HINTS = 100
+MOST_HINTS = 100
 T = TypeVar("T")
 
 
@@ -101,7 +101,7 @@ class Fields:
                 self.warn(name, "is not a known field, and is ignored", meant)
 
     def _meant(self, name: str, known: Sequence[str]) -> str | None:
-        if len(self.findings.problems) >= _MOST_HINTS:
+        if len(self.findings.problems) >= MOST_HINTS:
             return None
         return did_you_mean(name, known) or f"known: {', '.join(known)}"
 

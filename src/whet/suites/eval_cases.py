@@ -38,7 +38,7 @@ from whet.model.eval_cases import (
 )
 from whet.model.run import id_problem
 from whet.reading.claims import ClaimError
-from whet.reading.fields import Fields
+from whet.reading.fields import MOST_HINTS, Fields
 from whet.reading.paths import digest_problem, inside_problem, pointer_problem, reference_problem
 from whet.reading.patterns import pattern_of
 from whet.reading.schemas import SchemaTrouble, check_schema
@@ -161,7 +161,7 @@ def read_case(given: Fields, *, remote_only: bool) -> EvalCase | None:
 
 def _point_at_slip(given: Fields, name: str) -> None:
     """Note a field that looks like *name*, which is missing and decides which other fields are known."""
-    if name not in given.values:
+    if name not in given.values and len(given.findings.problems) < MOST_HINTS:
         for near in get_close_matches(name, list(given.values), n=1, cutoff=0.8):
             given.problem(near, "is not a known field", f'did you mean "{name}"?')
 
