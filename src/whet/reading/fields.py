@@ -14,18 +14,18 @@ from whet.errors import Problem
 from whet.reading.documents import Node
 from whet.reading.text import did_you_mean, shorten, shown
 
-# Beyond it not every whole number is one of its own, in JSON as others read it.
+# The largest whole number up to which other readers of JSON tell all of them apart.
 LARGEST_WHOLE = 2**53
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether it is a number to count with: finite, and no larger than a float; True and False are none."""
+    """Return whether *value* is a number to calculate with: finite, not beyond every float, and not True or False."""
     # A comparison, because `math.isfinite` and `float` raise for whole numbers beyond every float.
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def is_whole(value: object, least: int, most: int = LARGEST_WHOLE) -> TypeGuard[int]:
-    """Whether it is a whole number from *least* to *most*."""
+    """Return whether *value* is a whole number from *least* to *most*."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
