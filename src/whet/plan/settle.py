@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import ConfigError, StoreError, SuiteError, UsageError
+from whet.grade.grader import grader_class
 from whet.model import plugins
 from whet.model.request import RunRequest, Settings
 from whet.model.run import NO_AGENT, Execution, Plan, Runner, in_variant
@@ -166,10 +167,9 @@ def check_judge(plan: Plan) -> None:
     if not asking:
         return
     # Only here and below: most runs have no judge, whose HTTP client takes long to import.
-    from whet.grade.judge_client import find_key  # noqa: PLC0415
-    from whet.grade.rubrics import judge_settings_of  # noqa: PLC0415
+    from whet.grade.judge_client import find_key, judge_settings  # noqa: PLC0415
 
-    settings = judge_settings_of(plan.suite.judge)
+    settings = judge_settings(plan.suite.judge)
     try:
         find_key(settings, os.environ)
         _ = settings.model_name
@@ -182,15 +182,13 @@ def judge_key(plan: Plan) -> str | None:
     """Return the key of the judge, a secret, if one is asked."""
     if not any(_is_judged(execution) for execution in plan.executions):
         return None
-    from whet.grade.judge_client import find_key  # noqa: PLC0415
-    from whet.grade.rubrics import judge_settings_of  # noqa: PLC0415
+    from whet.grade.judge_client import find_key, judge_settings  # noqa: PLC0415
 
-    return find_key(judge_settings_of(plan.suite.judge), os.environ)
+    return find_key(judge_settings(plan.suite.judge), os.environ)
 
 
 def _is_judged(execution: Execution) -> bool:
-    graders = {check.grader for check in execution.case.checks}
-    return "rubric" in graders or ("trigger" in graders and execution.runner.agent == NO_AGENT)
+    return any(grader_class(check.grader).needs_judge(check, execution.runner) for check in execution.case.checks)
 
 
 def _hint(execution: Execution) -> str | None:

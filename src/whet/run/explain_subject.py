@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from whet.errors import StoreError, UsageError
+from whet.grade.evidence import QUESTIONS_FILE, load_report
 from whet.grade.expect.group import Asked
-from whet.grade.grader import QUESTIONS_FILE, load_report
 from whet.model import plugins, wire
 from whet.model.request import Settings
 from whet.model.run import STATE_FILE, Attempt, Execution, Runner, TrialResult

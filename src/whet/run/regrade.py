@@ -17,7 +17,8 @@ import anyio.to_thread
 
 from whet.agents.replay_player import lay
 from whet.errors import AttemptError, WorkspaceError
-from whet.grade.grader import Gaps, RecordedEvidence
+from whet.grade.context import Gaps
+from whet.grade.evidence import RecordedEvidence
 from whet.ground.changes import RecordedChanges, read_changes, read_folders
 from whet.ground.copying import copy_tree, remove_tree
 from whet.ground.masking import mask_files
