@@ -19,7 +19,7 @@ from whet.ground.mounts import private_mounts
 from whet.ground.process import open_process, run_process
 from whet.ground.sandbox import Availability, Boundary, Command, Ended, Sink, Talk, find_program, is_there
 from whet.ground.seccomp import as_file, refused_calls
-from whet.ground.shown import shown, system, toolchains
+from whet.ground.shown import hidden, shown, system, toolchains
 from whet.ground.wardens import end_all
 
 _INNER_USER = "1000"
@@ -215,15 +215,10 @@ def _declared(boundary: Boundary, installed: Iterable[Path]) -> Iterator[str]:
     layers += [(path, 2, ("--bind", str(path), str(path))) for path in boundary.writable]
     seen = [path for path, _, _ in layers]
     layers += [
-        (path, 1, _covered(path))
+        (path, 1, hidden(str(path)))
         for path in boundary.hidden
         if is_there(path) and any(path != other and path.is_relative_to(other) for other in seen)
     ]
     layers += [(path, 3, ("--bind", str(folder), str(path))) for path, folder in boundary.shown_at]
     for _, _, arguments in sorted(layers, key=lambda layer: (len(layer[0].parts), layer[1])):
         yield from arguments
-
-
-def _covered(path: Path) -> tuple[str, ...]:
-    """A folder is seen empty, and so is a file."""
-    return ("--tmpfs", str(path)) if path.is_dir() else ("--ro-bind", os.devnull, str(path))

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from whet.errors import WorkspaceError
 from whet.ground.secrets import Masker
-from whet.ground.tree import GIT, Tree
-from whet.ground.workspace import explained
+from whet.ground.tree import GIT, Tree, explained
 from whet.model import wire
 from whet.model.grade import Changes
 

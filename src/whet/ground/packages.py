@@ -19,9 +19,8 @@ from whet.ground.fetching import Fetched, fetch, kind_of, local_path, take_local
 from whet.ground.growing import shown_ref
 from whet.ground.package_settings import PackageSettings
 from whet.ground.protecting import Protected, Wanted, keep_protected, put_back
-from whet.ground.tree import grant, identities
+from whet.ground.tree import explained, grant, identities, is_inside
 from whet.ground.unpacking import unpack
-from whet.ground.workspace import explained
 from whet.model.eval_cases import TaskPackage
 from whet.model.suite import PackageSpec, WorkspaceSpec
 from whet.reading.paths import inside_problem
@@ -144,8 +143,7 @@ def sources_of(spec: PackageSpec) -> tuple[Path, ...]:
 
 def inside(workspace: Path, path: str) -> Path:
     """What lies at *path* of *workspace*, whose way there must not lead out."""
-    found, root = os.path.realpath(workspace / path), os.path.realpath(workspace)
-    if found != root and not found.startswith(f"{root}/"):
+    if not is_inside(workspace / path, workspace):
         raise PackageError(f"{path} leads out of the workspace")
     return workspace / path
 
@@ -322,7 +320,5 @@ def _one_folder_deeper(template: Path, path: str) -> str | None:
 
 
 def _check_working_dir(template: Path, path: str) -> None:
-    folder = os.path.realpath(template / path)
-    root = os.path.realpath(template)
-    if not Path(folder).is_dir() or not (folder == root or folder.startswith(f"{root}/")):
+    if not (template / path).is_dir() or not is_inside(template / path, template):
         raise PackageError(f"it holds no folder {path} to work in")

@@ -10,13 +10,12 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from io import BufferedReader
 from pathlib import Path
 from typing import Literal
 
 from whet.errors import WorkspaceError
 from whet.ground.copying import remove_tree
-from whet.ground.tree import GIT, Descent, grant, open_file, walk
+from whet.ground.tree import GIT, Descent, grant, hash_file, open_file, walk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +122,7 @@ def _kept(workspace: Path, path: str, found: os.stat_result, copy: Path) -> Prot
     mode = stat.S_IMODE(found.st_mode)
     if stat.S_ISLNK(found.st_mode):
         return Protected(path=path, mode=mode, target=str((workspace / path).readlink()))
-    with _opened(workspace / path) as source, copy.open("wb") as target:
+    with open(open_file(str(workspace / path)), "rb") as source, copy.open("wb") as target:  # noqa: PTH123
         shutil.copyfileobj(source, target)
     return Protected(path=path, mode=mode, copy=str(copy), digest=_digest(copy))
 
@@ -173,22 +172,11 @@ def _clear(path: Path) -> None:
         raise WorkspaceError(problems[0])
 
 
-def _opened(path: Path) -> BufferedReader:
-    return open(open_file(str(path)), "rb")  # noqa: PTH123 - a descriptor, not a path
-
-
 def _digest(path: Path) -> str:
-    try:
-        file = _opened(path)
-    except PermissionError:
-        grant(str(path), stat.S_IRUSR)
-        file = _opened(path)
-    with file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return hash_file(str(path), force=True).hex()
 
 
 Kind = Literal["absent", "file", "folder", "other", "outside"]
-_READ_AT_ONCE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,36 +279,22 @@ def digest_of(found: Found) -> str | None:
     if found.real is None:
         return None
     if found.kind == "file":
-        return _content(open_file(found.real)).hex()
+        return hash_file(found.real).hex()
     skip = GIT if found.whole else frozenset[str]()
     return _folder(Path(found.real), skip) if found.kind == "folder" else None
 
 
 def _folder(folder: Path, skip: frozenset[str]) -> str:
     lines = []
-    names: list[str] = []
     with Descent(folder, force=True) as place:
         for step in walk(place, skip=skip):
-            if step.kind == "enter":
-                names.append(step.name)
-                continue
-            if step.kind == "leave":
-                names.pop()
-                continue
-            path = "/".join((*names, step.name)).encode("utf-8", "surrogateescape")
-            lines.append(path + b"\0" + _item(step.name, step.stat.st_mode, place.fd))
+            if step.kind not in {"enter", "leave"}:
+                path = place.path(step).encode("utf-8", "surrogateescape")
+                lines.append(path + b"\0" + _item(step.name, step.stat.st_mode, place.fd))
     return hashlib.sha256(b"\n".join(sorted(lines))).hexdigest()
 
 
 def _item(name: str, mode: int, dir_fd: int) -> bytes:
     if stat.S_ISLNK(mode):
         return b"link" + os.readlink(name, dir_fd=dir_fd).encode("utf-8", "surrogateescape")
-    return _content(open_file(name, dir_fd=dir_fd)) if stat.S_ISREG(mode) else b"other"
-
-
-def _content(fd: int) -> bytes:
-    digest = hashlib.sha256()
-    with open(fd, "rb", buffering=0) as file:
-        while part := file.read(_READ_AT_ONCE):
-            digest.update(part)
-    return digest.digest()
+    return hash_file(name, dir_fd=dir_fd) if stat.S_ISREG(mode) else b"other"

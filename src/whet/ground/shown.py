@@ -109,7 +109,7 @@ def system(*, network: bool) -> tuple[str, ...]:
     # First what is many small mounts: bubblewrap looks at all that are there for each one that it makes.
     argv = ["--proc", "/proc", "--dev", "/dev"]
     for path, how in closed_in_proc():
-        argv += _hidden(path) if how == "hide" else ("--ro-bind", path, path)
+        argv += hidden(path) if how == "hide" else ("--ro-bind", path, path)
     kept = [path for path in _closed("/proc/sys") if network or not path.startswith(_NETWORK)]
     argv += _covered("/proc/sys", kept)
     for folder in _OWN_TEMPORARY:
@@ -167,14 +167,14 @@ def _covered(folder: str, closed: Iterable[str]) -> Iterator[str]:
         except OSError:
             yield from ("--ro-bind", folder, folder)
             for path in places:
-                yield from _hidden(path)
+                yield from hidden(path)
         else:
             yield from ("--ro-bind", str(ready), folder)
         return
     yield from ("--ro-bind", folder, folder)
 
 
-def _hidden(path: str) -> tuple[str, ...]:
+def hidden(path: str) -> tuple[str, ...]:
     """A folder is seen empty, and so is a file."""
     return ("--tmpfs", path) if Path(path).is_dir() else ("--ro-bind", os.devnull, path)
 

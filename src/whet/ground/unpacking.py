@@ -21,7 +21,7 @@ from whet.errors import PackageError
 from whet.ground.copying import remove_tree
 from whet.ground.growing import LONGEST_PATH, GrowingFolder, Readable, shown, too_large
 from whet.ground.package_settings import MIB, PackageLimits
-from whet.ground.workspace import explained
+from whet.ground.tree import explained
 
 _CHUNK = MIB
 # The largest dictionary that xz -9 uses is 64 MiB.

@@ -17,11 +17,10 @@ from typing import Any
 from whet.errors import WorkspaceError
 from whet.ground.copying import copy_tree, remove_tree
 from whet.ground.mounts import are_private
-from whet.ground.overlay_workspace import OverlayWorkspace
-from whet.ground.plain_workspace import FolderWorkspace, SharedWorkspace
-from whet.ground.templates import LayeredTemplate, Template, lacking, make_whole
-from whet.ground.tree import Folders, identities, is_empty
-from whet.ground.workspace import Method, Workspace, explained
+from whet.ground.overlay import LayeredTemplate, OverlayWorkspace, Template
+from whet.ground.repositories import make_whole, stored_elsewhere
+from whet.ground.tree import Folders, explained, identities, is_empty, is_inside
+from whet.ground.workspace import FolderWorkspace, Method, SharedWorkspace, Workspace
 from whet.model.suite import MadeSkill, Placed, WorkspaceSpec
 
 MANIFEST = "SKILL.md"
@@ -81,10 +80,9 @@ def take_out_skills(workspace: Path, names: Iterable[str]) -> None:
 
 
 def _check_inside(workspace: Path, target: Path) -> None:
-    """A link on the way would have us write somewhere else."""
-    root, parent = os.path.realpath(workspace), os.path.realpath(target.parent)
-    if os.path.commonpath((root, parent)) != root or os.path.realpath(target) == root:
-        raise WorkspaceError(f"{target} does not lie inside of the workspace {workspace}")
+    """Refuse a *target* that a link leads out of the workspace: we would write somewhere else."""
+    if not is_inside(target.parent, workspace) or os.path.realpath(target) == os.path.realpath(workspace):
+        raise WorkspaceError(f"{target} is not inside the workspace {workspace}")
 
 
 def _clear(target: Path) -> None:
@@ -172,7 +170,7 @@ class Workspaces:
         """The folders of *template* whose repository lies elsewhere; looked for once."""
         if template not in self._elsewhere:
             with explained("cannot read template", template):
-                self._elsewhere[template] = lacking(template)
+                self._elsewhere[template] = stored_elsewhere(template)
         return self._elsewhere[template]
 
     def _whole(self, template: Path, repositories: dict[str, Path]) -> Path:

@@ -29,7 +29,7 @@ from whet.ground.ceilings import suspected
 from whet.ground.changes import note_folders, record_changes
 from whet.ground.packages import in_package
 from whet.ground.sandbox import Boundary, Command, Ended
-from whet.ground.workspace import SHORTAGES
+from whet.ground.tree import SHORTAGES
 from whet.ground.workspaces import skills_in
 from whet.model import plugins, wire
 from whet.model.run import UNHELD, Trial
