@@ -159,7 +159,7 @@ def test_a_template_that_is_a_file_is_named(workspaces, tmp_path):
 
 
 def test_a_template_that_holds_the_scratch_folder_is_refused(workspaces, tmp_path):
-    with pytest.raises(WorkspaceError, match="lies inside its template"):
+    with pytest.raises(WorkspaceError, match="is inside its template"):
         workspaces.isolated(WorkspaceSpec(template_dir=tmp_path))
 
 

@@ -188,7 +188,7 @@ def describe_changes(
         )
 
     paths = sorted((*found.created, *found.modified, *found.deleted))
-    unread = "".join(f"Folder {path!r} may not be looked into\n" for path in _printable(new.unread))
+    unread = "".join(f"Folder {path!r} cannot be read\n" for path in _printable(new.unread))
     return Changes(
         created=_printable(found.created),
         modified=_printable(found.modified),

@@ -1,4 +1,4 @@
-"""Fetching over HTTP: redirects are followed one by one, and nothing is taken beyond what is allowed."""
+"""Fetch packages from the web, from buckets and from local paths, within limits of size, time and addresses."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ import httpcore2
 import httpx2
 
 from whet.errors import PackageError, PackageUnreachable
-from whet.ground.growing import shown_ref
+from whet.ground.extraction import shown_ref
 from whet.ground.package_settings import MIB, Buckets, PackageSettings, Scheme
 from whet.version import __version__
 
-# All that is given out to anybody; the rest is for special uses, some of which lead to IPv4 addresses.
+# Addresses for public use; the others have special uses, and some of them lead to IPv4 addresses.
 _UNICAST = IPv6Network("2000::/3")
-# Translated to IPv4 on the way; the last four bytes are the address that is reached.
+# Translated to IPv4 on the way; the last four bytes are the address.
 _NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
 _HINT = "packages.allow_private_addresses allows it"
 
 
 class AddressRefused(PackageError):
-    """The address is one that only insiders can reach."""
+    """The address is not a public one."""
 
 
 def is_public(text: str) -> bool:
-    """Whether anybody on the internet could reach the address *text*, also by what is wrapped into it."""
+    """Return whether the address *text*, and every IPv4 address inside it, is public."""
     address = ip_address(text.partition("%")[0])
     wrapped = tuple(_wrapped(address))
     if isinstance(address, IPv6Address) and address not in _UNICAST and not wrapped:
@@ -54,10 +54,10 @@ def _wrapped(address: IPv4Address | IPv6Address) -> Iterable[IPv4Address]:
 
 
 class GuardedBackend(httpcore2.AnyIOBackend):
-    """Connects to public addresses only; every redirect comes through here too."""
+    """Connects to public addresses only, also after a redirect."""
 
     async def connect_tcp(self, host: str, port: int, *rest: Any, **more: Any) -> httpcore2.AsyncNetworkStream:
-        """Look *host* up, refuse it if any of its addresses is not public, and connect to the first that answers."""
+        """Look up *host*, refuse it if any of its addresses is not public, and connect to the first that answers."""
         trouble: Exception | None = None
         for address in await _looked_up(host, port):
             try:
@@ -67,8 +67,8 @@ class GuardedBackend(httpcore2.AnyIOBackend):
         raise trouble or httpcore2.ConnectError(f"{host} has no address")
 
     async def connect_unix_socket(self, path: str, *_: Any, **__: Any) -> httpcore2.AsyncNetworkStream:
-        """Never."""
-        raise AddressRefused(f"{path} is no address")
+        """Refuse: a socket is not an address of the web."""
+        raise AddressRefused(f"{path} is not an address")
 
 
 async def _looked_up(host: str, port: int) -> list[str]:
@@ -77,7 +77,7 @@ async def _looked_up(host: str, port: int) -> list[str]:
     except (OSError, UnicodeError) as error:
         raise httpcore2.ConnectError(f"{host} cannot be looked up: {error}") from error
     addresses = list(dict.fromkeys(str(where[0]) for *_, where in found))
-    # One that is not public spoils the name: whoever gives both kinds of answers is up to something.
+    # One address that is not public is enough to refuse: a name with both kinds is suspicious.
     for address in addresses:
         if not is_public(address):
             raise AddressRefused(f"{host} leads to {address}, which is not a public address", hint=_HINT)
@@ -92,7 +92,7 @@ _PATIENCE_S = 30.0
 _LAST_PORT = 65_535
 _HEADERS: dict[bytes | str, bytes | str] = {
     "Accept": "*/*",
-    # The very bytes of the archive, not a packing of them for the way.
+    # The bytes of the archive itself, without compression for the transfer.
     "Accept-Encoding": "identity",
     "User-Agent": f"whet/{__version__}",
 }
@@ -100,8 +100,8 @@ _HEADERS: dict[bytes | str, bytes | str] = {
 
 @asynccontextmanager
 async def open_http(url: str, *, guarded: bool) -> AsyncIterator[AsyncIterator[bytes]]:
-    """The bytes at *url* as they come; *guarded* lets them come from public addresses only."""
-    # A proxy of the environment would look names up where the guard does not see it: none is used.
+    """Stream the bytes at *url*; with *guarded*, from public addresses only. Redirects are followed one by one."""
+    # Do not use a proxy: it would look up names where the guard cannot see them.
     backend = GuardedBackend() if guarded else httpcore2.AnyIOBackend()
     async with httpcore2.AsyncConnectionPool(
         ssl_context=httpx2.create_ssl_context(), network_backend=backend, max_connections=1
@@ -115,7 +115,7 @@ async def open_http(url: str, *, guarded: bool) -> AsyncIterator[AsyncIterator[b
                         yield response.aiter_stream()
                         return
                     here = _next(here, response)
-            raise PackageError(f"{shown_ref(url)} leads from one address to the next without end")
+            raise PackageError(f"{shown_ref(url)} redirects too often")
         except (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError) as error:
             raise PackageUnreachable(
                 f"{shown_ref(url)} cannot be fetched: {str(error) or type(error).__name__}"
@@ -131,11 +131,11 @@ def _address(url: str) -> httpx2.URL:
     except (httpx2.InvalidURL, ValueError) as error:
         raise PackageError(f"{shown_ref(url)} is not an address: {error}") from error
     if found.scheme not in ("http", "https") or not found.host:
-        raise PackageError(f"{shown_ref(url)} is not an address of the web")
+        raise PackageError(f"{shown_ref(url)} is not a web address")
     if found.port is not None and not 0 < found.port <= _LAST_PORT:
         raise PackageError(f"{shown_ref(url)} is not an address: there is no port {found.port}")
     if found.userinfo:
-        raise PackageError("the address of a package holds a name or password, which is not sent")
+        raise PackageError("the address of a package contains a user name or password, which whet does not send")
     return found
 
 
@@ -150,13 +150,13 @@ def _headers(url: httpx2.URL) -> dict[bytes | str, bytes | str]:
 def _next(here: httpx2.URL, response: httpcore2.Response) -> httpx2.URL:
     to = next((value for name, value in response.headers if name.lower() == b"location"), None)
     if to is None:
-        raise PackageError(f"{shown_ref(str(here))} leads elsewhere and does not say where")
+        raise PackageError(f"{shown_ref(str(here))} redirects without an address")
     try:
         found = here.join(to.decode("ascii"))
     except (httpx2.InvalidURL, ValueError) as error:
-        raise PackageError(f"{shown_ref(str(here))} leads to no address: {error}") from error
+        raise PackageError(f"{shown_ref(str(here))} redirects to something that is not an address: {error}") from error
     if here.scheme == "https" and found.scheme != "https":
-        raise PackageError(f"{shown_ref(str(here))} leads to an address without encryption")
+        raise PackageError(f"{shown_ref(str(here))} redirects from https to an address without encryption")
     return _address(str(found))
 
 
@@ -175,7 +175,7 @@ _CHUNK = 1024 * 1024
 async def open_object(
     scheme: Scheme, place: str, buckets: Buckets, environ: Mapping[str, str]
 ) -> AsyncIterator[AsyncIterator[bytes]]:
-    """The bytes of the object at *place* (`bucket/key`) as they come; the keys are read from *environ*."""
+    """Stream the bytes of the object at *place* (`bucket/key`), with the access keys in *environ*."""
     bucket, _, key = place.partition("/")
     ref = f"{scheme}://{place}"
     _check(scheme, bucket, key, buckets)
@@ -183,16 +183,16 @@ async def open_object(
     try:
         found = await obstore.get_async(store, key)
     except FileNotFoundError:
-        raise PackageError(f"{ref} is not there, or may not be read") from None
+        raise PackageError(f"{ref} does not exist, or you may not read it") from None
     except (obstore.exceptions.PermissionDeniedError, obstore.exceptions.UnauthenticatedError) as error:
-        hint = f"see whether {buckets.key_variable} and {buckets.secret_variable} hold keys that open it"
-        raise PackageError(f"{ref} may not be read", hint=hint) from error
+        hint = f"check that {buckets.key_variable} and {buckets.secret_variable} contain keys that may read it"
+        raise PackageError(f"you may not read {ref}", hint=hint) from error
     except (obstore.exceptions.BaseError, OSError) as error:
         raise _unreachable(ref, error) from error
-    yield _told(found.stream(min_chunk_size=_CHUNK), ref)
+    yield _explained_stream(found.stream(min_chunk_size=_CHUNK), ref)
 
 
-async def _told(stream: Any, ref: str) -> AsyncIterator[bytes]:
+async def _explained_stream(stream: Any, ref: str) -> AsyncIterator[bytes]:
     import obstore.exceptions  # noqa: PLC0415
 
     try:
@@ -203,18 +203,18 @@ async def _told(stream: Any, ref: str) -> AsyncIterator[bytes]:
 
 
 def _unreachable(ref: str, error: Exception) -> PackageUnreachable:
-    # The library appends its whole state, addresses with signatures among it.
+    # After the first line, the library prints its whole state, with signed addresses.
     said = str(error).split("\n")[0][:300]
     return PackageUnreachable(f"{ref} cannot be fetched: {said}")
 
 
 def _check(scheme: Scheme, bucket: str, key: str, buckets: Buckets) -> None:
     if not _NAME.fullmatch(bucket) or not key or any(part in ("", ".", "..") for part in key.split("/")):
-        raise PackageError(f"{scheme}://{bucket}/{key} does not read like {scheme}://bucket/key")
+        raise PackageError(f"{scheme}://{bucket}/{key} is not of the form {scheme}://bucket/key")
     if buckets.allowed and bucket not in buckets.allowed:
         raise PackageError(f'bucket "{bucket}" is not among packages.{scheme}.allowed')
     if scheme == "r2" and buckets.endpoint is None:
-        raise PackageError("where r2:// is has not been said", hint="set packages.r2.endpoint")
+        raise PackageError("the endpoint of r2:// is not set", hint="set packages.r2.endpoint")
 
 
 def _store(bucket: str, buckets: Buckets, environ: Mapping[str, str]) -> tuple[Any, Any]:
@@ -225,7 +225,7 @@ def _store(bucket: str, buckets: Buckets, environ: Mapping[str, str]) -> tuple[A
     except ImportError:
         raise PackageError("packages from buckets need obstore", hint="pip install 'whet[s3]'") from None
     key, secret = environ.get(buckets.key_variable), environ.get(buckets.secret_variable)
-    # Without keys the library would ask whoever runs this machine for some.
+    # Without this, the library would ask the cloud provider of this machine for keys.
     access: dict[str, Any] = (
         {"access_key_id": key, "secret_access_key": secret} if key and secret else {"skip_signature": True}
     )
@@ -242,20 +242,20 @@ def _store(bucket: str, buckets: Buckets, environ: Mapping[str, str]) -> tuple[A
 
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_READS = "r2://, s3://, http://, https://, file:// and paths are"
+_READS = "use r2://, s3://, http://, https://, file:// or a path"
 Kind = Literal["local", "web", "bucket"]
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A file as it was fetched, and its digest (SHA-256)."""
+    """A fetched file and its SHA-256."""
 
     path: Path
     digest: str
 
 
 def kind_of(ref: str) -> Kind:
-    """What sort of reference *ref* is; `PackageError` where it is none that is fetched."""
+    """Return the kind of the reference *ref*; raises `PackageError` for other schemes."""
     found = _SCHEME.match(ref)
     match found[1].lower() if found else "file":
         case "file":
@@ -265,11 +265,11 @@ def kind_of(ref: str) -> Kind:
         case "r2" | "s3":
             return "bucket"
         case other:
-            raise PackageError(f"{shown_ref(ref)}: {other}:// is not fetched; {_READS}")
+            raise PackageError(f"{shown_ref(ref)}: whet cannot fetch {other}://; {_READS}")
 
 
 def local_path(ref: str, base_dir: Path) -> Path:
-    """Where a local reference leads, a relative path seen from *base_dir*."""
+    """Return the path of a local reference; a relative one starts at *base_dir*."""
     if not ref.lower().startswith("file://"):
         try:
             return base_dir / Path(ref).expanduser()
@@ -277,12 +277,12 @@ def local_path(ref: str, base_dir: Path) -> Path:
             raise PackageError(f"{shown_ref(ref)}: {error}") from error
     parts = urlsplit(ref)
     if parts.netloc not in ("", "localhost"):
-        raise PackageError(f"{shown_ref(ref)} names another machine, whose files cannot be read")
+        raise PackageError(f"{shown_ref(ref)} names another machine; whet reads only files of this one")
     return Path(unquote(parts.path))
 
 
 async def fetch(ref: str, target: Path, settings: PackageSettings, environ: Mapping[str, str]) -> Fetched:
-    """Fetch what is behind an address of the web or a bucket into the new file *target*."""
+    """Fetch *ref* from the web or a bucket into the new file *target*."""
     limit_s = settings.limits.fetch_timeout_s
     try:
         with anyio.fail_after(limit_s):
@@ -318,7 +318,7 @@ async def _kept(chunks: AsyncIterator[bytes], ref: str, target: Path, most_bytes
 
 
 def take_local(path: Path, most_bytes: int) -> Fetched:
-    """The archive at *path*, which stays where it is."""
+    """Return the archive at *path*, without copying it."""
     if path.stat().st_size > most_bytes:
         raise PackageError(f"{path} is larger than {most_bytes // MIB:,} MiB", hint="raise packages.max_download_mb")
     with path.open("rb") as file:

@@ -1,4 +1,7 @@
-"""Keeping secrets out of a workspace that is kept: content, names, links and attributes; what resists is not kept."""
+"""Remove secrets from files that are kept: contents, names, links, attributes and SQLite databases.
+
+A file whose secrets cannot be removed is deleted.
+"""
 
 from __future__ import annotations
 
@@ -21,28 +24,28 @@ from whet.model.wire import printable
 
 _HEADER = b"SQLite format 3\0"
 _LOGIN = re.compile(r"credential|secret|passw|api_?key|(access|refresh|auth|id)_?token", re.IGNORECASE)
-# An agent wrote it: a trigger of its own may not keep us for ever.
+# An agent wrote the database, and a trigger in it must not run for ever.
 _PATIENCE_S = 20.0
 _STEPS = 100_000
 
 
 def is_database(path: Path) -> bool:
-    """Whether *path* is an SQLite file."""
+    """Return whether *path* is an SQLite file."""
     with path.open("rb") as file:
         return file.read(len(_HEADER)) == _HEADER
 
 
 def mask_database(masker: Masker, path: Path) -> None:
-    """Replace secrets in every value, empty what is named after a login, and leave no trace of either in the file.
+    """Replace secrets in every value, and empty tables and columns that are named after a login.
 
-    Raises `sqlite3.Error` where the file cannot be read or rewritten.
+    Nothing of them stays in the file. Raises `sqlite3.Error` if the file cannot be read or rewritten.
     """
     deadline = time.monotonic() + _PATIENCE_S
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
         database.create_function("masked", 1, lambda value: _masked(masker, value), deterministic=True)
         database.execute("PRAGMA trusted_schema = OFF")
-        # What was written last may still lie in a file beside it.
+        # The latest changes may still be in a separate file.
         database.execute("PRAGMA journal_mode = DELETE")
         database.execute("BEGIN")
         for statement in list(_statements(database)):
@@ -84,17 +87,17 @@ def _quoted(name: str) -> str:
 
 _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _READ_WRITE = stat.S_IRUSR | stat.S_IWUSR
-# What is larger is looked through piece by piece, and not rewritten.
+# A larger file is searched in pieces, and not rewritten.
 _LARGEST = 64 * 1024 * 1024
 _PIECE = 8 * 1024 * 1024
-# A secret with a slash in it may lie across so many folders.
+# A secret with slashes may spread over this many folders.
 _TOGETHER = 64
 
 
 def mask_files(masker: Masker, root: Path) -> list[str]:
-    """Replace secrets in everything below *root*; gives a sentence for each thing that was not kept because of them.
+    """Replace secrets in everything below *root*; return a sentence for each thing that was deleted instead.
 
-    Files keep their modes, but one that had to be opened for this is closed to everybody but its owner.
+    Files keep their modes, but a file that we had to make readable is then readable only to its owner.
     """
     with Descent(root, open_up=True) as place:
         return _Masking(masker, root, place).run()
@@ -107,11 +110,11 @@ class _Folder:
 
 
 class _Unmaskable(Exception):
-    """Why something may not be kept."""
+    """Why something cannot be kept."""
 
 
 class _Masking:
-    """One walk; a folder gets its new name when we leave it, so that every path leads somewhere until then."""
+    """One walk through the files; renames a folder when it leaves it, so that paths stay valid until then."""
 
     def __init__(self, masker: Masker, root: Path, place: Descent) -> None:
         self._masker = masker
@@ -126,7 +129,7 @@ class _Masking:
             try:
                 self._take(step)
             except FileNotFoundError:
-                # A process still works here.
+                # A process that still runs here has removed it.
                 continue
             except (_Unmaskable, OSError) as error:
                 self._drop(step, error)
@@ -134,7 +137,7 @@ class _Masking:
 
     def _take(self, step: Step) -> None:
         if step.kind == "enter":
-            self._above.append(_Folder(step.name, hide=self._is_telling(step.name)))
+            self._above.append(_Folder(step.name, hide=self._has_secret(step.name)))
             self._attributes(self._place.fd)
         elif step.kind == "leave":
             folder = self._above.pop()
@@ -142,7 +145,7 @@ class _Masking:
                 with _opened("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, self._place.fd) as parent:
                     self._rename(folder.name, parent)
         elif step.kind == "unread":
-            raise _Unmaskable("it may not be looked into")
+            raise _Unmaskable("the folder cannot be read")
         else:
             self._item(step)
 
@@ -154,7 +157,7 @@ class _Masking:
             with _writable(step, fd) as file:
                 self._attributes(file)
                 self._content(file)
-        if self._is_telling(step.name):
+        if self._has_secret(step.name):
             self._rename(step.name, fd)
 
     def _content(self, file: int) -> None:
@@ -162,7 +165,7 @@ class _Masking:
             return
         size = os.fstat(file).st_size
         if size > _LARGEST:
-            raise _Unmaskable(f"it holds a secret and has {size:,} bytes, more than are rewritten")
+            raise _Unmaskable(f"it contains a secret and has {size:,} bytes, which is too large to rewrite")
         data = self._masker.data(os.pread(file, size, 0))
         with open(os.dup(file), "r+b", buffering=0) as opened:  # noqa: PTH123 - a descriptor, not a path
             opened.seek(0)
@@ -171,7 +174,7 @@ class _Masking:
             opened.truncate()
 
     def _finds(self, file: int) -> bool:
-        """Whether there is a secret; pieces overlap, so that none lies across two of them unseen."""
+        """Return whether there is a secret; the pieces overlap, so that none is missed between two."""
         overlap = self._masker.longest
         for start, end in extents(file, os.fstat(file)):
             for at in range(start, end, _PIECE):
@@ -188,15 +191,15 @@ class _Masking:
             os.symlink(masked, name, dir_fd=fd)
 
     def _attributes(self, what: int | str) -> None:
-        """Take away every extended attribute that holds a secret; the name of one may be it."""
+        """Remove every extended attribute that has a secret in its name or value."""
         follow = isinstance(what, int)
         for name in os.listxattr(what, follow_symlinks=follow):
             value = os.getxattr(what, name, follow_symlinks=follow)
             if self._masker.finds(os.fsencode(name)) or self._masker.finds(value):
                 os.removexattr(what, name, follow_symlinks=follow)
 
-    def _is_telling(self, name: str) -> bool:
-        """Whether a name is to go; the folders that a secret lies across are marked too."""
+    def _has_secret(self, name: str) -> bool:
+        """Return whether a name has to change; also mark the folders above that a secret spreads over."""
         names = [*(os.fsencode(folder.name) for folder in self._above[-_TOGETHER:]), os.fsencode(name)]
         hide = [False] * len(names)
         for begin, end in self._masker.found(b"/".join(names)):
@@ -210,7 +213,7 @@ class _Masking:
 
     def _rename(self, name: str, fd: int) -> None:
         masked = self._masked(name)
-        # Only a part of it lies in this name, which is then no secret by itself.
+        # The name has only a part of a secret, so masking did not change it.
         wanted = masked if masked != name else HIDDEN
         numbered = (wanted if number == 1 else f"{wanted}-{number}" for number in count(1))
         new = next(each for each in numbered if not _is_there(each, fd))
@@ -223,8 +226,8 @@ class _Masking:
         path = "/".join((*(folder.name for folder in self._above), step.name))
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         shown = self._masker.text(printable(path))
-        self._problems.append(f"{shown} was not kept, since secrets cannot be taken out of it: {reason}")
-        # By descriptor, since its path may be longer than paths may be.
+        self._problems.append(f"{shown} was not kept, because its secrets cannot be removed: {reason}")
+        # By descriptor, because its path may be too long.
         here = f"/proc/self/fd/{self._place.fd}"
         left = remove_tree(Path(f"{here}/../{step.name}" if step.kind == "leave" else f"{here}/{step.name}"))
         self._problems += [f"{shown} could not be removed either" for _ in left[:1]]
@@ -241,7 +244,7 @@ def _opened(name: str, flags: int, fd: int) -> Iterator[int]:
 
 @contextmanager
 def _writable(step: Step, fd: int) -> Iterator[int]:
-    """A file to be read and written, also where its owner may not; then nobody else may either."""
+    """Open a file to read and write; if its owner may not, grant it, and remove the rights of others."""
     mode = stat.S_IMODE(step.stat.st_mode)
     if mode & _READ_WRITE == _READ_WRITE:
         with _opened(step.name, _FLAGS, fd) as file:

@@ -1,4 +1,4 @@
-"""What the `[packages]` table of the settings says, over its defaults."""
+"""The `[packages]` table of the settings: where packages may come from, and how large they may be."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageLimits:
-    """What is refused beyond; `ratio` is unpacked to packed size, and counts only from `ratio_floor_bytes` on."""
+    """The most that a package may have; `ratio` is unpacked to packed size, above `ratio_floor_bytes` only."""
 
     download_bytes: int = 1024 * MIB
     unpacked_bytes: int = 4096 * MIB
     entries: int = 100_000
-    # Text shrinks to a tenth, a log of repeated lines to a hundredth; what shrinks further is made to.
+    # Text shrinks to a tenth, a log of repeated lines to a hundredth; an archive beyond that is made to swell.
     ratio: int = 200
     ratio_floor_bytes: int = 64 * MIB
     fetch_timeout_s: float = 300.0
 
     def most_unpacked(self, packed_bytes: int) -> int:
-        """How many bytes an archive of *packed_bytes* may become."""
+        """Return how many bytes an archive of *packed_bytes* may unpack to."""
         return min(self.unpacked_bytes, max(self.ratio_floor_bytes, packed_bytes * self.ratio))
 
 
@@ -32,7 +32,7 @@ SCHEMES: tuple[Scheme, ...] = ("r2", "s3")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buckets:
-    """Where the buckets of one scheme are, whose keys open them, and which of them may be read; no names mean all."""
+    """Where the buckets of one scheme are, the variables with their keys, and which may be read (all if empty)."""
 
     endpoint: str | None = None
     region: str | None = None
@@ -43,7 +43,7 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageSettings:
-    """From where packages may come, and how large they may be."""
+    """Where packages may come from, and how large they may be."""
 
     allow_private_addresses: bool = True
     allow_local_files: bool = True
@@ -52,7 +52,7 @@ class PackageSettings:
 
 
 def package_settings(given: Mapping[str, Any]) -> PackageSettings:
-    """The `[packages]` table, checked by then, over the defaults."""
+    """Return the settings for a `[packages]` table that is already checked."""
     usual = PackageLimits()
     return PackageSettings(
         allow_private_addresses=given.get("allow_private_addresses", True),
@@ -68,6 +68,6 @@ def package_settings(given: Mapping[str, Any]) -> PackageSettings:
 
 
 def bucket_keys(settings: PackageSettings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What opens buckets, whatever the variables are called that hold it."""
+    """Return the secret keys of buckets, from the variables that the settings name."""
     names = [buckets.secret_variable for buckets in settings.buckets.values()]
     return tuple(environ[name] for name in names if environ.get(name))

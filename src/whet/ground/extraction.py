@@ -1,4 +1,4 @@
-"""A folder that grows out of an archive: whatever a member is called or leads to, nothing comes to lie outside."""
+"""Write the members of an archive into a folder, and refuse any that is unsafe or would end up outside of it."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ _SHOWN = 120
 
 
 def path_of(name: str) -> str:
-    """The path below the root that *name* stands for; empty for the root itself, `PackageError` for what is unsafe."""
+    """Return the path below the root of the member *name*, empty for the root; raises `PackageError` if unsafe."""
     if name.startswith("/"):
         raise _refused(name, "the path is absolute")
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise _refused(name, "the path leads upwards")
+        raise _refused(name, "the path contains `..`")
     if "\\" in name or any(ord(character) < ord(" ") or ord(character) == 0x7F for character in name):  # noqa: PLR2004
-        raise _refused(name, "the name holds a backslash or a control character")
+        raise _refused(name, "the name contains a backslash or a control character")
     try:
         sizes = [len(part.encode()) for part in parts]
     except UnicodeEncodeError:
         raise _refused(name, "the name is not UTF-8") from None
     if sum(sizes) + len(sizes) > LONGEST_PATH or max(sizes, default=0) > _LONGEST_NAME:
-        raise _refused(name, "the name is longer than a file system takes")
+        raise _refused(name, "the name is too long for a file system")
     if len(parts) > _DEEPEST:
         raise _refused(name, f"the path is more than {_DEEPEST} folders deep")
     return "/".join(parts)
 
 
 def shown(name: str) -> str:
-    """*name* for a message: what cannot be printed as an escape, and not without end."""
+    """Return *name* for a message: shortened, and with escapes for unprintable characters."""
     text = "".join(
         character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode("ascii")
         for character in name[: _SHOWN + 1]
@@ -48,7 +48,7 @@ def shown(name: str) -> str:
 
 
 def shown_ref(ref: str) -> str:
-    """A reference for a message: without the query, where signatures stand, and without a password."""
+    """Return a reference for a message: without the query, which may have a signature, and without a password."""
     address = ref.partition("?")[0]
     scheme, found, rest = address.partition("://")
     host, slash, path = rest.partition("/")
@@ -61,25 +61,25 @@ def _refused(name: str, why: str) -> PackageError:
 
 # As many as Linux follows before it gives up.
 _MOST_FOLLOWED = 40
-# Links that lead to one another can be made to take hours to follow.
+# Links that point to one another can take hours to follow.
 _MOST_STEPS = 2_000_000
 
 
 def check_links(links: Mapping[str, str]) -> None:
-    """Refuse *links* (targets by path) if one of them is absolute or leads out, also by way of others."""
+    """Refuse *links* (targets by path) if one is absolute or leads out, directly or through other links."""
     steps = 0
     for path, target in links.items():
         if target.startswith("/"):
             raise PackageError(f"{shown(path)} is a link to an absolute path: {shown(target)}")
         if not target or "\0" in target or len(target.encode("utf-8", "surrogateescape")) > LONGEST_PATH:
-            raise PackageError(f"{shown(path)} is a link to nothing that could be a path")
+            raise PackageError(f"{shown(path)} is a link whose target is not a path")
         steps += _follow(path, links)
         if steps > _MOST_STEPS:
-            raise PackageError("the links of the archive lead to one another without end")
+            raise PackageError("the links of the archive point to one another too often")
 
 
 def _follow(path: str, links: Mapping[str, str]) -> int:
-    """Walk from the root along *path*, as the kernel would; how many steps that took."""
+    """Follow *path* from the root as the kernel would; return the number of steps."""
     ahead = deque(path.split("/"))
     here: list[str] = []
     followed = steps = 0
@@ -112,14 +112,14 @@ _CHUNK = MIB
 
 
 class Readable(Protocol):
-    """What gives the content of a member, piece by piece."""
+    """The content of a member, read in pieces."""
 
     def read(self, size: int, /) -> bytes:
-        """The next bytes, at most *size*; none at the end."""
+        """Return the next bytes, at most *size*; empty at the end."""
 
 
-class GrowingFolder:
-    """Takes members one by one, and refuses the first that is unsafe; links are made last, when all else is there."""
+class ExtractionFolder:
+    """Takes members one by one and refuses the first unsafe one; makes links last, after everything else."""
 
     def __init__(self, root: Path, archive_bytes: int, limits: PackageLimits) -> None:
         self._root = root
@@ -127,12 +127,12 @@ class GrowingFolder:
         self._most_bytes = limits.most_unpacked(archive_bytes)
         self._bytes = 0
         self._entries = 0
-        # What lies where: a folder, a file or a link, by its path below the root.
+        # What is at each path below the root: a folder, a file or a link.
         self._kinds: dict[str, str] = {}
         self._links: dict[str, str] = {}
 
     def add_folder(self, name: str) -> None:
-        """A folder; one that is there already is no second one."""
+        """Add a folder, unless it is already there."""
         self._count()
         path = path_of(name)
         if path and self._kinds.get(path) != "folder":
@@ -140,19 +140,19 @@ class GrowingFolder:
             self._make(path)
 
     def add_file(self, name: str, content: Readable, *, size: int, executable: bool) -> None:
-        """A file of *size* bytes; of its mode only whether it can be executed is kept."""
+        """Add a file of *size* bytes; its mode keeps only whether it is executable."""
         path = self._new(name, "file")
         file = os.open(self._root / path, _CREATE, _file_mode(executable=executable))
         with os.fdopen(file, "wb") as copy:
             written = self._copy(content, copy, path)
         if written != size:
-            raise PackageError(f"{shown(path)} should have {size} bytes and has {written}: the archive is damaged")
+            raise PackageError(f"{shown(path)} should have {size} bytes but has {written}: the archive is damaged")
 
     def add_copy(self, name: str, of: str) -> None:
-        """What a hard link stands for: a file of its own, so that nobody writes through it."""
+        """Add a copy of a file in place of a hard link to it, so that nothing writes through the link."""
         source = path_of(of)
         if self._kinds.get(source) != "file":
-            raise PackageError(f"{shown(name)} is a hard link to {shown(of)}, which is no file before it")
+            raise PackageError(f"{shown(name)} is a hard link to {shown(of)}, which is not an earlier file")
         path = self._new(name, "file")
         original = self._root / source
         executable = bool(original.stat().st_mode & stat.S_IXUSR)
@@ -161,12 +161,12 @@ class GrowingFolder:
             self._copy(content, copy, path)
 
     def add_link(self, name: str, target: str) -> None:
-        """A symbolic link; whether it stays inside is seen in the end."""
+        """Add a symbolic link; `finish` checks that it stays inside."""
         path = self._new(name, "link")
         self._links[path] = target
 
     def finish(self) -> None:
-        """Make the links, each of which must stay inside, also by way of others."""
+        """Make the links, each of which must stay inside, directly and through other links."""
         if not self._kinds:
             raise PackageError("the archive is empty")
         check_links(self._links)
@@ -177,18 +177,18 @@ class GrowingFolder:
         self._count()
         path = path_of(name)
         if not path:
-            raise PackageError(f'the archive holds a {kind} called "{shown(name)}"')
+            raise PackageError(f'the archive contains a {kind} called "{shown(name)}"')
         self._claim(path, kind)
         return path
 
     def _claim(self, path: str, kind: str) -> None:
-        """Note what lies at *path*, with the folders above it."""
+        """Note what is at *path*, and make the folders above it."""
         if path in self._kinds:
             raise PackageError(f"{shown(path)} is in the archive twice")
         above = path.rpartition("/")[0]
         if above and self._kinds.get(above) != "folder":
             if above in self._kinds:
-                raise PackageError(f"{shown(path)} lies below {shown(above)}, which is a {self._kinds[above]}")
+                raise PackageError(f"{shown(path)} is below {shown(above)}, which is a {self._kinds[above]}")
             self._claim(above, "folder")
             self._make(above)
         self._kinds[path] = kind
@@ -199,7 +199,7 @@ class GrowingFolder:
     def _count(self) -> None:
         self._entries += 1
         if self._entries > self._limits.entries:
-            raise PackageError(f"the archive holds more than {self._limits.entries:,} entries")
+            raise PackageError(f"the archive has more than {self._limits.entries:,} entries")
 
     def _copy(self, content: Readable, copy: Writable, path: str) -> int:
         written = 0
@@ -213,19 +213,19 @@ class GrowingFolder:
 
 
 class Writable(Protocol):
-    """What takes bytes."""
+    """A file to write to."""
 
     def write(self, data: bytes, /) -> object:
-        """Take all of *data*."""
+        """Write all of *data*."""
 
 
 def too_large(most_bytes: int, limits: PackageLimits, path: str = "") -> PackageError:
-    """The error for an archive that unpacks to more than it may."""
+    """Return the error for an archive that unpacks to more than allowed."""
     said = f"the archive unpacks to more than {most_bytes // MIB:,} MiB{f' at {shown(path)}' if path else ''}"
     if most_bytes == limits.unpacked_bytes:
-        return PackageError(said, hint="raise packages.max_unpacked_mb if it is meant to be so large")
+        return PackageError(said, hint="raise packages.max_unpacked_mb if that size is right")
     swells = f"{said}, which is more than {limits.ratio} times its size"
-    return PackageError(swells, hint="if it is meant to, use it as a folder or as a plain .tar")
+    return PackageError(swells, hint="if that is right, use it as a folder or as a plain .tar")
 
 
 def _file_mode(*, executable: bool) -> int:
