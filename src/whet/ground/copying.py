@@ -16,7 +16,7 @@ from pathlib import Path
 
 from whet.ground.diff import Entry, Inventory
 from whet.ground.tree import GIT, Descent, Folders, Step, grant, open_file, trouble, walk
-from whet.model.wire import printable
+from whet.reading.text import escape_surrogates
 
 _FICLONE = 0x40049409
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -227,7 +227,7 @@ def _unlinked(path: Path) -> list[str]:
 
 
 def _problem(path: str, error: OSError) -> str:
-    return f"cannot remove {printable(path)}: {error.strerror or error}"
+    return f"cannot remove {escape_surrogates(path)}: {error.strerror or error}"
 
 
 class _Removal:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from whet.ground.tree import GIT, Descent, Folders, Tree, walk
 from whet.model.grade import Changes
-from whet.model.wire import printable
+from whet.reading.text import escape_surrogates
 
 MAX_FILE_BYTES = 256 * 1024
 MAX_DIFF_CHARACTERS = 1024 * 1024
@@ -188,17 +188,17 @@ def describe_changes(
         )
 
     paths = sorted((*found.created, *found.modified, *found.deleted))
-    unread = "".join(f"Folder {path!r} cannot be read\n" for path in _printable(new.unread))
+    unread = "".join(f"Folder {path!r} cannot be read\n" for path in _escaped(new.unread))
     return Changes(
-        created=_printable(found.created),
-        modified=_printable(found.modified),
-        deleted=_printable(found.deleted),
+        created=_escaped(found.created),
+        modified=_escaped(found.modified),
+        deleted=_escaped(found.deleted),
         diff=unified(map(pair, paths)) + unread,
     )
 
 
-def _printable(paths: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(map(printable, paths)))
+def _escaped(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(map(escape_surrogates, paths)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +295,7 @@ def _content(path: str, version: Version | None) -> str | bytes:
         return ""
     assert version.tree is not None
     if stat.S_ISLNK(version.entry.mode):
-        return printable(version.tree.link(path))
+        return escape_surrogates(version.tree.link(path))
     content = version.tree.read(path, MAX_FILE_BYTES)
     if b"\0" in content:
         return content
@@ -307,7 +307,7 @@ def _content(path: str, version: Version | None) -> str | bytes:
 
 def _quoted(path: str) -> str:
     """Return the path on one line, quoted if it has control characters."""
-    shown = printable(path)
+    shown = escape_surrogates(path)
     if any(ord(character) < _FIRST_PRINTABLE or ord(character) == _DELETE for character in shown):
         return json.dumps(shown, ensure_ascii=False)
     return shown

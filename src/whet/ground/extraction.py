@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Protocol
 
 from whet.errors import PackageError
-from whet.ground.package_settings import MIB, PackageLimits
+from whet.ground.package_settings import MIB, PackageLimits, shown
 
 LONGEST_PATH = 1024
 _LONGEST_NAME = 255
 _DEEPEST = 64
-_SHOWN = 120
 
 
 def path_of(name: str) -> str:
@@ -36,23 +35,6 @@ def path_of(name: str) -> str:
     if len(parts) > _DEEPEST:
         raise _refused(name, f"the path is more than {_DEEPEST} folders deep")
     return "/".join(parts)
-
-
-def shown(name: str) -> str:
-    """Return *name* for a message: shortened, and with escapes for unprintable characters."""
-    text = "".join(
-        character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode("ascii")
-        for character in name[: _SHOWN + 1]
-    )
-    return text if len(name) <= _SHOWN else f"{text}..."
-
-
-def shown_ref(ref: str) -> str:
-    """Return a reference for a message: without the query, which may have a signature, and without a password."""
-    address = ref.partition("?")[0]
-    scheme, found, rest = address.partition("://")
-    host, slash, path = rest.partition("/")
-    return shown(f"{scheme}://{host.rpartition('@')[2]}{slash}{path}" if found else address)
 
 
 def _refused(name: str, why: str) -> PackageError:

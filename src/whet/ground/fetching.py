@@ -1,4 +1,7 @@
-"""Fetch packages from the web, from buckets and from local paths, within limits of size, time and addresses."""
+"""Fetch packages from the web and from buckets, within limits of size, time and addresses.
+
+Import it only to fetch: most runs do not, and the HTTP library takes long to import.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,10 @@ import re
 import socket
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from pathlib import Path
-from typing import Any, Literal, cast
-from urllib.parse import unquote, urlsplit
+from typing import Any, cast
 
 import anyio
 import anyio.to_thread
@@ -20,8 +21,7 @@ import httpcore2
 import httpx2
 
 from whet.errors import PackageError, PackageUnreachable
-from whet.ground.extraction import shown_ref
-from whet.ground.package_settings import MIB, Buckets, PackageSettings, Scheme
+from whet.ground.package_settings import MIB, Buckets, Fetched, PackageSettings, Scheme, kind_of, shown_ref
 from whet.version import __version__
 
 # Addresses for public use; the others have special uses, and some of them lead to IPv4 addresses.
@@ -241,46 +241,6 @@ def _store(bucket: str, buckets: Buckets, environ: Mapping[str, str]) -> tuple[A
     return obstore, store
 
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_READS = "use r2://, s3://, http://, https://, file:// or a path"
-Kind = Literal["local", "web", "bucket"]
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """A fetched file and its SHA-256."""
-
-    path: Path
-    digest: str
-
-
-def kind_of(ref: str) -> Kind:
-    """Return the kind of the reference *ref*; raises `PackageError` for other schemes."""
-    found = _SCHEME.match(ref)
-    match found[1].lower() if found else "file":
-        case "file":
-            return "local"
-        case "http" | "https":
-            return "web"
-        case "r2" | "s3":
-            return "bucket"
-        case other:
-            raise PackageError(f"{shown_ref(ref)}: whet cannot fetch {other}://; {_READS}")
-
-
-def local_path(ref: str, base_dir: Path) -> Path:
-    """Return the path of a local reference; a relative one starts at *base_dir*."""
-    if not ref.lower().startswith("file://"):
-        try:
-            return base_dir / Path(ref).expanduser()
-        except RuntimeError as error:
-            raise PackageError(f"{shown_ref(ref)}: {error}") from error
-    parts = urlsplit(ref)
-    if parts.netloc not in ("", "localhost"):
-        raise PackageError(f"{shown_ref(ref)} names another machine; whet reads only files of this one")
-    return Path(unquote(parts.path))
-
-
 async def fetch(ref: str, target: Path, settings: PackageSettings, environ: Mapping[str, str]) -> Fetched:
     """Fetch *ref* from the web or a bucket into the new file *target*."""
     limit_s = settings.limits.fetch_timeout_s
@@ -315,11 +275,3 @@ async def _kept(chunks: AsyncIterator[bytes], ref: str, target: Path, most_bytes
             digest.update(chunk)
             await file.write(chunk)
     return Fetched(target, digest.hexdigest())
-
-
-def take_local(path: Path, most_bytes: int) -> Fetched:
-    """Return the archive at *path*, without copying it."""
-    if path.stat().st_size > most_bytes:
-        raise PackageError(f"{path} is larger than {most_bytes // MIB:,} MiB", hint="raise packages.max_download_mb")
-    with path.open("rb") as file:
-        return Fetched(path, hashlib.file_digest(file, "sha256").hexdigest())

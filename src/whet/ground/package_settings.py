@@ -1,12 +1,22 @@
-"""The `[packages]` table of the settings: where packages may come from, and how large they may be."""
+"""Where packages come from: the `[packages]` table of the settings, and references to packages."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
+
+from whet.errors import PackageError
+from whet.reading.text import printable, shorten
 
 MIB = 1024 * 1024
+_SHOWN = 120
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_READS = "use r2://, s3://, http://, https://, file:// or a path"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +38,7 @@ class PackageLimits:
 
 Scheme = Literal["r2", "s3"]
 SCHEMES: tuple[Scheme, ...] = ("r2", "s3")
+Kind = Literal["local", "web", "bucket"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,3 +82,59 @@ def bucket_keys(settings: PackageSettings, environ: Mapping[str, str]) -> tuple[
     """Return the secret keys of buckets, from the variables that the settings name."""
     names = [buckets.secret_variable for buckets in settings.buckets.values()]
     return tuple(environ[name] for name in names if environ.get(name))
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A fetched file and its SHA-256."""
+
+    path: Path
+    digest: str
+
+
+def kind_of(ref: str) -> Kind:
+    """Return the kind of the reference *ref*; raises `PackageError` for other schemes."""
+    found = _SCHEME.match(ref)
+    match found[1].lower() if found else "file":
+        case "file":
+            return "local"
+        case "http" | "https":
+            return "web"
+        case "r2" | "s3":
+            return "bucket"
+        case other:
+            raise PackageError(f"{shown_ref(ref)}: whet cannot fetch {other}://; {_READS}")
+
+
+def local_path(ref: str, base_dir: Path) -> Path:
+    """Return the path of a local reference; a relative one starts at *base_dir*."""
+    if not ref.lower().startswith("file://"):
+        try:
+            return base_dir / Path(ref).expanduser()
+        except RuntimeError as error:
+            raise PackageError(f"{shown_ref(ref)}: {error}") from error
+    parts = urlsplit(ref)
+    if parts.netloc not in ("", "localhost"):
+        raise PackageError(f"{shown_ref(ref)} names another machine; whet reads only files of this one")
+    return Path(unquote(parts.path))
+
+
+def take_local(path: Path, most_bytes: int) -> Fetched:
+    """Return the archive at *path*, without copying it."""
+    if path.stat().st_size > most_bytes:
+        raise PackageError(f"{path} is larger than {most_bytes // MIB:,} MiB", hint="raise packages.max_download_mb")
+    with path.open("rb") as file:
+        return Fetched(path, hashlib.file_digest(file, "sha256").hexdigest())
+
+
+def shown(name: str) -> str:
+    """Return *name* for a message: shortened, and with escapes for unprintable characters."""
+    return printable(shorten(name, _SHOWN))
+
+
+def shown_ref(ref: str) -> str:
+    """Return a reference for a message: without the query, which may have a signature, and without a password."""
+    address = ref.partition("?")[0]
+    scheme, found, rest = address.partition("://")
+    host, slash, path = rest.partition("/")
+    return shown(f"{scheme}://{host.rpartition('@')[2]}{slash}{path}" if found else address)

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Literal, NamedTuple, Self, TypeAlias
 
 from whet.errors import WorkspaceError
-from whet.model.wire import printable
+from whet.reading.text import escape_surrogates
 
 GIT = frozenset({".git"})
 # Device and inode of folders: unlike a name, no link and no other spelling gets around them.
@@ -338,4 +338,4 @@ def explained(what: str, where: Path) -> Iterator[None]:
 def trouble(what: str, where: Path | str, error: OSError) -> WorkspaceError:
     """Return the error that says *what* failed *where*."""
     reason = error.strerror or str(error)
-    return WorkspaceError(f"{what}: {printable(str(where))}: {reason}", hint=_HINTS.get(error.errno or 0))
+    return WorkspaceError(f"{what}: {escape_surrogates(str(where))}: {reason}", hint=_HINTS.get(error.errno or 0))

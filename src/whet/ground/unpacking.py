@@ -19,8 +19,8 @@ from typing import IO
 
 from whet.errors import PackageError
 from whet.ground.copying import remove_tree
-from whet.ground.extraction import LONGEST_PATH, ExtractionFolder, Readable, shown, too_large
-from whet.ground.package_settings import MIB, PackageLimits
+from whet.ground.extraction import LONGEST_PATH, ExtractionFolder, Readable, too_large
+from whet.ground.package_settings import MIB, PackageLimits, shown
 from whet.ground.tree import explained
 
 _CHUNK = MIB
