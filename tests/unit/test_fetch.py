@@ -15,8 +15,17 @@ import anyio
 import pytest
 
 from whet.errors import PackageError, PackageUnreachable
-from whet.ground.fetching import Fetched, fetch, is_public, kind_of, local_path
-from whet.ground.package_settings import MIB, Buckets, PackageLimits, PackageSettings, package_settings
+from whet.ground.fetching import fetch, is_public
+from whet.ground.package_settings import (
+    MIB,
+    Buckets,
+    Fetched,
+    PackageLimits,
+    PackageSettings,
+    kind_of,
+    local_path,
+    package_settings,
+)
 
 Answer = tuple[int, Mapping[str, str], bytes]
 KEY, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMI"
