@@ -34,6 +34,8 @@ _ALLOW_NAMESPACES = "allow user namespaces (`whet doctor` says by which setting;
 _CHILD = re.compile(rb'"child-pid": (\d+)')
 _EXIT = b'"exit-code"'
 
+_MOUNTS_HINT = "add its folder to `mounts` of this runner, or use --sandbox local"
+
 
 class BubblewrapSandbox:
     """Runs each command in its own namespace: processes that leave the process group still die with it."""
@@ -188,9 +190,6 @@ def _raise_for_setup(status: _Status, said: str, program: str) -> None:
         raise AgentNotFound(f'"{program}" cannot be started inside the sandbox: {said}', hint=_MOUNTS_HINT)
     if status.namespace is None and said.startswith("bwrap: "):
         raise SandboxError(said, hint=_MOUNTS_HINT)
-
-
-_MOUNTS_HINT = "add its folder to `mounts` of this runner, or use --sandbox local"
 
 
 @lru_cache

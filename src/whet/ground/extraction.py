@@ -16,88 +16,14 @@ LONGEST_PATH = 1024
 _LONGEST_NAME = 255
 _DEEPEST = 64
 
-
-def path_of(name: str) -> str:
-    """Return the path below the root of the member *name*, empty for the root; raises `PackageError` if unsafe."""
-    if name.startswith("/"):
-        raise _refused(name, "the path is absolute")
-    parts = [part for part in name.split("/") if part not in ("", ".")]
-    if ".." in parts:
-        raise _refused(name, "the path contains `..`")
-    if "\\" in name or any(ord(character) < ord(" ") or ord(character) == 0x7F for character in name):  # noqa: PLR2004
-        raise _refused(name, "the name contains a backslash or a control character")
-    try:
-        sizes = [len(part.encode()) for part in parts]
-    except UnicodeEncodeError:
-        raise _refused(name, "the name is not UTF-8") from None
-    if sum(sizes) + len(sizes) > LONGEST_PATH or max(sizes, default=0) > _LONGEST_NAME:
-        raise _refused(name, "the name is too long for a file system")
-    if len(parts) > _DEEPEST:
-        raise _refused(name, f"the path is more than {_DEEPEST} folders deep")
-    return "/".join(parts)
-
-
-def _refused(name: str, why: str) -> PackageError:
-    return PackageError(f"{shown(name)}: {why}")
-
-
 # As many as Linux follows before it gives up.
 _MOST_FOLLOWED = 40
 # Links that point to one another can take hours to follow.
 _MOST_STEPS = 2_000_000
 
-
-def check_links(links: Mapping[str, str]) -> None:
-    """Refuse *links* (targets by path) if one is absolute or leads out, directly or through other links."""
-    steps = 0
-    for path, target in links.items():
-        if target.startswith("/"):
-            raise PackageError(f"{shown(path)} is a link to an absolute path: {shown(target)}")
-        if not target or "\0" in target or len(target.encode("utf-8", "surrogateescape")) > LONGEST_PATH:
-            raise PackageError(f"{shown(path)} is a link whose target is not a path")
-        steps += _follow(path, links)
-        if steps > _MOST_STEPS:
-            raise PackageError("the links of the archive point to one another too often")
-
-
-def _follow(path: str, links: Mapping[str, str]) -> int:
-    """Follow *path* from the root as the kernel would; return the number of steps."""
-    ahead = deque(path.split("/"))
-    here: list[str] = []
-    followed = steps = 0
-    while ahead:
-        steps += 1
-        part = ahead.popleft()
-        if part in ("", "."):
-            continue
-        if part == "..":
-            if not here:
-                raise PackageError(f"{shown(path)} is a link that leads out of the archive: {shown(links[path])}")
-            here.pop()
-            continue
-        here.append(part)
-        target = links.get("/".join(here))
-        if target is not None:
-            followed += 1
-            if followed > _MOST_FOLLOWED:
-                raise PackageError(f"{shown(path)} is a link that leads to itself")
-            here.pop()
-            if target.startswith("/"):
-                raise PackageError(f"{shown(path)} is a link that leads to an absolute path: {shown(target)}")
-            ahead.extendleft(reversed(target.split("/")))
-    return steps
-
-
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER_MODE = 0o755
 _CHUNK = MIB
-
-
-class Readable(Protocol):
-    """The content of a member, read in pieces."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return the next bytes, at most *size*; empty at the end."""
 
 
 class ExtractionFolder:
@@ -192,6 +118,78 @@ class ExtractionFolder:
                 raise too_large(self._most_bytes, self._limits, path)
             copy.write(chunk)
         return written
+
+
+def path_of(name: str) -> str:
+    """Return the path below the root of the member *name*, empty for the root; raises `PackageError` if unsafe."""
+    if name.startswith("/"):
+        raise _refused(name, "the path is absolute")
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise _refused(name, "the path contains `..`")
+    if "\\" in name or any(ord(character) < ord(" ") or ord(character) == 0x7F for character in name):  # noqa: PLR2004
+        raise _refused(name, "the name contains a backslash or a control character")
+    try:
+        sizes = [len(part.encode()) for part in parts]
+    except UnicodeEncodeError:
+        raise _refused(name, "the name is not UTF-8") from None
+    if sum(sizes) + len(sizes) > LONGEST_PATH or max(sizes, default=0) > _LONGEST_NAME:
+        raise _refused(name, "the name is too long for a file system")
+    if len(parts) > _DEEPEST:
+        raise _refused(name, f"the path is more than {_DEEPEST} folders deep")
+    return "/".join(parts)
+
+
+def _refused(name: str, why: str) -> PackageError:
+    return PackageError(f"{shown(name)}: {why}")
+
+
+def check_links(links: Mapping[str, str]) -> None:
+    """Refuse *links* (targets by path) if one is absolute or leads out, directly or through other links."""
+    steps = 0
+    for path, target in links.items():
+        if target.startswith("/"):
+            raise PackageError(f"{shown(path)} is a link to an absolute path: {shown(target)}")
+        if not target or "\0" in target or len(target.encode("utf-8", "surrogateescape")) > LONGEST_PATH:
+            raise PackageError(f"{shown(path)} is a link whose target is not a path")
+        steps += _follow(path, links)
+        if steps > _MOST_STEPS:
+            raise PackageError("the links of the archive point to one another too often")
+
+
+def _follow(path: str, links: Mapping[str, str]) -> int:
+    """Follow *path* from the root as the kernel would; return the number of steps."""
+    ahead = deque(path.split("/"))
+    here: list[str] = []
+    followed = steps = 0
+    while ahead:
+        steps += 1
+        part = ahead.popleft()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            if not here:
+                raise PackageError(f"{shown(path)} is a link that leads out of the archive: {shown(links[path])}")
+            here.pop()
+            continue
+        here.append(part)
+        target = links.get("/".join(here))
+        if target is not None:
+            followed += 1
+            if followed > _MOST_FOLLOWED:
+                raise PackageError(f"{shown(path)} is a link that leads to itself")
+            here.pop()
+            if target.startswith("/"):
+                raise PackageError(f"{shown(path)} is a link that leads to an absolute path: {shown(target)}")
+            ahead.extendleft(reversed(target.split("/")))
+    return steps
+
+
+class Readable(Protocol):
+    """The content of a member, read in pieces."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return the next bytes, at most *size*; empty at the end."""
 
 
 class Writable(Protocol):

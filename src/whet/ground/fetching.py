@@ -28,65 +28,11 @@ from whet.version import __version__
 _UNICAST = IPv6Network("2000::/3")
 # Translated to IPv4 on the way; the last four bytes are the address.
 _NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
-_HINT = "packages.allow_private_addresses allows it"
-
-
-class AddressRefused(PackageError):
-    """The address is not a public one."""
-
-
-def is_public(text: str) -> bool:
-    """Return whether the address *text*, and every IPv4 address inside it, is public."""
-    address = ip_address(text.partition("%")[0])
-    wrapped = tuple(_wrapped(address))
-    if isinstance(address, IPv6Address) and address not in _UNICAST and not wrapped:
-        return False
-    return all(each.is_global and not each.is_multicast for each in (address, *wrapped))
-
-
-def _wrapped(address: IPv4Address | IPv6Address) -> Iterable[IPv4Address]:
-    if isinstance(address, IPv4Address):
-        return ()
-    found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if any(address in network for network in _NAT64) or int(address) >> 32 == 0:
-        found.append(IPv4Address(int(address) & 0xFFFFFFFF))
-    return [each for each in found if each is not None]
-
-
-class GuardedBackend(httpcore2.AnyIOBackend):
-    """Connects to public addresses only, also after a redirect."""
-
-    async def connect_tcp(self, host: str, port: int, *rest: Any, **more: Any) -> httpcore2.AsyncNetworkStream:
-        """Look up *host*, refuse it if any of its addresses is not public, and connect to the first that answers."""
-        trouble: Exception | None = None
-        for address in await _looked_up(host, port):
-            try:
-                return await super().connect_tcp(address, port, *rest, **more)
-            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
-                trouble = error
-        raise trouble or httpcore2.ConnectError(f"{host} has no address")
-
-    async def connect_unix_socket(self, path: str, *_: Any, **__: Any) -> httpcore2.AsyncNetworkStream:
-        """Refuse: a socket is not an address of the web."""
-        raise AddressRefused(f"{path} is not an address")
-
-
-async def _looked_up(host: str, port: int) -> list[str]:
-    try:
-        found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise httpcore2.ConnectError(f"{host} cannot be looked up: {error}") from error
-    addresses = list(dict.fromkeys(str(where[0]) for *_, where in found))
-    # One address that is not public is enough to refuse: a name with both kinds is suspicious.
-    for address in addresses:
-        if not is_public(address):
-            raise AddressRefused(f"{host} leads to {address}, which is not a public address", hint=_HINT)
-    return addresses
-
+_PRIVATE_HINT = "packages.allow_private_addresses allows it"
 
 _MOST_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_WORTH_ANOTHER = frozenset({408, 425, 429, 500, 502, 503, 504})
+_RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 _SUCCESS = 200
 _PATIENCE_S = 30.0
 _LAST_PORT = 65_535
@@ -96,6 +42,47 @@ _HEADERS: dict[bytes | str, bytes | str] = {
     "Accept-Encoding": "identity",
     "User-Agent": f"whet/{__version__}",
 }
+
+_TIMEOUTS = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), _PATIENCE_S)}
+
+_BUCKET_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]")
+_CHUNK = 1024 * 1024
+
+
+async def fetch(ref: str, target: Path, settings: PackageSettings, environ: Mapping[str, str]) -> Fetched:
+    """Fetch *ref* from the web or a bucket into the new file *target*."""
+    limit_s = settings.limits.fetch_timeout_s
+    try:
+        with anyio.fail_after(limit_s):
+            async with _opened(ref, settings, environ) as chunks:
+                return await _kept(chunks, ref, target, settings.limits.download_bytes)
+    except TimeoutError:
+        raise PackageUnreachable(f"{shown_ref(ref)} was not fetched within {limit_s:g} s") from None
+
+
+def _opened(
+    ref: str, settings: PackageSettings, environ: Mapping[str, str]
+) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+    if kind_of(ref) == "web":
+        return open_http(ref, guarded=not settings.allow_private_addresses)
+
+    scheme, _, place = ref.partition("://")
+    known = cast(Scheme, scheme.lower())
+    return open_object(known, place, settings.buckets.get(known, Buckets()), environ)
+
+
+async def _kept(chunks: AsyncIterator[bytes], ref: str, target: Path, most_bytes: int) -> Fetched:
+    digest, size = hashlib.sha256(), 0
+    async with await anyio.open_file(target, "xb") as file:
+        async for chunk in chunks:
+            size += len(chunk)
+            if size > most_bytes:
+                raise PackageError(
+                    f"{shown_ref(ref)} is larger than {most_bytes // MIB:,} MiB", hint="raise packages.max_download_mb"
+                )
+            digest.update(chunk)
+            await file.write(chunk)
+    return Fetched(target, digest.hexdigest())
 
 
 @asynccontextmanager
@@ -120,9 +107,6 @@ async def open_http(url: str, *, guarded: bool) -> AsyncIterator[AsyncIterator[b
             raise PackageUnreachable(
                 f"{shown_ref(url)} cannot be fetched: {str(error) or type(error).__name__}"
             ) from error
-
-
-_TIMEOUTS = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), _PATIENCE_S)}
 
 
 def _address(url: str) -> httpx2.URL:
@@ -163,12 +147,8 @@ def _next(here: httpx2.URL, response: httpcore2.Response) -> httpx2.URL:
 def _check_status(status: int, url: str) -> None:
     if status == _SUCCESS:
         return
-    kind = PackageUnreachable if status in _WORTH_ANOTHER else PackageError
+    kind = PackageUnreachable if status in _RETRIED else PackageError
     raise kind(f"{shown_ref(url)} answered with HTTP {status}")
-
-
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]")
-_CHUNK = 1024 * 1024
 
 
 @asynccontextmanager
@@ -178,7 +158,7 @@ async def open_object(
     """Stream the bytes of the object at *place* (`bucket/key`), with the access keys in *environ*."""
     bucket, _, key = place.partition("/")
     ref = f"{scheme}://{place}"
-    _check(scheme, bucket, key, buckets)
+    _check_bucket(scheme, bucket, key, buckets)
     obstore, store = _store(bucket, buckets, environ)
     try:
         found = await obstore.get_async(store, key)
@@ -208,8 +188,8 @@ def _unreachable(ref: str, error: Exception) -> PackageUnreachable:
     return PackageUnreachable(f"{ref} cannot be fetched: {said}")
 
 
-def _check(scheme: Scheme, bucket: str, key: str, buckets: Buckets) -> None:
-    if not _NAME.fullmatch(bucket) or not key or any(part in ("", ".", "..") for part in key.split("/")):
+def _check_bucket(scheme: Scheme, bucket: str, key: str, buckets: Buckets) -> None:
+    if not _BUCKET_NAME.fullmatch(bucket) or not key or any(part in ("", ".", "..") for part in key.split("/")):
         raise PackageError(f"{scheme}://{bucket}/{key} is not of the form {scheme}://bucket/key")
     if buckets.allowed and bucket not in buckets.allowed:
         raise PackageError(f'bucket "{bucket}" is not among packages.{scheme}.allowed')
@@ -241,37 +221,54 @@ def _store(bucket: str, buckets: Buckets, environ: Mapping[str, str]) -> tuple[A
     return obstore, store
 
 
-async def fetch(ref: str, target: Path, settings: PackageSettings, environ: Mapping[str, str]) -> Fetched:
-    """Fetch *ref* from the web or a bucket into the new file *target*."""
-    limit_s = settings.limits.fetch_timeout_s
+class GuardedBackend(httpcore2.AnyIOBackend):
+    """Connects to public addresses only, also after a redirect."""
+
+    async def connect_tcp(self, host: str, port: int, *rest: Any, **more: Any) -> httpcore2.AsyncNetworkStream:
+        """Look up *host*, refuse it if any of its addresses is not public, and connect to the first that answers."""
+        trouble: Exception | None = None
+        for address in await _looked_up(host, port):
+            try:
+                return await super().connect_tcp(address, port, *rest, **more)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                trouble = error
+        raise trouble or httpcore2.ConnectError(f"{host} has no address")
+
+    async def connect_unix_socket(self, path: str, *_: Any, **__: Any) -> httpcore2.AsyncNetworkStream:
+        """Refuse: a socket is not an address of the web."""
+        raise AddressRefused(f"{path} is not an address")
+
+
+async def _looked_up(host: str, port: int) -> list[str]:
     try:
-        with anyio.fail_after(limit_s):
-            async with _opened(ref, settings, environ) as chunks:
-                return await _kept(chunks, ref, target, settings.limits.download_bytes)
-    except TimeoutError:
-        raise PackageUnreachable(f"{shown_ref(ref)} was not fetched within {limit_s:g} s") from None
+        found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise httpcore2.ConnectError(f"{host} cannot be looked up: {error}") from error
+    addresses = list(dict.fromkeys(str(where[0]) for *_, where in found))
+    # One address that is not public is enough to refuse: a name with both kinds is suspicious.
+    for address in addresses:
+        if not is_public(address):
+            raise AddressRefused(f"{host} leads to {address}, which is not a public address", hint=_PRIVATE_HINT)
+    return addresses
 
 
-def _opened(
-    ref: str, settings: PackageSettings, environ: Mapping[str, str]
-) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-    if kind_of(ref) == "web":
-        return open_http(ref, guarded=not settings.allow_private_addresses)
-
-    scheme, _, place = ref.partition("://")
-    known = cast(Scheme, scheme.lower())
-    return open_object(known, place, settings.buckets.get(known, Buckets()), environ)
+class AddressRefused(PackageError):
+    """The address is not a public one."""
 
 
-async def _kept(chunks: AsyncIterator[bytes], ref: str, target: Path, most_bytes: int) -> Fetched:
-    digest, size = hashlib.sha256(), 0
-    async with await anyio.open_file(target, "xb") as file:
-        async for chunk in chunks:
-            size += len(chunk)
-            if size > most_bytes:
-                raise PackageError(
-                    f"{shown_ref(ref)} is larger than {most_bytes // MIB:,} MiB", hint="raise packages.max_download_mb"
-                )
-            digest.update(chunk)
-            await file.write(chunk)
-    return Fetched(target, digest.hexdigest())
+def is_public(text: str) -> bool:
+    """Return whether the address *text*, and every IPv4 address inside it, is public."""
+    address = ip_address(text.partition("%")[0])
+    wrapped = tuple(_wrapped(address))
+    if isinstance(address, IPv6Address) and address not in _UNICAST and not wrapped:
+        return False
+    return all(each.is_global and not each.is_multicast for each in (address, *wrapped))
+
+
+def _wrapped(address: IPv4Address | IPv6Address) -> Iterable[IPv4Address]:
+    if isinstance(address, IPv4Address):
+        return ()
+    found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    if any(address in network for network in _NAT64) or int(address) >> 32 == 0:
+        found.append(IPv4Address(int(address) & 0xFFFFFFFF))
+    return [each for each in found if each is not None]

@@ -22,70 +22,13 @@ from whet.ground.secrets import HIDDEN, Masker
 from whet.ground.tree import Descent, Step, grant, walk
 from whet.reading.text import escape_surrogates
 
-_HEADER = b"SQLite format 3\0"
-_LOGIN = re.compile(r"credential|secret|passw|api_?key|(access|refresh|auth|id)_?token", re.IGNORECASE)
+_SQLITE_HEADER = b"SQLite format 3\0"
+_LOGIN_NAME = re.compile(r"credential|secret|passw|api_?key|(access|refresh|auth|id)_?token", re.IGNORECASE)
 # An agent wrote the database, and a trigger in it must not run for ever.
 _PATIENCE_S = 20.0
 _STEPS = 100_000
 
-
-def is_database(path: Path) -> bool:
-    """Return whether *path* is an SQLite file."""
-    with path.open("rb") as file:
-        return file.read(len(_HEADER)) == _HEADER
-
-
-def mask_database(masker: Masker, path: Path) -> None:
-    """Replace secrets in every value, and empty tables and columns that are named after a login.
-
-    Nothing of them stays in the file. Raises `sqlite3.Error` if the file cannot be read or rewritten.
-    """
-    deadline = time.monotonic() + _PATIENCE_S
-    with closing(sqlite3.connect(path, isolation_level=None)) as database:
-        database.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
-        database.create_function("masked", 1, lambda value: _masked(masker, value), deterministic=True)
-        database.execute("PRAGMA trusted_schema = OFF")
-        # The latest changes may still be in a separate file.
-        database.execute("PRAGMA journal_mode = DELETE")
-        database.execute("BEGIN")
-        for statement in list(_statements(database)):
-            database.execute(statement)
-        database.execute("COMMIT")
-        database.execute("VACUUM")
-
-
-def _statements(database: sqlite3.Connection) -> Iterator[str]:
-    tables = database.execute(
-        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'"
-    )
-    for (table,) in tables:
-        if _LOGIN.search(table):
-            yield f"DELETE FROM {_quoted(table)}"  # noqa: S608
-            continue
-        for _, column, *_ in database.execute(f"PRAGMA table_info({_quoted(table)})"):
-            place, name = _quoted(table), _quoted(column)
-            if _LOGIN.search(column):
-                yield f"UPDATE {place} SET {name} = '{HIDDEN}' WHERE typeof({name}) IN ('text', 'blob')"  # noqa: S608
-            else:
-                yield f"UPDATE {place} SET {name} = masked({name}) WHERE {name} IS NOT masked({name})"  # noqa: S608
-
-
-def _masked(masker: Masker, value: Any) -> Any:
-    match value:
-        case str():
-            return masker.text(value)
-        case bytes():
-            return masker.data(value)
-        case _:
-            return value
-
-
-def _quoted(name: str) -> str:
-    doubled = name.replace('"', '""')
-    return f'"{doubled}"'
-
-
-_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OPEN_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _READ_WRITE = stat.S_IRUSR | stat.S_IWUSR
 # A larger file is searched in pieces, and not rewritten.
 _LARGEST = 64 * 1024 * 1024
@@ -247,11 +190,11 @@ def _writable(step: Step, fd: int) -> Iterator[int]:
     """Open a file to read and write; if its owner may not, grant it, and remove the rights of others."""
     mode = stat.S_IMODE(step.stat.st_mode)
     if mode & _READ_WRITE == _READ_WRITE:
-        with _opened(step.name, _FLAGS, fd) as file:
+        with _opened(step.name, _OPEN_FLAGS, fd) as file:
             yield file
         return
     grant(step.name, _READ_WRITE, dir_fd=fd)
-    with _opened(step.name, _FLAGS, fd) as file:
+    with _opened(step.name, _OPEN_FLAGS, fd) as file:
         try:
             yield file
         finally:
@@ -265,3 +208,59 @@ def _is_there(name: str, fd: int) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def is_database(path: Path) -> bool:
+    """Return whether *path* is an SQLite file."""
+    with path.open("rb") as file:
+        return file.read(len(_SQLITE_HEADER)) == _SQLITE_HEADER
+
+
+def mask_database(masker: Masker, path: Path) -> None:
+    """Replace secrets in every value, and empty tables and columns that are named after a login.
+
+    Nothing of them stays in the file. Raises `sqlite3.Error` if the file cannot be read or rewritten.
+    """
+    deadline = time.monotonic() + _PATIENCE_S
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
+        database.create_function("masked", 1, lambda value: _masked(masker, value), deterministic=True)
+        database.execute("PRAGMA trusted_schema = OFF")
+        # The latest changes may still be in a separate file.
+        database.execute("PRAGMA journal_mode = DELETE")
+        database.execute("BEGIN")
+        for statement in list(_statements(database)):
+            database.execute(statement)
+        database.execute("COMMIT")
+        database.execute("VACUUM")
+
+
+def _statements(database: sqlite3.Connection) -> Iterator[str]:
+    tables = database.execute(
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'"
+    )
+    for (table,) in tables:
+        if _LOGIN_NAME.search(table):
+            yield f"DELETE FROM {_quoted(table)}"  # noqa: S608
+            continue
+        for _, column, *_ in database.execute(f"PRAGMA table_info({_quoted(table)})"):
+            place, name = _quoted(table), _quoted(column)
+            if _LOGIN_NAME.search(column):
+                yield f"UPDATE {place} SET {name} = '{HIDDEN}' WHERE typeof({name}) IN ('text', 'blob')"  # noqa: S608
+            else:
+                yield f"UPDATE {place} SET {name} = masked({name}) WHERE {name} IS NOT masked({name})"  # noqa: S608
+
+
+def _masked(masker: Masker, value: Any) -> Any:
+    match value:
+        case str():
+            return masker.text(value)
+        case bytes():
+            return masker.data(value)
+        case _:
+            return value
+
+
+def _quoted(name: str) -> str:
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'

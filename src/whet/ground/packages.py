@@ -37,169 +37,9 @@ _SYSTEM = frozenset(
     ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "nix", "opt", "proc", "sbin", "snap", "sys", "usr")
 )
 
-
-def package_workspace(package: TaskPackage, base_dir: Path) -> WorkspaceSpec:
-    """Return the workspace of a `task_package` case of a suite in *base_dir*; the first attempt fetches it."""
-    hints = package.resource_hints
-    scripts = _scripts(package)
-    return WorkspaceSpec(
-        package=PackageSpec(
-            ref=package.environment_ref,
-            base_dir=base_dir,
-            sha256=package.environment_sha256,
-            required=tuple(scripts),
-            held_out=tuple(dict.fromkeys(_held_out(script, _clean(hints.working_dir)) for script in scripts)),
-            working_dir=_clean(hints.working_dir),
-            shown_at=tuple((path, _clean(inside)) for path, inside in _paths(package)),
-            env=tuple(sorted(hints.env.items())),
-        )
-    )
-
-
-def package_problems(package: TaskPackage, base_dir: Path) -> Iterator[tuple[str, str]]:
-    """Yield the field and the message for each problem that shows before fetching."""
-    try:
-        if kind_of(package.environment_ref) == "local":
-            local = local_path(package.environment_ref, base_dir)
-            if not local.exists():
-                yield "environment_ref", f"{local} does not exist"
-    except PackageError as error:
-        yield "environment_ref", error.message
-    if problem := _skill_problem(package):
-        yield "skill_bundle_ref", problem
-    given = package.resource_hints.more.get(PATHS_HINT)
-    if given is not None and not isinstance(given, dict):
-        yield f"resource_hints.{PATHS_HINT}", "must be an object that maps absolute paths to folders"
-    for path, inside in _paths(package):
-        if problem := path_problem(path) or inside_problem(inside):
-            yield f"resource_hints.{PATHS_HINT}", f"{path}: {inside}: {problem}"
-
-
-def _skill_problem(package: TaskPackage) -> str | None:
-    """Return why the skill cannot be where the case says, or None: it would replace another part, or be replaced."""
-    place, working_dir = _clean(package.skill_bundle_ref), _clean(package.resource_hints.working_dir)
-    if place == ".":
-        return "must be a separate folder, because the skill replaces what is there"
-    for script in _scripts(package):
-        held = _held_out(script, working_dir)
-        if is_below(place, held):
-            return f"is in {held}, which is restored before {script} runs"
-    return None
-
-
-def path_problem(path: str) -> str | None:
-    """Return why nothing can be shown at the absolute *path*, or None."""
-    parts = PurePosixPath(path).parts
-    if not path.startswith("/") or len(parts) < 2 or ".." in parts:  # noqa: PLR2004 - the root and a name
-        return "must be an absolute path"
-    return "is in a folder of the system, which is read-only" if parts[1] in _SYSTEM else None
-
-
-def _paths(package: TaskPackage) -> list[tuple[str, str]]:
-    given = package.resource_hints.more.get(PATHS_HINT)
-    return [(str(path), str(inside)) for path, inside in given.items()] if isinstance(given, dict) else []
-
-
-def _scripts(package: TaskPackage) -> list[str]:
-    return [_clean(ref) for ref in (package.verifier_ref, package.oracle_ref) if ref]
-
-
-def _held_out(script: str, working_dir: str) -> str:
-    """Return the folder of a script, with its helpers; or only the script if the agent works in that folder."""
-    folder = str(PurePosixPath(script).parent)
-    return script if folder == "." or is_below(working_dir, folder) else folder
-
-
-def is_below(path: str, folder: str) -> bool:
-    """Return whether *path* is *folder* or below it."""
-    return path == folder or path.startswith(f"{folder}/")
-
-
-def _clean(path: str) -> str:
-    return str(PurePosixPath(path))
-
-
 ShownAt = tuple[tuple[Path, Path], ...]
 
-
-def in_package(spec: PackageSpec | None, workspace: Path) -> tuple[Path, ShownAt]:
-    """Return the folder to work in, and the folders shown at other paths; without a package, only the workspace.
-
-    Raises `PackageError` if something replaced a folder with a link that leads out of the workspace.
-    """
-    if spec is None:
-        return workspace, ()
-    shown = ((Path(path), inside(workspace, folder)) for path, folder in spec.shown_at)
-    return inside(workspace, spec.working_dir), tuple(pair for pair in shown if pair[1].is_dir())
-
-
-def sources_of(spec: PackageSpec) -> tuple[Path, ...]:
-    """Return the paths of a local package, with its verifier: an agent must not see them."""
-    if kind_of(spec.ref) != "local":
-        return ()
-    package = Path(os.path.normpath(local_path(spec.ref, spec.base_dir)))
-    if not spec.base_dir.is_relative_to(package):
-        return (package,)
-    # A folder that contains the suite may be shown to the agent, so also hide the parts in it.
-    return (package, *(package / path for path in (*spec.held_out, SOLUTION)))
-
-
-def inside(workspace: Path, path: str) -> Path:
-    """Return *path* in *workspace*; raises if a link leads out of it."""
-    if not is_inside(workspace / path, workspace):
-        raise PackageError(f"{path} leads out of the workspace")
-    return workspace / path
-
-
-_MOST_TOLD = 100
-
-
-@dataclass(frozen=True, slots=True)
-class HeldOut:
-    """Files that are kept from the agent, by their paths in a workspace."""
-
-    paths: tuple[str, ...]
-    files: tuple[Protected, ...]
-
-    def appear_in(self, workspace: Path) -> tuple[str, ...]:
-        """Put all of them into *workspace* as they were; remove what else is there, and return its paths."""
-        own = {file.path for file in self.files}
-        strays = [path for held in self.paths for path in _cleared(workspace, held) if path not in own]
-        put_back_at = put_back(workspace, _wanted(self.paths), self.files)
-        return tuple(dict.fromkeys((*strays, *(path for path in put_back_at if path not in own))))
-
-
-def hold_out(folder: Path, paths: tuple[str, ...], store: Path) -> HeldOut:
-    """Move everything at *paths* out of *folder* into *store*."""
-    files = keep_protected(folder, _wanted(paths), store)
-    for path in paths:
-        remove_tree(folder / path)
-    return HeldOut(paths, files)
-
-
-def _cleared(workspace: Path, held: str) -> tuple[str, ...]:
-    """Remove the folder *held*, at any depth and size; return the first things that were in it."""
-    folder = workspace / held
-    # A link on the way may lead anywhere; `put_back` removes it.
-    if os.path.realpath(folder) != f"{os.path.realpath(workspace)}/{held}" or not folder.is_dir():
-        return ()
-    grant(str(folder), stat.S_IRWXU)
-    with os.scandir(folder) as entries:
-        found = sorted(f"{held}/{entry.name}" for entry in islice(entries, _MOST_TOLD))
-    if problems := remove_tree(folder):
-        raise WorkspaceError(problems[0])
-    return tuple(found)
-
-
-def _wanted(paths: tuple[str, ...]) -> Wanted:
-    def holds(path: str) -> bool:
-        return any(is_below(path, held) for held in paths)
-
-    def leads_to(path: str) -> bool:
-        return any(is_below(path, held) or is_below(held, path) for held in paths)
-
-    return Wanted(holds, leads_to, leads_to)
-
+_MOST_LISTED = 100
 
 _SOLUTION_SCRIPT = f"{SOLUTION}/solve.sh"
 
@@ -331,3 +171,160 @@ def _one_folder_deeper(template: Path, path: str) -> str | None:
 def _check_working_dir(template: Path, path: str) -> None:
     if not (template / path).is_dir() or not is_inside(template / path, template):
         raise PackageError(f"it has no folder {path} to work in")
+
+
+def package_workspace(package: TaskPackage, base_dir: Path) -> WorkspaceSpec:
+    """Return the workspace of a `task_package` case of a suite in *base_dir*; the first attempt fetches it."""
+    hints = package.resource_hints
+    scripts = _scripts(package)
+    return WorkspaceSpec(
+        package=PackageSpec(
+            ref=package.environment_ref,
+            base_dir=base_dir,
+            sha256=package.environment_sha256,
+            required=tuple(scripts),
+            held_out=tuple(dict.fromkeys(_held_out(script, _clean(hints.working_dir)) for script in scripts)),
+            working_dir=_clean(hints.working_dir),
+            shown_at=tuple((path, _clean(inside)) for path, inside in _paths(package)),
+            env=tuple(sorted(hints.env.items())),
+        )
+    )
+
+
+def package_problems(package: TaskPackage, base_dir: Path) -> Iterator[tuple[str, str]]:
+    """Yield the field and the message for each problem that shows before fetching."""
+    try:
+        if kind_of(package.environment_ref) == "local":
+            local = local_path(package.environment_ref, base_dir)
+            if not local.exists():
+                yield "environment_ref", f"{local} does not exist"
+    except PackageError as error:
+        yield "environment_ref", error.message
+    if problem := _skill_problem(package):
+        yield "skill_bundle_ref", problem
+    given = package.resource_hints.more.get(PATHS_HINT)
+    if given is not None and not isinstance(given, dict):
+        yield f"resource_hints.{PATHS_HINT}", "must be an object that maps absolute paths to folders"
+    for path, inside in _paths(package):
+        if problem := path_problem(path) or inside_problem(inside):
+            yield f"resource_hints.{PATHS_HINT}", f"{path}: {inside}: {problem}"
+
+
+def _skill_problem(package: TaskPackage) -> str | None:
+    """Return why the skill cannot be where the case says, or None: it would replace another part, or be replaced."""
+    place, working_dir = _clean(package.skill_bundle_ref), _clean(package.resource_hints.working_dir)
+    if place == ".":
+        return "must be a separate folder, because the skill replaces what is there"
+    for script in _scripts(package):
+        held = _held_out(script, working_dir)
+        if is_below(place, held):
+            return f"is in {held}, which is restored before {script} runs"
+    return None
+
+
+def path_problem(path: str) -> str | None:
+    """Return why nothing can be shown at the absolute *path*, or None."""
+    parts = PurePosixPath(path).parts
+    if not path.startswith("/") or len(parts) < 2 or ".." in parts:  # noqa: PLR2004 - the root and a name
+        return "must be an absolute path"
+    return "is in a folder of the system, which is read-only" if parts[1] in _SYSTEM else None
+
+
+def _paths(package: TaskPackage) -> list[tuple[str, str]]:
+    given = package.resource_hints.more.get(PATHS_HINT)
+    return [(str(path), str(inside)) for path, inside in given.items()] if isinstance(given, dict) else []
+
+
+def _scripts(package: TaskPackage) -> list[str]:
+    return [_clean(ref) for ref in (package.verifier_ref, package.oracle_ref) if ref]
+
+
+def _held_out(script: str, working_dir: str) -> str:
+    """Return the folder of a script, with its helpers; or only the script if the agent works in that folder."""
+    folder = str(PurePosixPath(script).parent)
+    return script if folder == "." or is_below(working_dir, folder) else folder
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Return whether *path* is *folder* or below it."""
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def _clean(path: str) -> str:
+    return str(PurePosixPath(path))
+
+
+def in_package(spec: PackageSpec | None, workspace: Path) -> tuple[Path, ShownAt]:
+    """Return the folder to work in, and the folders shown at other paths; without a package, only the workspace.
+
+    Raises `PackageError` if something replaced a folder with a link that leads out of the workspace.
+    """
+    if spec is None:
+        return workspace, ()
+    shown = ((Path(path), inside(workspace, folder)) for path, folder in spec.shown_at)
+    return inside(workspace, spec.working_dir), tuple(pair for pair in shown if pair[1].is_dir())
+
+
+def sources_of(spec: PackageSpec) -> tuple[Path, ...]:
+    """Return the paths of a local package, with its verifier: an agent must not see them."""
+    if kind_of(spec.ref) != "local":
+        return ()
+    package = Path(os.path.normpath(local_path(spec.ref, spec.base_dir)))
+    if not spec.base_dir.is_relative_to(package):
+        return (package,)
+    # A folder that contains the suite may be shown to the agent, so also hide the parts in it.
+    return (package, *(package / path for path in (*spec.held_out, SOLUTION)))
+
+
+def inside(workspace: Path, path: str) -> Path:
+    """Return *path* in *workspace*; raises if a link leads out of it."""
+    if not is_inside(workspace / path, workspace):
+        raise PackageError(f"{path} leads out of the workspace")
+    return workspace / path
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """Files that are kept from the agent, by their paths in a workspace."""
+
+    paths: tuple[str, ...]
+    files: tuple[Protected, ...]
+
+    def appear_in(self, workspace: Path) -> tuple[str, ...]:
+        """Put all of them into *workspace* as they were; remove what else is there, and return its paths."""
+        own = {file.path for file in self.files}
+        strays = [path for held in self.paths for path in _cleared(workspace, held) if path not in own]
+        put_back_at = put_back(workspace, _wanted(self.paths), self.files)
+        return tuple(dict.fromkeys((*strays, *(path for path in put_back_at if path not in own))))
+
+
+def hold_out(folder: Path, paths: tuple[str, ...], store: Path) -> HeldOut:
+    """Move everything at *paths* out of *folder* into *store*."""
+    files = keep_protected(folder, _wanted(paths), store)
+    for path in paths:
+        remove_tree(folder / path)
+    return HeldOut(paths, files)
+
+
+def _cleared(workspace: Path, held: str) -> tuple[str, ...]:
+    """Remove the folder *held*, at any depth and size; return the first things that were in it."""
+    folder = workspace / held
+    # A link on the way may lead anywhere; `put_back` removes it.
+    if os.path.realpath(folder) != f"{os.path.realpath(workspace)}/{held}" or not folder.is_dir():
+        return ()
+    grant(str(folder), stat.S_IRWXU)
+    with os.scandir(folder) as entries:
+        found = sorted(f"{held}/{entry.name}" for entry in islice(entries, _MOST_LISTED))
+    if problems := remove_tree(folder):
+        raise WorkspaceError(problems[0])
+    return tuple(found)
+
+
+def _wanted(paths: tuple[str, ...]) -> Wanted:
+    def holds(path: str) -> bool:
+        return any(is_below(path, held) for held in paths)
+
+    def leads_to(path: str) -> bool:
+        return any(is_below(path, held) or is_below(held, path) for held in paths)
+
+    return Wanted(holds, leads_to, leads_to)

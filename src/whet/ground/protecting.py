@@ -17,6 +17,8 @@ from whet.errors import WorkspaceError
 from whet.ground.copying import remove_tree
 from whet.ground.tree import GIT, Descent, grant, hash_file, open_file, walk
 
+Kind = Literal["absent", "file", "folder", "other", "outside"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protected:
@@ -174,9 +176,6 @@ def _clear(path: Path) -> None:
 
 def _digest(path: Path) -> str:
     return hash_file(str(path), force=True).hex()
-
-
-Kind = Literal["absent", "file", "folder", "other", "outside"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,9 @@ from whet.model import plugins
 from whet.model.run import Runner
 from whet.model.suite import Ceilings
 
+_BEST = "bubblewrap"
+_FALLBACK = "local"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
@@ -132,10 +135,6 @@ def is_there(path: Path) -> bool:
     except (OSError, ValueError):
         return False
     return True
-
-
-_BEST = "bubblewrap"
-_FALLBACK = "local"
 
 
 def choose_sandbox(name: str) -> tuple[Sandbox, str | None]:

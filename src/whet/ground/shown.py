@@ -18,78 +18,9 @@ from whet.ground.sandbox import is_there
 
 _OTHERS_READ, _OTHERS_WRITE, _OTHERS_SEARCH = 0o004, 0o002, 0o001
 # Lists the descriptions of all keys of the user.
-_TELLS_OF_OTHERS = ("keys",)
+_LISTS_KEYS = ("keys",)
 # One folder for each network interface, which come and go; programs inside do not need them.
 _FLEETING = re.compile(r"/proc/sys/net/[^/]+/(conf|neigh)$")
-
-
-def closed_below(folder: str) -> Iterator[str]:
-    """Yield the outermost files and folders below *folder* that others may not read, but we could."""
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError:
-        return
-    for entry in entries:
-        try:
-            found = entry.stat(follow_symlinks=False)
-        except OSError:
-            continue
-        if _is_closed(found) or _FLEETING.search(entry.path):
-            yield entry.path
-        elif stat.S_ISDIR(found.st_mode):
-            yield from closed_below(entry.path)
-
-
-def closed_in_proc() -> Iterator[tuple[str, str]]:
-    """Yield what to hide ("hide") or make read-only ("hold") in /proc, besides processes and `sys`."""
-    for entry in sorted(os.scandir("/proc"), key=lambda entry: entry.name):
-        if entry.name.isdigit() or entry.is_symlink() or entry.name == "sys":
-            continue
-        mode = entry.stat(follow_symlinks=False).st_mode
-        if stat.S_ISDIR(mode):
-            if _has_more_than_text(entry.path):
-                yield entry.path, "hide"
-        elif entry.name in _TELLS_OF_OTHERS or (_is_root() and not mode & _OTHERS_READ):
-            yield entry.path, "hide"
-        elif _writable(mode):
-            yield entry.path, "hold"
-
-
-def _has_more_than_text(folder: str) -> bool:
-    """Return whether there is a file below *folder* that is writable, or that others may not read."""
-    for place, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            try:
-                mode = Path(place, name).lstat().st_mode
-            except OSError:
-                continue
-            if stat.S_ISREG(mode) and _writable(mode):
-                return True
-            if _is_root() and not stat.S_ISLNK(mode) and not mode & _OTHERS_READ:
-                return True
-    return False
-
-
-def _is_closed(found: os.stat_result) -> bool:
-    if stat.S_ISLNK(found.st_mode) or not (found.st_uid == os.getuid() or found.st_gid in _groups()):
-        return False
-    if stat.S_ISDIR(found.st_mode):
-        return not found.st_mode & _OTHERS_SEARCH
-    # A file that others may execute is a program, and stays visible.
-    return not found.st_mode & (_OTHERS_READ | _OTHERS_SEARCH)
-
-
-def _writable(mode: int) -> bool:
-    return bool(mode & (0o222 if _is_root() else _OTHERS_WRITE))
-
-
-def _groups() -> set[int]:
-    return {os.getgid(), *os.getgroups()}
-
-
-def _is_root() -> bool:
-    return os.getuid() == 0
-
 
 _FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/snap")
 # Targets of /etc/resolv.conf on many machines.
@@ -104,6 +35,11 @@ _IN_SYS = (
 _NEVER_CLOSED = ("/sys/fs/cgroup",)
 # Depends on the network namespace: a private one has other entries, and nothing to hide.
 _NETWORK = "/proc/sys/net/"
+
+_NODE_PACKAGES = "node_modules"
+# A folder with one of these is a project of somebody, whatever else is in it.
+_PROJECT_FILES = (".git", "whet.toml", "pyproject.toml")
+_MOST_LINKS = 40
 
 
 @lru_cache
@@ -133,7 +69,7 @@ def shown(folder: str) -> tuple[str, ...]:
     if Path(folder).is_symlink() and not Path(folder).is_dir():
         # A program looks for its files next to the target of the link, which is shown as well.
         return ("--symlink", str(Path(folder).readlink()), folder)
-    if os.getuid() != 0 or not Path(folder).is_dir() or _is_closed_whole(folder):
+    if os.getuid() != 0 or not Path(folder).is_dir() or _is_for_root(folder):
         return ("--ro-bind", folder, folder)
     private_mounts()
     try:
@@ -143,7 +79,7 @@ def shown(folder: str) -> tuple[str, ...]:
         return tuple(_covered(folder, _closed(folder)))
 
 
-def _is_closed_whole(folder: str) -> bool:
+def _is_for_root(folder: str) -> bool:
     """Return whether a folder of programs is for root only: if it is on PATH, it is meant to be used."""
     return not is_in_system(Path(folder)) and not Path(folder).stat().st_mode & 0o001
 
@@ -190,12 +126,6 @@ def _link(folder: str) -> tuple[str, ...]:
     return ("--symlink", str(path.readlink()), folder)
 
 
-_PACKAGES = "node_modules"
-# A folder with one of these is a project of somebody, whatever else is in it.
-_OF_PROJECTS = (".git", "whet.toml", "pyproject.toml")
-_MOST_LINKS = 40
-
-
 @lru_cache(maxsize=64)
 def toolchains(path: str, program: str) -> tuple[Path, ...]:
     """Return the folders of programs outside the system: those on PATH, the program itself and the running Python."""
@@ -238,8 +168,8 @@ def _installation(folder: Path) -> Iterator[Path]:
     elif folder.name == "bin" and (whole / "lib").is_dir():
         if not _is_personal(whole):
             yield whole
-        elif (whole / "lib" / _PACKAGES).is_dir():
-            yield whole / "lib" / _PACKAGES
+        elif (whole / "lib" / _NODE_PACKAGES).is_dir():
+            yield whole / "lib" / _NODE_PACKAGES
 
 
 def _contains_home(folder: Path) -> bool:
@@ -249,19 +179,19 @@ def _contains_home(folder: Path) -> bool:
 
 def _is_personal(folder: Path) -> bool:
     """Return whether a folder has more than an installation: a home or a folder above it, or a project."""
-    return _contains_home(folder) or folder.name == ".local" or any((folder / name).exists() for name in _OF_PROJECTS)
+    return _contains_home(folder) or folder.name == ".local" or any((folder / name).exists() for name in _PROJECT_FILES)
 
 
 def _packages_around(folder: Path) -> Iterator[Path]:
     """Yield the outermost `node_modules`: a package finds others next to it and next to the folders above."""
-    if _PACKAGES in folder.parts:
-        yield Path(*folder.parts[: folder.parts.index(_PACKAGES) + 1])
+    if _NODE_PACKAGES in folder.parts:
+        yield Path(*folder.parts[: folder.parts.index(_NODE_PACKAGES) + 1])
 
 
 def _linked_package(program: Path) -> Iterator[Path]:
     """Yield the package of a program to which `node_modules` only links, as to those of the project itself."""
     found = program.resolve()
-    if _PACKAGES in found.parts or not any(_PACKAGES in place.parts for place in _hops(program)):
+    if _NODE_PACKAGES in found.parts or not any(_NODE_PACKAGES in place.parts for place in _hops(program)):
         return
     yield from [folder for folder in found.parents if (folder / "package.json").is_file()][:1]
 
@@ -275,3 +205,71 @@ def _uncovered(paths: Iterable[Path]) -> Iterator[Path]:
         if not any(path.is_relative_to(other) for other in covered):
             covered.append(path)
             yield path
+
+
+def closed_below(folder: str) -> Iterator[str]:
+    """Yield the outermost files and folders below *folder* that others may not read, but we could."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        try:
+            found = entry.stat(follow_symlinks=False)
+        except OSError:
+            continue
+        if _is_closed(found) or _FLEETING.search(entry.path):
+            yield entry.path
+        elif stat.S_ISDIR(found.st_mode):
+            yield from closed_below(entry.path)
+
+
+def closed_in_proc() -> Iterator[tuple[str, str]]:
+    """Yield what to hide ("hide") or make read-only ("hold") in /proc, besides processes and `sys`."""
+    for entry in sorted(os.scandir("/proc"), key=lambda entry: entry.name):
+        if entry.name.isdigit() or entry.is_symlink() or entry.name == "sys":
+            continue
+        mode = entry.stat(follow_symlinks=False).st_mode
+        if stat.S_ISDIR(mode):
+            if _has_more_than_text(entry.path):
+                yield entry.path, "hide"
+        elif entry.name in _LISTS_KEYS or (_is_root() and not mode & _OTHERS_READ):
+            yield entry.path, "hide"
+        elif _writable(mode):
+            yield entry.path, "hold"
+
+
+def _has_more_than_text(folder: str) -> bool:
+    """Return whether there is a file below *folder* that is writable, or that others may not read."""
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            try:
+                mode = Path(place, name).lstat().st_mode
+            except OSError:
+                continue
+            if stat.S_ISREG(mode) and _writable(mode):
+                return True
+            if _is_root() and not stat.S_ISLNK(mode) and not mode & _OTHERS_READ:
+                return True
+    return False
+
+
+def _is_closed(found: os.stat_result) -> bool:
+    if stat.S_ISLNK(found.st_mode) or not (found.st_uid == os.getuid() or found.st_gid in _groups()):
+        return False
+    if stat.S_ISDIR(found.st_mode):
+        return not found.st_mode & _OTHERS_SEARCH
+    # A file that others may execute is a program, and stays visible.
+    return not found.st_mode & (_OTHERS_READ | _OTHERS_SEARCH)
+
+
+def _writable(mode: int) -> bool:
+    return bool(mode & (0o222 if _is_root() else _OTHERS_WRITE))
+
+
+def _groups() -> set[int]:
+    return {os.getgid(), *os.getgroups()}
+
+
+def _is_root() -> bool:
+    return os.getuid() == 0

@@ -32,6 +32,74 @@ _TAR_OVERHEAD = 2048
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZIPS = (b"PK\x03\x04", b"PK\x05\x06")
 
+# A header has some hundred bytes; tarfile would read one of gigabytes into memory.
+_LARGEST_READ = 4 * MIB
+
+_UNIX = 3
+_ENCRYPTED = 0x1
+_METHODS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
+# zipfile reads the whole list of members into memory; 64 MiB are more than half a million members.
+_LARGEST_LIST = 64 * MIB
+_END, _END_64, _WHERE_64 = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
+_LONGEST_COMMENT = 65_535
+_END_SIZE, _WHERE_64_SIZE = 22, 20
+_ZIP64 = 0xFFFFFFFF
+
+# What the standard library raises for files that are not archives, or that are made to break it.
+_UNREADABLE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    ValueError,
+    struct.error,
+    OverflowError,
+    NotImplementedError,
+    RecursionError,
+    MemoryError,
+)
+
+
+def unpack(archive: Path, target: Path, limits: PackageLimits | None = None) -> None:
+    """Unpack *archive* (zip, or tar, also with gzip, bzip2 or xz) to the new folder *target*."""
+    limits = limits or PackageLimits()
+    growing, plain = target.with_name(f"{target.name}.part"), target.with_name(f"{target.name}.tar")
+    try:
+        with explained("cannot unpack to", target):
+            growing.mkdir(parents=True)
+            _fill(archive, growing, plain, limits)
+            growing.rename(target)
+    finally:
+        plain.unlink(missing_ok=True)
+        remove_tree(growing)
+
+
+def _fill(archive: Path, growing: Path, plain: Path, limits: PackageLimits) -> None:
+    with archive.open("rb") as file:
+        start = file.read(8)
+    folder = ExtractionFolder(growing, archive.stat().st_size, limits)
+    try:
+        if is_zip(start):
+            unpack_zip(archive, folder)
+        else:
+            unpack_tar(plain_tar(archive, plain, limits), folder)
+    except _UNREADABLE as error:
+        raise _unreadable(error) from error
+    except OSError as error:
+        # gzip and bz2 raise OSError for bad data too, without an errno, and a bad header may seek before the start.
+        if error.errno not in (None, errno.EINVAL, errno.EOVERFLOW):
+            raise
+        raise _unreadable(error) from error
+    folder.finish()
+
+
+def _unreadable(error: Exception) -> PackageError:
+    said = str(error) or type(error).__name__
+    return PackageError(
+        f"the archive cannot be read: {said}", hint="it must be a tar, .tar.gz, .tar.bz2, .tar.xz or zip"
+    )
+
 
 def is_zip(start: bytes) -> bool:
     """Return whether a file that starts with these bytes is a zip archive."""
@@ -99,10 +167,6 @@ _PACKERS: dict[bytes, Callable[[IO[bytes]], Readable]] = {
 }
 
 
-# A header has some hundred bytes; tarfile would read one of gigabytes into memory.
-_LARGEST_READ = 4 * MIB
-
-
 def unpack_tar(archive: Path, folder: ExtractionFolder) -> None:
     """Put every member of the plain tar *archive* into *folder*."""
     with _Sparing(archive) as file, tarfile.open(fileobj=file, mode="r:") as tar:
@@ -138,17 +202,6 @@ class _Sparing(io.FileIO):
         if size is None or not 0 <= size <= _LARGEST_READ:
             raise PackageError("the archive has a header that is too long")
         return super().read(size) or b""
-
-
-_UNIX = 3
-_ENCRYPTED = 0x1
-_METHODS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
-# zipfile reads the whole list of members into memory; 64 MiB are more than half a million members.
-_LARGEST_LIST = 64 * MIB
-_END, _END_64, _WHERE_64 = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
-_LONGEST_COMMENT = 65_535
-_END_SIZE, _WHERE_64_SIZE = 22, 20
-_ZIP64 = 0xFFFFFFFF
 
 
 def unpack_zip(archive: Path, folder: ExtractionFolder) -> None:
@@ -203,59 +256,3 @@ def _list_size(file: IO[bytes]) -> int:
         if record.startswith(_END_64):
             length = max(0 if length == _ZIP64 else length, int(struct.unpack_from("<Q", record, 40)[0]))
     return length
-
-
-# What the standard library raises for files that are not archives, or that are made to break it.
-_UNREADABLE = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    EOFError,
-    ValueError,
-    struct.error,
-    OverflowError,
-    NotImplementedError,
-    RecursionError,
-    MemoryError,
-)
-
-
-def unpack(archive: Path, target: Path, limits: PackageLimits | None = None) -> None:
-    """Unpack *archive* (zip, or tar, also with gzip, bzip2 or xz) to the new folder *target*."""
-    limits = limits or PackageLimits()
-    growing, plain = target.with_name(f"{target.name}.part"), target.with_name(f"{target.name}.tar")
-    try:
-        with explained("cannot unpack to", target):
-            growing.mkdir(parents=True)
-            _fill(archive, growing, plain, limits)
-            growing.rename(target)
-    finally:
-        plain.unlink(missing_ok=True)
-        remove_tree(growing)
-
-
-def _fill(archive: Path, growing: Path, plain: Path, limits: PackageLimits) -> None:
-    with archive.open("rb") as file:
-        start = file.read(8)
-    folder = ExtractionFolder(growing, archive.stat().st_size, limits)
-    try:
-        if is_zip(start):
-            unpack_zip(archive, folder)
-        else:
-            unpack_tar(plain_tar(archive, plain, limits), folder)
-    except _UNREADABLE as error:
-        raise _unreadable(error) from error
-    except OSError as error:
-        # gzip and bz2 raise OSError for bad data too, without an errno, and a bad header may seek before the start.
-        if error.errno not in (None, errno.EINVAL, errno.EOVERFLOW):
-            raise
-        raise _unreadable(error) from error
-    folder.finish()
-
-
-def _unreadable(error: Exception) -> PackageError:
-    said = str(error) or type(error).__name__
-    return PackageError(
-        f"the archive cannot be read: {said}", hint="it must be a tar, .tar.gz, .tar.bz2, .tar.xz or zip"
-    )

@@ -24,73 +24,10 @@ from whet.ground.workspace import FolderWorkspace, Method, SharedWorkspace, Work
 from whet.model.suite import MadeSkill, Placed, WorkspaceSpec
 
 MANIFEST = "SKILL.md"
-_FRONT = re.compile(r"\A---\r?\n(.*?)\r?\n---\s*(?:\r?\n|\Z)", re.DOTALL)
-_LARGEST = 1024 * 1024
+_FRONT_MATTER = re.compile(r"\A---\r?\n(.*?)\r?\n---\s*(?:\r?\n|\Z)", re.DOTALL)
+_LARGEST_MANIFEST = 1024 * 1024
 
-
-def described(folder: Path) -> MadeSkill:
-    """Return the name and description of the skill in *folder*; the name of the folder if it has none."""
-    front = _front_matter(folder / MANIFEST)
-    return MadeSkill(name=str(front.get("name") or folder.name), description=str(front.get("description") or ""))
-
-
-def _front_matter(manifest: Path) -> dict[str, Any]:
-    """Return the YAML before the text, or nothing if there is none or it is broken."""
-    import yaml  # noqa: PLC0415 - only suites for a skill need it
-
-    with manifest.open("rb") as file:
-        text = file.read(_LARGEST).decode("utf-8-sig", "replace")
-    found = _FRONT.match(text)
-    try:
-        front = yaml.safe_load(found[1]) if found else None
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return {}
-    return front if isinstance(front, dict) else {}
-
-
-_HOLDERS = (".agents", ".claude", ".codex", ".copilot", ".cursor", ".gemini", ".github", ".opencode")
-
-
-def skills_in(workspace: Path) -> tuple[str, ...]:
-    """Return the skill folders that agents find in *workspace*, such as `.agents/skills/tidy-up`."""
-    found = (path for holder in _HOLDERS for path in sorted((workspace / holder).glob(f"skill*/*/{MANIFEST}")))
-    return tuple(str(path.parent.relative_to(workspace)) for path in found)
-
-
-def place(workspace: Path, placed: Iterable[Placed]) -> None:
-    """Replace each path of *placed* with a copy of its source, or remove it if there is no source."""
-    for item in placed:
-        target = workspace / item.path
-        with explained("cannot prepare", target):
-            _check_inside(workspace, target)
-            _clear(target)
-            if item.source is not None:
-                target.mkdir(parents=True)
-                copy_tree(item.source, target)
-
-
-def take_out_skills(workspace: Path, names: Iterable[str]) -> None:
-    """Remove every skill folder in the workspace that has one of *names*."""
-    unwanted = frozenset(names)
-    for place, folders, files in os.walk(workspace):
-        if MANIFEST in files and Path(place).name in unwanted and Path(place) != workspace:
-            folders.clear()
-            with explained("cannot prepare", Path(place)):
-                shutil.rmtree(place)
-
-
-def _check_inside(workspace: Path, target: Path) -> None:
-    """Refuse a *target* that a link leads out of the workspace: we would write somewhere else."""
-    if not is_inside(target.parent, workspace) or os.path.realpath(target) == os.path.realpath(workspace):
-        raise WorkspaceError(f"{target} is not inside the workspace {workspace}")
-
-
-def _clear(target: Path) -> None:
-    if target.is_symlink() or target.is_file():
-        target.unlink()
-    elif os.path.lexists(target):
-        # Not `remove_tree`, which moves folders: an overlay cannot move a folder of its template.
-        shutil.rmtree(target)
+_SKILL_HOLDERS = (".agents", ".claude", ".codex", ".copilot", ".cursor", ".gemini", ".github", ".opencode")
 
 
 class Workspaces:
@@ -273,3 +210,65 @@ def _copied(path: Path, template: Path, own: Folders) -> Workspace:
         # Free the disk again, which may be full because of the copy.
         remove_tree(path)
         raise
+
+
+def place(workspace: Path, placed: Iterable[Placed]) -> None:
+    """Replace each path of *placed* with a copy of its source, or remove it if there is no source."""
+    for item in placed:
+        target = workspace / item.path
+        with explained("cannot prepare", target):
+            _check_inside(workspace, target)
+            _clear(target)
+            if item.source is not None:
+                target.mkdir(parents=True)
+                copy_tree(item.source, target)
+
+
+def take_out_skills(workspace: Path, names: Iterable[str]) -> None:
+    """Remove every skill folder in the workspace that has one of *names*."""
+    unwanted = frozenset(names)
+    for place, folders, files in os.walk(workspace):
+        if MANIFEST in files and Path(place).name in unwanted and Path(place) != workspace:
+            folders.clear()
+            with explained("cannot prepare", Path(place)):
+                shutil.rmtree(place)
+
+
+def _check_inside(workspace: Path, target: Path) -> None:
+    """Refuse a *target* that a link leads out of the workspace: we would write somewhere else."""
+    if not is_inside(target.parent, workspace) or os.path.realpath(target) == os.path.realpath(workspace):
+        raise WorkspaceError(f"{target} is not inside the workspace {workspace}")
+
+
+def _clear(target: Path) -> None:
+    if target.is_symlink() or target.is_file():
+        target.unlink()
+    elif os.path.lexists(target):
+        # Not `remove_tree`, which moves folders: an overlay cannot move a folder of its template.
+        shutil.rmtree(target)
+
+
+def skills_in(workspace: Path) -> tuple[str, ...]:
+    """Return the skill folders that agents find in *workspace*, such as `.agents/skills/tidy-up`."""
+    found = (path for holder in _SKILL_HOLDERS for path in sorted((workspace / holder).glob(f"skill*/*/{MANIFEST}")))
+    return tuple(str(path.parent.relative_to(workspace)) for path in found)
+
+
+def described(folder: Path) -> MadeSkill:
+    """Return the name and description of the skill in *folder*; the name of the folder if it has none."""
+    front = _front_matter(folder / MANIFEST)
+    return MadeSkill(name=str(front.get("name") or folder.name), description=str(front.get("description") or ""))
+
+
+def _front_matter(manifest: Path) -> dict[str, Any]:
+    """Return the YAML before the text, or nothing if there is none or it is broken."""
+    import yaml  # noqa: PLC0415 - only suites for a skill need it
+
+    with manifest.open("rb") as file:
+        text = file.read(_LARGEST_MANIFEST).decode("utf-8-sig", "replace")
+    found = _FRONT_MATTER.match(text)
+    try:
+        front = yaml.safe_load(found[1]) if found else None
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return {}
+    return front if isinstance(front, dict) else {}
