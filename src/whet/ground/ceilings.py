@@ -164,7 +164,7 @@ def weaknesses(ceilings: Ceilings) -> str | None:
     if ceilings.memory_mb is not None:
         notes.append("memory is that of each single process")
     if ceilings.processes is not None:
-        notes.append("processes are not limited for root" if os.getuid() == 0 else "processes of yours elsewhere count")
+        notes.append("processes are not limited for root" if os.getuid() == 0 else "your other processes count too")
     if ceilings.cpus is not None:
         notes.append("CPUs become CPU time within the time limit")
     return f"no control group can be made here, so ceilings hold less: {', '.join(notes)}"

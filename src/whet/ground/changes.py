@@ -149,7 +149,7 @@ class _Archive:
         if not stat.S_ISREG(found.st_mode):
             return "it is neither a file nor a link"
         if found.st_size > min(_LARGEST_FILE, self._left):
-            return f"it has {found.st_size:,} bytes, more than is recorded"
+            return f"it has {found.st_size:,} bytes, which is too large to record"
         content = self._tree.read(path, found.st_size)
         data = self._masker.data(content)
         self._note_masked(entry.name, changed=entry.name != path or data != content)

@@ -72,7 +72,7 @@ def take_inventory(place: Descent, *, own: Folders = frozenset()) -> Inventory:
         path = place.path(step)
         characters += len(path)
         if characters > _MAX_CHARACTERS:
-            raise OSError(errno.E2BIG, "it holds more files than can be listed")
+            raise OSError(errno.E2BIG, "it has more files than can be listed")
         if step.kind == "item":
             inventory.files[path] = Entry.of(step.stat)
         else:

@@ -28,7 +28,7 @@ from whet.version import __version__
 _UNICAST = IPv6Network("2000::/3")
 # Translated to IPv4 on the way; the last four bytes are the address.
 _NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
-_PRIVATE_HINT = "packages.allow_private_addresses allows it"
+_PRIVATE_HINT = "set packages.allow_private_addresses to allow it"
 
 _MOST_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})

@@ -103,7 +103,7 @@ class Packages:
             fetched = await self._remote(spec.ref)
         if spec.sha256 is not None and fetched.digest != spec.sha256.lower():
             what = f"its SHA-256 is {fetched.digest}" if fetched.digest else "it is a folder, which has no SHA-256"
-            raise PackageError(f"{what}, and the suite asks for {spec.sha256.lower()}")
+            raise PackageError(f"{what}, but the suite asks for {spec.sha256.lower()}")
         return fetched.path
 
     def _local(self, spec: PackageSpec) -> Fetched:

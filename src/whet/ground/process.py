@@ -99,7 +99,7 @@ class _Child:
                 case words.STARTED:
                     pass
                 case words.REFUSED:
-                    self.trouble = _refusal(self._command, *marshal.loads(rest))  # noqa: S302 - a warden is of our own making
+                    self.trouble = _refusal(self._command, *marshal.loads(rest))  # noqa: S302 - our own warden wrote it
                     self._settle_all()
                 case words.EXITED:
                     self._code = words.CODE.unpack(rest[: words.CODE.size])[0]
@@ -111,7 +111,7 @@ class _Child:
                     _settle(self._clear)
                 case words.LEFT:
                     left = ", ".join(map(str, marshal.loads(rest)))  # noqa: S302 - as above
-                    self.unended = SandboxError(f"these processes of it could not be ended: {left}")
+                    self.unended = SandboxError(f"these processes could not be ended: {left}")
                     self._settle_all()
                 case _:
                     self._on_loss()
