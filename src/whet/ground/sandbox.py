@@ -167,7 +167,10 @@ def hold_network(sandbox: Sandbox, runners: Iterable[Runner]) -> tuple[str, ...]
     strict = [name for name, runner in asked.items() if runner.options.get("network_required", True)]
     if strict:
         raise UsageError(
-            "\n".join(f"runners.{name}.agent.network = false: the local sandbox cannot turn the network off" for name in strict),
+            "\n".join(
+                f"runners.{name}.agent.network = false: the local sandbox cannot turn the network off"
+                for name in strict
+            ),
             hint="use bubblewrap (`whet doctor` says what it needs), or set `network_required = false` as well "
             "to run with the network",
         )
