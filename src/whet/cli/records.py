@@ -144,6 +144,6 @@ def diff(
 def convert(source: Path, wanted: str, output: Path | None) -> None:
     """Write the reports of an evaluation in another format."""
     from whet.report.completion import read_reports
-    from whet.run.evaluation_reports import WRITERS
+    from whet.report.completion_files import WRITERS
 
     write_out(WRITERS[wanted][1](read_reports(source)), output)

@@ -1,135 +1,29 @@
-"""What people want to know at the end of a run, gathered in one pass and bounded, however many trials there were."""
+"""Read what people want to know at the end of a run: one pass over the record, and a bounded result."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import sqrt
 from pathlib import Path
 
 from whet.grade.statistics import lifts_of
 from whet.model.event import ExecutionSummary, Results
-from whet.model.grade import AS_EXPECTED, Lift, Rate
-from whet.model.run import RunInfo, Runner, TrialResult
-from whet.reading.text import count, one_line
-from whet.report.evaluation import Words
-from whet.report.finding import (
-    Finding,
-    ShownStatus,
-    class_of,
-    execution_name,
-    finding_of,
-    likeness,
-    snapshot_finding,
-    trial_name,
-)
+from whet.model.grade import AS_EXPECTED, Lift
+from whet.model.run import RunInfo, TrialResult
+from whet.reading.text import count, one_line, path_for_people
+from whet.report.finding import Finding, class_of, execution_name, finding_of, likeness, snapshot_finding, trial_name
+from whet.report.table import Figures, Row, RunnerTable
 
 FAILURES_SHOWN = 50
 NAMES_SHOWN = 50
 CLASSES_APART = 100
 
-
-@dataclass(slots=True)
-class Spread:
-    """A mean and standard deviation, kept without keeping the values (Welford)."""
-
-    count: int = 0
-    mean: float = 0.0
-    squares: float = 0.0
-
-    def add(self, value: float | None) -> None:
-        """Take *value* in; what nobody told does not count."""
-        if value is None:
-            return
-        self.count += 1
-        delta = value - self.mean
-        self.mean += delta / self.count
-        self.squares += delta * (value - self.mean)
-
-    @property
-    def deviation(self) -> float | None:
-        """The standard deviation of the sample; none of fewer than two values."""
-        return sqrt(self.squares / (self.count - 1)) if self.count > 1 else None
-
-    @property
-    def sum(self) -> float:
-        """All values together."""
-        return self.mean * self.count
-
-
-@dataclass(slots=True)
-class Figures:
-    """What trials took, with all of their attempts."""
-
-    attempts: int = 0
-    seconds: Spread = field(default_factory=Spread)
-    input_tokens: Spread = field(default_factory=Spread)
-    output_tokens: Spread = field(default_factory=Spread)
-    cost_usd: Spread = field(default_factory=Spread)
-
-    def add(self, result: TrialResult) -> None:
-        """Take one trial in."""
-        usage = result.total_usage
-        self.attempts += max(1, len(result.attempts))
-        self.seconds.add(result.duration_s)
-        self.input_tokens.add(usage.told("input_tokens"))
-        self.output_tokens.add(usage.told("output_tokens"))
-        self.cost_usd.add(usage.cost_usd)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One execution, as a line of a table."""
-
-    case: str
-    status: ShownStatus
-    trials: int
-    rate: Rate | None
-    figures: Figures
-    # Run to be compared with: its rate counts what really passed, and it may fail.
-    control: bool = False
-
-
-@dataclass(slots=True)
-class RunnerTable:
-    """The executions of one runner; where there are too many, those that went as expected are left off first."""
-
-    runner: Runner
-    rows: list[Row] = field(default_factory=list)
-    left_off: int = 0
-    trials: int = 0
-    as_expected: int = 0
-    errored: int = 0
-    # How many went as expected at the first attempt, and how many only at a later one.
-    first: int = 0
-    flaky: int = 0
-    figures: Figures = field(default_factory=Figures)
-    # Cases may name their own.
-    models: dict[str, None] = field(default_factory=dict)
-
-    def take(self, result: TrialResult) -> None:
-        """Count one trial in."""
-        self.figures.add(result)
-        self.as_expected += result.passed
-        self.errored += result.status == "errored"
-        self.first += result.first_status in AS_EXPECTED
-        self.flaky += result.flaky
-
-    def add(self, row: Row, limit: int) -> None:
-        """Take *row* in, at the cost of one that nobody would look for."""
-        self.rows.append(row)
-        if len(self.rows) > limit:
-            self.left_off += 1
-            dull = (place for place in range(limit, -1, -1) if self.rows[place].status in AS_EXPECTED)
-            self.rows.pop(next(dull, limit))
-
-    @property
-    def title(self) -> str:
-        """The runner, with its agent and models where they say more."""
-        first, *others = self.models or [None]
-        model = f"{first} and {count(len(others), 'other model')}" if others else first
-        parts = [part for part in (self.runner.agent, model) if part and part != self.runner.id]
-        return one_line(self.runner.id + (f" ({', '.join(parts)})" if parts else ""), 80)
+# The headings of what a digest holds.
+FAILURES = "Failures"
+ERRORED = "Errored, and not counted as failed"
+FLAKY = "Flaky: went as expected only on a later attempt"
+VACUOUS = "Vacuous: everything that is expected held before the agent began"
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,24 +201,59 @@ class _Reader:
         return self._groups.setdefault((errored, ident), Group(title))
 
 
-def outcome(digest: Digest, words: Words | None = None) -> str:
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What a command calls the nouns of a run."""
+
+    suite: str = "suite"
+    case: str = "case"
+    runner: str = "runner"
+    trial: str = "trial"
+    sample: str = "trial"
+    passed: str = "went as expected"
+
+
+_RUN = Words()
+_EVAL = Words(suite="benchmark", case="task", runner="skill", trial="call", sample="run", passed="passed")
+
+
+def words_of(command: str) -> Words:
+    """Return the words of `whet COMMAND`."""
+    return _EVAL if command == "eval" else _RUN
+
+
+def outcome(digest: Digest, words: Words = _RUN) -> str:
     """Such as "11 of 12 trials went as expected; 1 failed"."""
-    words = words or Words()
-    told = f"{digest.as_expected:,} of {count(digest.total, words.trial)} {words.passed}"
-    rest = ", ".join((*_rest(digest.counts), *_broken(digest.snapshots)))
-    return f"{told}; {rest}" if rest else told
+    counts = digest.counts
+    rest = [f"{counts[status]:,} {word}" for status, word in _OTHERWISE.items() if counts.get(status)]
+    if digest.snapshots:
+        broken = "snapshot does not hold" if digest.snapshots == 1 else "snapshots do not hold"
+        rest.append(f"{digest.snapshots:,} {broken}")
+    share = f"{digest.as_expected:,} of {count(digest.total, words.trial)} {words.passed}"
+    return f"{share}; {', '.join(rest)}" if rest else share
 
 
-def _broken(snapshots: int) -> Iterable[str]:
-    if snapshots:
-        yield "1 snapshot does not hold" if snapshots == 1 else f"{snapshots:,} snapshots do not hold"
+_OTHERWISE = {
+    "failed": "failed",
+    "unexpected-passed": "passed unexpectedly",
+    "errored": "errored",
+    "not-run": "not run",
+}
 
 
-def _rest(counts: dict[str, int]) -> Iterable[str]:
-    words = {
-        "failed": "failed",
-        "unexpected-passed": "passed unexpectedly",
-        "errored": "errored",
-        "not-run": "not run",
-    }
-    return (f"{counts[status]:,} {word}" for status, word in words.items() if counts.get(status))
+def resume_command(info: RunInfo, place: str) -> str:
+    """Return the command that resumes the run at *place*."""
+    return shlex.join(("whet", info.command, *info.going_on, "--resume", place))
+
+
+def last_failed_command(info: RunInfo, cwd: Path) -> str:
+    """Return the command that repeats what did not go as expected, with the options that were typed."""
+    words = list(info.again)
+    if not words:
+        # Nobody typed this run, as when a program started it: name its suite, and its place if it is not the usual.
+        words = [path_for_people(info.suite_path, cwd)]
+        if info.run_dir.parent.parts[-2:] != (".whet", "runs"):
+            words += ["--output-dir", path_for_people(info.run_dir.parent, cwd)]
+    # What follows "--" is not an option.
+    words.insert(words.index("--") if "--" in words else len(words), "--last-failed")
+    return shlex.join(("whet", info.command, *words))

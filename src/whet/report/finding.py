@@ -141,6 +141,19 @@ class Finding:
     printed: tuple[str, ...] = ()
     seen: str | None = None
 
+    def facts(self) -> Iterator[tuple[str, str]]:
+        """Yield what is known besides the message, each fact with its label."""
+        facts = (
+            ("at", self.where),
+            ("last seen", self.seen),
+            ("cause", self.cause if self.status == "errored" else None),
+            *(("note", note) for note in self.notes),
+            ("attempts", str(self.attempts) if self.attempts > 1 else None),
+            ("artifacts", self.artifacts),
+            ("workspace", self.workspace),
+        )
+        yield from ((label, fact) for label, fact in facts if fact)
+
 
 def execution_name(case: str, variant: str) -> str:
     """A case, with its variant where there is one to tell apart."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from html import escape
 from pathlib import Path
 from typing import IO
 
 from whet.grade.scores import rate_of
 from whet.model.event import ExecutionSummary, Results, RunEnded, RunEvent
 from whet.model.run import Execution, RunInfo, Runner, TrialKey, TrialResult
-from whet.reading.text import clean, excerpt, one_line, path_for_people
+from whet.reading.text import excerpt, one_line, path_for_people
 from whet.report.finding import (
     Finding,
     ShownStatus,
@@ -27,11 +25,10 @@ from whet.report.finding import (
     trial_name,
 )
 from whet.report.json import write_document
+from whet.report.markup import attribute, escaped
 from whet.report.reporter import ReporterContext
 from whet.report.table import errored_text
 
-# Of what cleaning leaves, XML 1.0 forbids only these.
-_FORBIDDEN = re.compile("[\ufffe\uffff]")
 _KINDS: dict[ShownStatus, str] = {
     "failed": "failures",
     "unexpected-passed": "failures",
@@ -68,7 +65,7 @@ def _document(results: Results, info: RunInfo, cwd: Path) -> Iterator[bytes]:
         if summary.snapshot is not None and summary.snapshot.verdict is not None:
             counts.update(["tests", _KINDS[summary.snapshot.verdict]])
     yield b'<?xml version="1.0" encoding="UTF-8"?>\n'
-    yield f"<testsuites name={_value(info.suite)} {_numbers(counts, results.duration_s)}>\n".encode()
+    yield f"<testsuites name={attribute(info.suite)} {_numbers(counts, results.duration_s)}>\n".encode()
     # By id: a runner's options need not be hashable.
     runners = {execution.runner.id: execution.runner for execution in results.plan.executions}
     for runner in runners.values():
@@ -90,7 +87,7 @@ def _suite(runner: Runner, results: Results, info: RunInfo, cwd: Path) -> Iterat
                     seconds += duration_s
                     cases.write(text.encode())
         numbers = _numbers(counts, seconds)
-        yield f"  <testsuite name={_value(runner.id)} {numbers} timestamp={_value(info.started_at)}>\n".encode()
+        yield f"  <testsuite name={attribute(runner.id)} {numbers} timestamp={attribute(info.started_at)}>\n".encode()
         yield _properties(runner, info, told).encode()
         yield from _copy(cases)
         yield b"  </testsuite>\n"
@@ -127,7 +124,9 @@ def _rate_facts(told: Counter[str]) -> dict[str, str]:
 def _properties(runner: Runner, info: RunInfo, told: Counter[str]) -> str:
     facts = {"agent": runner.agent, "model": runner.model, "sandbox": info.sandbox, "run": info.run_id}
     facts |= _rate_facts(told)
-    lines = (f"      <property name={_value(name)} value={_value(fact)}/>\n" for name, fact in facts.items() if fact)
+    lines = (
+        f"      <property name={attribute(name)} value={attribute(fact)}/>\n" for name, fact in facts.items() if fact
+    )
     return f"    <properties>\n{''.join(lines)}    </properties>\n"
 
 
@@ -155,8 +154,8 @@ def _snapshot(execution: Execution, finding: Finding, info: RunInfo) -> str:
     tag = "error" if finding.status == "errored" else "failure"
     message = "\n".join(finding.message)
     return (
-        f'    <testcase classname={_value(info.suite)} name={_value(name)} time="0.000">\n'
-        f'      <{tag} message={_value(message)} type="snapshot">{_text(message)}</{tag}>\n    </testcase>\n'
+        f'    <testcase classname={attribute(info.suite)} name={attribute(name)} time="0.000">\n'
+        f'      <{tag} message={attribute(message)} type="snapshot">{escaped(message)}</{tag}>\n    </testcase>\n'
     )
 
 
@@ -182,7 +181,7 @@ def _case(result: TrialResult, execution: Execution, info: RunInfo, cwd: Path) -
     facts += (f"note: {note}" for note in notes_of(result))
     if not result.passed:
         facts += _remains(result, folder)
-    printed = _text("\n".join(facts))
+    printed = escaped("\n".join(facts))
     opening = _opening(result.key, execution, result.duration_s, cwd)
     return f"{opening}{_outcome(result, cwd)}      <system-out>{printed}</system-out>\n    </testcase>\n"
 
@@ -198,8 +197,8 @@ def _remains(result: TrialResult, folder: Path) -> Iterator[str]:
 
 def _opening(key: TrialKey, execution: Execution, duration_s: float, cwd: Path) -> str:
     name, written = trial_name(key, trials=execution.trials), execution.case.location
-    place = f' file={_value(path_for_people(Path(written.file), cwd))} line="{written.line}"' if written else ""
-    return f'    <testcase classname={_value(key.suite)} name={_value(name)}{place} time="{duration_s:.3f}">\n'
+    place = f' file={attribute(path_for_people(Path(written.file), cwd))} line="{written.line}"' if written else ""
+    return f'    <testcase classname={attribute(key.suite)} name={attribute(name)}{place} time="{duration_s:.3f}">\n'
 
 
 def _outcome(result: TrialResult, cwd: Path) -> str:
@@ -207,13 +206,13 @@ def _outcome(result: TrialResult, cwd: Path) -> str:
     if result.status == "passed":
         return ""
     message = message_of(result)
-    short = _value(one_line(message, 300))
+    short = attribute(one_line(message, 300))
     if result.status == "expected-failed":
-        return f"      <skipped message={_value('failed as expected: ' + one_line(message, 280))}/>\n"
+        return f"      <skipped message={attribute('failed as expected: ' + one_line(message, 280))}/>\n"
     tag = "error" if result.status == "errored" else "failure"
     kind, _ = class_of(result)
     body = "\n".join((*_long(message), *_origin(result, cwd), *_traceback(result)))
-    return f"      <{tag} message={short} type={_value(kind)}>{_text(body)}</{tag}>\n"
+    return f"      <{tag} message={short} type={attribute(kind)}>{escaped(body)}</{tag}>\n"
 
 
 def _long(text: str) -> tuple[str, ...]:
@@ -238,12 +237,3 @@ def _origin(result: TrialResult, cwd: Path) -> Iterator[str]:
 def _numbers(counts: Counter[str], seconds: float) -> str:
     kinds = ("tests", "failures", "errors", "skipped")
     return " ".join((*(f'{kind}="{counts[kind]}"' for kind in kinds), f'time="{seconds:.3f}"'))
-
-
-def _text(text: str) -> str:
-    return escape(_FORBIDDEN.sub("", clean(text)), quote=False)
-
-
-def _value(text: str) -> str:
-    """A quoted attribute."""
-    return '"' + escape(_FORBIDDEN.sub("", one_line(text, 1000))) + '"'

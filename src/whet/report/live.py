@@ -14,7 +14,7 @@ from whet.model.event import Notice, RunStarted
 from whet.model.grade import STATUSES, Status
 from whet.model.run import Trial, TrialKey, TrialResult
 from whet.reading.text import duration, number, right
-from whet.report.evaluation import words_of
+from whet.report.digest import words_of
 from whet.report.plain import CALLS_TOLD, STATUS_STYLES, TrialLines, notice_line
 from whet.report.screen import Screen
 

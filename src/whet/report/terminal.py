@@ -12,14 +12,13 @@ from whet.model.event import Notice, RunEnded, RunEvent, RunStarted, SessionSeen
 from whet.model.run import Plan, RunInfo
 from whet.model.suite import WorkspaceSpec
 from whet.reading.text import count, left, one_line, path_for_people
-from whet.report.digest import read_digest
-from whet.report.evaluation import Words, words_of
+from whet.report.digest import Words, read_digest, words_of
+from whet.report.ending import ending_lines
 from whet.report.finding import session_line
 from whet.report.live import LiveProgress
 from whet.report.plain import CallProgress, PlainProgress, notice_line
 from whet.report.reporter import ReporterContext
 from whet.report.screen import Screen
-from whet.report.table import ending_lines
 
 
 def header_lines(started: RunStarted, screen: Screen, cwd: Path) -> Iterator[str]:

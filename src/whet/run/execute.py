@@ -39,7 +39,7 @@ from whet.record.sealing import Sealing, shared_hashes
 from whet.record.snapshots import SnapshotFile, SnapshotKey, compare_all, snapshot_rule
 from whet.record.sources import sources_of, write_sources
 from whet.report.choose import make_reporters
-from whet.report.evaluation import resume_command
+from whet.report.digest import resume_command
 from whet.report.reporter import Reporters
 from whet.run.ground import SharedGround, keep_shared
 from whet.run.parts import Parts, make_graders, make_masker, make_parts, trial_folder
