@@ -89,7 +89,6 @@ class House:
         venv.create(root / ".venv", with_pip=False, symlinks=True)
         libraries = next(path for path in sys.path if path.endswith("site-packages"))
         (house.packages / "_house.pth").write_text(f"{root / 'src'}\n{libraries}\n")
-        (house.packages / "whet_reach.py").write_text(_REACH)
         script = root / ".venv" / "bin" / "whet"
         script.write_text(f"#!{house.python}\nimport sys\nfrom whet.cli.main import main\nsys.exit(main())\n")
         script.chmod(0o755)
@@ -148,9 +147,12 @@ def put_probes(house: House, mutants: Sequence[Mutant]) -> None:
 def reach(house: House, mutants: Sequence[Mutant], tests: Sequence[str]) -> Reached:
     """Run *tests* once, without a fault."""
     put_probes(house, mutants)
+    # Beside the package: some processes of whet have no other folder on their path.
+    notes = house.root / "src"
+    (notes / "whet_reach.py").write_text(_REACH)
     house.pytest("-p", "whet_reach", *tests)
     found = Reached()
-    ended, reached = house.packages / "ended", house.packages / "reached"
+    ended, reached = notes / "ended", notes / "reached"
     for line in ended.read_text().splitlines() if ended.exists() else []:
         outcome, seconds, test = line.split(" ", 2)
         if outcome == "passed":
