@@ -100,7 +100,7 @@ def test_weights_of_the_composite_are_settings_that_may_be_typed_over(tmp_path: 
     ("weights", "told"),
     [
         ("accuracy=1", 'no part "accuracy"'),
-        ("speed", '"speed" names no number'),
+        ("speed", '"speed" has no number'),
         ("speed=-1", "must be at least 0"),
         ("speed=nan", "must be at least 0"),
         ("completion=0,speed=0,reliability=0", "one of them more than 0"),

@@ -1,4 +1,4 @@
-"""Where the machine stands: the sandbox, workspaces, space and the programs that agents like to have."""
+"""`whet doctor`, `config` and `schema`: what is installed, what is configured, and what whet reads and writes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from whet.agents.programs import KNOWN, Finding, State, ask_versions, find_program, logins, look_at_agent
-from whet.cli.errors import FilePath, warn_of
+from whet.cli.common import CONFIG, FILE, JSON
+from whet.cli.errors import warn_of
 from whet.errors import PathRefused, SuiteError, UsageError
 from whet.ground.bubblewrap import BubblewrapSandbox
 from whet.ground.cgroups import CONTROLLERS, usable_places
@@ -34,18 +34,12 @@ from whet.reading.paths import refusals
 from whet.run.readiness import is_asked, look_at_runner, program_of
 from whet.suites.format import load_suite
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from whet.agents.programs import Finding
-
-
 _LITTLE_SPACE = 1024**3
 _TOOLS = {
     "node": "most agents are Node programs: install Node.js 22 or newer",
     "npm": "most agents are installed with it",
     "git": "agents and templates often need it",
-    "rg": "opencode loads no skill without it: install ripgrep",
+    "rg": "opencode cannot load skills without it: install ripgrep",
 }
 # Switches of the kernel and of distributions, and the value of each that forbids user namespaces.
 _NAMESPACE_SWITCHES = {
@@ -56,8 +50,8 @@ _NAMESPACE_SWITCHES = {
 
 
 def look_at_machine() -> Iterator[Finding]:
-    """Everything that does not depend on settings."""
-    # First, while there is one thread: mounts can be made private only then.
+    """Yield the findings that do not depend on settings."""
+    # First: mounts can be made private only while there is one thread.
     overlay = _overlay()
     yield _machine_finding("python", "ok", platform.python_version())
     yield _bubblewrap()
@@ -80,7 +74,7 @@ def _bubblewrap() -> Finding:
     if state.usable:
         said = f"agents run inside it ({state.details.get('program', 'bwrap')})"
         if refused_calls() is None:
-            unknown = f"no call of the kernel is refused: those of {platform.machine()} are not known"
+            unknown = f"whet cannot refuse system calls on {platform.machine()}"
             return _machine_finding("bubblewrap", "warning", f"{said}; {unknown}")
         return _machine_finding("bubblewrap", "ok", said)
     return _machine_finding(
@@ -104,22 +98,22 @@ def _namespaces() -> Finding:
 def _control_groups() -> Finding:
     held = sorted({controller for place in usable_places() for controller in place.controllers})
     if len(held) == len(CONTROLLERS):
-        return _machine_finding("control groups", "ok", "they can hold ceilings of memory, processes and CPUs")
-    said = f"can be made for {', '.join(held)} only" if held else "cannot be made by this user"
-    return _machine_finding("control groups", "absent", f"{said}: ceilings are held by limits of each process")
+        return _machine_finding("control groups", "ok", "available for limits of memory, processes and CPUs")
+    said = f"available for {', '.join(held)} only" if held else "this user cannot create them"
+    return _machine_finding("control groups", "absent", f"{said}: limits apply to each process instead")
 
 
 def _proc() -> Finding:
     if Path("/proc/self/task").is_dir():
         return _machine_finding("/proc", "ok", "mounted")
     return _machine_finding(
-        "/proc", "problem", "not mounted: processes of agents cannot be found", "mount -t proc proc /proc"
+        "/proc", "problem", "not mounted: whet cannot find the processes of agents", "mount -t proc proc /proc"
     )
 
 
 def _overlay() -> Finding:
-    """Whether a template can be shown without copying it; tried, because no setting tells."""
-    reason = "this user may not mount"
+    """Try to show a template without copying it."""
+    reason = "this user cannot mount"
     if private_mounts():
         with tempfile.TemporaryDirectory(prefix="whet-doctor-") as folder:
             template = Path(folder, "template")
@@ -139,13 +133,13 @@ def _space() -> Finding:
     said = f"{free / 1024**3:.1f} GiB free in {folder}"
     if free < _LITTLE_SPACE:
         return _machine_finding(
-            "temporary space", "warning", said, "free some, or let TMPDIR name a folder on a larger disk"
+            "temporary space", "warning", said, "free some, or set TMPDIR to a folder on a larger disk"
         )
     return _machine_finding("temporary space", "ok", said)
 
 
 def examine(place: Path, config_file: Path | None, environ: Mapping[str, str]) -> list[Finding]:
-    """Everything there is to say about a run of *place*, a suite or a folder."""
+    """Return all findings for a run of *place*, a suite or a folder."""
     found = [*look_at_machine(), *_home(environ)]
     settings, said = _settings(place, config_file, environ)
     found += said
@@ -167,10 +161,10 @@ def examine(place: Path, config_file: Path | None, environ: Mapping[str, str]) -
 
 
 def _home(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """That the home cannot be looked into: logins and settings in it are then not seen."""
+    """Yield a warning if the home cannot be read."""
     home = environ.get("HOME") or ""
     if home and os.path.lexists(home) and not os.access(home, os.R_OK | os.X_OK):
-        message = f"HOME is {home}, which you may not look into: logins and settings there are not seen"
+        message = f"HOME is {home}, which you cannot read: whet does not see the logins and settings there"
         yield Finding(part="machine", name="home", state="warning", message=message, hint="set HOME to your own")
 
 
@@ -184,14 +178,14 @@ def _settings(
         return None, [_finding("problem", line, error.hint if line is lines[-1] else None) for line in lines]
     noticed = [_finding("warning", notice) for notice in settings.notices]
     if not settings.runners:
-        hint = "write a [runners.<id>.agent] table into whet.toml"
+        hint = "add a [runners.<id>.agent] table to whet.toml"
         none = f"no file found up to {settings.searched_to}" if settings.searched_to else "no file found"
         return settings, [*noticed, _finding("warning", f"{settings.file or none}: no runners are configured", hint)]
-    return settings, [*noticed, _finding("ok", str(settings.file or "no project file; the user's own"))]
+    return settings, [*noticed, _finding("ok", str(settings.file or "no project file; using your own"))]
 
 
 def _cases(place: Path) -> tuple[tuple[Case, ...], list[Finding]]:
-    """The cases of a suite that was named: some agents can only tell by case whether they are ready."""
+    """Return the cases if *place* is a suite: some agents are ready for one case and not for another."""
     try:
         with refusals():
             return (load_suite(place).cases if place.is_file() else ()), []
@@ -224,20 +218,22 @@ _PARTS = ("machine", "settings", "agents", "runners")
 _READY, _NOT_READY = 0, 1
 
 
-@click.command("doctor", short_help="Say what is installed and what stands in the way.")
-@click.argument("place", metavar="[SUITE_OR_FOLDER]", type=FilePath(), default=".")
-@click.option("--config", "config_file", type=FilePath(), metavar="FILE", help="The settings file.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.command("doctor", short_help="Check your machine, settings and agents for problems.")
+@click.argument("place", metavar="[SUITE_OR_FOLDER]", type=FILE, default=".")
+@CONFIG
+@JSON
 def doctor_command(place: Path, config_file: Path | None, as_json: bool) -> int:
-    """Look at agents, sandbox and settings for a run of SUITE_OR_FOLDER (by default here).
+    """Check whether your machine, settings and agents are ready to run SUITE_OR_FOLDER (default: the current folder).
 
-    Nothing is sent over the network, and of logins only names are shown.
-    Exit code: 0 every configured runner can start, 1 one cannot.
+    Sends nothing over the network, and shows only the names of logins.
+
+    \b
+    Exit codes:
+      0  every configured runner can start
+      1  at least one cannot
     """
     if not place.exists():
         raise UsageError(f"{place}: no such file or folder")
-    # Only now: "whet doctor --help" needs none of it.
-
     found = examine(place, config_file, os.environ)
     ready = all(finding.state != "problem" for finding in found)
     if as_json:
@@ -249,7 +245,7 @@ def doctor_command(place: Path, config_file: Path | None, as_json: bool) -> int:
 
 
 def _lines(found: list[Finding]) -> Iterator[str]:
-    """Each part with its findings, names aligned, and what to do below what is not good."""
+    """Yield each part with its findings and hints, names aligned."""
     width = max(len(finding.name) for finding in found)
     for part in _PARTS:
         rows = [finding for finding in found if finding.part == part]
@@ -262,12 +258,12 @@ def _lines(found: list[Finding]) -> Iterator[str]:
                 yield f"    {' ' * width}  {finding.hint}"
 
 
-@click.command("config", short_help="Show the settings in force and where each came from.")
-@click.argument("place", metavar="[SUITE_OR_FOLDER]", type=FilePath(), default=".")
-@click.option("--config", "config_file", type=FilePath(), metavar="FILE", help="The settings file.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.command("config", short_help="Show the settings in force and where each comes from.")
+@click.argument("place", metavar="[SUITE_OR_FOLDER]", type=FILE, default=".")
+@CONFIG
+@JSON
 def config_command(place: Path, config_file: Path | None, as_json: bool) -> None:
-    """Show every setting that a run of SUITE_OR_FOLDER (by default here) would use, and where it came from."""
+    """Show every setting that a run of SUITE_OR_FOLDER (default: the current folder) uses, and where it comes from."""
     if not place.exists():
         raise UsageError(f"{place}: no such file or folder")
     settings = load_settings(place, flags={}, environ=os.environ, config_file=config_file)
@@ -283,7 +279,7 @@ def config_command(place: Path, config_file: Path | None, as_json: bool) -> None
         click.echo(line)
 
 
-# A value longer than this does not push the origins of all others to the right.
+# A longer value does not push all origins to the right.
 _WIDEST = 50
 
 

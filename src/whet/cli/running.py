@@ -1,69 +1,32 @@
-"""What can be asked of any run: the options that its commands share, and the request that they become."""
+"""`whet run` and `whet bench`: run a suite."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from whet.cli.errors import FilePath
+from whet.cli.common import (
+    AT_LEAST_1,
+    CONFIG,
+    DOLLARS,
+    FILE,
+    REPORTER,
+    sandbox_option,
+    typed_again,
+    typed_for_resume,
+    typed_settings,
+    with_options,
+)
 from whet.errors import UsageError
 from whet.ground.sandbox import Sandbox
-from whet.model.request import SANDBOXES, RunRequest, Selection, parse_shard, split_list
+from whet.model.request import RunRequest, Selection, parse_shard, split_list
 from whet.model.run import SCHEDULES, Plan
 
-# Where the words after the name of a command are kept while it runs.
-TYPED = "whet.typed"
-# What chooses from a suite, and what asks for something else than running it.
-_SELECTING = frozenset(
-    ("--case", "--task", "--tag", "--runner", "--variant", "--shard", "--last-failed", "--dry-run", "--resume")
-)
-
-
-def typed_again() -> tuple[str, ...]:
-    """All that was typed but what selects."""
-    return _typed(lambda name: name not in _SELECTING, others=True)
-
-
-def typed_for_resume(*names: str) -> tuple[str, ...]:
-    """Of what was typed the options of these *names*: the record has the rest."""
-    return _typed(lambda name: name in names, others=False)
-
-
-def _typed(wanted: Callable[[str], bool], *, others: bool) -> tuple[str, ...]:
-    context = click.get_current_context(silent=True)
-    if context is None:
-        return ()
-    return tuple(_chosen(context.meta.get(TYPED, ()), context.command, wanted, others=others))
-
-
-def _chosen(
-    words: Sequence[str], command: click.Command, wanted: Callable[[str], bool], *, others: bool
-) -> Iterator[str]:
-    """The options that are *wanted*, each with its value as it was typed, and the *others*, which are no options."""
-    flags = {
-        name for option in command.params if isinstance(option, click.Option) and option.is_flag for name in option.opts
-    }
-    rest = iter(words)
-    for word in rest:
-        name, equals, _ = word.partition("=")
-        if word == "--":
-            yield from (word, *rest) if others else ()
-        elif not word.startswith("-"):
-            yield from [word] if others else []
-        else:
-            value = [] if equals or name in flags else [next(rest, "")]
-            yield from (word, *value) if wanted(name) else ()
-
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-FILE = FilePath()
-DOLLARS = click.FloatRange(min=0)
-# Options that override a setting, by the setting's name.
+# Options that override the setting of the same name.
 _OVERRIDES = (
     "cwd",
     "output_dir",
@@ -78,56 +41,130 @@ _OVERRIDES = (
     "reporters",
     "sandbox",
 )
-_WHICH = (
-    click.argument("suite", type=FILE, required=False),
-    click.option("--case", "cases", multiple=True, metavar="ID", help="Only these cases; repeatable, comma lists."),
-    click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with one of these tags."),
-    click.option("--runner", "runners", multiple=True, metavar="ID", help="Only these runners."),
-    click.option("--shard", metavar="I/N", help="Only the I-th of N equal parts of what is selected."),
-    click.option("--last-failed", is_flag=True, help="Only what did not go as expected last time."),
-    click.option("--dry-run", is_flag=True, help="Print the plan and start nothing."),
-    click.option("--resume", metavar="RUN", help="Do what is missing of an earlier run; SUITE may be left out."),
+_SELECTION = with_options(
+    (
+        click.argument("suite", type=FILE, required=False),
+        click.option(
+            "--case", "cases", multiple=True, metavar="ID", help="Run only this case (repeatable, comma-separated)."
+        ),
+        click.option("--tag", "tags", multiple=True, metavar="TAG", help="Run only cases with this tag (repeatable)."),
+        click.option("--runner", "runners", multiple=True, metavar="ID", help="Run only on this runner (repeatable)."),
+        click.option("--shard", metavar="I/N", help="Run only the I-th of N equal parts of the selection."),
+        click.option("--last-failed", is_flag=True, help="Run only what did not go as expected in the last run."),
+        click.option("--dry-run", is_flag=True, help="Print the plan and start nothing."),
+        click.option("--resume", metavar="RUN", help="Run what is missing from an earlier run; you may omit SUITE."),
+    )
 )
-_HOW = (
-    click.option("--model", metavar="NAME", help="The model, whatever cases, suite and runners say."),
-    click.option("--retries", type=click.IntRange(min=0), metavar="N", help="Further attempts at a trial that failed."),
-    click.option(
-        "--max-cost", "max_cost_usd", type=DOLLARS, metavar="USD", help="Start no trial once so much is spent."
-    ),
-    click.option("--sandbox", type=click.Choice(SANDBOXES), help="The boundary that agents run inside."),
-    click.option("--verbose", is_flag=True, help="Show what agents say and do while they do it."),
-    click.option("--output-dir", type=FILE, metavar="DIR", help="Where the folder of the run is made."),
-    click.option(
-        "--reporter",
-        "reporters",
-        multiple=True,
-        metavar="NAME[=FILE]",
-        help="Who reports; replaces the configured list.",
-    ),
-    click.option("--config", "config_file", type=FILE, metavar="FILE", help="The settings file; none is searched for."),
+_MANNER = with_options(
+    (
+        click.option("--model", metavar="NAME", help="Use this model for every case and runner."),
+        click.option(
+            "--retries",
+            type=click.IntRange(min=0),
+            metavar="N",
+            help="Retry a trial that fails or errors up to N times.",
+        ),
+        click.option(
+            "--max-cost", "max_cost_usd", type=DOLLARS, metavar="USD", help="Start no trial after spending this much."
+        ),
+        sandbox_option("agents"),
+        click.option("--verbose", is_flag=True, help="Show what agents say and do as it happens."),
+        click.option("--output-dir", type=FILE, metavar="DIR", help="Create the folder of the run in this folder."),
+        REPORTER,
+        CONFIG,
+    )
 )
 
 
-def asking(command: Command) -> Command:
-    """Give *command* the shared options around its own: what is run, then how."""
-    for option in reversed(_HOW):
-        command = option(command)
-    return command
+@click.command("run", short_help="Run a suite and report the verdicts.")
+@_SELECTION
+@click.option("--skill", type=FILE, metavar="PATH", help="Test this skill: a folder, or an archive of one.")
+@click.option(
+    "--variant", "variants", multiple=True, metavar="NAME", help="Run only this variant, such as no_skill (repeatable)."
+)
+@click.option("--update-snapshots", is_flag=True, help="Take new usage snapshots of what runs.")
+@click.option("--trials", type=AT_LEAST_1, metavar="N", help="Run every case N times on every runner.")
+@click.option("--timeout-ms", type=AT_LEAST_1, metavar="MS", help="Time limit of an attempt.")
+@click.option("--max-steps", type=AT_LEAST_1, metavar="N", help="Limit an attempt to N rounds of the model.")
+@click.option("--schedule", type=click.Choice(SCHEDULES), help="What may run at the same time.")
+@click.option("--max-parallel", type=AT_LEAST_1, metavar="N", help="Run at most N trials at the same time.")
+@click.option("--cwd", type=FILE, metavar="DIR", help="Let all trials work in this folder.")
+@_MANNER
+def run_command(**given: Any) -> int:
+    """Run SUITE against the configured runners and report the verdicts.
+
+    \b
+    Exit codes:
+      0    every trial went as expected
+      1    some did not
+      2    nothing ran: correct what the error says
+      3    none failed, but some errored
+      4    the run started, but could not be recorded
+      130  interrupted
+    """
+    request = request_of("run", given)
+    # Imported here and not above: "whet run --help" and a mistyped option do not need it.
+    from whet.run import flow as pipeline
+
+    return pipeline.run(request, ready)
 
 
-def selecting(command: Command) -> Command:
-    """Give *command* the suite and the options that choose from it."""
-    for option in reversed(_WHICH):
-        command = option(command)
-    return command
+_SECONDS = click.FloatRange(min=0, min_open=True)
+# Ten years. The bound also refuses infinity and NaN.
+_MOST_SECONDS = 315_360_000
 
 
-def request_of(name: str, given: dict[str, Any]) -> RunRequest:
-    """What `whet NAME` was asked."""
+@click.command("bench", short_help="Run a suite of expectations and report which hold.")
+@_SELECTION
+@click.option(
+    "--concurrent", "max_parallel", type=AT_LEAST_1, metavar="N", help="Run N cases at the same time (default: 1)."
+)
+@click.option("--output", type=FILE, metavar="FILE", help="Write the results to this file as JSON.")
+@click.option("--runs", "trials", type=AT_LEAST_1, metavar="N", help="Run every case N times.")
+@click.option("--fail-fast", is_flag=True, help="Stop checking a case at its first expectation that does not hold.")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors, and do not run vacuous cases.")
+@click.option("--in-place", is_flag=True, help="Work in the project itself, one case at a time.")
+@click.option("--budget", "budget_usd", type=DOLLARS, metavar="USD", help="Spend at most this much on a case.")
+@click.option("--timeout", type=_SECONDS, metavar="S", help="Time limit of the agent; overrides the suite.")
+@_MANNER
+def bench_command(**given: Any) -> int:
+    """Run the cases of SUITE, a JSON or YAML file, and report which expectations hold.
+
+    \b
+    Exit codes:
+      0    every case passed
+      1    some did not
+      2    nothing ran: correct what the error says
+      3    none failed, but some could not be tried
+      4    the run started, but could not be recorded
+      130  interrupted
+    """
+    request = _bench_request(given)
+    # Imported here and not above, as in run_command.
+    from whet.run import flow as pipeline
+
+    return pipeline.run(request, ready)
+
+
+def _bench_request(given: dict[str, Any]) -> RunRequest:
+    output: Path | None = given.pop("output")
+    seconds: float | None = given.pop("timeout")
+    if seconds is not None and not 0 < seconds <= _MOST_SECONDS:
+        raise UsageError(f"--timeout: must be more than 0 and at most {_MOST_SECONDS:,} seconds, not {seconds:g}")
+    given["timeout_ms"] = None if seconds is None else max(1, round(seconds * 1000))
+    if given["resume"] is None and given["max_parallel"] is None:
+        given["max_parallel"] = 1
+    request = request_of("bench", given)
+    # Absolute, because you may resume the run from another folder.
+    return request if output is None else replace(request, more_reporters=(f"bench={output.absolute()}",))
+
+
+def request_of(command: str, given: dict[str, Any]) -> RunRequest:
+    """Return the request that the options of `whet COMMAND` make."""
     suite = given["suite"]
     if suite is None and given["resume"] is None:
-        example = "suite.json" if name == "bench" else "suite.py"
-        raise UsageError("which suite?", hint=f'name its file, such as "whet {name} {example}"')
+        example = "suite.json" if command == "bench" else "suite.py"
+        raise UsageError("no suite was given", hint=f'name its file, such as "whet {command} {example}"')
     if suite is not None and not suite.exists():
         raise UsageError(f"{suite}: no such file")
     model = given["model"]
@@ -135,7 +172,7 @@ def request_of(name: str, given: dict[str, Any]) -> RunRequest:
         raise UsageError("--model: must not be empty")
     return RunRequest(
         suite=suite,
-        flags={name: given[name] for name in _OVERRIDES if given.get(name) not in (None, ())},
+        flags=typed_settings(given, _OVERRIDES),
         config_file=given["config_file"],
         selection=Selection(
             cases=split_list(given["cases"]),
@@ -153,7 +190,7 @@ def request_of(name: str, given: dict[str, Any]) -> RunRequest:
         fail_fast=given.get("fail_fast", False),
         strict=given.get("strict", False),
         verbose=given["verbose"],
-        command=name,
+        command=command,
         again=typed_again(),
         going_on=typed_for_resume("--verbose"),
         skill=given.get("skill"),
@@ -161,74 +198,7 @@ def request_of(name: str, given: dict[str, Any]) -> RunRequest:
 
 
 def ready(plan: Plan, sandbox: Sandbox) -> tuple[str, ...]:
-    """What the doctor has to say about the agents of *plan*; most runs have none that it knows."""
+    """Return what the doctor says about the agents of *plan*."""
     from whet.run.readiness import refuse_unready
 
     return refuse_unready(plan, sandbox, os.environ)
-
-
-@click.command("run", short_help="Run a suite and report verdicts.")
-@selecting
-@click.option("--skill", type=FILE, metavar="PATH", help="The skill under test: its folder, or an archive of it.")
-@click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only these variants, such as no_skill.")
-@click.option("--update-snapshots", is_flag=True, help="Take new usage snapshots of what is run.")
-@click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Samples of every case on every runner.")
-@click.option("--timeout-ms", type=click.IntRange(min=1), metavar="MS", help="Time limit of an attempt.")
-@click.option("--max-steps", type=click.IntRange(min=1), metavar="N", help="Most model rounds of an attempt.")
-@click.option("--schedule", type=click.Choice(SCHEDULES), help="What may run at the same time.")
-@click.option("--max-parallel", type=click.IntRange(min=1), metavar="N", help="Most trials at a time.")
-@click.option("--cwd", type=FILE, metavar="DIR", help="Work in this folder, shared by all.")
-@asking
-def run_command(**given: Any) -> int:
-    """Run SUITE against the configured runners and report verdicts.
-
-    Exit code: 0 all as expected, 1 some not, 2 nothing was run because something must be corrected first,
-    3 nothing failed but some trials errored, 4 the run began and could not be recorded, 130 interrupted.
-    """
-    request = request_of("run", given)
-    # Only now: "whet run --help" and a mistyped option need none of it.
-    from whet.run import flow as pipeline
-
-    return pipeline.run(request, ready)
-
-
-_SECONDS = click.FloatRange(min=0, min_open=True)
-# Ten years; infinity and what is not a number are not among them.
-_MOST_SECONDS = 315_360_000
-
-
-@click.command("bench", short_help="Run a suite of expectations and report what holds.")
-@selecting
-@click.option("--concurrent", "max_parallel", type=click.IntRange(min=1), metavar="N", help="Cases at a time: 1.")
-@click.option("--output", type=FILE, metavar="FILE", help="Write the results as JSON.")
-@click.option("--runs", "trials", type=click.IntRange(min=1), metavar="N", help="Run every case so often.")
-@click.option("--fail-fast", is_flag=True, help="Ask no expectation of a case after one that does not hold.")
-@click.option("--strict", is_flag=True, help="Take warnings for errors, and try no case that is vacuous.")
-@click.option("--in-place", is_flag=True, help="Work in the project itself, one case at a time.")
-@click.option("--budget", "budget_usd", type=DOLLARS, metavar="USD", help="The most that a case may cost.")
-@click.option("--timeout", type=_SECONDS, metavar="S", help="Time limit of the agent, instead of what the suite says.")
-@asking
-def bench_command(**given: Any) -> int:
-    """Run the cases of SUITE, a JSON or YAML file, and report which expectations hold.
-
-    Exit code: 0 all cases pass, 1 some do not, 2 nothing was run because something must be corrected first,
-    3 no case failed but some could not be tried, 4 the run began and could not be recorded, 130 interrupted.
-    """
-    request = _request(given)
-    # Only now: "whet bench --help" and a mistyped option need none of it.
-    from whet.run import flow as pipeline
-
-    return pipeline.run(request, ready)
-
-
-def _request(given: dict[str, Any]) -> RunRequest:
-    output: Path | None = given.pop("output")
-    seconds: float | None = given.pop("timeout")
-    if seconds is not None and not 0 < seconds <= _MOST_SECONDS:
-        raise UsageError(f"--timeout: must be more than 0 and at most {_MOST_SECONDS:,} seconds, not {seconds:g}")
-    given["timeout_ms"] = None if seconds is None else max(1, round(seconds * 1000))
-    if given["resume"] is None and given["max_parallel"] is None:
-        given["max_parallel"] = 1
-    request = request_of("bench", given)
-    # A resume may be asked for from another folder.
-    return request if output is None else replace(request, more_reporters=(f"bench={output.absolute()}",))
