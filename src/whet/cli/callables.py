@@ -13,15 +13,13 @@ import click
 from whet.cli.common import (
     AT_LEAST_1,
     CONFIG,
-    DOLLARS,
     FILE,
     JSON,
     REPORT_FORMATS,
-    REPORTER,
-    sandbox_option,
+    given_settings,
+    setting,
     typed_again,
     typed_for_resume,
-    typed_settings,
     write_out,
 )
 from whet.errors import Problem, SuiteError, UsageError
@@ -177,25 +175,24 @@ def select_command(
 def _read(file: Path) -> Strategy:
     from whet.agents.callable_folders import read_strategy
     from whet.reading.document_files import read_plain
-    from whet.reading.fields import BadDocument, Fields, Findings, shown
+    from whet.reading.fields import Fields, Findings
+    from whet.reading.text import shown
 
     try:
         document: Any = tomllib.loads(file.read_text("utf-8")) if file.suffix == ".toml" else read_plain(file)
-    except (BadDocument, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise SuiteError([Problem(file=str(file), message=str(error))]) from error
     if not isinstance(document, dict):
         raise SuiteError([Problem(file=str(file), message=f"must be an object, not {shown(document)}")])
     findings = Findings(str(file))
     strategy = read_strategy(Fields(document, findings))
     # A mistyped key would select by something else than you asked for.
-    if findings.problems or findings.notes:
-        raise SuiteError([*findings.problems, *findings.notes])
+    if findings.problems or findings.warnings:
+        raise SuiteError([*findings.problems, *findings.warnings])
     return strategy
 
 
 _EVALUATORS = ("exact", "contains", "regex", "json_schema", "llm_judge", "custom")
-# Options that override the setting of the same name.
-_OVERRIDES = ("max_parallel", "trials", "retries", "timeout_ms", "max_cost_usd", "reporters", "sandbox")
 _WEIGHTS = ("completion", "speed", "reliability", "consistency")
 _USUAL_MIN_COMPLETION = 0.7
 # Options about the reports, which the record does not hold.
@@ -228,16 +225,12 @@ _NOT_RECORDED = (
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Run only tasks with this tag (repeatable).")
 @click.option("--last-failed", is_flag=True, help="Run only what did not pass in the last run of this benchmark.")
 @click.option("--evaluator", type=click.Choice(_EVALUATORS), help="The evaluator of tasks that name none.")
-@click.option("--runs", "trials", type=AT_LEAST_1, metavar="N", help="Run every task N times.")
+@setting("trials", "--runs", help="Run every task N times.")
 @click.option("--k", type=AT_LEAST_1, metavar="N", help="The k of pass@k and pass^k (default: the benchmark's).")
-@click.option(
-    "--concurrency", "max_parallel", type=AT_LEAST_1, metavar="N", help="Make N calls at the same time (default: 4)."
-)
-@click.option(
-    "--retries", type=click.IntRange(min=0), metavar="N", help="Retry a call without an answer up to N times."
-)
-@click.option("--timeout", "timeout_ms", type=AT_LEAST_1, metavar="MS", help="Time limit of a call (default: 30000).")
-@click.option("--max-cost", "max_cost_usd", type=DOLLARS, metavar="USD", help="Make no call after spending this much.")
+@setting("max_parallel", "--concurrency", help="Make N calls at the same time (default: 4).")
+@setting("retries", help="Retry a call without an answer up to N times.")
+@setting("timeout_ms", "--timeout", help="Time limit of a call (default: 30000).")
+@setting("max_cost_usd", help="Make no call after spending this much.")
 @click.option("--no-health-check", is_flag=True, help="Do not check the health of skills before calling them.")
 @click.option("--check-schemas", is_flag=True, help="Validate inputs and answers against the schemas of the skills.")
 @click.option(
@@ -263,8 +256,8 @@ _NOT_RECORDED = (
 @click.option("--resume", metavar="RUN", help="Make the calls that are missing from an earlier run.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and call nothing.")
 @click.option("--verbose", is_flag=True, help="Show the input and the answer of each call.")
-@sandbox_option("skills")
-@REPORTER
+@setting("sandbox", help="The sandbox that skills run in.")
+@setting("reporters")
 @CONFIG
 def eval_command(skills: tuple[Path, ...], more_skills: tuple[Path, ...], **given: Any) -> int:
     """Call skills with the tasks of a benchmark, evaluate their answers and report how they did.
@@ -295,7 +288,7 @@ def eval_command(skills: tuple[Path, ...], more_skills: tuple[Path, ...], **give
             benchmarks_dir=given["benchmarks_dir"],
             tasks=given["tasks"],
             evaluator=given["evaluator"],
-            flags=typed_settings(given, _OVERRIDES),
+            flags=given_settings(given, but=("tags", "output_dir")),
             config_file=given["config_file"],
             check_schemas=given["check_schemas"],
             check_health=not given["no_health_check"],

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from whet.errors import UsageError
-from whet.model.request import SANDBOXES
+from whet.plan.settings_table import GIVEN, Rule
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
@@ -30,7 +30,6 @@ class FilePath(click.Path):
 
 
 FILE = FilePath()
-DOLLARS = click.FloatRange(min=0)
 AT_LEAST_1 = click.IntRange(min=1)
 REPORT_FORMATS = ("json", "markdown", "html", "csv")
 
@@ -38,18 +37,33 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 CONFIG = click.option(
     "--config", "config_file", type=FILE, metavar="FILE", help="Read settings from this file, and search for no other."
 )
-REPORTER = click.option(
-    "--reporter",
-    "reporters",
-    multiple=True,
-    metavar="NAME[=FILE]",
-    help="Report with this reporter (repeatable); replaces the reporters in the settings.",
-)
 
 
-def sandbox_option(who: str) -> Decorator[Any]:
-    """Return the option that chooses the sandbox of *who*."""
-    return click.option("--sandbox", type=click.Choice(SANDBOXES), help=f"The sandbox that {who} run in.")
+def setting(name: str, *flags: str, **words: Any) -> Decorator[Any]:
+    """Return the option that sets the setting *name*, from its row; *flags* and *words* replace those of the row."""
+    row = GIVEN[name][1]
+    assert flags or row.flag
+    return click.option(
+        *(flags or (row.flag,)),
+        name,
+        **{"type": _type(row.rule), "multiple": row.rule.many, "metavar": row.metavar, "help": row.help} | words,
+    )
+
+
+def _type(rule: Rule) -> click.ParamType[Any] | None:
+    """Return how click reads a value. Reading the settings refuses a value that is too large."""
+    if rule.choices:
+        return click.Choice(rule.choices)
+    if rule.kind == "whole":
+        return click.IntRange(min=int(rule.least))
+    if rule.kind == "number":
+        return click.FloatRange(min=rule.least)
+    return FILE if rule.place == "path" else None
+
+
+def given_settings(given: Mapping[str, Any], *, but: Collection[str] = ()) -> dict[str, Any]:
+    """Return the settings that you typed, *but* the options that mean something else to the command."""
+    return {name: given[name] for name in GIVEN if name not in but and given.get(name) not in (None, ())}
 
 
 def with_options(options: Sequence[Decorator[Any]]) -> Decorator[Any]:
@@ -61,11 +75,6 @@ def with_options(options: Sequence[Decorator[Any]]) -> Decorator[Any]:
         return command
 
     return add
-
-
-def typed_settings(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return the options in *names* that were typed: each overrides the setting of the same name."""
-    return {name: given[name] for name in names if given.get(name) not in (None, ())}
 
 
 # The key under which a context keeps the words after the name of the command.

@@ -9,17 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whet.cli.common import (
-    AT_LEAST_1,
-    CONFIG,
-    FILE,
-    JSON,
-    REPORT_FORMATS,
-    REPORTER,
-    sandbox_option,
-    typed_settings,
-    write_out,
-)
+from whet.cli.common import CONFIG, FILE, JSON, REPORT_FORMATS, given_settings, setting, write_out
 from whet.errors import UsageError
 from whet.reading.text import count
 
@@ -27,17 +17,13 @@ if TYPE_CHECKING:
     from whet.record.verifying import Verified
 
 
-# Options that override the setting of the same name.
-_OVERRIDES = ("output_dir", "reporters", "sandbox", "max_parallel")
-
-
 @click.command("regrade", short_help="Apply the current checks of a suite to a recorded run.")
 @click.argument("run", metavar="RUN")
 @click.option("--suite", type=FILE, metavar="FILE", help="Use the checks of this suite (default: the one that ran).")
-@click.option("--max-parallel", type=AT_LEAST_1, metavar="N", help="Grade at most N trials at the same time.")
-@sandbox_option("commands of checks")
-@click.option("--output-dir", type=FILE, metavar="DIR", help="Find RUN in this folder, and create the new run there.")
-@REPORTER
+@setting("max_parallel", help="Grade at most N trials at the same time.")
+@setting("sandbox", help="The sandbox that commands of checks run in.")
+@setting("output_dir", help="Find RUN in this folder, and create the new run there.")
+@setting("reporters")
 @CONFIG
 def regrade_command(run: str, suite: Path | None, config_file: Path | None, **given: Any) -> int:
     """Apply the current checks of a suite to what RUN recorded, and report which verdicts change.
@@ -49,7 +35,7 @@ def regrade_command(run: str, suite: Path | None, config_file: Path | None, **gi
     # Imported here and not above, as in every command: its --help does not need it.
     from whet.run.regrade import regrade
 
-    return regrade(run, suite=suite, flags=typed_settings(given, _OVERRIDES), config_file=config_file)
+    return regrade(run, suite=suite, flags=given_settings(given), config_file=config_file)
 
 
 _CHANGED = 1
@@ -57,9 +43,9 @@ _CHANGED = 1
 
 @click.command("verify", short_help="Check that nothing changed the record of a run.")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
-@click.option("--output-dir", type=FILE, metavar="DIR", help="Find RUN in this folder.")
+@setting("output_dir", help="Find RUN in this folder.")
 @CONFIG
-def verify_command(runs: tuple[str, ...], output_dir: Path | None, config_file: Path | None) -> int:
+def verify_command(runs: tuple[str, ...], config_file: Path | None, **given: Any) -> int:
     """Check whether anything in the record of each RUN changed after whet wrote it, and where.
 
     RUN is the folder of a run, its id, or "latest".
@@ -74,8 +60,7 @@ def verify_command(runs: tuple[str, ...], output_dir: Path | None, config_file: 
     from whet.record.folder import find_run_folder
     from whet.record.verifying import verify
 
-    flags = {} if output_dir is None else {"output_dir": output_dir}
-    settings = load_settings(Path.cwd(), flags=flags, environ=os.environ, config_file=config_file)
+    settings = load_settings(Path.cwd(), flags=given_settings(given), environ=os.environ, config_file=config_file)
     folders = [find_run_folder(run, settings.output_dir) for run in runs]
     found = [(folder, verify(folder)) for folder in folders]
     for folder, verified in found:
@@ -101,8 +86,8 @@ def _lines(folder: Path, verified: Verified) -> Iterator[str]:
     "--ask", "typed", multiple=True, metavar="TEXT", help="Ask this instead of the recorded questions (repeatable)."
 )
 @click.option("--rerun", is_flag=True, help="Ask again, even if there is an answer.")
-@click.option("--timeout-ms", type=AT_LEAST_1, metavar="MS", help="Time limit of an answer.")
-@sandbox_option("agents")
+@setting("timeout_ms", help="Time limit of an answer.")
+@setting("sandbox", help="The sandbox that the agent runs in.")
 @CONFIG
 def explain_command(folder: Path, typed: tuple[str, ...], rerun: bool, config_file: Path | None, **given: Any) -> int:
     """Resume the session of a trial, and ask its agent the questions of the expectations that failed.
@@ -117,7 +102,7 @@ def explain_command(folder: Path, typed: tuple[str, ...], rerun: bool, config_fi
     """
     from whet.run.explain import ExplainRequest, explain
 
-    flags = {name: value for name, value in given.items() if value is not None}
+    flags = given_settings(given)
     return explain(ExplainRequest(folder=folder, typed=typed, rerun=rerun, flags=flags, config_file=config_file))
 
 

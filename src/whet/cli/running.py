@@ -5,42 +5,18 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from whet.cli.common import (
-    AT_LEAST_1,
-    CONFIG,
-    DOLLARS,
-    FILE,
-    REPORTER,
-    sandbox_option,
-    typed_again,
-    typed_for_resume,
-    typed_settings,
-    with_options,
-)
+from whet.cli.common import CONFIG, FILE, given_settings, setting, typed_again, typed_for_resume, with_options
 from whet.errors import UsageError
-from whet.ground.sandbox import Sandbox
 from whet.model.request import RunRequest, Selection, parse_shard, split_list
-from whet.model.run import SCHEDULES, Plan
 
-# Options that override the setting of the same name.
-_OVERRIDES = (
-    "cwd",
-    "output_dir",
-    "schedule",
-    "max_parallel",
-    "trials",
-    "retries",
-    "max_steps",
-    "max_cost_usd",
-    "budget_usd",
-    "timeout_ms",
-    "reporters",
-    "sandbox",
-)
+if TYPE_CHECKING:
+    from whet.ground.sandbox import Sandbox
+    from whet.model.run import Plan
+
 _SELECTION = with_options(
     (
         click.argument("suite", type=FILE, required=False),
@@ -58,19 +34,12 @@ _SELECTION = with_options(
 _MANNER = with_options(
     (
         click.option("--model", metavar="NAME", help="Use this model for every case and runner."),
-        click.option(
-            "--retries",
-            type=click.IntRange(min=0),
-            metavar="N",
-            help="Retry a trial that fails or errors up to N times.",
-        ),
-        click.option(
-            "--max-cost", "max_cost_usd", type=DOLLARS, metavar="USD", help="Start no trial after spending this much."
-        ),
-        sandbox_option("agents"),
+        setting("retries"),
+        setting("max_cost_usd"),
+        setting("sandbox"),
         click.option("--verbose", is_flag=True, help="Show what agents say and do as it happens."),
-        click.option("--output-dir", type=FILE, metavar="DIR", help="Create the folder of the run in this folder."),
-        REPORTER,
+        setting("output_dir"),
+        setting("reporters"),
         CONFIG,
     )
 )
@@ -83,12 +52,12 @@ _MANNER = with_options(
     "--variant", "variants", multiple=True, metavar="NAME", help="Run only this variant, such as no_skill (repeatable)."
 )
 @click.option("--update-snapshots", is_flag=True, help="Take new usage snapshots of what runs.")
-@click.option("--trials", type=AT_LEAST_1, metavar="N", help="Run every case N times on every runner.")
-@click.option("--timeout-ms", type=AT_LEAST_1, metavar="MS", help="Time limit of an attempt.")
-@click.option("--max-steps", type=AT_LEAST_1, metavar="N", help="Limit an attempt to N rounds of the model.")
-@click.option("--schedule", type=click.Choice(SCHEDULES), help="What may run at the same time.")
-@click.option("--max-parallel", type=AT_LEAST_1, metavar="N", help="Run at most N trials at the same time.")
-@click.option("--cwd", type=FILE, metavar="DIR", help="Let all trials work in this folder.")
+@setting("trials")
+@setting("timeout_ms")
+@setting("max_steps")
+@setting("schedule")
+@setting("max_parallel")
+@setting("cwd")
 @_MANNER
 def run_command(**given: Any) -> int:
     """Run SUITE against the configured runners and report the verdicts.
@@ -116,15 +85,13 @@ _MOST_SECONDS = 315_360_000
 
 @click.command("bench", short_help="Run a suite of expectations and report which hold.")
 @_SELECTION
-@click.option(
-    "--concurrent", "max_parallel", type=AT_LEAST_1, metavar="N", help="Run N cases at the same time (default: 1)."
-)
+@setting("max_parallel", "--concurrent", help="Run N cases at the same time (default: 1).")
 @click.option("--output", type=FILE, metavar="FILE", help="Write the results to this file as JSON.")
-@click.option("--runs", "trials", type=AT_LEAST_1, metavar="N", help="Run every case N times.")
+@setting("trials", "--runs", help="Run every case N times.")
 @click.option("--fail-fast", is_flag=True, help="Stop checking a case at its first expectation that does not hold.")
 @click.option("--strict", is_flag=True, help="Treat warnings as errors, and do not run vacuous cases.")
 @click.option("--in-place", is_flag=True, help="Work in the project itself, one case at a time.")
-@click.option("--budget", "budget_usd", type=DOLLARS, metavar="USD", help="Spend at most this much on a case.")
+@setting("budget_usd")
 @click.option("--timeout", type=_SECONDS, metavar="S", help="Time limit of the agent; overrides the suite.")
 @_MANNER
 def bench_command(**given: Any) -> int:
@@ -172,7 +139,7 @@ def request_of(command: str, given: dict[str, Any]) -> RunRequest:
         raise UsageError("--model: must not be empty")
     return RunRequest(
         suite=suite,
-        flags=typed_settings(given, _OVERRIDES),
+        flags=given_settings(given, but=("tags",)),
         config_file=given["config_file"],
         selection=Selection(
             cases=split_list(given["cases"]),

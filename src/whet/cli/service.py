@@ -110,7 +110,7 @@ def serve_command(
     Create a key first: whet keys create --org ORG
     """
     with _server_extra():
-        from whet.service.requests import MB, Limits
+        from whet.service.http import MB, Limits
         from whet.service.start import default_database, serve
 
     return serve(

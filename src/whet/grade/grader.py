@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import ClassVar, NoReturn, Protocol, overload, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, NoReturn, Protocol, overload, runtime_checkable
 
 from whet.errors import Cause, GraderError, StoreError
 from whet.grade.context import CheckContext, Ran, Shell
-from whet.ground.packages import Prepared
-from whet.ground.protecting import Baseline
 from whet.model import wire
 from whet.model.grade import Changes, Grade
 from whet.model.seen import Event
 from whet.model.session import Session, SessionSummary
 from whet.model.suite import Case, Check, Suite
 from whet.model.wire import decode_event
+
+if TYPE_CHECKING:
+    from whet.ground.packages import Prepared
+    from whet.ground.protecting import Baseline
 
 # Where questions for the agent are kept, beside the other evidence.
 QUESTIONS_FILE = "explain.json"

@@ -7,12 +7,10 @@ import re
 import socket
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from pathlib import Path
-from typing import Any, Literal, cast
-from urllib.parse import unquote, urlsplit
+from typing import Any, cast
 
 import anyio
 import anyio.to_thread
@@ -21,6 +19,7 @@ import httpx2
 
 from whet.errors import PackageError, PackageUnreachable
 from whet.ground.growing import shown_ref
+from whet.ground.package_refs import Fetched, kind_of
 from whet.ground.package_settings import MIB, Buckets, PackageSettings, Scheme
 from whet.version import __version__
 
@@ -241,46 +240,6 @@ def _store(bucket: str, buckets: Buckets, environ: Mapping[str, str]) -> tuple[A
     return obstore, store
 
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_READS = "r2://, s3://, http://, https://, file:// and paths are"
-Kind = Literal["local", "web", "bucket"]
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """A file as it was fetched, and its digest (SHA-256)."""
-
-    path: Path
-    digest: str
-
-
-def kind_of(ref: str) -> Kind:
-    """What sort of reference *ref* is; `PackageError` where it is none that is fetched."""
-    found = _SCHEME.match(ref)
-    match found[1].lower() if found else "file":
-        case "file":
-            return "local"
-        case "http" | "https":
-            return "web"
-        case "r2" | "s3":
-            return "bucket"
-        case other:
-            raise PackageError(f"{shown_ref(ref)}: {other}:// is not fetched; {_READS}")
-
-
-def local_path(ref: str, base_dir: Path) -> Path:
-    """Where a local reference leads, a relative path seen from *base_dir*."""
-    if not ref.lower().startswith("file://"):
-        try:
-            return base_dir / Path(ref).expanduser()
-        except RuntimeError as error:
-            raise PackageError(f"{shown_ref(ref)}: {error}") from error
-    parts = urlsplit(ref)
-    if parts.netloc not in ("", "localhost"):
-        raise PackageError(f"{shown_ref(ref)} names another machine, whose files cannot be read")
-    return Path(unquote(parts.path))
-
-
 async def fetch(ref: str, target: Path, settings: PackageSettings, environ: Mapping[str, str]) -> Fetched:
     """Fetch what is behind an address of the web or a bucket into the new file *target*."""
     limit_s = settings.limits.fetch_timeout_s
@@ -315,11 +274,3 @@ async def _kept(chunks: AsyncIterator[bytes], ref: str, target: Path, most_bytes
             digest.update(chunk)
             await file.write(chunk)
     return Fetched(target, digest.hexdigest())
-
-
-def take_local(path: Path, most_bytes: int) -> Fetched:
-    """The archive at *path*, which stays where it is."""
-    if path.stat().st_size > most_bytes:
-        raise PackageError(f"{path} is larger than {most_bytes // MIB:,} MiB", hint="raise packages.max_download_mb")
-    with path.open("rb") as file:
-        return Fetched(path, hashlib.file_digest(file, "sha256").hexdigest())

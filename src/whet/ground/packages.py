@@ -9,22 +9,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
 
 from whet.errors import PackageError, WorkspaceError
 from whet.ground.copying import copy_tree, remove_tree
-from whet.ground.fetching import Fetched, fetch, kind_of, local_path, take_local
 from whet.ground.growing import shown_ref
+from whet.ground.package_refs import Fetched, kind_of, local_path, take_local
 from whet.ground.package_settings import PackageSettings
 from whet.ground.protecting import Protected, Wanted, keep_protected, put_back
 from whet.ground.tree import grant, identities
-from whet.ground.unpacking import unpack
 from whet.ground.workspace import explained
-from whet.model.eval_cases import TaskPackage
 from whet.model.suite import PackageSpec, WorkspaceSpec
 from whet.reading.paths import inside_problem
+
+if TYPE_CHECKING:
+    from whet.model.eval_cases import TaskPackage
 
 # The hint that names folders at absolute paths, as tasks for containers expect them.
 PATHS_HINT = "paths"
@@ -277,6 +279,9 @@ class Packages:
             return take_local(path, self.settings.limits.download_bytes)
 
     async def _remote(self, ref: str) -> Fetched:
+        # Only here: most runs fetch nothing, and the HTTP library takes long to import.
+        from whet.ground.fetching import fetch  # noqa: PLC0415
+
         async with self._locks[ref]:
             if ref not in self._archives:
                 target = self.scratch / f"p{next(self._numbers)}.archive"
@@ -295,6 +300,9 @@ class Packages:
                 template.mkdir()
                 copy_tree(source, template, own=identities(self.own))
             else:
+                # Only here: the readers of archives take long to import.
+                from whet.ground.unpacking import unpack  # noqa: PLC0415
+
                 unpack(source, template, self.settings.limits)
             _check_required(template, spec.required)
             held_out = spec.held_out

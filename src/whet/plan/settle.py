@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import ConfigError, StoreError, SuiteError, UsageError
-from whet.grade.judge_client import find_key
-from whet.grade.rubrics import judge_settings_of
 from whet.model import plugins
 from whet.model.request import RunRequest, Settings
 from whet.model.run import NO_AGENT, Execution, Plan, Runner, in_variant
@@ -35,6 +33,10 @@ def check_judge(plan: Plan) -> None:
     asking = [execution for execution in plan.executions if _is_judged(execution)]
     if not asking:
         return
+    # Only here and below: most runs have no judge, whose HTTP client takes long to import.
+    from whet.grade.judge_client import find_key  # noqa: PLC0415
+    from whet.grade.rubrics import judge_settings_of  # noqa: PLC0415
+
     settings = judge_settings_of(plan.suite.judge)
     try:
         find_key(settings, os.environ)
@@ -48,6 +50,9 @@ def judge_key(plan: Plan) -> str | None:
     """The key, which nobody may see, where a judge is asked."""
     if not any(_is_judged(execution) for execution in plan.executions):
         return None
+    from whet.grade.judge_client import find_key  # noqa: PLC0415
+    from whet.grade.rubrics import judge_settings_of  # noqa: PLC0415
+
     return find_key(judge_settings_of(plan.suite.judge), os.environ)
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from whet.errors import PackageError, UsageError
 from whet.ground.copying import remove_tree
 from whet.ground.package_settings import package_settings
-from whet.ground.unpacking import unpack
 from whet.ground.workspaces import MANIFEST, described
 from whet.model.request import Settings
 from whet.model.suite import NO_SKILL, SKILL, Case, MadeSkill, SkillUnderTest, Suite
@@ -31,6 +30,9 @@ def unpacked_skill(archive: Path, store: Path, settings: Settings) -> Path:
     if (found := _skill_in(kept)) is not None:
         return found
     draft = kept.with_name(f"{kept.name}-{os.getpid()}")
+    # Only here: the readers of archives take long to import.
+    from whet.ground.unpacking import unpack  # noqa: PLC0415
+
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
         unpack(archive, draft / _WHOLE, package_settings(settings.packages).limits)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import PackageError, Problem, SuiteError, UsageError
-from whet.ground.fetching import kind_of, local_path
+from whet.ground.package_refs import kind_of, local_path
 from whet.ground.packages import PATHS_HINT
 from whet.model.eval_cases import DEFAULT_SKILL_PLACE, MOST_CASES, EvalCase, EvalSuite, ResourceHints, TaskPackage
 from whet.suites.dockerfile import read_image
