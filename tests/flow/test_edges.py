@@ -154,7 +154,7 @@ def test_a_run_whose_report_cannot_be_printed_is_no_success_and_is_recorded(
     done = shell(passing, f"whet run suite.py --reporter {reporter} {stdout}")
 
     assert done.returncode == 74, done.stderr
-    assert done.stderr.startswith(f'warning: reporter "{reporter}" could not be printed: ')
+    assert done.stderr.startswith(f'warning: reporter "{reporter}" could not print: ')
     assert len(done.stderr.splitlines()) == 1
     assert (passing.output_dir / "latest/results.json").exists()
 

@@ -1,4 +1,4 @@
-"""How two sets of completion reports differ, for people and for programs."""
+"""Compare two sets of completion reports, and write the changes as Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _Key = tuple[str, str]
 def compare(
     before: Iterable[CompletionReport], after: Iterable[CompletionReport], *, margin: float = 0.0
 ) -> list[SkillChange]:
-    """Each skill on each benchmark, in the order of *before*.
+    """Compare each skill on each benchmark, in the order of *before*.
 
-    One regressed where its whole interval lies below -margin.
-    With one task there is no interval, and the difference itself decides.
+    A skill regressed if the whole interval of its difference is below -margin.
+    With one task there is no interval, and the difference decides.
     """
     old, new = _by_key(before), _by_key(after)
     return [_change_of(key, old.get(key), new.get(key), margin) for key in dict.fromkeys((*old, *new))]
@@ -69,12 +69,12 @@ def _mean(values: list[float] | None) -> float | None:
 
 
 def changes_json(changes: Sequence[SkillChange]) -> bytes:
-    """One object for each skill on each benchmark."""
+    """Return the changes as JSON, one object for each skill on each benchmark."""
     return wire.encode_pretty([_change(change) for change in changes]) + b"\n"
 
 
 def changes_markdown(changes: Sequence[SkillChange], labels: tuple[str, str]) -> str:
-    """A table of figures for each skill, and below it each task whose score is another."""
+    """Return a table for each skill: its figures, and the tasks whose score changed."""
     lines = [f"# {cell(labels[0])} and {cell(labels[1])}", ""]
     for change in changes:
         lines += [*_section(change, labels), ""]
@@ -98,7 +98,7 @@ def _section(change: SkillChange, labels: tuple[str, str]) -> Iterator[str]:
 
 
 def _rows(before: CompletionReport, after: CompletionReport, tasks: Sequence[TaskChange]) -> Iterator[tuple[str, ...]]:
-    """Every figure, and each task whose score is another."""
+    """Yield every figure, and each task whose score changed."""
     new_figures = _figures(after)
     for name, old in _figures(before).items():
         new = new_figures[name]

@@ -23,18 +23,18 @@ CLASSES_APART = 100
 FAILURES = "Failures"
 ERRORED = "Errored, and not counted as failed"
 FLAKY = "Flaky: went as expected only on a later attempt"
-VACUOUS = "Vacuous: everything that is expected held before the agent began"
+VACUOUS = "Vacuous: every expectation held before the agent started"
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Findings that say the same: the first in full, the others by what is their own."""
+    """Findings that say the same: the first in full, and of the others what differs."""
 
     first: Finding
     again: list[Finding] = field(default_factory=list)
 
     def own_facts(self, finding: Finding) -> dict[str, str]:
-        """What one of the others tells that the first does not."""
+        """Return what *finding*, one of the others, says that the first does not."""
         where = {"at": finding.where} if finding.where and finding.where != self.first.where else {}
         ask = {"to ask": finding.ask} if finding.ask else {}
         seen = {"last seen": finding.seen} if finding.seen and finding.seen != self.first.seen else {}
@@ -44,17 +44,17 @@ class Block:
 
 @dataclass(slots=True)
 class Group:
-    """The findings of one failure class: what each says once, and those that are not shown counted."""
+    """The findings of one failure class, each text once, and how many there are."""
 
     title: str
     count: int = 0
     shown: int = 0
-    # What is counted.
+    # What `count` counts.
     noun: str = "trial"
     _blocks: dict[str, Block] = field(default_factory=dict)
 
     def add(self, finding: Finding, likeness: str) -> None:
-        """Take *finding* in; what another one says already is not said again."""
+        """Add *finding*; those with the same *likeness* share a block."""
         self.shown += 1
         block = self._blocks.setdefault(likeness, Block(finding))
         if block.first is not finding:
@@ -62,12 +62,12 @@ class Group:
 
     @property
     def blocks(self) -> Iterable[Block]:
-        """What was found, in the order in which it was first said."""
+        """The blocks, in the order of their first findings."""
         return self._blocks.values()
 
     @property
     def hidden(self) -> int:
-        """How many are not shown."""
+        """How many findings are not shown."""
         return self.count - self.shown
 
 
@@ -82,7 +82,7 @@ class Digest:
     errored: list[Group] = field(default_factory=list)
     flaky: list[str] = field(default_factory=list)
     flaky_count: int = 0
-    # Executions whose checks held before the agent began.
+    # Executions whose checks held before the agent started.
     vacuous: list[str] = field(default_factory=list)
     vacuous_count: int = 0
     snapshots: int = 0
@@ -100,17 +100,17 @@ class Digest:
 
     @property
     def missing(self) -> int:
-        """How many trials never ended."""
+        """How many planned trials did not run."""
         return self.counts.get("not-run", 0)
 
 
 def read_digest(results: Results, info: RunInfo, *, cwd: Path, rows: int) -> Digest:
-    """Read the record once, a trial at a time, and keep what is worth showing."""
+    """Read the record once, a trial at a time, and keep what is shown."""
     return _Reader(results, info, cwd, rows).read()
 
 
 class _Reader:
-    """Gathers a digest."""
+    """Gathers a digest while it reads the record."""
 
     def __init__(self, results: Results, info: RunInfo, cwd: Path, rows: int) -> None:
         self._results = results
@@ -128,7 +128,7 @@ class _Reader:
         digest = self._digest
         digest.tables = list(self._tables.values())
         digest.lifts = lifts_of(self._results)
-        # The most frequent first: it is where looking pays most. Sorting keeps the order of equals.
+        # The most frequent class first. Sorting keeps the order of equals.
         ordered = sorted(self._groups.items(), key=lambda item: -item[1].count)
         digest.failed = [group for (errored, _), group in ordered if not errored]
         digest.errored = [group for (errored, _), group in ordered if errored]
@@ -187,7 +187,7 @@ class _Reader:
             return
         group = self._group(result)
         group.count += 1
-        # Every class shows at least one, even where another class was there first and often.
+        # Every class shows at least one, even if another class filled the limit.
         if self._shown < FAILURES_SHOWN or not group.shown:
             self._shown += 1
             finding = finding_of(result, self._info, self._cwd)

@@ -59,7 +59,7 @@ def _closing(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> Iterat
     yield f"{screen.paint(outcome(digest, words), style)}, in {duration(digest.duration_s)}. Results in {place}"
     if digest.missing:
         missing = f"{count(digest.missing, words.trial)} {'is' if digest.missing == 1 else 'are'} missing"
-        yield f"  {missing}. To go on: {resume_command(info, place)}"
+        yield f"  {missing}. To resume: {resume_command(info, place)}"
     elif not clean_run:
         again = "call only what did not pass" if info.command == "eval" else "run only what did not go as expected"
         yield f"  To {again}: {last_failed_command(info, cwd)}"

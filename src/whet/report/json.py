@@ -1,4 +1,4 @@
-"""Writing whole documents: to a file that appears complete or not at all, or to stdout."""
+"""Write whole documents to a file, in one step, or to stdout; and the JSON reporter, which writes one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from whet.report.screen import printing
 
 
 def write_document(chunks: Iterable[bytes], context: ReporterContext) -> None:
-    """Write *chunks* to the target, or to stdout where there is none."""
+    """Write *chunks* to the target, or to stdout if there is none."""
     if context.target is None:
         with printing(context.stdout):
             _write_stdout(chunks, context.stdout)
@@ -30,12 +30,12 @@ def write_document(chunks: Iterable[bytes], context: ReporterContext) -> None:
 
 @contextmanager
 def replacing(target: Path) -> Iterator[IO[bytes]]:
-    """A file that takes *target*'s place once it is whole; after an error the old one stays."""
+    """Yield a file that replaces *target* once it is complete; after an error, *target* stays as it was."""
     if is_written_into(target):
         with target.open("ab") as file:
             yield file
         return
-    # What a link points at is replaced, not the link.
+    # Replace the file that a link points to, not the link.
     target = target.resolve()
     temporary = target.with_name(f".whet-{secrets.token_hex(8)}.tmp")
     try:
@@ -50,14 +50,14 @@ def replacing(target: Path) -> Iterator[IO[bytes]]:
 
 
 def is_written_into(target: Path) -> bool:
-    """Whether *target* is a device, a pipe or a stream of ours: to take its place would be to destroy it."""
+    """Return whether *target* is a device, a pipe or a stream, which replacing would destroy."""
     is_stream = str(target).startswith(("/dev/std", "/dev/fd/", "/proc/"))
     return target.exists() and (is_stream or not target.is_file())
 
 
 def _write_stdout(chunks: Iterable[bytes], stdout: TextIO) -> None:
     stdout.flush()
-    # Documents are UTF-8 whatever the terminal speaks; a stream without bytes below it takes text.
+    # Documents are UTF-8, whatever the encoding of stdout. A stream without a binary buffer takes text.
     raw = getattr(stdout, "buffer", None)
     if raw is not None:
         for chunk in chunks:
@@ -71,7 +71,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 class JsonReporter:
-    """Copies what the store has written, so that there is one document and one truth."""
+    """Copies the results.json that the record holds."""
 
     document = True
 

@@ -1,4 +1,4 @@
-"""The JUnit reporter: XML that CI systems read, one test suite per runner and one test case per trial."""
+"""The JUnit reporter: XML for CI systems, with a test suite for each runner and a test case for each trial."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class JunitReporter:
 
 
 def _document(results: Results, info: RunInfo, cwd: Path) -> Iterator[bytes]:
-    # Once: asking may mean reading the record.
+    # Only once: it may read the record.
     known = results.counts
     counts = Counter[str](tests=known.get("total", 0))
     for status, kind in _KINDS.items():
@@ -66,7 +66,7 @@ def _document(results: Results, info: RunInfo, cwd: Path) -> Iterator[bytes]:
             counts.update(["tests", _KINDS[summary.snapshot.verdict]])
     yield b'<?xml version="1.0" encoding="UTF-8"?>\n'
     yield f"<testsuites name={attribute(info.suite)} {_numbers(counts, results.duration_s)}>\n".encode()
-    # By id: a runner's options need not be hashable.
+    # By id, because the options of a runner may not be hashable.
     runners = {execution.runner.id: execution.runner for execution in results.plan.executions}
     for runner in runners.values():
         yield from _suite(runner, results, info, cwd)
@@ -74,13 +74,13 @@ def _document(results: Results, info: RunInfo, cwd: Path) -> Iterator[bytes]:
 
 
 def _suite(runner: Runner, results: Results, info: RunInfo, cwd: Path) -> Iterator[bytes]:
-    """One runner; its cases wait in a temporary file, for the counts that stand before them are known after them."""
+    """Yield one runner. Its cases wait in a temporary file, because the counts come first in the document."""
     with tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as cases:
         counts, seconds = Counter[str](), 0.0
-        told = Counter[str]()
+        tally = Counter[str]()
         for summary in results.summaries():
             if summary.execution.runner.id == runner.id:
-                _count_rate(told, summary, results)
+                _count_rate(tally, summary, results)
                 for status, duration_s, text in _cases(summary, results, info, cwd):
                     counts["tests"] += 1
                     counts[_KINDS.get(status, "passed")] += 1
@@ -88,7 +88,7 @@ def _suite(runner: Runner, results: Results, info: RunInfo, cwd: Path) -> Iterat
                     cases.write(text.encode())
         numbers = _numbers(counts, seconds)
         yield f"  <testsuite name={attribute(runner.id)} {numbers} timestamp={attribute(info.started_at)}>\n".encode()
-        yield _properties(runner, info, told).encode()
+        yield _properties(runner, info, tally).encode()
         yield from _copy(cases)
         yield b"  </testsuite>\n"
 
@@ -99,31 +99,31 @@ def _copy(file: IO[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-def _count_rate(told: Counter[str], summary: ExecutionSummary, results: Results) -> None:
-    """Add an execution to the rate of its runner; a control that failed did as expected, which its own rate is not."""
+def _count_rate(tally: Counter[str], summary: ExecutionSummary, results: Results) -> None:
+    """Add an execution to the rate of its runner. A control may fail, so its own rate counts something else."""
     rate = summary.rate
     if summary.execution.control:
         rate = rate_of([(trial.status, trial.first_status) for trial in results.trials(summary.execution)])
-    told["trials"] += sum(summary.counts.values())
-    told["errored"] += summary.counts.get("errored", 0)
+    tally["trials"] += sum(summary.counts.values())
+    tally["errored"] += summary.counts.get("errored", 0)
     if rate is not None:
-        told.update(as_expected=rate.passed, first=rate.first_passed, first_total=rate.first_total, flaky=rate.flaky)
+        tally.update(as_expected=rate.passed, first=rate.first_passed, first_total=rate.first_total, flaky=rate.flaky)
 
 
-def _rate_facts(told: Counter[str]) -> dict[str, str]:
-    """The rate over all trials that count, that of first attempts, and the bounds that errored trials leave."""
-    counted = told["trials"] - told["errored"]
-    facts = {"as expected": f"{told['as_expected']} of {counted}"}
-    facts["as expected at the first attempt"] = f"{told['first']} of {told['first_total']}"
-    facts |= {"flaky": str(told["flaky"]), "errored": str(told["errored"])}
-    if told["errored"]:
-        facts["as expected with errored"] = errored_text(told["errored"], told["as_expected"], told["trials"])
+def _rate_facts(tally: Counter[str]) -> dict[str, str]:
+    """Return the rate of all trials that count, that of first attempts, and the bounds because of errored trials."""
+    counted = tally["trials"] - tally["errored"]
+    facts = {"as expected": f"{tally['as_expected']} of {counted}"}
+    facts["as expected at the first attempt"] = f"{tally['first']} of {tally['first_total']}"
+    facts |= {"flaky": str(tally["flaky"]), "errored": str(tally["errored"])}
+    if tally["errored"]:
+        facts["as expected with errored"] = errored_text(tally["errored"], tally["as_expected"], tally["trials"])
     return facts
 
 
-def _properties(runner: Runner, info: RunInfo, told: Counter[str]) -> str:
+def _properties(runner: Runner, info: RunInfo, tally: Counter[str]) -> str:
     facts = {"agent": runner.agent, "model": runner.model, "sandbox": info.sandbox, "run": info.run_id}
-    facts |= _rate_facts(told)
+    facts |= _rate_facts(tally)
     lines = (
         f"      <property name={attribute(name)} value={attribute(fact)}/>\n" for name, fact in facts.items() if fact
     )
@@ -133,7 +133,7 @@ def _properties(runner: Runner, info: RunInfo, told: Counter[str]) -> str:
 def _cases(
     summary: ExecutionSummary, results: Results, info: RunInfo, cwd: Path
 ) -> Iterator[tuple[ShownStatus, float, str]]:
-    """Every planned trial, those that are missing where they would have been, and a snapshot that does not hold."""
+    """Yield every planned trial in order, missing ones too, and a snapshot that does not hold."""
     execution, number = summary.execution, 1
     for result in results.trials(execution):
         for missing in range(number, result.number):
@@ -187,7 +187,7 @@ def _case(result: TrialResult, execution: Execution, info: RunInfo, cwd: Path) -
 
 
 def _remains(result: TrialResult, folder: Path) -> Iterator[str]:
-    """What the agent did last, and what the check printed."""
+    """Yield what the agent did last and what the check printed."""
     seen, printed = last_seen(result, folder), last_printed(folder, _PRINTED_LINES)
     if seen:
         yield f"last seen: {seen}"
@@ -202,7 +202,7 @@ def _opening(key: TrialKey, execution: Execution, duration_s: float, cwd: Path) 
 
 
 def _outcome(result: TrialResult, cwd: Path) -> str:
-    """What is said of a trial that did not simply pass."""
+    """Return the element for a trial that did not simply pass."""
     if result.status == "passed":
         return ""
     message = message_of(result)
@@ -220,7 +220,7 @@ def _long(text: str) -> tuple[str, ...]:
 
 
 def _traceback(result: TrialResult) -> Iterator[str]:
-    """Python's, where a check raised what nobody can understand from its message alone."""
+    """Yield the traceback of a check that crashed: its message alone may not explain it."""
     if result.failure is not None and result.failure.traceback:
         yield ""
         yield from _long(result.failure.traceback)
@@ -231,7 +231,7 @@ def _origin(result: TrialResult, cwd: Path) -> Iterator[str]:
     if failure is not None and failure.location is not None:
         yield f"at {path_for_people(Path(failure.location.file), cwd)}:{failure.location.line}"
     if failure is not None and result.status == "errored":
-        yield f"cause: {failure.cause}, while in phase {failure.phase}"
+        yield f"cause: {failure.cause}, in phase {failure.phase}"
 
 
 def _numbers(counts: Counter[str], seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""The Markdown reporter: totals, a table per runner and failures by class, safe to paste anywhere."""
+"""The Markdown reporter: totals, a table for each runner and failures by class, safe to paste anywhere."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LIFT_COLUMNS: Sequence[tuple[str, Kind]] = (
 
 
 class MarkdownReporter:
-    """Writes the document when the run is over."""
+    """Writes the document when the run ends."""
 
     document = True
 
@@ -44,13 +44,13 @@ class MarkdownReporter:
 
 
 def sections(results: Results, info: RunInfo, cwd: Path) -> Iterator[str]:
-    """The document in pieces that are each whole, so that it can be cut between any two."""
+    """Yield the document in pieces, so that it can be cut between any two."""
     digest = read_digest(results, info, cwd=cwd, rows=ROWS)
     yield f"# {cell(info.suite)}\n\n"
     yield f"{outcome(digest)}, in {duration(digest.duration_s)}.\n\n"
     yield f"Results in {code(path_for_people(info.run_dir, cwd))}.\n\n"
     if digest.missing:
-        yield f"To go on: {code(resume_command(info, one_line(info.run_id)))}\n\n"
+        yield f"To resume: {code(resume_command(info, one_line(info.run_id)))}\n\n"
     for table in digest.tables:
         yield _table(table)
     for lift in digest.lifts:
@@ -61,7 +61,7 @@ def sections(results: Results, info: RunInfo, cwd: Path) -> Iterator[str]:
 
 
 def within(parts: Iterable[str], limit_bytes: int, rest: str) -> str:
-    """As many of *parts* as fit, and *rest* in place of those that do not."""
+    """Join as many of *parts* as fit, and *rest* in place of the others."""
     taken: list[str] = []
     room = limit_bytes - len(rest.encode())
     for part in parts:

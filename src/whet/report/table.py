@@ -12,7 +12,7 @@ from whet.model.run import Runner, TrialResult
 from whet.reading.text import count, duration, money, number, one_line, percent
 from whet.report.finding import ShownStatus
 
-# From the widest to the narrowest: brief leaves intervals and deviations off, least the tokens too.
+# From the widest to the narrowest: "brief" has no intervals and deviations, "least" no tokens either.
 Detail = Literal["full", "brief", "least"]
 DETAILS: tuple[Detail, ...] = ("full", "brief", "least")
 
@@ -26,7 +26,7 @@ class Spread:
     squares: float = 0.0
 
     def add(self, value: float | None) -> None:
-        """Take *value* in; what nobody told does not count."""
+        """Add *value*; an unknown one does not count."""
         if value is None:
             return
         self.count += 1
@@ -36,18 +36,18 @@ class Spread:
 
     @property
     def deviation(self) -> float | None:
-        """The standard deviation of the sample; none of fewer than two values."""
+        """The standard deviation of the sample; None for fewer than two values."""
         return sqrt(self.squares / (self.count - 1)) if self.count > 1 else None
 
     @property
     def sum(self) -> float:
-        """All values together."""
+        """The sum of all values."""
         return self.mean * self.count
 
 
 @dataclass(slots=True)
 class Figures:
-    """What trials took, with all of their attempts."""
+    """The time, tokens and cost of trials, with all of their attempts."""
 
     attempts: int = 0
     seconds: Spread = field(default_factory=Spread)
@@ -56,7 +56,7 @@ class Figures:
     cost_usd: Spread = field(default_factory=Spread)
 
     def add(self, result: TrialResult) -> None:
-        """Take one trial in."""
+        """Add one trial."""
         usage = result.total_usage
         self.attempts += max(1, len(result.attempts))
         self.seconds.add(result.duration_s)
@@ -74,13 +74,13 @@ class Row:
     trials: int
     rate: Rate | None
     figures: Figures
-    # Run to be compared with: its rate counts what really passed, and it may fail.
+    # A control may fail: its rate counts what passed, not what went as expected.
     control: bool = False
 
 
 @dataclass(slots=True)
 class RunnerTable:
-    """The executions of one runner; where there are too many, those that went as expected are left off first."""
+    """The executions of one runner. If there are too many, those that went as expected are left off first."""
 
     runner: Runner
     rows: list[Row] = field(default_factory=list)
@@ -92,11 +92,11 @@ class RunnerTable:
     first: int = 0
     flaky: int = 0
     figures: Figures = field(default_factory=Figures)
-    # Cases may name their own.
+    # Several, if cases name their own.
     models: dict[str, None] = field(default_factory=dict)
 
     def take(self, result: TrialResult) -> None:
-        """Count one trial in."""
+        """Count one trial."""
         self.figures.add(result)
         self.as_expected += result.passed
         self.errored += result.status == "errored"
@@ -104,16 +104,16 @@ class RunnerTable:
         self.flaky += result.flaky
 
     def add(self, row: Row, limit: int) -> None:
-        """Take *row* in, at the cost of one that nobody would look for."""
+        """Add *row*; beyond *limit*, drop one that went as expected, or else the last."""
         self.rows.append(row)
         if len(self.rows) > limit:
             self.left_off += 1
-            dull = (place for place in range(limit, -1, -1) if self.rows[place].status in AS_EXPECTED)
-            self.rows.pop(next(dull, limit))
+            expected = (place for place in range(limit, -1, -1) if self.rows[place].status in AS_EXPECTED)
+            self.rows.pop(next(expected, limit))
 
     @property
     def title(self) -> str:
-        """The runner, with its agent and models where they say more."""
+        """The runner, with its agent and models if their names differ."""
         first, *others = self.models or [None]
         model = f"{first} and {count(len(others), 'other model')}" if others else first
         parts = [part for part in (self.runner.agent, model) if part and part != self.runner.id]
@@ -122,7 +122,7 @@ class RunnerTable:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: its heading, what stands in it, and on which side."""
+    """A column of a table: its heading, the text of its cells, and whether they are numbers."""
 
     heading: str
     cell: Callable[[Row], str]
@@ -130,14 +130,14 @@ class Column:
 
 
 def columns_of(table: RunnerTable, *, detail: Detail = "full") -> list[Column]:
-    """The columns that have something to say about *table*."""
+    """Return the columns that *table* needs."""
     brief = detail != "full"
     several = any(row.trials > 1 for row in table.rows)
     mean = "mean " if several else ""
     figures = table.figures
     columns = [Column("status", lambda row: row.status, numeric=False)]
     if several:
-        # Beside a control, a rate says how many passed, in both: that a control failed is expected, and no success.
+        # With a control, rates count what passed: a control that fails went as expected, but is not a success.
         counted = "passed" if any(row.control for row in table.rows) else "as expected"
         columns.append(Column(counted, lambda row: rate_text(row.rate, brief=brief), numeric=False))
         if _tried_again(table):
@@ -151,7 +151,7 @@ def columns_of(table: RunnerTable, *, detail: Detail = "full") -> list[Column]:
 
 
 def rate_text(rate: Rate | None, *, brief: bool = False) -> str:
-    """Such as "2/3  67 % (21-94 %), 1 errored: 50-75 %"; nothing where nothing counts."""
+    """Such as "2/3  67 % (21-94 %), 1 errored: 50-75 %"; "-" if there is no rate."""
     if rate is None:
         return "-"
     interval = "" if brief else f" ({rate.low * 100:.0f}-{percent(rate.high)})"
@@ -160,7 +160,7 @@ def rate_text(rate: Rate | None, *, brief: bool = False) -> str:
 
 
 def errored_text(errored: int, passed: int, total: int) -> str:
-    """Such as "1 errored: 50-75 %": the share had all that errored failed, and had all passed."""
+    """Such as "1 errored: 50-75 %": the share if all that errored had failed, and if all had passed."""
     return f"{errored:,} errored: {passed / total * 100:.0f}-{percent((passed + errored) / total)}"
 
 
@@ -176,7 +176,7 @@ def _tried_again(table: RunnerTable) -> bool:
 
 
 def spread_text(spread: Spread, *, brief: bool = False) -> str:
-    """A mean time, with its deviation where there is one."""
+    """Return a mean time, with its deviation if there is one."""
     if not spread.count:
         return "-"
     deviation = "" if brief or spread.deviation is None else f" ± {duration(spread.deviation)}"
@@ -192,16 +192,16 @@ def _mean(spread: Spread, shown: Callable[[float], str]) -> str:
 
 
 def totals_of(table: RunnerTable) -> list[str]:
-    """How a runner did in all, and what it took as far as anybody told."""
+    """Return the totals of a runner: results, time, tokens and cost, as far as they are known."""
     figures = table.figures
     parts = [f"{table.as_expected:,} of {count(table.trials, 'trial')} as expected"]
     if table.errored:
-        # Of all that were planned, as the figure before: so many as expected, or so many more.
+        # A share of all planned trials, like the figure before.
         parts.append(errored_text(table.errored, table.as_expected, table.trials))
     if _tried_again(table):
         parts.append(f"{table.first:,} at the first attempt, {table.flaky:,} flaky")
         parts.append(count(figures.attempts, "attempt"))
-    # The sum over trials, which is more than the run took where several ran at once.
+    # The sum over trials: more than the run took if several ran at the same time.
     parts.append(f"trial time {duration(figures.seconds.sum)}")
     if figures.input_tokens.count:
         parts.append(f"{number(figures.input_tokens.sum)} tokens in")

@@ -23,7 +23,7 @@ from whet.run.trial import OUTPUT_KEPT
 def reports_of(
     info: RunInfo, results: Results, benchmark: Benchmark, skills: Sequence[CallableSkill], weights: Weights
 ) -> list[CompletionReport]:
-    """A report for each skill, from what the journal holds of it."""
+    """Return a report for each skill that the run called."""
     tasks = {task.id: task for task in benchmark.tasks}
     calls: dict[str, list[CallRecord]] = {skill.id: [] for skill in skills}
     judging: dict[str, Usage] = {}
@@ -95,7 +95,7 @@ def _call(result: TrialResult, task: BenchmarkTask, run_dir: Path) -> CallRecord
 
 
 def _output(result: TrialResult, run_dir: Path) -> Any:
-    """The answer; the journal has no more of a long one than its beginning."""
+    """Return the answer; the journal keeps only the beginning of a long one."""
     if not result.final_output:
         return None
     try:
@@ -107,7 +107,7 @@ def _output(result: TrialResult, run_dir: Path) -> Any:
 
 
 def judging_of(result: TrialResult) -> Usage:
-    """What the judge took for a trial; a vote that was cached took nothing."""
+    """Return what the judge used for a trial; a cached vote used nothing."""
     total = Usage()
     for evidence in _judged(result):
         for vote in wire.decode(json.dumps(evidence["votes"]), tuple[Vote, ...]):
@@ -116,7 +116,7 @@ def judging_of(result: TrialResult) -> Usage:
 
 
 def _judged(result: TrialResult) -> Iterator[dict[str, Any]]:
-    """What the judge left of each of its grades."""
+    """Yield the evidence of each grade that the judge gave."""
     for grade in result.grades:
         if grade.check == "llm_judge" and grade.evidence:
             yield json.loads(grade.evidence)
