@@ -34,6 +34,167 @@ from whet.reading.paths import refusals
 from whet.run.readiness import is_asked, look_at_runner, program_of
 from whet.suites.format import load_suite
 
+_MARKS = {"ok": "+", "absent": "-", "warning": "!", "problem": "x"}
+_COLOURS = {"ok": "green", "absent": None, "warning": "yellow", "problem": "red"}
+_PARTS = ("machine", "settings", "agents", "runners")
+_READY, _NOT_READY = 0, 1
+
+
+@click.command("doctor", short_help="Check your machine, settings and agents for problems.")
+@click.argument("place", metavar="[SUITE_OR_FOLDER]", type=FILE, default=".")
+@CONFIG
+@JSON
+def doctor_command(place: Path, config_file: Path | None, as_json: bool) -> int:
+    """Check whether your machine, settings and agents are ready to run SUITE_OR_FOLDER (default: the current folder).
+
+    Sends nothing over the network, and shows only the names of logins.
+
+    \b
+    Exit codes:
+      0  every configured runner can start
+      1  at least one cannot
+    """
+    if not place.exists():
+        raise UsageError(f"{place}: no such file or folder")
+    found = examine(place, config_file, os.environ)
+    ready = all(finding.state != "problem" for finding in found)
+    if as_json:
+        click.echo(json.dumps({"ready": ready, "findings": [asdict(item) for item in found]}, indent=2))
+    else:
+        for line in _lines(found):
+            click.echo(line)
+    return _READY if ready else _NOT_READY
+
+
+def _lines(found: list[Finding]) -> Iterator[str]:
+    """Yield each part with its findings and hints, names aligned."""
+    width = max(len(finding.name) for finding in found)
+    for part in _PARTS:
+        rows = [finding for finding in found if finding.part == part]
+        if rows:
+            yield f"{'' if part == _PARTS[0] else chr(10)}{part}"
+        for finding in rows:
+            mark = click.style(_MARKS[finding.state], fg=_COLOURS[finding.state])
+            yield f"  {mark} {finding.name.ljust(width)}  {finding.message}"
+            if finding.hint:
+                yield f"    {' ' * width}  {finding.hint}"
+
+
+@click.command("config", short_help="Show the settings in force and where each comes from.")
+@click.argument("place", metavar="[SUITE_OR_FOLDER]", type=FILE, default=".")
+@CONFIG
+@JSON
+def config_command(place: Path, config_file: Path | None, as_json: bool) -> None:
+    """Show every setting that a run of SUITE_OR_FOLDER (default: the current folder) uses, and where it comes from."""
+    if not place.exists():
+        raise UsageError(f"{place}: no such file or folder")
+    settings = load_settings(place, flags={}, environ=os.environ, config_file=config_file)
+    warn_of(settings.notices)
+    if as_json:
+        found = {key: {"value": value, "origin": origin} for key, value, origin in entries(settings)}
+        file = str(settings.file) if settings.file else None
+        click.echo(json.dumps({"file": file, "settings": found}, indent=2, ensure_ascii=False))
+        return
+    none = f"none found up to {settings.searched_to}" if settings.searched_to else "none found"
+    click.echo(f"settings file: {settings.file or none}\n")
+    for line in _aligned(describe(settings)):
+        click.echo(line)
+
+
+# A longer value does not push all origins to the right.
+_WIDEST = 50
+
+
+def _aligned(rows: list[tuple[str, str, str]]) -> list[str]:
+    keys = max(len(key) for key, _, _ in rows)
+    values = min(_WIDEST, max(len(value) for _, value, _ in rows))
+    return [f"{key.ljust(keys)}  {value.ljust(values)}  {origin}" for key, value, origin in rows]
+
+
+_PACKAGES = {"bench": "whet.suites", "results": "whet.record", "suite": "whet.suites"}
+
+
+@click.command("schema", short_help="Print the JSON Schema of a file that whet reads or writes.")
+@click.argument("name", metavar="bench|results|suite", type=click.Choice(list(_PACKAGES)))
+def schema_command(name: str) -> None:
+    """Print the JSON Schema of bench suites (bench), of eval suites (suite), or of results.json (results)."""
+    click.echo(files(_PACKAGES[name]).joinpath(f"{name}.schema.json").read_text("utf-8").rstrip("\n"))
+
+
+def examine(place: Path, config_file: Path | None, environ: Mapping[str, str]) -> list[Finding]:
+    """Return all findings for a run of *place*, a suite or a folder."""
+    found = [*look_at_machine(), *_home(environ)]
+    settings, said = _settings(place, config_file, environ)
+    found += said
+    cases, problems = _cases(place)
+    found += problems
+    programs = {agent.type: find_program(agent.program, environ) for agent in KNOWN}
+    runners = settings.runners if settings else ()
+    asked = [program for program in programs.values() if program]
+    asked += [program for runner in runners if is_asked(runner) and (program := program_of(runner, environ))]
+    sandbox, trouble = _sandbox(settings)
+    found += trouble
+    versions = ask_versions(asked, sandbox, environ)
+    for agent in KNOWN:
+        program = programs[agent.type]
+        found.append(look_at_agent(agent, program, versions.get(program or ""), logins(agent, environ)))
+    for runner in runners:
+        found += look_at_runner(runner, cases, versions, environ)
+    return found
+
+
+def _home(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield a warning if the home cannot be read."""
+    home = environ.get("HOME") or ""
+    if home and os.path.lexists(home) and not os.access(home, os.R_OK | os.X_OK):
+        message = f"HOME is {home}, which you cannot read: whet does not see the logins and settings there"
+        yield Finding(part="machine", name="home", state="warning", message=message, hint="set HOME to your own")
+
+
+def _settings(
+    place: Path, config_file: Path | None, environ: Mapping[str, str]
+) -> tuple[Settings | None, list[Finding]]:
+    try:
+        settings = load_settings(place, flags={}, environ=environ, config_file=config_file)
+    except UsageError as error:
+        lines = error.message.split("\n")
+        return None, [_finding("problem", line, error.hint if line is lines[-1] else None) for line in lines]
+    noticed = [_finding("warning", notice) for notice in settings.notices]
+    if not settings.runners:
+        hint = "add a [runners.<id>.agent] table to whet.toml"
+        none = f"no file found up to {settings.searched_to}" if settings.searched_to else "no file found"
+        return settings, [*noticed, _finding("warning", f"{settings.file or none}: no runners are configured", hint)]
+    return settings, [*noticed, _finding("ok", str(settings.file or "no project file; using your own"))]
+
+
+def _cases(place: Path) -> tuple[tuple[Case, ...], list[Finding]]:
+    """Return the cases if *place* is a suite: some agents are ready for one case and not for another."""
+    try:
+        with refusals():
+            return (load_suite(place).cases if place.is_file() else ()), []
+    except SuiteError as error:
+        return (), list(_suite_findings(error))
+    except PathRefused as error:
+        return (), [Finding(part="settings", name="suite", state="problem", message=error.message, hint=error.hint)]
+
+
+def _suite_findings(error: SuiteError) -> Iterator[Finding]:
+    for problem in error.problems:
+        yield Finding(part="settings", name="suite", state="problem", message=str(problem), hint=problem.hint)
+
+
+def _sandbox(settings: Settings | None) -> tuple[Sandbox, list[Finding]]:
+    try:
+        return choose_sandbox(settings.sandbox if settings else "auto")[0], []
+    except UsageError as error:
+        local: Sandbox = plugins.find("sandboxes", "local")()
+        return local, [_finding("problem", f"run.sandbox: {error.message}", error.hint)]
+
+
+def _finding(state: State, message: str, hint: str | None = None) -> Finding:
+    return Finding(part="settings", name="settings", state=state, message=message, hint=hint)
+
+
 _LITTLE_SPACE = 1024**3
 _TOOLS = {
     "node": "most agents are Node programs: install Node.js 22 or newer",
@@ -136,164 +297,3 @@ def _space() -> Finding:
             "temporary space", "warning", said, "free some, or set TMPDIR to a folder on a larger disk"
         )
     return _machine_finding("temporary space", "ok", said)
-
-
-def examine(place: Path, config_file: Path | None, environ: Mapping[str, str]) -> list[Finding]:
-    """Return all findings for a run of *place*, a suite or a folder."""
-    found = [*look_at_machine(), *_home(environ)]
-    settings, said = _settings(place, config_file, environ)
-    found += said
-    cases, problems = _cases(place)
-    found += problems
-    programs = {agent.type: find_program(agent.program, environ) for agent in KNOWN}
-    runners = settings.runners if settings else ()
-    asked = [program for program in programs.values() if program]
-    asked += [program for runner in runners if is_asked(runner) and (program := program_of(runner, environ))]
-    sandbox, trouble = _sandbox(settings)
-    found += trouble
-    versions = ask_versions(asked, sandbox, environ)
-    for agent in KNOWN:
-        program = programs[agent.type]
-        found.append(look_at_agent(agent, program, versions.get(program or ""), logins(agent, environ)))
-    for runner in runners:
-        found += look_at_runner(runner, cases, versions, environ)
-    return found
-
-
-def _home(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield a warning if the home cannot be read."""
-    home = environ.get("HOME") or ""
-    if home and os.path.lexists(home) and not os.access(home, os.R_OK | os.X_OK):
-        message = f"HOME is {home}, which you cannot read: whet does not see the logins and settings there"
-        yield Finding(part="machine", name="home", state="warning", message=message, hint="set HOME to your own")
-
-
-def _settings(
-    place: Path, config_file: Path | None, environ: Mapping[str, str]
-) -> tuple[Settings | None, list[Finding]]:
-    try:
-        settings = load_settings(place, flags={}, environ=environ, config_file=config_file)
-    except UsageError as error:
-        lines = error.message.split("\n")
-        return None, [_finding("problem", line, error.hint if line is lines[-1] else None) for line in lines]
-    noticed = [_finding("warning", notice) for notice in settings.notices]
-    if not settings.runners:
-        hint = "add a [runners.<id>.agent] table to whet.toml"
-        none = f"no file found up to {settings.searched_to}" if settings.searched_to else "no file found"
-        return settings, [*noticed, _finding("warning", f"{settings.file or none}: no runners are configured", hint)]
-    return settings, [*noticed, _finding("ok", str(settings.file or "no project file; using your own"))]
-
-
-def _cases(place: Path) -> tuple[tuple[Case, ...], list[Finding]]:
-    """Return the cases if *place* is a suite: some agents are ready for one case and not for another."""
-    try:
-        with refusals():
-            return (load_suite(place).cases if place.is_file() else ()), []
-    except SuiteError as error:
-        return (), list(_suite_findings(error))
-    except PathRefused as error:
-        return (), [Finding(part="settings", name="suite", state="problem", message=error.message, hint=error.hint)]
-
-
-def _suite_findings(error: SuiteError) -> Iterator[Finding]:
-    for problem in error.problems:
-        yield Finding(part="settings", name="suite", state="problem", message=str(problem), hint=problem.hint)
-
-
-def _sandbox(settings: Settings | None) -> tuple[Sandbox, list[Finding]]:
-    try:
-        return choose_sandbox(settings.sandbox if settings else "auto")[0], []
-    except UsageError as error:
-        local: Sandbox = plugins.find("sandboxes", "local")()
-        return local, [_finding("problem", f"run.sandbox: {error.message}", error.hint)]
-
-
-def _finding(state: State, message: str, hint: str | None = None) -> Finding:
-    return Finding(part="settings", name="settings", state=state, message=message, hint=hint)
-
-
-_MARKS = {"ok": "+", "absent": "-", "warning": "!", "problem": "x"}
-_COLOURS = {"ok": "green", "absent": None, "warning": "yellow", "problem": "red"}
-_PARTS = ("machine", "settings", "agents", "runners")
-_READY, _NOT_READY = 0, 1
-
-
-@click.command("doctor", short_help="Check your machine, settings and agents for problems.")
-@click.argument("place", metavar="[SUITE_OR_FOLDER]", type=FILE, default=".")
-@CONFIG
-@JSON
-def doctor_command(place: Path, config_file: Path | None, as_json: bool) -> int:
-    """Check whether your machine, settings and agents are ready to run SUITE_OR_FOLDER (default: the current folder).
-
-    Sends nothing over the network, and shows only the names of logins.
-
-    \b
-    Exit codes:
-      0  every configured runner can start
-      1  at least one cannot
-    """
-    if not place.exists():
-        raise UsageError(f"{place}: no such file or folder")
-    found = examine(place, config_file, os.environ)
-    ready = all(finding.state != "problem" for finding in found)
-    if as_json:
-        click.echo(json.dumps({"ready": ready, "findings": [asdict(item) for item in found]}, indent=2))
-    else:
-        for line in _lines(found):
-            click.echo(line)
-    return _READY if ready else _NOT_READY
-
-
-def _lines(found: list[Finding]) -> Iterator[str]:
-    """Yield each part with its findings and hints, names aligned."""
-    width = max(len(finding.name) for finding in found)
-    for part in _PARTS:
-        rows = [finding for finding in found if finding.part == part]
-        if rows:
-            yield f"{'' if part == _PARTS[0] else chr(10)}{part}"
-        for finding in rows:
-            mark = click.style(_MARKS[finding.state], fg=_COLOURS[finding.state])
-            yield f"  {mark} {finding.name.ljust(width)}  {finding.message}"
-            if finding.hint:
-                yield f"    {' ' * width}  {finding.hint}"
-
-
-@click.command("config", short_help="Show the settings in force and where each comes from.")
-@click.argument("place", metavar="[SUITE_OR_FOLDER]", type=FILE, default=".")
-@CONFIG
-@JSON
-def config_command(place: Path, config_file: Path | None, as_json: bool) -> None:
-    """Show every setting that a run of SUITE_OR_FOLDER (default: the current folder) uses, and where it comes from."""
-    if not place.exists():
-        raise UsageError(f"{place}: no such file or folder")
-    settings = load_settings(place, flags={}, environ=os.environ, config_file=config_file)
-    warn_of(settings.notices)
-    if as_json:
-        found = {key: {"value": value, "origin": origin} for key, value, origin in entries(settings)}
-        file = str(settings.file) if settings.file else None
-        click.echo(json.dumps({"file": file, "settings": found}, indent=2, ensure_ascii=False))
-        return
-    none = f"none found up to {settings.searched_to}" if settings.searched_to else "none found"
-    click.echo(f"settings file: {settings.file or none}\n")
-    for line in _aligned(describe(settings)):
-        click.echo(line)
-
-
-# A longer value does not push all origins to the right.
-_WIDEST = 50
-
-
-def _aligned(rows: list[tuple[str, str, str]]) -> list[str]:
-    keys = max(len(key) for key, _, _ in rows)
-    values = min(_WIDEST, max(len(value) for _, value, _ in rows))
-    return [f"{key.ljust(keys)}  {value.ljust(values)}  {origin}" for key, value, origin in rows]
-
-
-_PACKAGES = {"bench": "whet.suites", "results": "whet.record", "suite": "whet.suites"}
-
-
-@click.command("schema", short_help="Print the JSON Schema of a file that whet reads or writes.")
-@click.argument("name", metavar="bench|results|suite", type=click.Choice(list(_PACKAGES)))
-def schema_command(name: str) -> None:
-    """Print the JSON Schema of bench suites (bench), of eval suites (suite), or of results.json (results)."""
-    click.echo(files(_PACKAGES[name]).joinpath(f"{name}.schema.json").read_text("utf-8").rstrip("\n"))

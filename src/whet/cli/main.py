@@ -42,7 +42,8 @@ _HOMES = {
     "authoring": ("init", "import", "validate"),
     "records": ("regrade", "verify", "explain", "report"),
     "callables": ("eval", "create", "find", "select"),
-    "service": ("serve", "keys", "suites"),
+    "service": ("serve", "keys"),
+    "suites": ("suites",),
     "doctor": ("doctor", "config", "schema"),
 }
 

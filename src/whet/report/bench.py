@@ -7,30 +7,23 @@ from typing import Any, Literal
 
 from whet.grade.statistics import pass_at_k
 from whet.model import wire
-from whet.model.event import ExecutionSummary, Results, RunEnded, RunEvent
+from whet.model.event import ExecutionSummary, Results, RunEnded
 from whet.model.grade import Grade, Rate
 from whet.model.run import TrialResult
 from whet.model.session import Usage
-from whet.report.json import write_document
-from whet.report.reporter import ReporterContext
+from whet.report.documents import DocumentReporter
 
 Outcome = Literal["passed", "failed", "timeout", "budget", "agent_error", "infra_error", "skipped"]
 _MOST_K = 10
 _BY_CODE: dict[str, Outcome] = {"assertion": "failed", "timeout": "timeout", "budget": "budget"}
 
 
-class BenchReporter:
+class BenchReporter(DocumentReporter):
     """Writes one entry for each case on each runner, even if it never ran."""
 
-    document = True
-
-    def __init__(self, context: ReporterContext) -> None:
-        self._context = context
-
-    def __call__(self, event: RunEvent) -> None:
-        """At the end, write the document."""
-        if isinstance(event, RunEnded):
-            write_document([wire.encode_pretty(_document(event)) + b"\n"], self._context)
+    def chunks(self, event: RunEnded) -> list[bytes]:
+        """Return the document."""
+        return [wire.encode_pretty(_document(event)) + b"\n"]
 
 
 def _document(event: RunEnded) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import IO
 
 from whet.grade.scores import rate_of
-from whet.model.event import ExecutionSummary, Results, RunEnded, RunEvent
+from whet.model.event import ExecutionSummary, Results, RunEnded
 from whet.model.run import Execution, RunInfo, Runner, TrialKey, TrialResult
 from whet.reading.text import excerpt, one_line, path_for_people
+from whet.report.documents import DocumentReporter
 from whet.report.finding import (
     Finding,
     ShownStatus,
@@ -24,9 +25,7 @@ from whet.report.finding import (
     snapshot_finding,
     trial_name,
 )
-from whet.report.json import write_document
 from whet.report.markup import attribute, escaped
-from whet.report.reporter import ReporterContext
 from whet.report.table import errored_text
 
 _KINDS: dict[ShownStatus, str] = {
@@ -41,18 +40,12 @@ _MESSAGE_LINES = 400
 _PRINTED_LINES = 100
 
 
-class JunitReporter:
-    """Writes the document when the run is over, a trial at a time."""
+class JunitReporter(DocumentReporter):
+    """Writes the document a trial at a time."""
 
-    document = True
-
-    def __init__(self, context: ReporterContext) -> None:
-        self._context = context
-
-    def __call__(self, event: RunEvent) -> None:
-        """At the end, write the document."""
-        if isinstance(event, RunEnded):
-            write_document(_document(event.results, event.info, self._context.cwd), self._context)
+    def chunks(self, event: RunEnded) -> Iterator[bytes]:
+        """Return the document in pieces."""
+        return _document(event.results, event.info, self.context.cwd)
 
 
 def _document(results: Results, info: RunInfo, cwd: Path) -> Iterator[bytes]:

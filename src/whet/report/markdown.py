@@ -6,16 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from whet.grade.statistics import told_lift
-from whet.model.event import Results, RunEnded, RunEvent
+from whet.model.event import Results, RunEnded
 from whet.model.grade import Lift
 from whet.model.run import RunInfo
 from whet.reading.text import count, duration, one_line, path_for_people
 from whet.report.digest import ERRORED, FAILURES, FLAKY, Block, Digest, Group, outcome, read_digest, resume_command
+from whet.report.documents import DocumentReporter
 from whet.report.finding import Finding
-from whet.report.json import write_document
 from whet.report.markup import Kind, Table, cell, code, fence, markdown_table
 from whet.report.plain import symbol
-from whet.report.reporter import ReporterContext
 from whet.report.table import RunnerTable, columns_of, totals_of
 
 ROWS = 500
@@ -28,19 +27,12 @@ _LIFT_COLUMNS: Sequence[tuple[str, Kind]] = (
 )
 
 
-class MarkdownReporter:
-    """Writes the document when the run ends."""
+class MarkdownReporter(DocumentReporter):
+    """Writes the sections of a run."""
 
-    document = True
-
-    def __init__(self, context: ReporterContext) -> None:
-        self._context = context
-
-    def __call__(self, event: RunEvent) -> None:
-        """At the end, write the document."""
-        if isinstance(event, RunEnded):
-            parts = sections(event.results, event.info, self._context.cwd)
-            write_document((part.encode() for part in parts), self._context)
+    def chunks(self, event: RunEnded) -> Iterator[bytes]:
+        """Return the document in pieces."""
+        return (part.encode() for part in sections(event.results, event.info, self.context.cwd))
 
 
 def sections(results: Results, info: RunInfo, cwd: Path) -> Iterator[str]:
