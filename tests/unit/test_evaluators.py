@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from whet.errors import CheckTimedOut, GraderError, UsageError
 from whet.grade.context import Shell
-from whet.grade.custom import find_scorer
-from whet.grade.evaluator_graders import AnswerEvidence
+from whet.grade.evaluator_graders import AnswerEvidence, find_scorer
 from whet.grade.evaluators import contains, exact, json_schema, regex
 from whet.grade.grader import grader_class
 from whet.model import plugins

@@ -1,23 +1,31 @@
-"""The graders of benchmark tasks, one for each kind of evaluator; the judge is in `whet.grade.rubrics`."""
+"""Grade the tasks of benchmarks, with one grader for each kind of evaluator; that of a judge is in `rubrics`."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import sys
+import tempfile
 import time
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
-from whet.errors import GraderError
-from whet.grade.custom import find_scorer, run_scorer
+from whet.errors import AgentError, CheckTimedOut, GraderError, SandboxError, UsageError
 from whet.grade.evaluators import PLAIN, regex
 from whet.grade.evidence import Evidence
 from whet.grade.grader import Grader, WorkerGrader
-from whet.ground.sandbox import Sandbox
+from whet.ground.sandbox import Boundary, Command, Sandbox
 from whet.ground.workers import Printed
 from whet.model import plugins, wire
 from whet.model.benchmark import MISSING, BenchmarkTask, Evaluator, Expected
 from whet.model.grade import Grade
 from whet.model.suite import Check, Suite
+from whet.reading.fields import is_number
+from whet.reading.text import shorten
 
 SLOW_PATTERN = "nested repetitions such as (a+)+ take for ever; write the pattern without them"
 
@@ -151,3 +159,147 @@ def _expectation(expected: Expected) -> dict[str, Any]:
         "schema": MISSING if expected.schema is None else expected.schema,
     }
     return {name: value for name, value in written.items() if value is not MISSING}
+
+
+_PLAYER = Path(__file__).with_name("custom_player.py")
+_MODULE = re.compile(r"[A-Za-z_][\w.]*")
+_USUAL_FUNCTION = "score"
+_PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ")
+_MOST_BYTES = 4 * 1024 * 1024
+_SHOWN = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomScorer:
+    """What `customScorerPath` names: a function of a module or a file, or a program."""
+
+    folder: Path
+    module: str | None = None
+    file: Path | None = None
+    function: str | None = None
+    program: Path | None = None
+
+    @property
+    def shown(self) -> str:
+        """The name of the scorer in messages."""
+        return str(self.program) if self.program else f"{self.file or self.module}:{self.function}"
+
+
+def find_scorer(name: str, folder: Path) -> CustomScorer:
+    """Find the scorer called *name*, relative to the *folder* of the benchmark; raises `UsageError`."""
+    place, _, function = name.rpartition(":") if ":" in name else (name, "", "")
+    path = (folder / place).resolve()
+    if place.endswith(".py"):
+        if not path.is_file():
+            raise UsageError(f"customScorerPath {name}: there is no file {path}")
+        return CustomScorer(folder=folder, file=path, function=function or _USUAL_FUNCTION)
+    if function:
+        if not _MODULE.fullmatch(place):
+            raise UsageError(f"customScorerPath {name}: must be module:function, file.py:function or a program")
+        return CustomScorer(folder=folder, module=place, function=function)
+    if not path.is_file():
+        raise UsageError(f"customScorerPath {name}: there is no file {path}")
+    if not os.access(path, os.X_OK):
+        raise UsageError(f"customScorerPath {name}: {path} may not be executed", hint=f"chmod +x {path}")
+    return CustomScorer(folder=folder, program=path)
+
+
+async def run_scorer(
+    scorer: CustomScorer,
+    context: Mapping[str, Any],
+    sandbox: Sandbox,
+    *,
+    timeout_s: float,
+    readable: tuple[Path, ...] = (),
+) -> Grade:
+    """Ask the grader about an answer; whatever breaks in it is a `GraderError`, and never a 0.
+
+    *context* holds at least `output` and `expected`. The grader has no network, and sees its own folder and *readable*.
+    """
+    with tempfile.TemporaryDirectory(prefix="whet-grader-") as home:
+        out, err = _Kept(scorer.shown), _Kept(scorer.shown, strict=False)
+        boundary = Boundary(writable=(Path(home),), readable=(scorer.folder, _PLAYER.parent, *readable), network=False)
+        try:
+            ended = await sandbox.run(
+                _command(scorer, context, Path(home)), boundary, timeout_s=timeout_s, stdout=out, stderr=err
+            )
+        except (AgentError, SandboxError) as error:
+            raise GraderError(f"the grader {scorer.shown} could not be started: {error.message}") from error
+    if ended.timed_out:
+        raise CheckTimedOut(f"the grader {scorer.shown} did not end within {timeout_s:g} s")
+    if ended.exit_code != 0:
+        how = f"exit code {ended.exit_code}" if ended.exit_code is not None else f"signal {ended.signal}"
+        raise GraderError(f"the grader {scorer.shown} ended with {how}: {err.tail()}")
+    return _read(scorer, out.data)
+
+
+def _command(scorer: CustomScorer, context: Mapping[str, Any], home: Path) -> Command:
+    env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    env |= {"HOME": str(home), "TMPDIR": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
+    if scorer.program:
+        return Command(
+            argv=(str(scorer.program),), env=env, cwd=scorer.folder, stdin=json.dumps(context).encode() + b"\n"
+        )
+    request = {
+        "folder": str(scorer.folder),
+        "module": scorer.module,
+        "file": str(scorer.file) if scorer.file else None,
+        "function": scorer.function,
+        "context": context,
+    }
+    return Command(argv=(sys.executable, str(_PLAYER)), env=env, cwd=scorer.folder, stdin=json.dumps(request).encode())
+
+
+def _read(scorer: CustomScorer, data: bytes) -> Grade:
+    try:
+        given = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise GraderError(f"the grader {scorer.shown} printed no JSON: {_short(data)}") from error
+    if not scorer.program:
+        given = given["given"]
+    decided = _decided(given)
+    if decided is None:
+        raise GraderError(
+            f"the grader {scorer.shown} gave {_short(json.dumps(given).encode())}",
+            hint='it must give true or false, a number from 0 to 1, or {"passed": ..., "score": ..., "reason": ...}',
+        )
+    return decided
+
+
+def _decided(given: Any) -> Grade | None:
+    """Return the grade that a scorer's answer means, if it means one."""
+    answer = given if isinstance(given, dict) else {"passed": given} if isinstance(given, bool) else {"score": given}
+    passed, score, reason = answer.get("passed"), answer.get("score"), answer.get("reason", "")
+    if score is None and isinstance(passed, bool):
+        score = float(passed)
+    if not is_number(score) or not 0 <= score <= 1:
+        return None
+    if passed is None:
+        passed = score >= 1
+    if not isinstance(passed, bool) or not isinstance(reason, str):
+        return None
+    return Grade(check="custom", value=float(score), passed=passed, reason=reason)
+
+
+class _Kept:
+    """Keeps what a scorer prints, up to a limit."""
+
+    def __init__(self, name: str, *, strict: bool = True) -> None:
+        self._name = name
+        self._strict = strict
+        self.data = b""
+
+    def __call__(self, chunk: bytes) -> None:
+        self.data += chunk
+        if len(self.data) > _MOST_BYTES:
+            if self._strict:
+                raise GraderError(f"the grader {self._name} printed more than {_MOST_BYTES} bytes")
+            self.data = self.data[-_SHOWN:]
+
+    def tail(self) -> str:
+        """Return the end of it."""
+        return self.data[-_SHOWN:].decode(errors="replace").strip()
+
+
+def _short(data: bytes) -> str:
+    return shorten(data.decode(errors="replace").strip(), _SHOWN)

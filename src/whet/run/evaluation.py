@@ -18,7 +18,7 @@ from whet.agents.callable_connect import connect
 from whet.agents.callable_reading import MANIFEST, find_skills, manifests, read_skill
 from whet.agents.prices import priced
 from whet.errors import AttemptError, Problem, SuiteError, UsageError
-from whet.grade.custom import find_scorer
+from whet.grade.evaluator_graders import find_scorer
 from whet.ground.sandbox import Sandbox
 from whet.ground.secrets import Masker, can_be_hidden
 from whet.model.benchmark import CallableSkill, CompletionReport, Evaluated
