@@ -16,7 +16,7 @@ from whet.ground.protecting import Before
 from whet.model.benchmark import Evaluator
 from whet.model.eval_cases import Assertion
 from whet.model.session import Session
-from whet.model.skills import SkillDetection
+from whet.model.skills import SkillDetection, proof_of, was_loaded
 from whet.reading.claims import Contains, Exists, Matches, PathClaim
 from whet.reading.patterns import compiled, pattern_of
 from whet.reading.text import shown
@@ -175,7 +175,7 @@ def _skill(name: str | None, subject: Subject) -> Outcome:
 
 def proof_of_loading(detections: Iterable[SkillDetection], names: frozenset[str]) -> str | None:
     """Return the evidence that a skill with one of *names* was loaded, if there is any."""
-    return next((each.proof for each in detections if each.loaded and each.skill in names), None)
+    return next((proof_of(each) for each in detections if was_loaded(each) and each.skill in names), None)
 
 
 def _claim(assertion: Assertion) -> PathClaim:

@@ -16,6 +16,7 @@ from whet.model.eval_cases import TriggerQuery
 from whet.model.grade import Grade
 from whet.model.run import NO_AGENT, Runner
 from whet.model.session import Session
+from whet.model.skills import was_loaded
 from whet.model.suite import Check, MadeSkill, SkillUnderTest
 
 _CRITERIA = """What stands between the marker lines is a request that a user makes of an agent.
@@ -86,7 +87,7 @@ def _seen(evidence: Evidence, skill: SkillUnderTest) -> tuple[bool, str, str]:
     session = Session.of(evidence.session, EventLog(evidence.events_path))
     detections = session.detected_skills
     found = proof_of_loading(detections, skill.names)
-    others = sorted(each.skill for each in detections if each.loaded and each.skill not in skill.names)
+    others = sorted(each.skill for each in detections if was_loaded(each) and each.skill not in skill.names)
     text = f"{skill.name} was loaded: {found}" if found else f"{skill.name} was not loaded"
     if others:
         text += f"; loaded besides: {', '.join(others)}" if found else f"; loaded instead: {', '.join(others)}"

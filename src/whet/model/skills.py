@@ -157,15 +157,15 @@ class SkillDetection:
     confidence: Confidence
     evidence: tuple[SkillEvidence, ...]
 
-    @property
-    def loaded(self) -> bool:
-        """Whether the agent read or ran something of the skill: to name it in a command or a message is not enough."""
-        return self.confidence != "weak"
 
-    @property
-    def proof(self) -> str:
-        """The best evidence, with its confidence."""
-        return f"{self.evidence[0].why} ({self.confidence})"
+def was_loaded(detection: SkillDetection) -> bool:
+    """Return whether the agent read or ran something of the skill; to name it is not enough."""
+    return detection.confidence != "weak"
+
+
+def proof_of(detection: SkillDetection) -> str:
+    """Return the best evidence, with its confidence."""
+    return f"{detection.evidence[0].why} ({detection.confidence})"
 
 
 def detect_skills(events: Iterable[Event], placed: Iterable[str] = ()) -> tuple[SkillDetection, ...]:
