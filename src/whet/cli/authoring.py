@@ -16,7 +16,7 @@ from whet.errors import PathRefused, Problem, SuiteError, UsageError
 
 if TYPE_CHECKING:
     from whet.model.suite import Suite
-    from whet.suites.task_toml import Lost
+    from whet.suites.importing import Lost
 
 
 @click.command("init", short_help="Write a first suite for the project at hand.")
