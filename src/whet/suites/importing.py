@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import PackageError, Problem, SuiteError, UsageError
-from whet.ground.package_refs import kind_of, local_path
+from whet.ground.package_settings import kind_of, local_path
 from whet.ground.packages import PATHS_HINT, path_problem
 from whet.model.eval_cases import DEFAULT_SKILL_PLACE, MOST_CASES, EvalCase, EvalSuite, ResourceHints, TaskPackage
 from whet.reading.document_files import read_plain
