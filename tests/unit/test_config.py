@@ -12,8 +12,7 @@ import pytest
 from whet.errors import ConfigError
 from whet.model.request import Settings
 from whet.model.suite import BootstrapSpec, WorkspaceSpec
-from whet.plan.settings import load_settings
-from whet.plan.settings_text import describe, entries
+from whet.plan.settings import describe, entries, load_settings
 from whet.reading.settings_files import is_project_root
 
 
