@@ -59,6 +59,7 @@ def check_grader(
         stage = _Stage(Path(folder), _case_of(suite, checks), tuple(checks), output, tuple(events), files or {})
         # Before there is an event loop, as in a run.
         grader = grader_class(suite)
+        want(isinstance(grader, Grader), f"{grader!r} does not derive from whet.grade.grader.Grader")
         want(isinstance(grader.informs, bool), f"`informs` is {grader.informs!r}, not True or False")
         try:
             return anyio.run(_decide, grader, stage)
