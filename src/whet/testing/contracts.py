@@ -157,7 +157,7 @@ async def _survey(grader: Grader, stage: _Stage) -> Baseline | None:
 
 
 async def _check_untouched(grader: Grader, stage: _Stage, baseline: Baseline | None) -> None:
-    """An agent that did nothing is decided about too; otherwise nobody could tell whose doing it is."""
+    """Let the grader decide about an agent that did nothing, as a run does to find out whose fault an error is."""
     evidence = stage.evidence("untouched", baseline, touched=False)
     for check in stage.checks:
         try:

@@ -1,4 +1,4 @@
-"""The server behind a scripted model: it takes note of each request and answers with the step whose turn it is."""
+"""A model that follows a script, as a server on this machine: it answers each request with the next step."""
 
 from __future__ import annotations
 
@@ -18,6 +18,65 @@ from whet.testing.model_requests import Request, models, read_data, read_request
 from whet.testing.model_script import STATUSES, Frame, Reply, Script, ScriptError, Step, Steps, Wire, calls_of
 
 _LOOK_S = 0.05
+Scripts: TypeAlias = "Steps | Mapping[str, Steps]"
+
+
+class ScriptedModel:
+    """Serves one script at `url`, or several, each at `url_of(name)`; `requests` holds what was asked, in order."""
+
+    def __init__(self, script: Scripts = (), *, port: int = 0) -> None:
+        named = script if isinstance(script, Mapping) else {"": script}
+        self._server = ModelServer({name: Script(steps) for name, steps in named.items()}, port)
+        # Ends may be asked for by another thread, and are looked for this often.
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.end()
+        self._thread.join()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def url_of(self, name: str) -> str:
+        """Where the script *name* is followed."""
+        return f"{self.url}/s/{name}"
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """Every request so far."""
+        return tuple(self._server.requests)
+
+    @property
+    def turns(self) -> tuple[Request, ...]:
+        """The requests that offered tools: those of the task itself."""
+        return tuple(request for request in self._server.requests if request.tools)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Serve a file until interrupted; the first line printed is the address."""
+    parser = argparse.ArgumentParser(prog="python -m whet.testing.scripted_model", description="a model by script")
+    parser.add_argument("script", type=Path, help="a JSON file: a list of steps, or a table of such lists by name")
+    parser.add_argument("--port", type=int, default=0, help="0 takes any that is free")
+    args = parser.parse_args(argv)
+    try:
+        scripts = json.loads(args.script.read_text(encoding="utf-8"))
+        model = ScriptedModel(scripts, port=args.port)
+    except (OSError, ValueError) as error:
+        parser.error(f"{args.script}: {error}")
+    with model:
+        sys.stdout.write(f"{model.url}\n")
+        sys.stdout.flush()
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            return 0
+    return 0
 
 
 class ModelServer(ThreadingHTTPServer):
@@ -35,7 +94,7 @@ class ModelServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
 
     def take(self, request: Request) -> tuple[Request, Step | str | None]:
-        """Note *request* with the step that answers it; a text says why there is none."""
+        """Keep *request*, and return it with the step that answers it, or with a text that says why there is none."""
         step: Step | str | None = None
         with self._lock:
             if request.wire is not None and request.tools:
@@ -92,10 +151,10 @@ class _Handler(BaseHTTPRequestHandler):
     server: ModelServer
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is given
-        """Nothing: requests are kept for whoever asks."""
+        """Print nothing: `requests` has them all."""
 
     def do_HEAD(self) -> None:
-        """Some agents look first whether anybody is there."""
+        """Answer agents that first look whether the server is there."""
         self._json(200, {})
 
     def do_GET(self) -> None:
@@ -201,67 +260,6 @@ def _hang_up(connection: socket.socket) -> None:
     except OSError:
         # The other end was quicker.
         return
-
-
-Scripts: TypeAlias = "Steps | Mapping[str, Steps]"
-
-
-class ScriptedModel:
-    """Serves one script at `url`, or several, each at `url_of(name)`; `requests` holds what was asked, in order."""
-
-    def __init__(self, script: Scripts = (), *, port: int = 0) -> None:
-        named = script if isinstance(script, Mapping) else {"": script}
-        self._server = ModelServer({name: Script(steps) for name, steps in named.items()}, port)
-        # Ends may be asked for by another thread, and are looked for this often.
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.end()
-        self._thread.join()
-
-    @property
-    def url(self) -> str:
-        """Where it listens."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def url_of(self, name: str) -> str:
-        """Where the script *name* is followed."""
-        return f"{self.url}/s/{name}"
-
-    @property
-    def requests(self) -> tuple[Request, ...]:
-        """Every request so far."""
-        return tuple(self._server.requests)
-
-    @property
-    def turns(self) -> tuple[Request, ...]:
-        """The requests that offered tools: those of the task itself."""
-        return tuple(request for request in self._server.requests if request.tools)
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Serve a file until interrupted; the first line printed is the address."""
-    parser = argparse.ArgumentParser(prog="python -m whet.testing.scripted_model", description="a model by script")
-    parser.add_argument("script", type=Path, help="a JSON file: a list of steps, or a table of such lists by name")
-    parser.add_argument("--port", type=int, default=0, help="0 takes any that is free")
-    args = parser.parse_args(argv)
-    try:
-        scripts = json.loads(args.script.read_text(encoding="utf-8"))
-        model = ScriptedModel(scripts, port=args.port)
-    except (OSError, ValueError) as error:
-        parser.error(f"{args.script}: {error}")
-    with model:
-        sys.stdout.write(f"{model.url}\n")
-        sys.stdout.flush()
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            return 0
-    return 0
 
 
 if __name__ == "__main__":
