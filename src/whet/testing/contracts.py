@@ -13,7 +13,8 @@ import anyio
 
 from whet.errors import GraderError, SuiteError
 from whet.grade.context import Shell
-from whet.grade.grader import Evidence, Grader, Releasing
+from whet.grade.evidence import Evidence
+from whet.grade.grader import Grader
 from whet.ground.protecting import Baseline
 from whet.model import wire
 from whet.model.grade import Changes, Grade
@@ -39,7 +40,7 @@ def want(holds: bool, message: str) -> None:
 
 
 def check_grader(
-    grader_class: Callable[[Suite], Grader],
+    grader_class: type[Grader],
     checks: Sequence[Check],
     *,
     output: str = "",
@@ -58,6 +59,7 @@ def check_grader(
         stage = _Stage(Path(folder), _case_of(suite, checks), tuple(checks), output, tuple(events), files or {})
         # Before there is an event loop, as in a run.
         grader = grader_class(suite)
+        want(isinstance(grader, Grader), f"{grader!r} does not derive from whet.grade.grader.Grader")
         want(isinstance(grader.informs, bool), f"`informs` is {grader.informs!r}, not True or False")
         try:
             return anyio.run(_decide, grader, stage)
@@ -138,8 +140,7 @@ async def _decide(grader: Grader, stage: _Stage) -> tuple[Grade, ...]:
         want(not [given async for given in grader.grade_all((), evidence)], "`grade_all` gives grades without a check")
         return tuple(alone)
     finally:
-        if isinstance(grader, Releasing):
-            await grader.release()
+        await grader.release()
 
 
 async def _survey(grader: Grader, stage: _Stage) -> Baseline | None:
