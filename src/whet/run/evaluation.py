@@ -33,8 +33,9 @@ from whet.plan.settle_eval import EvalRequest, Settled, settle, to_be_called
 from whet.reading.document_files import SUFFIXES, read_plain
 from whet.reading.documents import DocumentError
 from whet.record.results import JournalResults
+from whet.report.completion_files import write_reports
 from whet.run.calling import Calling, call_trial
-from whet.run.evaluation_reports import judging_of, reports_of, write_reports
+from whet.run.evaluation_reports import judging_of, reports_of
 from whet.run.flow import Approach, perform
 from whet.run.ground import SharedGround
 from whet.run.parts import RunParts
