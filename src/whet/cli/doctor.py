@@ -21,10 +21,9 @@ from whet.errors import PathRefused, SuiteError, UsageError
 from whet.ground.bubblewrap import BubblewrapSandbox
 from whet.ground.cgroups import CONTROLLERS, usable_places
 from whet.ground.mounts import private_mounts
-from whet.ground.overlay_workspace import OverlayWorkspace
+from whet.ground.overlay import OverlayWorkspace, Template
 from whet.ground.sandbox import Sandbox, choose_sandbox
 from whet.ground.seccomp import refused_calls
-from whet.ground.templates import Template
 from whet.model import plugins
 from whet.model.request import Settings
 from whet.model.suite import Case

@@ -1,4 +1,4 @@
-"""What `whet eval` was asked becomes a run that is settled, or every reason why it cannot be."""
+"""Load and plan what `whet eval` was asked, and find everything that is wrong before anything is called."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMMAND = "eval"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalRequest:
-    """Which skills on which tasks, and how; `flags` holds setting overrides, only those that were given."""
+    """Which skills on which tasks, and how; `flags` holds the settings that were typed."""
 
     skills: tuple[Path, ...] = ()
     benchmark: str | None = None
@@ -43,20 +43,20 @@ class EvalRequest:
     resume: str | None = None
     dry_run: bool = False
     verbose: bool = False
-    # What is made of the results; may be different when a run is resumed.
+    # What is made of the results; a resumed run may have other values.
     formats: tuple[str, ...] = ("json", "markdown")
     reports_dir: Path = Path("reports")
     min_completion: float | None = None
-    # As it was typed: see `RunRequest`.
+    # The words that were typed: see `RunRequest`.
     again: tuple[str, ...] = ()
     going_on: tuple[str, ...] = ()
-    # Above the benchmark's own.
+    # Outranks the benchmark's own.
     k: int | None = None
-    # Of the composite; those that were typed, above those of the settings.
+    # Weights of the composite that were typed; they outrank those of the settings.
     weights: Mapping[str, float] = field(default_factory=dict)
 
     def as_run(self, source: Path) -> RunRequest:
-        """The same as a run of *source* is asked."""
+        """Return the same as the request of a run of *source*."""
         return RunRequest(
             command=COMMAND,
             suite=source,
@@ -72,7 +72,7 @@ class EvalRequest:
         )
 
     def facts(self, source: Path) -> dict[str, Any]:
-        """What goes into run.json, with every path absolute: a resume may come from another folder."""
+        """Return what goes into run.json, with absolute paths: a resume may come from another folder."""
         return {
             "command": COMMAND,
             "eval": {
@@ -105,7 +105,7 @@ def asked_before(run: RecordedRun) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """An evaluation that is settled and not yet begun; `benchmark` has the chosen tasks only."""
+    """An evaluation that is planned and has not begun; `benchmark` has the chosen tasks only."""
 
     request: EvalRequest
     settings: Settings
@@ -116,7 +116,7 @@ class Settled:
 
 
 def settle(request: EvalRequest) -> Settled:
-    """Load and plan: everything that can be wrong is found here, before anything is called."""
+    """Load and plan; finds everything that is wrong before anything is called."""
     request, run = _resumed(request)
     settings = load_settings(Path.cwd(), flags=request.flags, environ=os.environ, config_file=request.config_file)
     weights = Weights(**{**settings.composite, **request.weights})
@@ -144,7 +144,7 @@ def settle(request: EvalRequest) -> Settled:
 
 
 def to_be_called(settled: Settled) -> list[CallableSkill]:
-    """The skills with calls that are still to be made; one whose files alone are looked at is never called."""
+    """Return the skills that still have calls to make; a skill of which only files are graded is never called."""
     earlier = settled.planned.earlier
     done = earlier.run.done if earlier else frozenset()
     asked = {task.id for task in settled.benchmark.tasks if task.evaluator.subject == "output"}
@@ -181,7 +181,7 @@ def _benchmark(request: EvalRequest) -> LoadedBenchmark:
 
 
 def _selection(request: EvalRequest, benchmark: Benchmark, settings: Settings) -> Selection:
-    """What was asked for; what did not pass last time is settled now."""
+    """Return the selection; with --last-failed, look up now what did not pass."""
     if not request.last_failed:
         return request.selection
     last = newest_run(settings.output_dir, benchmark.source)
@@ -189,7 +189,7 @@ def _selection(request: EvalRequest, benchmark: Benchmark, settings: Settings) -
 
 
 def _refuse(request: EvalRequest, benchmark: Benchmark, skills: Sequence[CallableSkill], settings: Settings) -> None:
-    """Whatever would come to nothing is said before anything runs."""
+    """Refuse what cannot work before anything runs."""
     problems = [
         Problem(file=str(skill.root / "skill.json"), message=f"needs the variable {name}, which is not set")
         for skill in skills
@@ -218,11 +218,11 @@ def _refuse(request: EvalRequest, benchmark: Benchmark, skills: Sequence[Callabl
 
 
 def _must_take_files(folder: Path) -> None:
-    """Reports are written in the end, and calls may have cost a lot by then."""
+    """Refuse a folder that cannot take reports: they are written at the end, after calls that cost money."""
     there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     if not there.is_dir():
         raise UsageError(
-            f"reports cannot be written to {folder}: {there} is no folder", hint="name another --output-dir"
+            f"reports cannot be written to {folder}: {there} is not a folder", hint="name another --output-dir"
         )
     if not os.access(there, os.W_OK | os.X_OK):
         raise UsageError(f"reports cannot be written to {folder}: not permitted", hint="name another --output-dir")
