@@ -10,8 +10,8 @@ from pathlib import Path
 from whet.errors import RecordLost
 from whet.model.benchmark import CompletionReport, Interval
 from whet.report.completion import reports_json
-from whet.report.documents import replacing
-from whet.report.evaluation import ranked
+from whet.report.digest import ranked
+from whet.report.json import replacing
 from whet.report.markup import Kind, Table, cell, escaped, html_table, markdown_table
 
 _TITLE = "Skill evaluation"
