@@ -22,6 +22,7 @@ from whet.ground.local import LocalSandbox
 from whet.ground.sandbox import Availability, Boundary, Command, Ended, Sink
 from whet.model.event import RunEnded, RunEvent, TrialEnded
 from whet.model.grade import Grade
+from whet.model.run import TrialResult
 from whet.model.suite import Case, Check, Suite
 from whet.report.reporter import ReporterContext
 from whet.testing import ContractBroken, check_format, check_grader, check_reporter, check_sandbox
@@ -76,6 +77,21 @@ class Unsure(ShortGrader):
     informs = None  # type: ignore[assignment]
 
 
+class Labelling(ShortGrader):
+    async def classify(self, case: Case, result: TrialResult, *, timeout_s: float) -> Any:
+        return "too long"
+
+
+class Alone:
+    informs = False
+
+    def __init__(self, suite: Suite) -> None:
+        self.suite = suite
+
+    def close(self) -> None:
+        pass
+
+
 def test_a_good_grader_keeps_its_contract_and_its_grades_are_given_back() -> None:
     (short,) = check_grader(ShortGrader, [CHECK], output="yes")
     (long,) = check_grader(ShortGrader, [CHECK], output="yes indeed")
@@ -96,6 +112,8 @@ def test_what_a_grader_cannot_decide_arrives_as_its_own_error() -> None:
         (Tidying, "`survey` changes the workspace"),
         (Forgetful, "`grade_all` decides"),
         (Unsure, "`informs` is None"),
+        (Labelling, "`classify` returns 'too long', not a FailureClass or None"),
+        (Alone, "does not derive from whet.grade.grader.Grader"),
         (changed(value=1.5), "the value of a grade is 1.5; it is from 0 to 1"),
         (changed(value=float("nan")), "the value of a grade is nan"),
         (changed(check="other"), 'a grade is of the check "other", not of "is short"'),

@@ -1,6 +1,6 @@
 """What two values differ in, in a few lines: the help that a failing comparison gives beyond its operands.
 
-Everything here is bounded in size and in time; what cannot be told within the bounds is left out.
+Everything here is bounded in size and in time; what does not fit is left out.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _diff(left: list[str], right: list[str], first: int, place: str) -> Iterator
 def _groups(left: list[str], right: list[str]) -> Iterator[list[tuple[str, int, int, int, int]]]:
     for group in difflib.SequenceMatcher(None, left, right, autojunk=False).get_grouped_opcodes(2):
         tag, _, left_to, _, right_to = group[-1]
-        # Where a window ended early, what stands at its end is not missing: the other side has it beyond.
+        # If a window ended early, the lines at its end are not missing: the other side has them further on.
         cut = max(left_to, right_to) >= _WINDOW and tag in {"insert", "delete"}
         rest = group[:-1] if cut else group
         if any(item[0] != "equal" for item in rest):
@@ -175,7 +175,7 @@ def _nearest_line(wanted: str, text: str) -> tuple[int, str]:
     key = max((line.strip() for line in wanted[:_CHUNK].split("\n")), key=len)[:_WIDEST]
     grams = _grams(key)
     lines = [*_pieces(text[:_MOST_SEARCHED])]
-    # Counting shared letter groups is quick; only the best few are worth a real comparison.
+    # Counting shared letter groups is quick; only the best few get a real comparison.
     best = sorted(lines, key=lambda item: len(grams & _grams(item[1])), reverse=True)[:8]
     ranked = [(*_likest_excerpt(key, line), at) for at, line in best]
     likeness, excerpt, number = max(ranked, key=lambda item: item[0])
@@ -203,7 +203,7 @@ def _likest_excerpt(wanted: str, line: str) -> tuple[float, str]:
 
 
 def _found(unwanted: Any, text: Any) -> Iterator[str]:
-    """Where *unwanted* stands in *text*."""
+    """Yield where *unwanted* is in *text*."""
     if isinstance(unwanted, str) and isinstance(text, str) and len(text) > _SHORT:
         at = text.find(unwanted)
         excerpt = text[max(0, at - 20) : at + len(unwanted[:_SHORT]) + 20]

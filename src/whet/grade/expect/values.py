@@ -1,4 +1,4 @@
-"""Values as short text: bounded however large the value is, and whatever its `__repr__` does."""
+"""Values as short text, however large they are and whatever their `__repr__` does."""
 
 from __future__ import annotations
 
