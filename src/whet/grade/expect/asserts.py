@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from whet.grade.expect.differences import difference
-from whet.grade.expect.values import is_telling, shorten, value_text
+from whet.grade.expect.values import difference, is_telling, shorten, value_text
 
 Hook = Callable[[AssertionError], bool]
 MISSING: Any = object()

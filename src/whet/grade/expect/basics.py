@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
-from whet.grade.expect.differences import difference
 from whet.grade.expect.group import ExpectationFailed, Fail, check_words, cut, place, shorten
 from whet.grade.expect.scope import hard_block
-from whet.grade.expect.values import value_text
+from whet.grade.expect.values import difference, value_text
 
 Pattern = str | re.Pattern[str]
 X = TypeVar("X", bound=BaseException)
