@@ -15,14 +15,11 @@ from fastapi.openapi.utils import get_openapi
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from whet.service import routes_evidence as artifacts
-from whet.service import routes_evidence as events
-from whet.service import routes_operation as operation
-from whet.service import routes_runs as runs
-from whet.service import routes_suites as suites
+from whet.service import routes_operation, routes_runs, routes_suites
 from whet.service.http import answer_problems
 from whet.service.queue import dispatch
-from whet.service.routes_operation import page_router as page
+from whet.service.routes_evidence import events_router, evidence_router
+from whet.service.routes_operation import page_router
 from whet.service.service import Metrics, Service
 from whet.service.shapes import RunBody
 from whet.suites.eval_documents import CHANGEABLE, suite_schema
@@ -179,11 +176,11 @@ def make_app(service: Service) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.service = service
-    routers = [part.router for part in (suites, runs, events, artifacts, operation)]
+    routers = [routes_suites.router, routes_runs.router, events_router, evidence_router, routes_operation.router]
     for router in routers:
         app.include_router(router)
     answer_problems(app, routers)
-    app.include_router(page)
+    app.include_router(page_router)
     describe_with_suites(app)
     app.add_middleware(Watching, metrics=service.metrics)
     return app
