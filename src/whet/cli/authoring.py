@@ -18,7 +18,7 @@ from whet.reading.text import count
 
 if TYPE_CHECKING:
     from whet.model.suite import Suite
-    from whet.suites.task_toml import Lost
+    from whet.suites.importing import Lost
 
 
 @click.command("init", short_help="Write a first suite for your project.")

@@ -27,8 +27,7 @@ from whet.ground.seccomp import refused_calls
 from whet.model import plugins
 from whet.model.request import Settings
 from whet.model.suite import Case
-from whet.plan.settings import load_settings
-from whet.plan.settings_text import describe, entries
+from whet.plan.settings import describe, entries, load_settings
 from whet.reading.paths import refusals
 from whet.run.readiness import is_asked, look_at_runner, program_of
 from whet.suites.format import load_suite
