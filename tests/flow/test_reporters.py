@@ -422,8 +422,8 @@ def test_notes_prints_and_the_last_action_are_shown_with_the_failure(project: Pr
 
 QUICK_HEART = """
 from whet.cli.main import main
-from whet.report import heartbeat
-heartbeat.FIRST_S = heartbeat.LONGEST_S = 0.2
+from whet.report import plain
+plain.FIRST_S = plain.LONGEST_S = 0.2
 main()
 """
 
