@@ -15,7 +15,8 @@ import anyio
 import pytest
 
 from whet.errors import PackageError, PackageUnreachable
-from whet.ground.fetching import Fetched, fetch, is_public, kind_of, local_path
+from whet.ground.fetching import fetch, is_public
+from whet.ground.package_refs import Fetched, kind_of, local_path
 from whet.ground.package_settings import MIB, Buckets, PackageLimits, PackageSettings, package_settings
 
 Answer = tuple[int, Mapping[str, str], bytes]

@@ -7,9 +7,9 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from whet.dataclass import dataclass
 from whet.errors import SkillFailed, UsageError
 from whet.model.benchmark import CallableSkill
 from whet.model.session import Usage

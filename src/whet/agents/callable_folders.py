@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
 from whet.agents.callable_reading import CONFIG, LONGEST_ID, MANIFEST
+from whet.dataclass import dataclass
 from whet.errors import UsageError
 from whet.model.benchmark import ADAPTERS, Adapter, CallableSkill, CompletionReport
 from whet.reading.fields import Fields

@@ -7,11 +7,11 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from whet.dataclass import dataclass
 from whet.errors import PathRefused, Problem, SuiteError, UsageError
 from whet.ground.secrets import looks_secret
 from whet.model.benchmark import ADAPTERS, AUTHS, Adapter, Auth, CallableSkill

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from whet.agents.agent import Output
 from whet.agents.prices import priced
 from whet.agents.turns import Turn
+from whet.dataclass import dataclass
 from whet.errors import BudgetSpent, SessionUnreadable, StepLimitReached
 from whet.model.seen import (
     Event,

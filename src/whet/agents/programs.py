@@ -7,12 +7,13 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
 import anyio
 
+from whet.dataclass import dataclass
 from whet.errors import AttemptError
 from whet.ground.sandbox import Boundary, Command, Sandbox
 from whet.reading.text import one_line

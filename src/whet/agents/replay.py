@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from whet.agents.agent import Agent, AgentCommand, AgentDefaults, Options, Output, Task, environment
+from whet.dataclass import dataclass
 from whet.errors import AgentNotStarted, WhetError
 from whet.ground.changes import RecordedChanges, read_changes
 from whet.model import plugins, wire

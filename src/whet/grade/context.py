@@ -8,12 +8,13 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 
 import anyio
 
+from whet.dataclass import dataclass
 from whet.errors import AgentNotFound, AgentNotStarted
 from whet.ground.sandbox import Boundary, Command, Ended, Sandbox
 from whet.model import plugins

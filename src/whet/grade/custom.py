@@ -8,10 +8,10 @@ import re
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.errors import AgentError, CheckTimedOut, GraderError, SandboxError, UsageError
 from whet.ground.sandbox import Boundary, Command, Sandbox
 from whet.model.grade import Grade

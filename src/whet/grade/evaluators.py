@@ -6,11 +6,12 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Protocol
 
+from whet.dataclass import dataclass
 from whet.errors import CheckerDied, CheckTimedOut, GraderError
 from whet.grade.custom import CustomGrader, find_grader, run_grader
 from whet.ground.sandbox import Sandbox

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, ClassVar, NoReturn, Protocol, overload, runtime_checkable
 
+from whet.dataclass import dataclass
 from whet.errors import Cause, GraderError, StoreError
 from whet.grade.context import CheckContext, Ran, Shell
 from whet.model import wire

@@ -6,9 +6,9 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.errors import NoVerdict
 from whet.grade.evaluators import as_text
 from whet.model.benchmark import MISSING, BenchmarkTask

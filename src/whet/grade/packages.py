@@ -5,12 +5,13 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import anyio
 import anyio.to_thread
 
+from whet.dataclass import dataclass
 from whet.errors import PackageError, WorkspaceError
 from whet.grade.grader import Evidence, NotRecorded, RecordedEvidence
 from whet.grade.verifier import (

@@ -6,12 +6,13 @@ import json
 import os
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 
+from whet.dataclass import dataclass
 from whet.grade.grader import Evidence
 from whet.grade.judge import LlmJudge
 from whet.grade.judge_client import JudgeSettings, judge_settings

@@ -6,8 +6,8 @@ import difflib
 import json
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
+from whet.dataclass import dataclass
 from whet.ground.tree import Tree
 from whet.ground.workspace import Differences, Inventory, Version
 from whet.model.grade import Changes

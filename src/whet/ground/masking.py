@@ -9,11 +9,11 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.ground.copying import extents, remove_tree
 from whet.ground.secrets import HIDDEN, Masker
 from whet.ground.tree import Descent, Step, grant, walk

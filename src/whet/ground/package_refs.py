@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
+from whet.dataclass import dataclass
 from whet.errors import PackageError
 from whet.ground.growing import shown_ref
 from whet.ground.package_settings import MIB

@@ -6,7 +6,7 @@ import os
 import stat
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count, islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
+from whet.dataclass import dataclass
 from whet.errors import PackageError, WorkspaceError
 from whet.ground.copying import copy_tree, remove_tree
 from whet.ground.growing import shown_ref

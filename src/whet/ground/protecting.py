@@ -9,11 +9,12 @@ import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from io import BufferedReader
 from pathlib import Path
 from typing import Literal
 
+from whet.dataclass import dataclass
 from whet.errors import WorkspaceError
 from whet.ground.copying import remove_tree
 from whet.ground.tree import GIT, Descent, grant, open_file, walk

@@ -7,10 +7,11 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, NamedTuple, Self, TypeAlias
+
+from whet.dataclass import dataclass
 
 GIT = frozenset({".git"})
 # Folders told by what they are and not by name, so that no link and no other spelling leads into them.

@@ -253,6 +253,10 @@ class Wardens:
         """What a worker asks the same nursery with."""
         return self._started().fileno()
 
+    def start(self) -> None:
+        """Start the nursery now, so that it is ready when the first command needs it."""
+        self._started()
+
     def borrow(self, control: int, held: int) -> None:
         """In a worker: ask the nursery of whet; each warden holds *held* open until it has ended."""
         for warden in self._idle:

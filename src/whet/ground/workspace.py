@@ -8,10 +8,11 @@ import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from whet.dataclass import dataclass
 from whet.errors import WorkspaceError
 from whet.ground.tree import GIT, Descent, Folders, Tree, walk
 from whet.model.grade import Changes

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.errors import ConfigError
 from whet.model.request import Settings
 from whet.model.run import Runner

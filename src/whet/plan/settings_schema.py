@@ -7,9 +7,9 @@ at once, and `whet run` starts without the 90 ms that importing pydantic takes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from whet.dataclass import dataclass
 from whet.model.request import SANDBOXES
 from whet.model.run import METRICS, SCHEDULES
 from whet.reading.fields import LARGEST_WHOLE, is_number, is_whole

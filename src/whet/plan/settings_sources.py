@@ -6,11 +6,12 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from whet.dataclass import dataclass
 from whet.ground.secrets import looks_secret
 from whet.plan.settings_schema import SCHEMA, Rule, Table, Value, is_variable_name, rule_at
 from whet.reading.fields import written

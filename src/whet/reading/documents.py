@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from json import JSONDecodeError, JSONDecoder
 from typing import Any, TypeAlias
+
+from whet.dataclass import dataclass
 
 Value: TypeAlias = "str | int | float | bool | tuple[Node, ...] | Mapping[str, Node] | None"
 # Deeper than anybody nests a suite, and shallow enough for every walk over it.

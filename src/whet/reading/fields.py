@@ -7,11 +7,12 @@ import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from whet.dataclass import dataclass
 from whet.errors import Problem
 
 # Beyond it not every whole number is one of its own, in JSON as others read it.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
+
+from whet.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

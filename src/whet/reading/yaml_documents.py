@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.reading.documents import DEEPEST, Document, DocumentError, Node, Repeat, Value, refuse_long_number
 
 _TAG = "tag:yaml.org,2002:"

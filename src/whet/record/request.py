@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.errors import StoreError, UsageError
 from whet.model import wire
 from whet.model.request import RunRequest, Selection, Settings

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import sqrt
 from pathlib import Path
 
+from whet.dataclass import dataclass
 from whet.grade.statistics import lifts_of
 from whet.model.event import ExecutionSummary, Results
 from whet.model.grade import AS_EXPECTED, Lift, Rate

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from whet.dataclass import dataclass
 from whet.model.benchmark import CallRecord, CompletionReport, Evaluated, Interval, SampleStatus, Summary
 from whet.model.run import RunInfo
 from whet.reading.text import count, duration, left, middle, money, number, one_line, path_for_people, right, width

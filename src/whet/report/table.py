@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from whet.dataclass import dataclass
 from whet.grade.statistics import told_lift
 from whet.model.benchmark import Evaluated
 from whet.model.grade import Rate

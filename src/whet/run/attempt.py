@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import anyio.to_thread
 from whet.agents.agent import Agent, AgentCommand, Resume, Signs, Task
 from whet.agents.observing import Observer, Watch
 from whet.agents.turns import Sieve, Turn
+from whet.dataclass import dataclass
 from whet.errors import (
     AgentError,
     AttemptError,

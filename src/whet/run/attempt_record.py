@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 
+from whet.dataclass import dataclass
 from whet.errors import AttemptError, DiskFailed, ModelRejected
 from whet.ground.protecting import Baseline
 from whet.model.grade import Changes, Failure, FailureClass, Grade, Location

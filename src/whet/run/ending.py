@@ -36,7 +36,6 @@ from whet.model.run import Trial
 from whet.model.seen import PROVIDER_TROUBLE, CommandRun, Event, FileRead, Trouble
 from whet.model.session import SessionSummary, Usage
 from whet.model.suite import NO_SKILL, Check, SkillUnderTest
-from whet.reading.shell_commands import read_command
 from whet.run import ground as grounds
 from whet.run.attempt_record import AttemptRecord
 from whet.run.parts import Parts
@@ -185,6 +184,9 @@ def _told(event: Event) -> str:
 
 def _doing(line: str) -> Iterator[tuple[str, ...]]:
     """The commands of a line but those that print their words, or keep them as a note."""
+    # Only here: most sessions end well, and the reader of shell commands is large.
+    from whet.reading.shell_commands import read_command  # noqa: PLC0415
+
     for command in read_command(line):
         notes = command.name == "git" and command.words[:1] in (("commit",), ("tag",))
         if command.name not in _TALKS and not notes:

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 import anyio
 import anyio.to_thread
 
+from whet.dataclass import dataclass
 from whet.errors import RecordUnwritten, StoreError, WhetError
 from whet.grade.grader import Releasing
 from whet.ground.ceilings import weaknesses
@@ -23,6 +24,7 @@ from whet.ground.descent import become_subreaper
 from whet.ground.mounts import private_mounts
 from whet.ground.sandbox import Sandbox, choose_sandbox
 from whet.ground.secrets import Masker
+from whet.ground.wardens import wardens
 from whet.model.benchmark import Evaluated
 from whet.model.event import Notice, RunEnded, RunStarted, SessionSeen, TrialEnded, TrialStarted
 from whet.model.request import RunRequest, Settings
@@ -117,6 +119,7 @@ class Approach:
 
     `ready` is asked before there is a record, and gives what a person should know.
     `beside` is what a trial took beside its own session, such as a judge, for whoever limits what a run may cost.
+    `starts_agents` has what they run below started early.
     """
 
     trying: Trying
@@ -124,6 +127,7 @@ class Approach:
     around: Callable[[Parts], AbstractAsyncContextManager[object]] = _nothing
     conclude: Callable[[RunInfo, JournalResults], Concluded] = lambda _, results: _by_verdicts(results)
     beside: Callable[[TrialResult], Usage] | None = None
+    starts_agents: bool = False
 
 
 @interruptible()
@@ -155,6 +159,9 @@ def carry_out(planned: Planned, approach: Approach) -> int:
         become_subreaper()
         # Before lock and journal are open: what checks run in must neither hold the one nor write into the other.
         graders = make_graders(planned.suite, stack)
+        if approach.starts_agents:
+            # Already here: it takes as long to start as all that follows until the first agent does.
+            wardens.start()
         stack.enter_context(_project_alone(plan, request))
         stack.callback(os.close, folders.lock(run_dir))
         journal = Journal(run_dir / folders.JOURNAL_FILE)

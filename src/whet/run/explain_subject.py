@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.errors import StoreError, UsageError
 from whet.grade.expect.group import Asked
 from whet.grade.grader import QUESTIONS_FILE, load_report

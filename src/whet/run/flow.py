@@ -29,4 +29,4 @@ def run(request: RunRequest, ready: Ready = lambda _, __: ()) -> int:
     def look_around(sandbox: Sandbox, _: object) -> tuple[str, ...]:
         return (*hold_network(sandbox, runners), *ready(planned.plan, sandbox))
 
-    return carry_out(planned, Approach(trying=run_trial, ready=look_around))
+    return carry_out(planned, Approach(trying=run_trial, ready=look_around, starts_agents=True))

@@ -7,11 +7,12 @@ import resource
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import assert_never
 
 import anyio
 
+from whet.dataclass import dataclass
 from whet.model.event import Notice, RunEvent, TrialEnded
 from whet.model.run import UNHELD, Plan, RunInfo, Trial, TrialResult
 from whet.model.session import Usage

@@ -7,10 +7,10 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 from whet.agents.agent import AgentCommand, Rows
+from whet.dataclass import dataclass
 from whet.errors import WhetError, WorkspaceError
 from whet.ground.copying import copy_tree, remove_tree
 from whet.ground.masking import is_database, mask_database, mask_files

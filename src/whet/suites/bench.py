@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from whet.dataclass import dataclass
 from whet.errors import Problem, SuiteError
 from whet.model.grade import Location
 from whet.model.run import folder_name, id_problem

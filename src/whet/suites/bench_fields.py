@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from pathlib import Path
 
+from whet.dataclass import dataclass
 from whet.errors import Problem
 from whet.reading.documents import Node
 from whet.reading.fields import is_number

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
+from whet.dataclass import dataclass
 from whet.errors import UsageError
 from whet.model.eval_cases import LONGEST_TEXT
 from whet.reading.fields import is_number, written

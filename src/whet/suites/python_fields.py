@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.errors import Problem
 from whet.model.grade import Location
 from whet.model.run import id_problem

@@ -6,10 +6,11 @@ import os
 import posixpath
 import re
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.ground.packages import path_problem
 from whet.model.eval_cases import EvalSuite
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias, overload
 
+from whet.dataclass import dataclass
 from whet.grade.expect.group import (
     Group,
     Report,
