@@ -31,8 +31,8 @@ from whet.model.run import METRICS, SCHEDULES, Attempt, SnapshotStatus, TrialRes
 from whet.model.seen import EVENT_TYPES, ToolCall
 from whet.model.session import Session, Usage
 from whet.model.skills import SkillDetection
-from whet.plan.settings_schema import SCHEMA, Rule, Table
 from whet.plan.settings_sources import Base, check_document
+from whet.plan.settings_table import GIVEN, SETTINGS, Setting, Table
 from whet.reading.shell_matching import CommandMatcher
 from whet.reading.shell_simple import Arguments, SimpleCommand
 from whet.run.explain_questions import Explanation, Explanations, ExplanationStatus
@@ -48,13 +48,13 @@ def _page(name: str) -> str:
     return (REFERENCE / f"{name}.md").read_text()
 
 
-def _keys(table: Table, prefix: str = "") -> Iterator[tuple[str, Rule]]:
-    for name, rule in table.items():
+def _keys(table: Table, prefix: str = "") -> Iterator[str]:
+    for name, row in table.items():
         shown = name if name != "*" else "<id>" if prefix == "runners." else "<NAME>"
-        if isinstance(rule, Rule):
-            yield f"{prefix}{shown}", rule
+        if isinstance(row, Setting):
+            yield f"{prefix}{shown}"
         else:
-            yield from _keys(rule, f"{prefix}{shown}.")
+            yield from _keys(row, f"{prefix}{shown}.")
 
 
 def _members(kind: type) -> set[str]:
@@ -82,14 +82,20 @@ def _unnamed(words: Iterator[str] | set[str] | list[str], page: str) -> list[str
 def test_every_settings_key_is_in_the_reference_of_settings() -> None:
     page = _page("settings")
 
-    assert _unnamed([key for key, _ in _keys(SCHEMA)], page) == []
+    assert _unnamed([*_keys(SETTINGS)], page) == []
+
+
+def test_every_variable_that_sets_something_is_in_the_reference_of_settings() -> None:
+    variables = {f"WHET_{name.upper()}" for name, (_, row) in GIVEN.items() if row.variable}
+
+    assert _unnamed(variables, _page("settings")) == []
 
 
 def test_the_reference_of_settings_names_no_key_that_does_not_exist() -> None:
-    sections = "|".join(SCHEMA)
+    sections = "|".join(SETTINGS)
     named = set(re.findall(rf"^\| `((?:{sections})\.[^`]+)`", _page("settings"), re.MULTILINE))
 
-    assert named - {key for key, _ in _keys(SCHEMA)} == set()
+    assert named - {*_keys(SETTINGS)} == set()
 
 
 def test_every_settings_example_is_accepted() -> None:

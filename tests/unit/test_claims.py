@@ -30,7 +30,7 @@ from whet.reading.claims import (
 )
 from whet.reading.paths import clean_path
 
-_SUITES = json.loads(files("whet.suites.bench").joinpath("bench.schema.json").read_text("utf-8"))
+_SUITES = json.loads(files("whet.suites").joinpath("bench.schema.json").read_text("utf-8"))
 SCHEMA = jsonschema_rs.validator_for({"$ref": "#/$defs/expectation", "$defs": _SUITES["$defs"]})
 
 SAID: list[tuple[str, Claim]] = [

@@ -14,7 +14,8 @@ from whet.errors import ConfigError, JudgeFailed, SuiteError, UsageError
 from whet.grade.judge_questions import read_call
 from whet.grade.scores import Weights
 from whet.plan.settings import load_settings
-from whet.reading.fields import is_number, is_whole, written
+from whet.reading.fields import is_number, is_whole
+from whet.reading.text import written
 from whet.suites.benchmarks import read_benchmark
 from whet.suites.eval_documents import read_suite, to_json
 from whet.suites.eval_fields import EvalSuiteError

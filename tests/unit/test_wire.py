@@ -12,6 +12,7 @@ from whet.model.grade import Failure, FailureClass, Grade, Location
 from whet.model.run import Attempt, TrialKey, TrialResult
 from whet.model.seen import EVENT_TYPES, Message, ToolCall
 from whet.model.session import Usage
+from whet.reading.text import escape_surrogates
 
 
 def result(**fields: object) -> TrialResult:
@@ -90,4 +91,4 @@ def test_a_line_that_is_no_event_is_refused_with_the_reason(line: bytes, said: s
 
 
 def test_printable_shows_what_cannot_be_written() -> None:
-    assert wire.printable("a\udcffé") == "a\\udcffé"
+    assert escape_surrogates("a\udcffé") == "a\\udcffé"

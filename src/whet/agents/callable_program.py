@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from whet.agents import callable as rpc
-from whet.agents.callable import HEALTH_TIMEOUT_S, MOST_BYTES, BadAnswer, Reply, auth_headers, environment, read_answer
+from whet.agents.callable import HEALTH_TIMEOUT_S, MOST_BYTES, Reply, auth_headers, environment, read_answer
 from whet.errors import (
     AgentCrashed,
     AgentError,
@@ -23,6 +23,8 @@ from whet.ground.sandbox import Boundary, Command, Ended, Sandbox, Sink, Talk
 from whet.model.benchmark import CallableSkill
 from whet.model.session import Usage, token_count
 from whet.model.suite import Ceilings
+from whet.reading.documents import DocumentError
+from whet.reading.text import shorten
 from whet.version import __version__
 
 if TYPE_CHECKING:
@@ -165,11 +167,11 @@ class HttpSkill:
                 f"HTTP {response.status_code}: it sends us on to {where}", hint="name that address in entrypoint"
             )
         if not response.is_success:
-            raise SkillFailed(f"HTTP {response.status_code}: {_shown_url(data)}")
+            raise SkillFailed(f"HTTP {response.status_code}: {_body(data)}")
         try:
             output = read_answer(data)
-        except BadAnswer as error:
-            raise SkillFailed(f"its answer {error}: {_shown_url(data)}") from error
+        except DocumentError as error:
+            raise SkillFailed(f"its answer {error}: {_body(data)}") from error
         return Reply(output=output, latency_ms=latency_ms, usage=_usage(response.headers))
 
     async def health(self) -> str | None:
@@ -225,6 +227,5 @@ def _usage(headers: Mapping[str, str]) -> Usage | None:
     return None if taken is None and given is None else Usage(input_tokens=taken, output_tokens=given)
 
 
-def _shown_url(data: bytes) -> str:
-    text = data.decode(errors="replace").strip()
-    return text or "(nothing)" if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+def _body(data: bytes) -> str:
+    return shorten(data.decode(errors="replace").strip(), _SHOWN) or "(nothing)"

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from whet.cli.errors import FILE, write_out
-from whet.cli.running import typed_again, typed_for_resume
+from whet.cli.running import given_settings, setting, typed_again, typed_for_resume
 from whet.errors import Problem, SuiteError, UsageError
-from whet.model.request import SANDBOXES
 
 if TYPE_CHECKING:
     from whet.agents.callable_folders import Strategy
@@ -137,28 +136,26 @@ def select_command(
 def _read(file: Path) -> Strategy:
     from whet.agents.callable_folders import read_strategy
     from whet.reading.document_files import read_plain
-    from whet.reading.fields import BadDocument, Fields, Findings, shown
+    from whet.reading.fields import Fields, Findings
+    from whet.reading.text import shown
 
     try:
         document: Any = tomllib.loads(file.read_text("utf-8")) if file.suffix == ".toml" else read_plain(file)
-    except (BadDocument, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise SuiteError([Problem(file=str(file), message=str(error))]) from error
     if not isinstance(document, dict):
         raise SuiteError([Problem(file=str(file), message=f"must be an object, not {shown(document)}")])
     findings = Findings(str(file))
     strategy = read_strategy(Fields(document, findings))
     # A key that is not read would leave somebody with a choice that they did not ask for.
-    if findings.problems or findings.notes:
-        raise SuiteError([*findings.problems, *findings.notes])
+    if findings.problems or findings.warnings:
+        raise SuiteError([*findings.problems, *findings.warnings])
     return strategy
 
 
 _EVALUATORS = ("exact", "contains", "regex", "json_schema", "llm_judge", "custom")
 _FORMATS = ("json", "markdown", "html", "csv")
-# Options that override a setting, by the setting's name.
-_OVERRIDES = ("max_parallel", "trials", "retries", "timeout_ms", "max_cost_usd", "reporters", "sandbox")
 _WEIGHTS = ("completion", "speed", "reliability", "consistency")
-_DOLLARS = click.FloatRange(min=0)
 _USUAL_MIN_COMPLETION = 0.7
 # What is made of the results, which no record tells.
 _TOLD_AGAIN = (
@@ -183,12 +180,12 @@ _TOLD_AGAIN = (
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only tasks with one of these tags.")
 @click.option("--last-failed", is_flag=True, help="Only what did not pass in the newest run of this benchmark.")
 @click.option("--evaluator", type=click.Choice(_EVALUATORS), help="For tasks that name none.")
-@click.option("--runs", "trials", type=click.IntRange(min=1), metavar="N", help="Run every task so often.")
+@setting("trials", "--runs", help="Run every task so often.")
 @click.option("--k", type=click.IntRange(min=1), metavar="N", help="Of pass@k and pass^k; the benchmark's own.")
-@click.option("--concurrency", "max_parallel", type=click.IntRange(min=1), metavar="N", help="Calls at a time: 4.")
-@click.option("--retries", type=click.IntRange(min=0), metavar="N", help="Further attempts at calls without an answer.")
-@click.option("--timeout", "timeout_ms", type=click.IntRange(min=1), metavar="MS", help="Time limit of a call: 30000.")
-@click.option("--max-cost", "max_cost_usd", type=_DOLLARS, metavar="USD", help="Call nothing once so much is spent.")
+@setting("max_parallel", "--concurrency", help="Calls at a time: 4.")
+@setting("retries", help="Further attempts at calls without an answer.")
+@setting("timeout_ms", "--timeout", help="Time limit of a call: 30000.")
+@setting("max_cost_usd", help="Call nothing once so much is spent.")
 @click.option("--no-health-check", is_flag=True, help="Do not ask skills whether they are well before calling them.")
 @click.option("--check-schemas", is_flag=True, help="Hold inputs and answers to the skills' own schemas.")
 @click.option("--min-completion", type=click.FloatRange(0, 1), metavar="RATE", help="Exit with 1 if a skill has less.")
@@ -199,10 +196,8 @@ _TOLD_AGAIN = (
 @click.option("--resume", metavar="RUN", help="Do what is missing of an earlier run.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and call nothing.")
 @click.option("--verbose", is_flag=True, help="Show what each call was given and what it answered.")
-@click.option("--sandbox", type=click.Choice(SANDBOXES), help="The boundary that skills run inside.")
-@click.option(
-    "--reporter", "reporters", multiple=True, metavar="NAME[=FILE]", help="Who reports; replaces the configured list."
-)
+@setting("sandbox", help="The boundary that skills run inside.")
+@setting("reporters")
 @click.option("--config", "config_file", type=FILE, metavar="FILE", help="The settings file; none is searched for.")
 def eval_command(skills: tuple[Path, ...], more_skills: tuple[Path, ...], **given: Any) -> int:
     """Call skills with the tasks of a benchmark, evaluate their answers and report how they did.
@@ -228,7 +223,7 @@ def eval_command(skills: tuple[Path, ...], more_skills: tuple[Path, ...], **give
             benchmarks_dir=given["benchmarks_dir"],
             tasks=given["tasks"],
             evaluator=given["evaluator"],
-            flags={name: given[name] for name in _OVERRIDES if given[name] not in (None, ())},
+            flags=given_settings(given, but=("tags", "output_dir")),
             config_file=given["config_file"],
             check_schemas=given["check_schemas"],
             check_health=not given["no_health_check"],

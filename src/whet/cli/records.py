@@ -10,26 +10,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from whet.cli.errors import FILE, FilePath, write_out
+from whet.cli.running import given_settings, setting
 from whet.errors import UsageError
-from whet.model.request import SANDBOXES
 
 if TYPE_CHECKING:
     from whet.record.verifying import Verified
 
 
-# Options that override a setting, by the setting's name.
-_OVERRIDES = ("output_dir", "reporters", "sandbox", "max_parallel")
-
-
 @click.command("regrade", short_help="Apply a suite's checks as they are now to a recorded run.")
 @click.argument("run", metavar="RUN")
 @click.option("--suite", type=FILE, metavar="FILE", help="The suite; by default the one that was run.")
-@click.option("--max-parallel", type=click.IntRange(min=1), metavar="N", help="Most trials at a time.")
-@click.option("--sandbox", type=click.Choice(SANDBOXES), help="The boundary that commands of checks run inside.")
-@click.option("--output-dir", type=FILE, metavar="DIR", help="Where runs are, and the folder of this one is made.")
-@click.option(
-    "--reporter", "reporters", multiple=True, metavar="NAME[=FILE]", help="Who reports; replaces the configured list."
-)
+@setting("max_parallel")
+@setting("sandbox", help="The boundary that commands of checks run inside.")
+@setting("output_dir", help="Where runs are, and the folder of this one is made.")
+@setting("reporters")
 @click.option("--config", "config_file", type=FILE, metavar="FILE", help="The settings file; none is searched for.")
 def regrade_command(run: str, suite: Path | None, config_file: Path | None, **given: Any) -> int:
     """Apply the checks of a suite as they are now to what RUN recorded, and say which verdicts change.
@@ -41,8 +35,7 @@ def regrade_command(run: str, suite: Path | None, config_file: Path | None, **gi
     # Only now: "whet regrade --help" needs none of it.
     from whet.run.regrade import regrade
 
-    flags = {name: given[name] for name in _OVERRIDES if given[name] not in (None, ())}
-    return regrade(run, suite=suite, flags=flags, config_file=config_file)
+    return regrade(run, suite=suite, flags=given_settings(given), config_file=config_file)
 
 
 _CHANGED = 1
@@ -50,11 +43,11 @@ _CHANGED = 1
 
 @click.command("verify", short_help="Say whether the record of a run was changed.")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
-@click.option("--output-dir", type=FilePath(), metavar="DIR", help="Where runs are.")
+@setting("output_dir", help="Where runs are.")
 @click.option(
     "--config", "config_file", type=FilePath(), metavar="FILE", help="The settings file; none is searched for."
 )
-def verify_command(runs: tuple[str, ...], output_dir: Path | None, config_file: Path | None) -> int:
+def verify_command(runs: tuple[str, ...], config_file: Path | None, **given: Any) -> int:
     """Say whether anything in the record of each RUN was changed since whet wrote it, and where.
 
     RUN is the folder of a run, its id, or "latest". Exit code: 0 whole, 1 changed, 2 not a run.
@@ -64,8 +57,7 @@ def verify_command(runs: tuple[str, ...], output_dir: Path | None, config_file: 
     from whet.record.folder import find_run_folder
     from whet.record.verifying import verify
 
-    flags = {} if output_dir is None else {"output_dir": output_dir}
-    settings = load_settings(Path.cwd(), flags=flags, environ=os.environ, config_file=config_file)
+    settings = load_settings(Path.cwd(), flags=given_settings(given), environ=os.environ, config_file=config_file)
     folders = [find_run_folder(run, settings.output_dir) for run in runs]
     found = [(folder, verify(folder)) for folder in folders]
     for folder, verified in found:
@@ -92,8 +84,8 @@ def _lines(folder: Path, verified: Verified) -> Iterator[str]:
     "--ask", "typed", multiple=True, metavar="TEXT", help="This question instead of the kept ones; repeatable."
 )
 @click.option("--rerun", is_flag=True, help="Ask again what was answered before.")
-@click.option("--timeout-ms", type=click.IntRange(min=1), metavar="MS", help="Time limit of an answer.")
-@click.option("--sandbox", type=click.Choice(SANDBOXES), help="The boundary that the agent runs inside.")
+@setting("timeout_ms", help="Time limit of an answer.")
+@setting("sandbox", help="The boundary that the agent runs inside.")
 @click.option("--config", "config_file", type=FILE, metavar="FILE", help="The settings file; none is searched for.")
 def explain_command(folder: Path, typed: tuple[str, ...], rerun: bool, config_file: Path | None, **given: Any) -> int:
     """Resume the session of a trial, and ask its agent the questions that failed expectations left.
@@ -104,7 +96,7 @@ def explain_command(folder: Path, typed: tuple[str, ...], rerun: bool, config_fi
     # Only now: "whet explain --help" needs none of it.
     from whet.run.explain import ExplainRequest, explain
 
-    flags = {name: value for name, value in given.items() if value is not None}
+    flags = given_settings(given)
     return explain(ExplainRequest(folder=folder, typed=typed, rerun=rerun, flags=flags, config_file=config_file))
 
 

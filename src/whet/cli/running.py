@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from whet.cli.errors import FilePath
 from whet.errors import UsageError
-from whet.ground.sandbox import Sandbox
-from whet.model.request import SANDBOXES, RunRequest, Selection, parse_shard, split_list
-from whet.model.run import SCHEDULES, Plan
+from whet.model.request import RunRequest, Selection, parse_shard, split_list
+from whet.plan.settings_table import GIVEN, Rule
+
+if TYPE_CHECKING:
+    from whet.ground.sandbox import Sandbox
+    from whet.model.run import Plan
 
 # Where the words after the name of a command are kept while it runs.
 TYPED = "whet.typed"
@@ -62,22 +65,35 @@ def _chosen(
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FILE = FilePath()
-DOLLARS = click.FloatRange(min=0)
-# Options that override a setting, by the setting's name.
-_OVERRIDES = (
-    "cwd",
-    "output_dir",
-    "schedule",
-    "max_parallel",
-    "trials",
-    "retries",
-    "max_steps",
-    "max_cost_usd",
-    "budget_usd",
-    "timeout_ms",
-    "reporters",
-    "sandbox",
-)
+
+
+def setting(name: str, *flags: str, **words: Any) -> Callable[[Command], Command]:
+    """Make the option that sets the setting *name*, from its row; *flags* and *words* replace those of the row."""
+    row = GIVEN[name][1]
+    assert flags or row.flag
+    return click.option(
+        *(flags or (row.flag,)),
+        name,
+        **{"type": _type(row.rule), "multiple": row.rule.many, "metavar": row.metavar, "help": row.help} | words,
+    )
+
+
+def _type(rule: Rule) -> click.ParamType[Any] | None:
+    """Return how click reads a value; what is too large is refused with the other problems of settings."""
+    if rule.choices:
+        return click.Choice(rule.choices)
+    if rule.kind == "whole":
+        return click.IntRange(min=int(rule.least))
+    if rule.kind == "number":
+        return click.FloatRange(min=rule.least)
+    return FILE if rule.place == "path" else None
+
+
+def given_settings(given: Mapping[str, Any], *, but: Collection[str] = ()) -> dict[str, Any]:
+    """Pick the settings that were typed from all parameters, *but* those that mean something else to the command."""
+    return {name: given[name] for name in GIVEN if name not in but and given.get(name) not in (None, ())}
+
+
 _WHICH = (
     click.argument("suite", type=FILE, required=False),
     click.option("--case", "cases", multiple=True, metavar="ID", help="Only these cases; repeatable, comma lists."),
@@ -90,20 +106,12 @@ _WHICH = (
 )
 _HOW = (
     click.option("--model", metavar="NAME", help="The model, whatever cases, suite and runners say."),
-    click.option("--retries", type=click.IntRange(min=0), metavar="N", help="Further attempts at a trial that failed."),
-    click.option(
-        "--max-cost", "max_cost_usd", type=DOLLARS, metavar="USD", help="Start no trial once so much is spent."
-    ),
-    click.option("--sandbox", type=click.Choice(SANDBOXES), help="The boundary that agents run inside."),
+    setting("retries"),
+    setting("max_cost_usd"),
+    setting("sandbox"),
     click.option("--verbose", is_flag=True, help="Show what agents say and do while they do it."),
-    click.option("--output-dir", type=FILE, metavar="DIR", help="Where the folder of the run is made."),
-    click.option(
-        "--reporter",
-        "reporters",
-        multiple=True,
-        metavar="NAME[=FILE]",
-        help="Who reports; replaces the configured list.",
-    ),
+    setting("output_dir"),
+    setting("reporters"),
     click.option("--config", "config_file", type=FILE, metavar="FILE", help="The settings file; none is searched for."),
 )
 
@@ -135,7 +143,7 @@ def request_of(name: str, given: dict[str, Any]) -> RunRequest:
         raise UsageError("--model: must not be empty")
     return RunRequest(
         suite=suite,
-        flags={name: given[name] for name in _OVERRIDES if given.get(name) not in (None, ())},
+        flags=given_settings(given, but=("tags",)),
         config_file=given["config_file"],
         selection=Selection(
             cases=split_list(given["cases"]),
@@ -172,12 +180,12 @@ def ready(plan: Plan, sandbox: Sandbox) -> tuple[str, ...]:
 @click.option("--skill", type=FILE, metavar="PATH", help="The skill under test: its folder, or an archive of it.")
 @click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only these variants, such as no_skill.")
 @click.option("--update-snapshots", is_flag=True, help="Take new usage snapshots of what is run.")
-@click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Samples of every case on every runner.")
-@click.option("--timeout-ms", type=click.IntRange(min=1), metavar="MS", help="Time limit of an attempt.")
-@click.option("--max-steps", type=click.IntRange(min=1), metavar="N", help="Most model rounds of an attempt.")
-@click.option("--schedule", type=click.Choice(SCHEDULES), help="What may run at the same time.")
-@click.option("--max-parallel", type=click.IntRange(min=1), metavar="N", help="Most trials at a time.")
-@click.option("--cwd", type=FILE, metavar="DIR", help="Work in this folder, shared by all.")
+@setting("trials")
+@setting("timeout_ms")
+@setting("max_steps")
+@setting("schedule")
+@setting("max_parallel")
+@setting("cwd")
 @asking
 def run_command(**given: Any) -> int:
     """Run SUITE against the configured runners and report verdicts.
@@ -199,13 +207,13 @@ _MOST_SECONDS = 315_360_000
 
 @click.command("bench", short_help="Run a suite of expectations and report what holds.")
 @selecting
-@click.option("--concurrent", "max_parallel", type=click.IntRange(min=1), metavar="N", help="Cases at a time: 1.")
+@setting("max_parallel", "--concurrent", help="Cases at a time: 1.")
 @click.option("--output", type=FILE, metavar="FILE", help="Write the results as JSON.")
-@click.option("--runs", "trials", type=click.IntRange(min=1), metavar="N", help="Run every case so often.")
+@setting("trials", "--runs", help="Run every case so often.")
 @click.option("--fail-fast", is_flag=True, help="Ask no expectation of a case after one that does not hold.")
 @click.option("--strict", is_flag=True, help="Take warnings for errors, and try no case that is vacuous.")
 @click.option("--in-place", is_flag=True, help="Work in the project itself, one case at a time.")
-@click.option("--budget", "budget_usd", type=DOLLARS, metavar="USD", help="The most that a case may cost.")
+@setting("budget_usd")
 @click.option("--timeout", type=_SECONDS, metavar="S", help="Time limit of the agent, instead of what the suite says.")
 @asking
 def bench_command(**given: Any) -> int:

@@ -11,7 +11,7 @@ from whet.dataclass import dataclass
 from whet.errors import CheckerDied, CheckTimedOut, GraderError
 from whet.grade.assertions import NoJson, Subject, any_json, at_pointer, decide_assertion, first_json, whole_json
 from whet.grade.claim_files import Outcome, failed, passed, undecided
-from whet.grade.evaluators import same, shortened
+from whet.grade.evaluators import same
 from whet.grade.grader import EventLog, Evidence, NotRecorded, RecordedEvidence
 from whet.ground.workers import Printed, WorkerDied, WorkerHung, Workers
 from whet.model import wire
@@ -21,6 +21,7 @@ from whet.model.grade import Grade
 from whet.model.session import Session, SessionSummary
 from whet.model.suite import Case, Check, Suite
 from whet.reading.schemas import SchemaTrouble, schema_problems
+from whet.reading.text import shown
 
 # A decision, and how well it went, from 0 to 1.
 Decided = tuple[Outcome, float]
@@ -45,16 +46,16 @@ def _exact(case: ExactMatch, output: str) -> Outcome:
     try:
         given = _meant(case, output)
     except NoJson as error:
-        return failed(str(error), shortened(output))
+        return failed(str(error), shown(output, 200))
     except KeyError:
-        return failed(f"there is nothing at {case.path}", shortened(output))
+        return failed(f"there is nothing at {case.path}", shown(output, 200))
     wanted = case.expected
     if case.trim:
         wanted, given = _trimmed(wanted), _trimmed(given)
     rule = Evaluator(kind="exact", case_sensitive=case.case_sensitive, tolerance=case.numeric_tolerance)
     if same(wanted, given, rule):
-        return passed("as expected", shortened(given))
-    return failed(f"expected {shortened(wanted)}, got {shortened(given)}")
+        return passed("as expected", shown(given, 200))
+    return failed(f"expected {shown(wanted, 200)}, got {shown(given, 200)}")
 
 
 def _meant(case: ExactMatch, output: str) -> Any:
@@ -81,10 +82,10 @@ def _schema(case: JsonSchema, output: str) -> Outcome:
         value = whole_json(output) if case.extract == "whole" else first_json(output)
         problems = schema_problems(case.schema, value)
     except NoJson as error:
-        return failed(str(error), shortened(output))
+        return failed(str(error), shown(output, 200))
     except SchemaTrouble as error:
         return undecided(f"the schema cannot be used: {error}")
-    return failed("; ".join(problems), shortened(value)) if problems else passed("as the schema says")
+    return failed("; ".join(problems), shown(value, 200)) if problems else passed("as the schema says")
 
 
 def _boolean(case: BooleanAssertion, subject: Subject) -> Decided:

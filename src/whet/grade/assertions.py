@@ -11,7 +11,6 @@ from whet.dataclass import dataclass
 from whet.grade import claim_files as files
 from whet.grade.claim_files import Outcome, failed, passed, shortened, undecided
 from whet.grade.evaluators import same
-from whet.grade.evaluators import shortened as shown
 from whet.grade.triggers import loaded_among
 from whet.ground.protecting import Before
 from whet.model.benchmark import Evaluator
@@ -19,6 +18,7 @@ from whet.model.eval_cases import Assertion
 from whet.model.session import Session
 from whet.reading.claims import Contains, Exists, Matches, PathClaim
 from whet.reading.patterns import compiled, pattern_of
+from whet.reading.text import shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ def _title(assertion: Assertion) -> str:
     if assertion.description:
         return assertion.description
     parts = [("not " if assertion.negate else "") + assertion.op, assertion.target or ""]
-    parts.append(shown(assertion.value) if assertion.has_value else "")
+    parts.append(shown(assertion.value, 200) if assertion.has_value else "")
     return " ".join(part for part in parts if part)
 
 
@@ -160,8 +160,8 @@ def _json(assertion: Assertion, output: str) -> Outcome:
     except KeyError:
         return failed(f"there is nothing at {assertion.target or '(the whole)'}")
     if not assertion.has_value:
-        return passed(f"there is {shown(found)}")
-    return _said(same(assertion.value, found, _EXACTLY), "it is the value", f"it is {shown(found)}")
+        return passed(f"there is {shown(found, 200)}")
+    return _said(same(assertion.value, found, _EXACTLY), "it is the value", f"it is {shown(found, 200)}")
 
 
 def _skill(name: str | None, subject: Subject) -> Outcome:

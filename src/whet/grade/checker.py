@@ -31,6 +31,7 @@ from whet.model.grade import Changes, FailureClass, Location
 from whet.model.run import TrialResult
 from whet.model.session import Session, SessionSummary
 from whet.model.suite import Case, Suite
+from whet.reading.text import bounded
 
 _OURS = f"{Path(__file__).parents[1]}/"
 # An async check is run to its end by these.
@@ -181,16 +182,18 @@ class Checker:
             told = told_traceback(error)
             return CheckAnswer(
                 outcome=outcome,
-                message=shorten(message),
+                message=bounded(message, _LONGEST_MESSAGE),
                 location=self._location(error),
-                traceback=None if told is None else shorten(told),
+                traceback=None if told is None else bounded(told, _LONGEST_MESSAGE),
                 failure_class=_class_of(error),
                 questions=questions_of(error),
             )
         except BaseException:  # noqa: BLE001 - its attributes are an author's code too
             name = type(error).__name__
             told = message if name in message else f"{name}: {message}"
-            return CheckAnswer(outcome=outcome, message=shorten(told), location=self._innermost(error))
+            return CheckAnswer(
+                outcome=outcome, message=bounded(told, _LONGEST_MESSAGE), location=self._innermost(error)
+            )
 
     def _location(self, error: BaseException) -> Location | None:
         """The line that the failure names, or else the innermost line of the author's own files."""
@@ -271,11 +274,3 @@ def _assertion_text(error: AssertionError) -> str:
     lines = (linecache.getline(last.filename, number) for number in range(last.lineno or 1, (last.end_lineno or 1) + 1))
     source = " ".join(line.strip() for line in lines)
     return f"assertion failed: {source}" if source else "assertion failed"
-
-
-def shorten(text: str, most: int = _LONGEST_MESSAGE) -> str:
-    """*text* with its middle left out where it is too long."""
-    if len(text) <= most:
-        return text
-    half = most // 2
-    return f"{text[:half]}\n... ({len(text) - 2 * half} characters left out) ...\n{text[-half:]}"

@@ -16,6 +16,7 @@ from whet.errors import AgentError, CheckTimedOut, GraderError, SandboxError, Us
 from whet.ground.sandbox import Boundary, Command, Sandbox
 from whet.model.grade import Grade
 from whet.reading.fields import is_number
+from whet.reading.text import shorten
 
 _PLAYER = Path(__file__).with_name("custom_player.py")
 _MODULE = re.compile(r"[A-Za-z_][\w.]*")
@@ -158,5 +159,4 @@ class _Kept:
 
 
 def _short(data: bytes) -> str:
-    text = data.decode(errors="replace").strip()
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    return shorten(data.decode(errors="replace").strip(), _SHOWN)

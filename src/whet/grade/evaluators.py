@@ -21,6 +21,7 @@ from whet.model.benchmark import MISSING, BenchmarkTask, Evaluator, EvaluatorKin
 from whet.model.grade import Grade
 from whet.reading.fields import is_number
 from whet.reading.schemas import SchemaTrouble, schema_problems
+from whet.reading.text import shown
 
 # Many skills wrap what they have to say; the first of these is meant.
 WRAPPERS = ("result", "output", "answer")
@@ -54,12 +55,6 @@ def searchable(output: Any) -> str:
     return as_text(output)
 
 
-def shortened(value: Any, most: int = 200) -> str:
-    """For a reason that people read."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= most else f"{text[: most - 3]}..."
-
-
 _NUMBER = re.compile(r"[-+]?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][-+]?[0-9]{1,3})?", re.ASCII)
 Plain = Callable[[Any, Expected, Evaluator], Grade]
 
@@ -74,7 +69,7 @@ def exact(output: Any, expected: Expected, evaluator: Evaluator) -> Grade:
         held = same(wanted, output, evaluator) or same(wanted, given, evaluator)
     if held:
         return _grade("exact", 1.0, "as expected")
-    reason = f"expected {shortened(wanted)} ({_type(wanted)}), got {shortened(given)} ({_type(given)})"
+    reason = f"expected {shown(wanted, 200)} ({_type(wanted)}), got {shown(given, 200)} ({_type(given)})"
     if evaluator.compare == "json" and as_text(given).strip() == as_text(wanted).strip():
         reason += '; their texts are the same, which "compare": "text" would accept'
     return _grade("exact", 0.0, reason)
@@ -144,7 +139,7 @@ def _share(kind: EvaluatorKind, wanted: tuple[str, ...], found: list[bool]) -> G
     missing = [word for word, there in zip(wanted, found, strict=True) if not there]
     reason = f"{sum(found)} of {len(found)}"
     if missing:
-        reason += f"; missing: {', '.join(map(shortened, missing))}"
+        reason += f"; missing: {', '.join(shown(word, 200) for word in missing)}"
     return Grade(check=kind, value=sum(found) / len(found), passed=not missing, reason=reason)
 
 

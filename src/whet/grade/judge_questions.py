@@ -14,6 +14,7 @@ from whet.grade.evaluators import as_text
 from whet.model.benchmark import MISSING, BenchmarkTask
 from whet.model.session import Usage
 from whet.reading.fields import is_number
+from whet.reading.text import shorten, shown
 
 _BARE = re.compile(r"\A\W*(?:rating|score)?\W*(\d+(?:\.\d+)?)(?:\s*/\s*10)?\W*\Z", re.IGNORECASE)
 _HIGHEST_RATING = 10
@@ -42,7 +43,7 @@ def read_call(arguments: Any) -> Verdict:
     try:
         told = json.loads(arguments) if isinstance(arguments, str) else arguments
     except ValueError as error:
-        raise NoVerdict(f"the judge called its tool with no JSON: {_short(arguments)}") from error
+        raise NoVerdict(f"the judge called its tool with no JSON: {shown(arguments, 300, quotes=False)}") from error
     return _verdict(told, arguments)
 
 
@@ -57,24 +58,19 @@ def read_text(text: str) -> Verdict:
         return _verdict(told, text)
     bare = _BARE.match(inner)
     if bare is None:
-        raise NoVerdict(f"the judge gave no rating: {_short(text)}")
+        raise NoVerdict(f"the judge gave no rating: {shorten(text, 300)}")
     return _verdict({"rating": float(bare[1]), "rationale": ""}, text)
 
 
-def _verdict(told: Any, shown: Any) -> Verdict:
+def _verdict(told: Any, answer: Any) -> Verdict:
     rating = told.get("rating") if isinstance(told, Mapping) else None
     if not is_number(rating) or not 0 <= rating <= _HIGHEST_RATING:
-        raise NoVerdict(f"the judge gave no rating from 0 to {_HIGHEST_RATING}: {_short(shown)}")
+        raise NoVerdict(f"the judge gave no rating from 0 to {_HIGHEST_RATING}: {shown(answer, 300, quotes=False)}")
     return Verdict(
         rating=float(rating),
         rationale=str(told.get("rationale") or ""),
         manipulation=told.get("manipulation") is True,
     )
-
-
-def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= 300 else f"{text[:297]}..."  # noqa: PLR2004 - what fits into a message
 
 
 # Part of what a cached verdict is found by: another wording may give another verdict.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from whet.ground.tree import GIT, Descent, Folders, Step, grant, open_file, walk
 from whet.ground.workspace import Entry, Inventory, trouble
-from whet.model.wire import printable
+from whet.reading.text import escape_surrogates
 
 _FICLONE = 0x40049409
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -242,7 +242,7 @@ def _unlinked(path: Path) -> list[str]:
 
 
 def _problem(path: str, error: OSError) -> str:
-    return f"cannot remove {printable(path)}: {error.strerror or error}"
+    return f"cannot remove {escape_surrogates(path)}: {error.strerror or error}"
 
 
 class _Removal:

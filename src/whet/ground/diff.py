@@ -11,7 +11,7 @@ from whet.dataclass import dataclass
 from whet.ground.tree import Tree
 from whet.ground.workspace import Differences, Inventory, Version
 from whet.model.grade import Changes
-from whet.model.wire import printable
+from whet.reading.text import escape_surrogates
 
 MAX_FILE_BYTES = 256 * 1024
 MAX_DIFF_CHARACTERS = 1024 * 1024
@@ -128,7 +128,7 @@ def _content(path: str, version: Version | None) -> str | bytes:
         return ""
     assert version.tree is not None
     if stat.S_ISLNK(version.entry.mode):
-        return printable(version.tree.link(path))
+        return escape_surrogates(version.tree.link(path))
     content = version.tree.read(path, MAX_FILE_BYTES)
     if b"\0" in content:
         return content
@@ -140,7 +140,7 @@ def _content(path: str, version: Version | None) -> str | bytes:
 
 def _quoted(path: str) -> str:
     """The path on one line, whatever is in its name."""
-    shown = printable(path)
+    shown = escape_surrogates(path)
     if any(ord(character) < _FIRST_PRINTABLE or ord(character) == _DELETE for character in shown):
         return json.dumps(shown, ensure_ascii=False)
     return shown
@@ -223,14 +223,14 @@ def told(
         )
 
     paths = sorted((*found.created, *found.modified, *found.deleted))
-    unread = "".join(f"Folder {path!r} may not be looked into\n" for path in _printable(new.unread))
+    unread = "".join(f"Folder {path!r} may not be looked into\n" for path in _escaped(new.unread))
     return Changes(
-        created=_printable(found.created),
-        modified=_printable(found.modified),
-        deleted=_printable(found.deleted),
+        created=_escaped(found.created),
+        modified=_escaped(found.modified),
+        deleted=_escaped(found.deleted),
         diff=unified(map(pair, paths)) + unread,
     )
 
 
-def _printable(paths: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(map(printable, paths)))
+def _escaped(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(map(escape_surrogates, paths)))

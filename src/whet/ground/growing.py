@@ -11,6 +11,7 @@ from typing import Protocol
 
 from whet.errors import PackageError
 from whet.ground.package_settings import MIB, PackageLimits
+from whet.reading.text import printable, shorten
 
 LONGEST_PATH = 1024
 _LONGEST_NAME = 255
@@ -40,11 +41,7 @@ def path_of(name: str) -> str:
 
 def shown(name: str) -> str:
     """*name* for a message: what cannot be printed as an escape, and not without end."""
-    text = "".join(
-        character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode("ascii")
-        for character in name[: _SHOWN + 1]
-    )
-    return text if len(name) <= _SHOWN else f"{text}..."
+    return printable(shorten(name, _SHOWN))
 
 
 def shown_ref(ref: str) -> str:

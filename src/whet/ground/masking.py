@@ -17,7 +17,7 @@ from whet.dataclass import dataclass
 from whet.ground.copying import extents, remove_tree
 from whet.ground.secrets import HIDDEN, Masker
 from whet.ground.tree import Descent, Step, grant, walk
-from whet.model.wire import printable
+from whet.reading.text import escape_surrogates
 
 _HEADER = b"SQLite format 3\0"
 _LOGIN = re.compile(r"credential|secret|passw|api_?key|(access|refresh|auth|id)_?token", re.IGNORECASE)
@@ -222,7 +222,7 @@ class _Masking:
     def _drop(self, step: Step, error: _Unmaskable | OSError) -> None:
         path = "/".join((*(folder.name for folder in self._above), step.name))
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        shown = self._masker.text(printable(path))
+        shown = self._masker.text(escape_surrogates(path))
         self._problems.append(f"{shown} was not kept, since secrets cannot be taken out of it: {reason}")
         # By descriptor, since its path may be longer than paths may be.
         here = f"/proc/self/fd/{self._place.fd}"

@@ -16,7 +16,7 @@ from whet.dataclass import dataclass
 from whet.errors import WorkspaceError
 from whet.ground.tree import GIT, Descent, Folders, Tree, walk
 from whet.model.grade import Changes
-from whet.model.wire import printable
+from whet.reading.text import escape_surrogates
 
 # An agent can make a list of names that fills the memory; this many characters of paths are some million files.
 _MAX_CHARACTERS = 256 * 1024 * 1024
@@ -199,7 +199,7 @@ def explained(what: str, where: Path) -> Iterator[None]:
 def trouble(what: str, where: Path | str, error: OSError) -> WorkspaceError:
     """The error for *what* failed *where*."""
     reason = error.strerror or str(error)
-    return WorkspaceError(f"{what}: {printable(str(where))}: {reason}", hint=_HINTS.get(error.errno or 0))
+    return WorkspaceError(f"{what}: {escape_surrogates(str(where))}: {reason}", hint=_HINTS.get(error.errno or 0))
 
 
 class Workspace(ABC):

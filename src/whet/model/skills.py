@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal
 
 from whet.dataclass import dataclass
 from whet.model.seen import CommandRun, Event, FileEdit, FileRead, Message, SessionStarted, SkillSignal
+from whet.reading.text import shorten
 
 _MANIFEST = "SKILL.md"
 # Where agents look for skills, also for those that come with a plug-in.
@@ -222,9 +223,9 @@ class SkillWatch:
             for path in (*use.named, *([use.ran] if use.ran else ())):
                 skill = self._places.owner(f"{path}/")
                 if skill and path == use.ran and _worked(event):
-                    self._commanded(skill, "medium", f"ran {_shown(event.command)}")
+                    self._commanded(skill, "medium", f"ran {_short(event.command)}")
                 elif skill:
-                    self._commanded(skill, "weak", f"named its folder in {_shown(event.command)}")
+                    self._commanded(skill, "weak", f"named its folder in {_short(event.command)}")
         if event.exit_code is not None or event.ok:
             self._on_shown(event)
 
@@ -238,7 +239,7 @@ class SkillWatch:
             manifest = self._places.manifest(whole)
             skill = manifest or self._places.owner(whole)
             if skill:
-                self._commanded(skill, "strong" if manifest else "medium", f"read {_shown(whole)}")
+                self._commanded(skill, "strong" if manifest else "medium", f"read {_short(whole)}")
 
     def _commanded(self, skill: str, confidence: Confidence, why: str) -> None:
         """Keep the best that the command at hand says about *skill*."""
@@ -284,7 +285,7 @@ class SkillWatch:
         """Keep that the agent *did* this; words are made only of what is kept."""
         kept = self._kept(skill, confidence) if skill else None
         if kept is not None:
-            kept.append(SkillEvidence(confidence=confidence, why=f"{did} {_shown(what)}", event=self._at))
+            kept.append(SkillEvidence(confidence=confidence, why=f"{did} {_short(what)}", event=self._at))
 
     def _kept(self, skill: str, confidence: Confidence) -> list[SkillEvidence] | None:
         """What is kept of this confidence, or none where that is enough."""
@@ -300,9 +301,8 @@ def _detection(skill: str, kept: dict[Confidence, list[SkillEvidence]]) -> Skill
 _SHOWN = 160
 
 
-def _shown(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 4]} ..."
+def _short(text: str) -> str:
+    return shorten(" ".join(text.split()), _SHOWN)
 
 
 def _worked(event: CommandRun) -> bool:

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from whet.errors import WhetError
 from whet.model.seen import EVENT_TYPES, Event
+from whet.reading.text import escape_surrogates
 
 T = TypeVar("T")
 
@@ -119,15 +120,10 @@ def decode_event(line: bytes) -> Event:
         raise WireError(str(error)) from error
 
 
-def printable(text: str) -> str:
-    """*text* with whatever cannot be written as UTF-8 shown as an escape."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
 def _without_surrogates(value: Any) -> Any:
     match value:
         case str():
-            return printable(value)
+            return escape_surrogates(value)
         case list() | tuple():
             return [_without_surrogates(item) for item in value]
         case dict():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
@@ -13,8 +12,8 @@ from whet.errors import ConfigError
 from whet.model.request import Settings
 from whet.model.run import Runner
 from whet.model.suite import BootstrapSpec, Ceilings, WorkspaceSpec
-from whet.plan.settings_schema import Value
-from whet.plan.settings_sources import Base, Found, Key, Source, dotted, from_environ, from_file, from_flags
+from whet.plan.settings_sources import Base, Found, Source, dotted, from_environ, from_file, from_flags
+from whet.plan.settings_table import Key, Setting, Value, rows_in, table_at
 from whet.reading.settings_files import Search, SettingsFile, find_user_file, read_file, search_settings
 
 MAX_PARALLEL: Key = ("run", "max_parallel")
@@ -104,28 +103,7 @@ def _missing(merged: Merged, table: Key, name: str, what: str) -> Iterable[str]:
 
 
 BUILT_IN = "built-in"
-_MOST_PARALLEL = 8
-_DEFAULTS: Mapping[Key, Any] = {
-    ("run", "cwd"): None,
-    ("run", "schedule"): None,
-    ("run", "trials"): 1,
-    ("run", "retries"): 0,
-    ("run", "max_steps"): None,
-    ("run", "max_cost_usd"): None,
-    ("run", "tags"): (),
-    ("run", "reporters"): ("terminal",),
-    ("run", "sandbox"): "auto",
-    ("run", "mounts"): (),
-    ("defaults", "timeout_ms"): 120_000,
-    ("defaults", "check_timeout_ms"): 30_000,
-    ("defaults", "command_timeout_ms"): 300_000,
-    ("defaults", "model_silence_ms"): 30_000,
-    ("defaults", "max_output_bytes"): 64 * 1024 * 1024,
-    ("defaults", "budget_usd"): None,
-    ("defaults", "max_memory_mb"): None,
-    ("defaults", "max_processes"): None,
-    ("defaults", "max_cpus"): None,
-}
+_CEILINGS = "ceilings."
 
 
 def load_settings(
@@ -161,69 +139,54 @@ def _where_files_are(files: list[SettingsFile], problems: list[str]) -> str | No
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Values that hold, by key, each with a default; notes where each came from."""
+    """Looks values up by key and notes where each came from."""
 
     merged: Merged
-    defaults: Mapping[Key, Any]
+    project: Path
     origins: dict[str, str]
 
-    def get(self, *key: str) -> Value:
-        found = self.merged.values.get(key)
-        self.origins[dotted(key)] = found.origin if found else BUILT_IN
-        return found.value if found else self.defaults[key]
+    def fields(self, section: str) -> dict[str, Any]:
+        """Return the value of every row of *section*, by its field, with defaults."""
+        found = {}
+        for name, row in rows_in(section):
+            given = self.merged.values.get((section, name))
+            self.origins[f"{section}.{name}"] = given.origin if given else BUILT_IN
+            found[row.field or name] = row.load(given.value if given else row.default_in(self.project))
+        return found
 
-    def below(self, *table: str) -> dict[str, Any]:
-        """The values directly in *table*, by name; only what was given."""
+    def given(self, *table: str) -> dict[str, Any]:
+        """Return the values directly in *table*, by name; only those that were given."""
         found = {key: value for key, value in self.merged.values.items() if key[:-1] == table}
         self.origins.update({dotted(key): value.origin for key, value in found.items()})
         return {key[-1]: value.value for key, value in found.items()}
 
+    def nested(self, table: str) -> dict[str, Any]:
+        """Return the values in *table* and in the tables inside of it; only those that were given."""
+        found = self.given(table)
+        inner = {name: self.given(table, name) for name, row in table_at(table).items() if not isinstance(row, Setting)}
+        return found | {name: values for name, values in inner.items() if values}
+
 
 def _build(merged: Merged, file: Path | None, folder: Path) -> Settings:
-    defaults = {
-        **_DEFAULTS,
-        ("run", "output_dir"): (file.parent if file else folder) / ".whet" / "runs",
-        ("run", "max_parallel"): min(_MOST_PARALLEL, len(os.sched_getaffinity(0))),
-    }
-    reader = _Reader(merged, defaults, {})
-    get = reader.get
+    reader = _Reader(merged, file.parent if file else folder, {})
+    fields = reader.fields("run") | reader.fields("defaults")
+    ceilings = {name.removeprefix(_CEILINGS): fields.pop(name) for name in list(fields) if name.startswith(_CEILINGS)}
     return Settings(
+        **fields | {"tags": tuple(dict.fromkeys(fields["tags"]))},
         file=file,
-        cwd=get("run", "cwd"),
-        output_dir=get("run", "output_dir"),
-        schedule=get("run", "schedule"),
-        max_parallel=get("run", "max_parallel"),
-        trials=get("run", "trials"),
-        retries=get("run", "retries"),
-        max_steps=get("run", "max_steps"),
-        max_cost_usd=get("run", "max_cost_usd"),
-        tags=tuple(dict.fromkeys(get("run", "tags"))),
         workspace=_workspace(reader),
-        reporters=get("run", "reporters"),
-        sandbox=get("run", "sandbox"),
-        mounts=get("run", "mounts"),
-        timeout_s=get("defaults", "timeout_ms") / 1000,
-        check_timeout_s=get("defaults", "check_timeout_ms") / 1000,
-        command_timeout_s=get("defaults", "command_timeout_ms") / 1000,
-        max_output_bytes=get("defaults", "max_output_bytes"),
-        model_silence_s=get("defaults", "model_silence_ms") / 1000,
-        budget_usd=get("defaults", "budget_usd"),
-        ceilings=Ceilings(
-            memory_mb=get("defaults", "max_memory_mb"),
-            processes=get("defaults", "max_processes"),
-            cpus=get("defaults", "max_cpus"),
-        ),
+        ceilings=Ceilings(**ceilings),
         runners=tuple(_runner(runner, reader) for runner in merged.names("runners")),
-        snapshots=_snapshots(reader),
-        judge=reader.below("judge"),
-        packages=_packages(reader),
-        composite=reader.below("composite"),
+        snapshots=reader.nested("snapshots") if ("snapshots",) in merged.tables else None,
+        judge=reader.nested("judge"),
+        packages=reader.nested("packages"),
+        composite=reader.nested("composite"),
         origins=reader.origins,
     )
 
 
 def _workspace(reader: _Reader) -> WorkspaceSpec | None:
-    given = reader.below("run", "workspace")
+    given = reader.given("run", "workspace")
     if not given:
         reader.origins["run.workspace"] = BUILT_IN
         return None
@@ -232,41 +195,25 @@ def _workspace(reader: _Reader) -> WorkspaceSpec | None:
 
 def _bootstrap(reader: _Reader) -> BootstrapSpec | None:
     table = ("run", "workspace", "bootstrap")
-    given = reader.below(*table)
+    given = reader.given(*table)
     if not given:
         return None
-    timeout_ms = given.get("timeout_ms")
-    return BootstrapSpec(
-        command=given["command"],
-        args=given.get("args", ()),
-        timeout_s=timeout_ms / 1000 if timeout_ms else None,
-        env=reader.below(*table, "env"),
-    )
+    rows = dict(rows_in(*table))
+    fields = {rows[name].field or name: rows[name].load(value) for name, value in given.items()}
+    return BootstrapSpec(**fields, env=reader.given(*table, "env"))
 
 
 def _runner(name: str, reader: _Reader) -> Runner:
-    given = reader.below("runners", name, "agent")
+    given = reader.given("runners", name, "agent")
     options = {key: _plain(value) for key, value in given.items() if key not in {"type", "model"}}
-    if env := reader.below("runners", name, "agent", "env"):
+    if env := reader.given("runners", name, "agent", "env"):
         options["env"] = env
-    skills = reader.below("runners", name).get("skills", ())
+    skills = reader.given("runners", name).get("skills", ())
     return Runner(id=name, agent=given["type"], model=given.get("model"), options=options, skills=tuple(skills))
 
 
-def _snapshots(reader: _Reader) -> dict[str, Any] | None:
-    if ("snapshots",) not in reader.merged.tables:
-        return None
-    tolerance = reader.below("snapshots", "tolerance")
-    return reader.below("snapshots") | ({"tolerance": tolerance} if tolerance else {})
-
-
-def _packages(reader: _Reader) -> dict[str, Any]:
-    buckets = {scheme: reader.below("packages", scheme) for scheme in ("r2", "s3")}
-    return reader.below("packages") | {scheme: given for scheme, given in buckets.items() if given}
-
-
 def _plain(value: Value) -> Value:
-    """Paths as text: options travel to adapters, to the record and to other machines."""
+    """Turn paths into text: options go to adapters, to the record and to other machines."""
     match value:
         case Path():
             return str(value)

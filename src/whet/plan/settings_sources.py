@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from whet.dataclass import dataclass
 from whet.ground.secrets import looks_secret
-from whet.plan.settings_schema import SCHEMA, Rule, Table, Value, is_variable_name, rule_at
-from whet.reading.fields import written
+from whet.plan.settings_table import GIVEN, SETTINGS, Key, Rule, Setting, Table, Value, is_variable_name
 from whet.reading.settings_files import SettingsFile
+from whet.reading.text import written
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,6 @@ class Base:
         return text
 
 
-Key: TypeAlias = tuple[str, ...]
-
 _RUNNER_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _LONGEST_SHOWN = 60
@@ -83,16 +81,16 @@ class Checked:
             return
         self.tables.append(key)
         for name, value in data.items():
-            rule = table.get("*", table.get(name))
+            row = table.get("*", table.get(name))
             where = (*key, name)
-            if rule is None:
+            if row is None:
                 self._complain(where, f"unknown key ({_suggestion(name, table)})")
             elif "*" in table and (problem := _name_problem(where)):
                 self._complain(where, problem)
-            elif isinstance(rule, Rule):
-                self.value(value, rule, where)
+            elif isinstance(row, Setting):
+                self.value(value, row.rule, where)
             else:
-                self.table(value, rule, where)
+                self.table(value, row, where)
 
     def value(self, value: Value, rule: Rule, key: Key, *, where: str | None = None) -> None:
         """Take in one *value*; *where* is how a person knows it, by default its dotted key."""
@@ -111,7 +109,7 @@ class Checked:
 def check_document(data: Mapping[str, Any], base: Base) -> Checked:
     """Every value of a whole settings document, and every problem."""
     checked = Checked(base)
-    checked.table(data, SCHEMA)
+    checked.table(data, SETTINGS)
     return checked
 
 
@@ -161,9 +159,9 @@ def _name_problem(key: Key) -> str | None:
 
 def _suggestion(name: str, table: Table) -> str:
     """Where the same name is at home, or the nearest right name in this table."""
-    for tables in (table, SCHEMA):
-        for section, rules in tables.items():
-            if not isinstance(rules, Rule) and name in rules:
+    for tables in (table, SETTINGS):
+        for section, rows in tables.items():
+            if not isinstance(rows, Setting) and name in rows:
                 return f'did you mean "{section}.{name}"?'
     near = get_close_matches(name, table, n=1)
     if near:
@@ -171,33 +169,6 @@ def _suggestion(name: str, table: Table) -> str:
     return f"known here: {', '.join(table)}"
 
 
-# The settings that can be given for one run, by the section they stand in.
-_SECTIONS = {
-    "timeout_ms": "defaults",
-    "check_timeout_ms": "defaults",
-    "command_timeout_ms": "defaults",
-    "budget_usd": "defaults",
-    "allow_private_addresses": "packages",
-    "allow_local_files": "packages",
-}
-VARIABLES = (
-    "output_dir",
-    "schedule",
-    "max_parallel",
-    "trials",
-    "retries",
-    "max_steps",
-    "tags",
-    "reporters",
-    "sandbox",
-    "timeout_ms",
-    "check_timeout_ms",
-    "command_timeout_ms",
-    "allow_private_addresses",
-    "allow_local_files",
-)
-# Flags that may be repeated are named in the singular, and people think of money in one unit.
-_FLAGS = {"reporters": "reporter", "tags": "tag", "max_cost_usd": "max-cost", "budget_usd": "budget"}
 _WORDS = {"true": True, "false": False}
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
@@ -224,22 +195,23 @@ class Source:
 
 
 def from_flags(flags: Mapping[str, Any], base: Base) -> Source:
-    """What was typed for this run."""
-    named = {name: f"--{_FLAGS.get(name, name).replace('_', '-')}" for name in flags}
+    """Take what was typed for this run."""
+    named = {name: GIVEN[name][1].flag or f"--{name}" for name in flags}
     # Folders come as paths from the command line and as text from everywhere else.
     texts = {name: str(value) if isinstance(value, Path) else value for name, value in flags.items()}
     return _from_names(texts, named, base, origin="flag {}")
 
 
 def from_environ(environ: Mapping[str, str], base: Base) -> Source:
-    """What `WHET_*` variables say; an empty one is as good as none."""
-    named = {name: f"WHET_{name.upper()}" for name in VARIABLES}
+    """Take what `WHET_*` variables say; an empty one counts as not set."""
+    named = {name: f"WHET_{name.upper()}" for name, (_, row) in GIVEN.items() if row.variable}
     given = {name: environ[variable] for name, variable in named.items() if environ.get(variable, "").strip()}
-    return _from_names({name: _read_text(name, text) for name, text in given.items()}, named, base, origin="{}")
+    values = {name: _read_text(GIVEN[name][1].rule, text) for name, text in given.items()}
+    return _from_names(values, named, base, origin="{}")
 
 
 def from_file(file: SettingsFile, home: Path | None) -> Source:
-    """What a settings file says."""
+    """Take what a settings file says."""
     checked = check_document(file.data, Base(file.path.parent, home))
     values = {key: Found(value, file.label, f"{file.label}: {dotted(key)}") for key, value in checked.values.items()}
     problems = tuple(f"{file.label}: {where}: {message}" for where, message in checked.problems)
@@ -250,21 +222,20 @@ def _from_names(given: Mapping[str, Any], named: Mapping[str, str], base: Base, 
     checked = Checked(base)
     words: dict[Key, str] = {}
     for name, value in given.items():
-        key = (_SECTIONS.get(name, "run"), name)
+        key, row = GIVEN[name]
         words[key] = named[name]
-        checked.value(value, rule_at(*key), key, where=named[name])
+        checked.value(value, row.rule, key, where=named[name])
     values = {key: Found(value, origin.format(words[key]), words[key]) for key, value in checked.values.items()}
     problems = tuple(f"{where}: {message}" for where, message in checked.problems)
     return Source(values, problems, frozenset(checked.wrong))
 
 
-def _read_text(name: str, text: str) -> Value:
-    """A variable's text as the value that a file would hold; what cannot be read stays text and is refused as such."""
-    rule = rule_at(_SECTIONS.get(name, "run"), name)
+def _read_text(rule: Rule, text: str) -> Value:
+    """Return a variable's *text* as the value that a file would hold; text that does not fit stays text."""
     if rule.many:
         return [piece.strip() for piece in text.split(",")]
-    if rule.whole and _WHOLE_NUMBER.fullmatch(text.strip()):
+    if rule.kind == "whole" and _WHOLE_NUMBER.fullmatch(text.strip()):
         return int(text)
-    if rule.flag:
+    if rule.kind == "flag":
         return _WORDS.get(text.strip(), text)
     return text.strip() if rule.place is None else text

@@ -25,6 +25,7 @@ from whet.reading.claims import (
 )
 from whet.reading.paths import clean_path, path_warnings
 from whet.reading.patterns import looks_whole, read_pattern
+from whet.reading.text import shorten
 
 _STRICT = re.compile(r"""'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)\"""", re.DOTALL)
 _CURLY = "\u2018\u2019\u201c\u201d\u00b4\u0060"
@@ -191,7 +192,7 @@ def _no_prefix(line: str, word: str) -> ClaimError:
     if not line:
         return ClaimError("the expectation is empty", hint=forms)
     meant = next((each for each in _meant(line, word) if _is_claim(each)), None)
-    what = f'"{word}:" begins no expectation' if word and ":" in line else f'"{_short(line)}" has no prefix'
+    what = f'"{word}:" begins no expectation' if word and ":" in line else f'"{shorten(line)}" has no prefix'
     return ClaimError(what, hint=f"did you mean {meant}?" if meant else forms)
 
 
@@ -306,7 +307,7 @@ def _no_operator(rest: str, splits: list[tuple[str, str, str]]) -> ClaimError:
         word, match = (last, near[0]) if near else found or ("", "")
         return ClaimError(f'"{word}" is not something to say of a file', hint=f'did you mean "{match}"?')
     return ClaimError(
-        f"it does not say what should be true of {_short(rest)}",
+        f"it does not say what should be true of {shorten(rest)}",
         hint="add exists, created, contains '...' or matches /.../",
     )
 
@@ -328,10 +329,6 @@ def _no_pattern(path: str, after: str) -> ClaimError:
 def _unquoted(path: str) -> str:
     inner = strict(path)
     return path if inner is None else inner
-
-
-def _short(text: str, most: int = 60) -> str:
-    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 _READERS: dict[str, Callable[[str], Reading]] = {

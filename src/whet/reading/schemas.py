@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from whet.reading.text import shorten
+
 _MOST = 10
 _SHOWN = 200
 
@@ -21,7 +23,7 @@ def check_schema(schema: Any) -> None:
 def schema_problems(schema: Any, value: Any) -> list[str]:
     """What *schema* (2020-12 unless it says otherwise) does not allow of *value*, each with its place."""
     found = [
-        f"{'/'.join(map(str, error.instance_path)) or '(the whole)'}: {_short(error.message)}"
+        f"{'/'.join(map(str, error.instance_path)) or '(the whole)'}: {shorten(error.message, _SHOWN)}"
         for error, _ in zip(_validator(schema).iter_errors(value), range(_MOST + 1), strict=False)
     ]
     return found if len(found) <= _MOST else [*found[:_MOST], "and more"]
@@ -39,14 +41,11 @@ def _validator(schema: Any) -> Any:
         )
     except jsonschema_rs.ValidationError as error:
         place = "/".join(map(str, error.instance_path))
-        raise SchemaTrouble(f"{place}: {_short(error.message)}" if place else _short(error.message)) from error
+        message = shorten(error.message, _SHOWN)
+        raise SchemaTrouble(f"{place}: {message}" if place else message) from error
     except ValueError as error:
-        raise SchemaTrouble(_short(str(error))) from error
+        raise SchemaTrouble(shorten(str(error), _SHOWN)) from error
 
 
 def _refuse(address: str) -> Any:
     raise ValueError(f"{address} lies outside of the schema, and nothing is fetched")
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

@@ -9,6 +9,7 @@ from dataclasses import field, replace
 from whet.dataclass import dataclass
 from whet.errors import UsageError
 from whet.reading.shell_simple import Role, SimpleCommand, is_positional, quote_word, roles, traces
+from whet.reading.text import middle, printable
 
 Matcher = str | re.Pattern[str] | Callable[[str], bool]
 
@@ -210,17 +211,9 @@ _MOST_COMMANDS = 8
 _MOST_CONSIDERED = 200
 
 
-def shorten(text: str, limit: int = _LONGEST_PART) -> str:
-    """*text* with its middle left out when it is longer than *limit*."""
-    if len(text) <= limit:
-        return text
-    half = (limit - 3) // 2
-    return f"{text[:half]}...{text[-half:]}"
-
-
 def explain(wanted: Requirements, expected: str, line: str, commands: tuple[SimpleCommand, ...]) -> str:
     """The whole text."""
-    head = [f"expected: {expected}", f"command:  {_printable(shorten(line, _LONGEST_TEXT))}"]
+    head = [f"expected: {expected}", f"command:  {printable(middle(line, _LONGEST_TEXT, '...'))}"]
     return "\n".join([*head, *reading(wanted, commands)])
 
 
@@ -247,9 +240,9 @@ def _nearest(wanted: Requirements, commands: tuple[SimpleCommand, ...]) -> int:
 def _conclusion(wanted: Requirements, commands: tuple[SimpleCommand, ...], nearest: int) -> str:
     for index, command in enumerate(commands):
         if meets(wanted, command):
-            return f"matches:  {index + 1}. {shorten(quote_word(command.executable))}"
+            return f"matches:  {index + 1}. {_part(quote_word(command.executable))}"
     reasons = "; ".join(lacks(wanted, commands[nearest]))
-    return f"nearest:  {nearest + 1}. {shorten(quote_word(commands[nearest].executable))}: {reasons}"
+    return f"nearest:  {nearest + 1}. {_part(quote_word(commands[nearest].executable))}: {reasons}"
 
 
 def _described(number: int, command: SimpleCommand) -> list[str]:
@@ -264,8 +257,8 @@ def _described(number: int, command: SimpleCommand) -> list[str]:
         "end of options": "--" if arguments.end_of_options else "",
         "redirections": " ".join(command.redirections),
     }
-    lines = [f"       {name}: {_printable(shorten(text))}" for name, text in parts.items() if text]
-    return [f"  {number}. {_printable(shorten(quote_word(command.executable)))}", *lines]
+    lines = [f"       {name}: {printable(_part(text))}" for name, text in parts.items() if text]
+    return [f"  {number}. {printable(_part(quote_word(command.executable)))}", *lines]
 
 
 def lacks(wanted: Requirements, command: SimpleCommand) -> list[str]:
@@ -314,13 +307,13 @@ def _lacking_option(name: Matcher, matcher: Matcher, command: SimpleCommand) -> 
     if not found:
         return f"no option {named(name)} with {written(matcher)}"
     values = ", ".join(quote_word(value) for each in found.values() for value in each)
-    return f"option {', '.join(found)} is {shorten(values)}, not {written(matcher)}"
+    return f"option {', '.join(found)} is {_part(values)}, not {written(matcher)}"
+
+
+def _part(text: str) -> str:
+    return middle(text, _LONGEST_PART, "...")
 
 
 def named(name: Matcher) -> str:
     """The name of an option as a message has it."""
     return name if isinstance(name, str) else written(name)
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

@@ -1,10 +1,14 @@
-"""Text for people: strangers' words made harmless, numbers with their units, paths that can be opened."""
+"""Text for people: values and foreign text made short and harmless, numbers with units, paths that open."""
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
+from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 # Whole escape sequences go, so that no "[31m" is left behind. Only those that end are taken: one that
 # does not must not swallow the rest of a message.
@@ -26,23 +30,60 @@ def clean(text: str) -> str:
     return _CONTROLS.sub("", text.replace("\t", "    "))
 
 
-def one_line(text: str, limit: int = 200) -> str:
-    """*text* as one harmless line of at most *limit* characters, shortened in the middle."""
-    return middle(" ".join(clean(_bounded(text)).split()), limit)
+def shown(value: Any, most: int = 60, *, quotes: bool = True) -> str:
+    """Return *value* as JSON for a message, shortened; without *quotes*, a string is shown as it is."""
+    if isinstance(value, str) and not quotes:
+        return printable(shorten(value, most))
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except RecursionError:
+        return "something that is nested too deeply"
+    except ValueError:
+        # It refers to itself, or has a number with too many digits.
+        text = written(value)
+    return printable(shorten(text, most))
 
 
-def middle(text: str, limit: int) -> str:
-    """*text* with its middle left out where it is longer than *limit*."""
-    if len(text) <= limit:
+def written(value: Any) -> str:
+    """Return the `repr` of *value*, also if it is a number with more digits than Python writes."""
+    try:
+        return repr(value)
+    except ValueError:
+        return "a number of thousands of digits"
+
+
+def shorten(text: str, most: int = 60) -> str:
+    """Return *text*, or its beginning if it has more than *most* characters."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def middle(text: str, most: int, mark: str = "…") -> str:
+    """Return *text*, or its two ends around *mark* if it has more than *most* characters."""
+    if len(text) <= most:
         return text
-    head = (limit - 1) // 2 + (limit - 1) % 2
-    tail = limit - 1 - head
-    return text[:head] + "…" + (text[-tail:] if tail else "")
+    room = most - len(mark)
+    head, tail = room - room // 2, room // 2
+    return f"{text[:head]}{mark}{text[-tail:] if tail else ''}"
+
+
+def one_line(text: str, most: int = 200) -> str:
+    """Return *text* as one harmless line of at most *most* characters, without its middle if it is longer."""
+    return middle(" ".join(clean(bounded(text)).split()), most)
+
+
+def printable(text: str) -> str:
+    """Return *text* with escapes for characters that move a cursor or cannot be written, such as a line break."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def escape_surrogates(text: str) -> str:
+    """Return *text* with escapes for what UTF-8 cannot encode."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def excerpt(text: str, *, lines: int = 15, width: int = 200) -> tuple[str, ...]:
     """The lines of *text*, harmless; the middle ones left out where there are too many."""
-    found = [middle(line.rstrip(), width) for line in clean(_bounded(text)).strip("\n").split("\n")]
+    found = [middle(line.rstrip(), width) for line in clean(bounded(text)).strip("\n").split("\n")]
     if len(found) <= lines:
         return tuple(found)
     head = lines * 2 // 3
@@ -52,12 +93,18 @@ def excerpt(text: str, *, lines: int = 15, width: int = 200) -> tuple[str, ...]:
     return (*found[:head], f"… {count(left_out, 'line')} left out …", *found[len(found) - tail :])
 
 
-def _bounded(text: str) -> str:
-    """*text* cut to what anybody reads, before any work is done on it."""
-    half = _MESSAGE_CHARACTERS // 2
-    if len(text) <= _MESSAGE_CHARACTERS:
+def bounded(text: str, most: int = _MESSAGE_CHARACTERS) -> str:
+    """Return *text*, or its two ends and how much is left out between them if it has more than *most* characters."""
+    if len(text) <= most:
         return text
+    half = most // 2
     return f"{text[:half]}\n… {number(len(text) - 2 * half)} characters left out …\n{text[-half:]}"
+
+
+def did_you_mean(word: str, known: Sequence[str]) -> str | None:
+    """Return a hint with the known word that is most like *word*; none if none is."""
+    near = get_close_matches(word, known, n=1)
+    return f'did you mean "{near[0]}"?' if near else None
 
 
 def width(text: str) -> int:

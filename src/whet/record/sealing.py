@@ -13,6 +13,7 @@ from whet.ground.copying import extents
 from whet.ground.tree import Descent, walk
 from whet.model import wire
 from whet.model.run import TrialResult
+from whet.reading.text import escape_surrogates
 from whet.record.chain import Line
 from whet.record.folder import PRIVATE, RESULTS_FILE, open_new, write_atomically
 
@@ -127,7 +128,7 @@ def file_problems(
     """What of the files of a trial is not as its line says, a sentence for each; *wanted* are the paths looked at."""
     if line.link is None:
         return
-    there = {wire.printable(path): (f"{run_dir}/{path}", found) for path, found in _recorded(run_dir, line.result)}
+    there = {escape_surrogates(path): (f"{run_dir}/{path}", found) for path, found in _recorded(run_dir, line.result)}
     since = f"since line {line.number} of the journal was written"
     now = {path: digest_of(*there[path]) for path in there if wanted(path) and path in line.files}
     now |= {path: "" for path in there if wanted(path) and path not in line.files}
@@ -152,7 +153,7 @@ def _workspace_problems(run_dir: Path, line: Line) -> Iterator[str]:
         if kept.is_symlink() or not kept.is_dir():
             yield f"{attempt.workspace_dir}: is gone"
             continue
-        now = {wire.printable(path): digest for path, digest in tree_hashes(kept).items()}
+        now = {escape_surrogates(path): digest for path, digest in tree_hashes(kept).items()}
         yield from (f"{attempt.workspace_dir}/{what}" for what in differences(before, now))
 
 
@@ -266,7 +267,7 @@ def _changes(run_dir: Path, name: str, due: str) -> Iterator[str]:
     if hashlib.sha256(data).hexdigest() != due or not _is_folder(path):
         yield f"{_WORKSPACES}/{name}: has changed"
         return
-    now = {wire.printable(path): digest for path, digest in tree_hashes(path).items()}
+    now = {escape_surrogates(path): digest for path, digest in tree_hashes(path).items()}
     yield from (f"{_WORKSPACES}/{name}/{what}" for what in differences(wire.decode(data, dict[str, str]), now))
 
 
@@ -297,9 +298,9 @@ def _unnamed(run_dir: Path, folder: str, named: set[str], depth: int) -> Iterato
         where = f"{folder}/{name}"
         path = run_dir / where
         if path.is_symlink():
-            yield f"{wire.printable(where)}: is a symbolic link, which whet never makes there"
+            yield f"{escape_surrogates(where)}: is a symbolic link, which whet never makes there"
         elif where not in named:
             if depth > 1 and path.is_dir():
                 yield from _unnamed(run_dir, where, named, depth - 1)
             else:
-                yield f"{wire.printable(where)}: is new: no line of the journal names it"
+                yield f"{escape_surrogates(where)}: is new: no line of the journal names it"

@@ -19,6 +19,7 @@ from whet.errors import UsageError
 from whet.model import wire
 from whet.model.request import Settings
 from whet.model.run import Plan
+from whet.reading.text import escape_surrogates
 from whet.record.chain import changed
 from whet.record.folder import PRIVATE, SOURCES_FILE, write_atomically
 from whet.record.sealing import digest_of
@@ -54,7 +55,7 @@ def sources_of(plan: Plan, settings: Settings, reporters: Iterable[str] = ()) ->
         except OSError:
             # It went away meanwhile, or cannot be read; whoever needs it says so.
             continue
-        found[wire.printable(path)] = Source(stat.S_IMODE(seen.st_mode), seen.st_size, seen.st_mtime_ns, digest)
+        found[escape_surrogates(path)] = Source(stat.S_IMODE(seen.st_mode), seen.st_size, seen.st_mtime_ns, digest)
     return found
 
 

@@ -15,6 +15,7 @@ from whet.errors import RecordChanged, StoreError
 from whet.model.run import Execution, Plan, RunInfo, Runner, SnapshotOutcome, TrialKey, TrialResult
 from whet.model.session import Usage
 from whet.model.suite import NO_SKILL, SKILL, TRIGGERED, Case, Check, Limits, Suite, WorkspaceSpec
+from whet.reading.text import shown
 from whet.record.chain import Chain, Line, Reading, changed, counted, is_done, refuse_other_run, run_hash
 from whet.record.folder import JOURNAL_FILE, RESULTS_FILE, RUN_FILE, SOURCES_FILE, SPENT_FILE, is_chained
 from whet.record.journal import Entry
@@ -354,9 +355,4 @@ def _unlike(found: Any, due: Any, where: str = "") -> Iterator[str]:
         for index, (one, other) in enumerate(zip(found, due, strict=True)):
             yield from _unlike(one, other, f"{where}[{index}]")
     elif found != due:
-        yield f"{where} is {_short(found)}, and the journal says {_short(due)}"
-
-
-def _short(value: Any) -> str:
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ..."
+        yield f"{where} is {shown(found, _SHOWN)}, and the journal says {shown(due, _SHOWN)}"

@@ -1,10 +1,11 @@
-"""What is known of an attempt, from its beginning to its end."""
+"""What is known of an attempt, and the one place where its errors become data."""
 
 from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import field
 from datetime import UTC, datetime
 
@@ -15,10 +16,10 @@ from whet.model.grade import Changes, Failure, FailureClass, Grade, Location
 from whet.model.run import Trial
 from whet.model.session import SessionSummary, Usage
 from whet.model.skills import SkillDetection
-from whet.run.parts import Parts, trial_folder
+from whet.run.parts import AttemptParts, RunParts, trial_folder
 from whet.run.session_state import Resumable
 
-# A disk that takes or gives nothing more.
+# A disk that is full or broken.
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 _GO_ON = "once the disk is well again, --resume does this trial again"
 
@@ -34,12 +35,12 @@ class AttemptRecord:
     started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
     duration_s: float = 0.0
     session: SessionSummary | None = None
-    # What is known of a session that came to no good end.
+    # A session that did not end well.
     unfinished: SessionSummary | None = None
     usage: Usage = field(default_factory=Usage)
     steps: int = 0
     detected_skills: tuple[SkillDetection, ...] = ()
-    # Whether the agent's word may take the trial out of the rate.
+    # Whether what the agent says may take the trial out of the rate.
     trusted: bool = True
     changes: Changes = field(default_factory=Changes)
     grades: list[Grade] = field(default_factory=list)
@@ -61,8 +62,8 @@ class AttemptRecord:
         """Whether every check holds."""
         return self.failure is None and all(grade.passed for grade in self.grades)
 
-    def fail(self, parts: Parts, error: AttemptError) -> None:
-        """The one place where an exception becomes data."""
+    def fail(self, parts: AttemptParts, error: AttemptError) -> None:
+        """Turn an error into the failure of this attempt."""
         disk = _is_of_the_disk(error)
         location, traceback = getattr(error, "location", None), getattr(error, "traceback", None)
         hints = [error.hint, _GO_ON if disk else None]
@@ -82,28 +83,26 @@ class AttemptRecord:
             parts.rejected[self.runner] = error.message
 
 
-async def recording(
-    parts: Parts, trial: Trial, number: int, work: Callable[[AttemptRecord], Awaitable[None]]
-) -> AttemptRecord:
-    """Carry out one attempt; every failure of it is data in the record."""
+@contextmanager
+def recording(parts: RunParts, trial: Trial, number: int) -> Iterator[AttemptRecord]:
+    """Begin the record of one attempt; an error of the attempt becomes data in it."""
     folder = f"trials/{trial_folder(trial.key)}/{number}"
     record = AttemptRecord(runner=trial.key.runner, number=number, artifact_dir=folder)
     try:
-        await work(record)
+        yield record
     except AttemptError as error:
         record.fail(parts, error)
     except Exception as error:  # noqa: BLE001 - the engine's one catch-all: no trial may end the run
         record.fail(parts, _internal(error))
     except BaseException:
-        # A signal ends it without a result, and what it took was paid for.
+        # A signal ends it without a result, and what it used was paid for.
         parts.cut_short(trial.key, record.usage)
         raise
     record.duration_s = time.monotonic() - record.began
-    return record
 
 
 def _internal(error: Exception) -> AttemptError:
-    """Something that nobody foresaw: a full disk, or a fault of ours."""
+    """Wrap an unexpected error: a full disk, or a fault of whet."""
     if isinstance(error, OSError):
         unkept = AttemptError(f"the record of this trial could not be kept: {error}")
         unkept.__cause__ = error
@@ -112,6 +111,6 @@ def _internal(error: Exception) -> AttemptError:
 
 
 def _is_of_the_disk(error: AttemptError) -> bool:
-    """Whether whet could not do its own part because of a disk; what an agent's program makes of one is the agent's."""
+    """Return whether a disk kept whet itself from its work; what it does to an agent's program is the agent's."""
     found = error.__cause__
     return error.cause == "infrastructure" and isinstance(found, OSError) and found.errno in _OF_THE_DISK

@@ -19,9 +19,8 @@ from whet.model.run import Trial, TrialResult
 from whet.model.seen import FinalOutput
 from whet.model.session import SessionSummary, Usage
 from whet.run.attempt_record import AttemptRecord, recording
-from whet.run.ending import is_open
-from whet.run.grading import conclude, masked
-from whet.run.parts import Parts
+from whet.run.grading import conclude, is_open, masked
+from whet.run.parts import RunParts
 from whet.run.trial import attempted
 
 ANSWER_FILE = "answer.json"
@@ -41,14 +40,15 @@ class Calling:
     check_schemas: bool = False
 
 
-async def call_trial(parts: Parts, calling: Calling, trial: Trial) -> TrialResult:
+async def call_trial(parts: RunParts, calling: Calling, trial: Trial) -> TrialResult:
     """Bring one trial to its result by calling a skill."""
     retries = calling.retries[trial.key.runner]
     return await attempted(parts, trial, partial(_attempt, parts, calling, trial), retries=retries)
 
 
-async def _attempt(parts: Parts, calling: Calling, trial: Trial, number: int) -> AttemptRecord:
-    record = await recording(parts, trial, number, partial(_call, parts, calling, trial))
+async def _attempt(parts: RunParts, calling: Calling, trial: Trial, number: int) -> AttemptRecord:
+    with recording(parts, trial, number) as record:
+        await _call(parts, calling, trial, record)
     listener = parts.listener(trial)
     if listener is not None:
         listener(FinalOutput(text=_told(trial, record)))
@@ -62,7 +62,7 @@ def _told(trial: Trial, record: AttemptRecord) -> str:
     return f"{trial.execution.case.prompt} gives {answer}{wrong}"
 
 
-async def _call(parts: Parts, calling: Calling, trial: Trial, record: AttemptRecord) -> None:
+async def _call(parts: RunParts, calling: Calling, trial: Trial, record: AttemptRecord) -> None:
     task, skill = calling.tasks[trial.key.case], calling.skills[trial.key.runner]
     reply = await _reply(calling, trial, task)
     _keep(parts, trial, record, reply)
@@ -84,7 +84,7 @@ async def _call(parts: Parts, calling: Calling, trial: Trial, record: AttemptRec
     record.retry = False
 
 
-async def _evaluated(parts: Parts, calling: Calling, task: BenchmarkTask, answered: Answered) -> Grade:
+async def _evaluated(parts: RunParts, calling: Calling, task: BenchmarkTask, answered: Answered) -> Grade:
     """The grade; an answer that has none, also when asked again, where no answer has one, is itself the reason."""
     ask = partial(calling.evaluators.evaluate, task, sandbox=parts.sandbox, timeout_s=parts.plan.check_timeout_s)
     try:
@@ -114,7 +114,7 @@ async def _reply(calling: Calling, trial: Trial, task: BenchmarkTask) -> Reply:
     return await client.call(task.input, timeout_s=trial.execution.limits.timeout_s or 0)
 
 
-def _keep(parts: Parts, trial: Trial, record: AttemptRecord, reply: Reply) -> None:
+def _keep(parts: RunParts, trial: Trial, record: AttemptRecord, reply: Reply) -> None:
     """Note the answer as the session that it is, and put it into the record, without secrets."""
     output: Any = parts.masker.tree(reply.output)
     text = json.dumps(output, ensure_ascii=False)

@@ -1,14 +1,8 @@
-"""The truth about endings: what an exit code, the agent's own last words and its troubles come to together."""
+"""How a session ended: what its exit code, its own last words and its troubles mean, and whether it met the skill."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import fields, replace
-from pathlib import Path
-
-import anyio
-import anyio.to_thread
+from collections.abc import Iterator
 
 from whet.agents.agent import AgentCommand
 from whet.agents.observing import Observer
@@ -17,28 +11,19 @@ from whet.errors import (
     AgentError,
     AgentNotStarted,
     AgentTimedOut,
-    AttemptError,
     CeilingReached,
-    CheckMistaken,
     Contaminated,
-    GraderError,
-    JudgeFailed,
     ModelRejected,
-    NoVerdict,
     ProviderFailed,
     SessionUnfinished,
 )
-from whet.grade.grader import EventLog, Evidence, NotRecorded, events_path
-from whet.ground.copying import remove_tree
+from whet.grade.grader import EventLog, events_path
 from whet.ground.sandbox import Ended
-from whet.model.grade import Changes
 from whet.model.run import Trial
 from whet.model.seen import PROVIDER_TROUBLE, CommandRun, Event, FileRead, Trouble
-from whet.model.session import SessionSummary, Usage
-from whet.model.suite import NO_SKILL, Check, SkillUnderTest
-from whet.run import ground as grounds
+from whet.model.suite import NO_SKILL, SkillUnderTest
 from whet.run.attempt_record import AttemptRecord
-from whet.run.parts import Parts
+from whet.run.parts import AttemptParts
 
 _SIGNALLED = 128
 
@@ -46,7 +31,7 @@ _SIGNALLED = 128
 def judge_ending(
     ended: Ended, observer: Observer, asked: AgentCommand, *, timeout_s: float, silence_s: float, tail: bytes
 ) -> None:
-    """Raise unless the session came to a good end; what went wrong with the provider is not the agent's doing."""
+    """Raise unless the session ended well; trouble with the provider is not blamed on the agent."""
     if ended.timed_out:
         raise _timed_out(observer, asked, timeout_s, silence_s)
     said = observer.ended
@@ -69,14 +54,14 @@ def judge_ending(
 
 
 def silence_at_limit(observer: Observer, asked: AgentCommand, timeout_s: float, silence_s: float) -> Trouble | None:
-    """The trouble that nobody told of: a model that said nothing until the time limit, although it was its turn."""
+    """Return the trouble of a model that said nothing until the time limit, although it was its turn."""
     turn, limit = observer.turn, f"at its time limit of {timeout_s:g} s"
-    told = turn.unanswered or (observer.trouble if observer.trouble and observer.trouble.kind == "context" else None)
-    if not asked.shows_model or told:
+    no_room = observer.trouble is not None and observer.trouble.kind == "context"
+    if not asked.shows_model or turn.unanswered or no_room:
         return None
     if not turn.came:
         return Trouble(message=f"no model had answered {limit}, and no retry was told of", kind="network")
-    # Where all of the time is little, half of it is long.
+    # If the time limit is short, half of it is a long silence.
     if turn.silent_s >= min(silence_s, timeout_s / 2):
         said = f"the model had said nothing for {turn.silent_s:.0f} s in the middle of an answer {limit}"
         more = "no tool was running, and no retry was told of (defaults.model_silence_ms is how long it may be silent)"
@@ -85,7 +70,7 @@ def silence_at_limit(observer: Observer, asked: AgentCommand, timeout_s: float, 
 
 
 def _timed_out(observer: Observer, asked: AgentCommand, timeout_s: float, silence_s: float) -> AgentError:
-    """Whether the agent took too long, or waited for a provider that did not answer."""
+    """Tell an agent that took too long from one that waited for a provider."""
     turn, limit = observer.turn, f"at its time limit of {timeout_s:g} s"
     if not asked.trusted:
         return AgentTimedOut(f"was still running after {timeout_s:g} s and was stopped")
@@ -100,7 +85,7 @@ def _timed_out(observer: Observer, asked: AgentCommand, timeout_s: float, silenc
 
 
 def _never_began(ended: Ended, asked: AgentCommand, reason: str, tail: bytes) -> AgentError:
-    """The program ended before any model answered, which says nothing about what it would have done."""
+    """Return the error of a program that ended before any model answered."""
     words = _crash(ended, reason, tail)
     if asked.no_login is not None and asked.no_login.search(f"{reason}\n{tail.decode('utf-8', 'replace')}"):
         return ProviderFailed(f"auth: {words}", hint='"whet doctor" says what could log it in')
@@ -114,7 +99,7 @@ def _provider_failed(trouble: Trouble, how: str = "") -> ProviderFailed:
 
 
 def _crash(ended: Ended, reason: str, tail: bytes) -> str:
-    """How it ended, why it says it did, and its last words."""
+    """Say how it ended, the reason that it gives, and its last words."""
     if ended.signal is not None:
         how = f"was ended by signal {ended.signal}"
     elif (ended.exit_code or 0) > _SIGNALLED:
@@ -126,19 +111,19 @@ def _crash(ended: Ended, reason: str, tail: bytes) -> str:
     return f"{how}:\n{said}" if said else how
 
 
-# An agent may speak of a skill that it knows from elsewhere; reading or loading it is another matter.
+# An agent may mention a skill that it knows from elsewhere; only reading or loading it counts.
 _USED = frozenset(("explicit", "strong", "medium"))
 _SHOWN = 200
 _TALKS = frozenset(("echo", "printf"))
 
 
-def refuse_contaminated(parts: Parts, trial: Trial, record: AttemptRecord) -> None:
-    """Raise where the session of a trial without the skill touched the skill.
+def refuse_contaminated(parts: AttemptParts, trial: Trial, record: AttemptRecord) -> None:
+    """Raise if the session of a trial without the skill touched the skill.
 
-    All that is known of it is what was printed. Where the program that printed it is itself what is tried, that
-    decides nothing: the trial counts, and a note says what the program said.
+    Only the agent's output shows this. If that output is not trusted, the trial counts, and a note says what the
+    program said.
     """
-    skill = parts.plan.suite.skill
+    skill = parts.suite.skill
     if trial.key.variant != NO_SKILL or skill is None:
         return
     found = _detected(skill, record) or _named(skill, parts, record)
@@ -163,27 +148,27 @@ def _detected(skill: SkillUnderTest, record: AttemptRecord) -> str | None:
     return None
 
 
-def _named(skill: SkillUnderTest, parts: Parts, record: AttemptRecord) -> str | None:
-    """The event that names a file of the skill by its path, if any does."""
-    # Where it was found, other things may lie too.
+def _named(skill: SkillUnderTest, parts: AttemptParts, record: AttemptRecord) -> str | None:
+    """Return what names a file of the skill by its path, if anything does."""
+    # Of the folder in which it was found, only the manifest: other things may be there too.
     files = (f"{skill.path}/", f"{skill.source}/SKILL.md")
     for event in EventLog(events_path(parts.run_dir / record.artifact_dir)):
-        told = _told(event)
-        if any(file in told for file in files):
-            return f"it named {told[:_SHOWN]}"
+        words = _paths_in(event)
+        if any(file in words for file in files):
+            return f"it named {words[:_SHOWN]}"
     return None
 
 
-def _told(event: Event) -> str:
-    """The words of an event that may be paths; what failed has read nothing, and what only talks does not either."""
+def _paths_in(event: Event) -> str:
+    """Return the words of an event that may be paths; a command that failed or only prints has read nothing."""
     if isinstance(event, CommandRun):
         failed = event.exit_code or event.ok is False
-        return "" if failed else "\n".join(" ".join(words) for words in _doing(event.command))
+        return "" if failed else "\n".join(" ".join(words) for words in _actions(event.command))
     return event.path if isinstance(event, FileRead) and event.ok is not False else ""
 
 
-def _doing(line: str) -> Iterator[tuple[str, ...]]:
-    """The commands of a line but those that print their words, or keep them as a note."""
+def _actions(line: str) -> Iterator[tuple[str, ...]]:
+    """Yield the commands of a line, without those that print their words or use them as a message."""
     # Only here: most sessions end well, and the reader of shell commands is large.
     from whet.reading.shell_commands import read_command  # noqa: PLC0415
 
@@ -191,77 +176,3 @@ def _doing(line: str) -> Iterator[tuple[str, ...]]:
         notes = command.name == "git" and command.words[:1] in (("commit",), ("tag",))
         if command.name not in _TALKS and not notes:
             yield (command.executable, *command.words, *(turn for turn in command.redirections if "<" in turn))
-
-
-BECAUSE = "it decides on the untouched workspace without an answer, so what the agent left is the reason"
-# These say already whose doing it is, or that a provider was not there.
-_SETTLED = (CheckMistaken, NotRecorded, JudgeFailed)
-
-
-def is_open(error: GraderError) -> bool:
-    """Whether it is to be found out whose doing *error* is."""
-    if isinstance(error, NoVerdict):
-        return True
-    return error.cause != "agent" and not isinstance(error, _SETTLED)
-
-
-async def is_agents_doing(parts: Parts, trial: Trial, check: Check, evidence: Evidence) -> bool:
-    """Whether *check* decides without what the agent left, and does not with it, also when it is asked again.
-
-    Asking again tells a check that hangs by its own doing, or by that of a busy machine, from one that the agent hangs.
-    """
-    key = f"{trial.key.case}/{trial.key.variant}/{trial.execution.case.checks.index(check)}"
-    if key not in parts.decides:
-        parts.decides[key] = await _decides_untouched(parts, trial, check, evidence)
-    if not parts.decides[key]:
-        return False
-    return not await _decides(parts, check, evidence)
-
-
-async def _decides_untouched(parts: Parts, trial: Trial, check: Check, evidence: Evidence) -> bool:
-    async with _untouched(parts, trial, evidence) as control:
-        return control is not None and await _decides(parts, check, control)
-
-
-async def _decides(parts: Parts, check: Check, evidence: Evidence) -> bool:
-    """Whether there is a decision, whichever; a check that raises has decided."""
-    try:
-        given = await parts.graders[check.grader].grade(check, evidence)
-    except GraderError as error:
-        return not is_open(error) and not isinstance(error, NotRecorded | JudgeFailed)
-    except AttemptError:
-        return False
-    return not given.undecided
-
-
-@asynccontextmanager
-async def _untouched(parts: Parts, trial: Trial, evidence: Evidence) -> AsyncIterator[Evidence | None]:
-    """The evidence as it would be had the agent done nothing; none where there is no such workspace to be had."""
-    spec = trial.execution.workspace
-    folder = parts.scratch / f"c{len(parts.decides) + 1}-{trial.key.number}"
-    if spec.cwd is not None:
-        # The folder of a person, which the agent has changed by now.
-        yield None
-        return
-    alone = replace(trial, execution=replace(trial.execution, workspace=replace(spec, mode="isolated")))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        ground = await grounds.lay(parts, grounds.SharedGround(), alone, folder)
-    except (AttemptError, OSError):
-        yield None
-        return
-    try:
-        yield _without_agent(evidence, ground.workspace.path, folder)
-    finally:
-        with anyio.CancelScope(shield=True):
-            await grounds.leave(ground)
-            await anyio.to_thread.run_sync(remove_tree, folder)
-
-
-def _without_agent(evidence: Evidence, workspace: Path, folder: Path) -> Evidence:
-    session = evidence.session
-    known = {item.name: getattr(evidence, item.name) for item in fields(Evidence)}
-    silent = SessionSummary(runner=session.runner, agent=session.agent, prompt=session.prompt, usage=Usage())
-    nothing = {"session": silent, "events_path": None, "changes": Changes(), "workspace": workspace}
-    apart = {"artifact_dir": folder, "keep": lambda _, __: None}
-    return Evidence(**{**known, **nothing, **apart})

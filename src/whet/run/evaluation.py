@@ -31,13 +31,14 @@ from whet.plan.benchmark_suite import describe_calls, retries_of
 from whet.plan.plan import counted
 from whet.plan.settle_eval import EvalRequest, Settled, settle, to_be_called
 from whet.reading.document_files import SUFFIXES, read_plain
-from whet.reading.fields import BadDocument
+from whet.reading.documents import DocumentError
 from whet.record.results import JournalResults
 from whet.run.calling import Calling, call_trial
 from whet.run.evaluation_reports import judging_of, reports_of, write_reports
-from whet.run.execute import ERRORED, FAILED, PASSED, Approach, Concluded, carry_out
+from whet.run.flow import Approach, perform
 from whet.run.ground import SharedGround
-from whet.run.parts import Parts
+from whet.run.parts import RunParts
+from whet.run.run_state import ERRORED, FAILED, PASSED, Conclusion
 from whet.suites.benchmarks import FILES, LoadedBenchmark, read_benchmark, read_tasks
 
 _AT_ONCE = 8
@@ -119,7 +120,7 @@ def examine(path: Path) -> list[Examined] | None:
         return [_skill(path)]
     try:
         document = read_plain(path)
-    except BadDocument:
+    except DocumentError:
         # Whoever reads suites says where.
         return None
     if isinstance(document, list):
@@ -186,7 +187,7 @@ def evaluate(request: EvalRequest) -> int:
     # Before there are threads, because it forks.
     evaluators = Evaluators(benchmark.tasks, benchmark.source.parent, judge)
     try:
-        return carry_out(settled.planned, _Evaluation(settled, evaluators, judge).approach())
+        return perform(settled.planned, _Evaluation(settled, evaluators, judge).approach())
     finally:
         evaluators.close()
 
@@ -221,7 +222,7 @@ class _Evaluation:
         )
 
         @asynccontextmanager
-        async def around(parts: Parts) -> AsyncIterator[None]:
+        async def around(parts: RunParts) -> AsyncIterator[None]:
             async with AsyncExitStack() as stack:
                 if self.judge is not None:
                     stack.push_async_callback(self.judge.close)
@@ -230,11 +231,13 @@ class _Evaluation:
                     clients[skill.id] = await stack.enter_async_context(client)
                 yield
 
-        async def trying(parts: Parts, shared: SharedGround, trial: Trial) -> TrialResult:
+        async def run_trial(parts: RunParts, shared: SharedGround, trial: Trial) -> TrialResult:
             del shared
             return await call_trial(parts, calling, trial)
 
-        return Approach(trying=trying, ready=self.ready, around=around, conclude=self.conclude, beside=judging_of)
+        return Approach(
+            run_trial=run_trial, ready=self.ready, around=around, conclude=self.conclude, extra_usage=judging_of
+        )
 
     def ready(self, sandbox: Sandbox, masker: Masker) -> tuple[str, ...]:
         """Hear how the skills are; what a person should know of it."""
@@ -258,7 +261,7 @@ class _Evaluation:
         if self.judge is not None:
             yield find_key(judge_settings(self.settled.settings.judge, cache_dir=None), os.environ)
 
-    def conclude(self, info: RunInfo, results: JournalResults) -> Concluded:
+    def conclude(self, info: RunInfo, results: JournalResults) -> Conclusion:
         """Write the reports, and hold every skill to the least completion that was asked for."""
         request, settled = self.settled.request, self.settled
         reports = reports_of(info, results, settled.benchmark, settled.skills, settled.weights)
@@ -266,7 +269,7 @@ class _Evaluation:
         below = _below(reports, request.min_completion)
         counts = results.counts
         whole = counts["errored"] == 0 and counts["not-run"] == 0
-        return Concluded(
+        return Conclusion(
             code=FAILED if below else PASSED if whole else ERRORED,
             evaluated=Evaluated(reports=tuple(reports), files=files, least=request.min_completion, below=tuple(below)),
         )

@@ -15,10 +15,7 @@ import anyio
 from whet.dataclass import dataclass
 from whet.grade.expect.group import Asked
 from whet.ground.descent import become_subreaper
-from whet.ground.package_settings import package_settings
-from whet.ground.packages import Packages
 from whet.ground.sandbox import Sandbox, choose_sandbox, hold_network
-from whet.ground.workspaces import Workspaces
 from whet.model.request import Settings
 from whet.model.run import Execution, Plan
 from whet.model.session import SessionSummary
@@ -26,7 +23,7 @@ from whet.model.suite import Suite
 from whet.plan.settings import load_settings
 from whet.reading.text import clean, count, duration, money, one_line, path_for_people
 from whet.record import folder as folders
-from whet.run.execute import ERRORED, FAILED, INTERRUPTED, PASSED, single_errors
+from whet.run.execute import single_errors, watch_signals
 from whet.run.explain_questions import (
     EXPLANATIONS_FILE,
     Explanation,
@@ -38,9 +35,9 @@ from whet.run.explain_questions import (
     write_explanations,
 )
 from whet.run.explain_subject import Subject, doubts, execution_of, find_runner, find_subject, session_of, state_of
-from whet.run.parts import Parts, make_masker
-from whet.run.run_state import watch_signals
-from whet.run.scratch import Unpacked, clear_scratch
+from whet.run.parts import AttemptParts, make_attempt_parts
+from whet.run.run_state import ERRORED, FAILED, INTERRUPTED, PASSED
+from whet.run.scratch import clear_scratch
 
 _WIDEST = 160
 
@@ -112,7 +109,7 @@ def explain(request: ExplainRequest) -> int:
         interview = _prepare(request, asking, session, stack) if asking.pending else None
         _say([headline(subject, asking.kept, len(questions))])
         with single_errors():
-            anyio.run(_carry_out, interview, asking)
+            anyio.run(_ask_pending, interview, asking)
     return asking.finish()
 
 
@@ -177,7 +174,7 @@ class _Asking:
         return FAILED if "failed" in found else ERRORED if "errored" in found else PASSED
 
 
-async def _carry_out(interview: Interview | None, asking: _Asking) -> None:
+async def _ask_pending(interview: Interview | None, asking: _Asking) -> None:
     """Ask one question after the other; a signal ends the one under way and loses no answer."""
     try:
         async with anyio.create_task_group() as group:
@@ -237,8 +234,8 @@ def _settings(request: ExplainRequest, subject: Subject) -> Settings:
     return load_settings(subject.record.suite_path, flags=flags, environ=os.environ, config_file=config_file)
 
 
-def _parts(subject: Subject, execution: Execution, settings: Settings, sandbox: Sandbox, scratch: Path) -> Parts:
-    """What attempts are carried out with, for a plan of this one trial; its suite need not be loaded again."""
+def _parts(subject: Subject, execution: Execution, settings: Settings, sandbox: Sandbox, scratch: Path) -> AttemptParts:
+    """Make what the agent needs, for a plan of this one trial; its suite need not be loaded again."""
     record = subject.record
     plan = Plan(
         suite=Suite(name=subject.result.key.suite, cases=(execution.case,), source=record.suite_path, digest=""),
@@ -248,26 +245,7 @@ def _parts(subject: Subject, execution: Execution, settings: Settings, sandbox: 
         retries=0,
         check_timeout_s=settings.check_timeout_s,
     )
-    return Parts(
-        plan=plan,
-        run_id=record.run_dir.name,
-        run_dir=record.run_dir,
-        scratch=scratch,
-        unpacked=Unpacked(scratch, sandbox),
-        sandbox=sandbox,
-        packages=Packages(scratch, package_settings(settings.packages), dict(os.environ)),
-        workspaces=Workspaces(scratch),
-        graders={},
-        classifier=None,
-        masker=make_masker(settings, plan),
-        environ=dict(os.environ),
-        settings_dir=settings.file.parent if settings.file else None,
-        mounts=settings.mounts,
-        hidden=(settings.output_dir, record.run_dir, scratch),
-        max_output_bytes=settings.max_output_bytes,
-        model_silence_s=settings.model_silence_s,
-        ceilings=settings.ceilings,
-    )
+    return make_attempt_parts(plan, settings, record.run_dir, scratch=scratch, sandbox=sandbox)
 
 
 def _say(lines: Iterable[str]) -> None:

@@ -23,11 +23,11 @@ from whet.model.grade import Failure, Location
 from whet.model.run import Execution, Trial
 from whet.model.session import SessionSummary, Usage
 from whet.record.folder import write_atomically
-from whet.run.attempt import run_agent
+from whet.run.agent_session import run_agent
 from whet.run.attempt_record import AttemptRecord
 from whet.run.explain_subject import Subject
 from whet.run.ground import Ground
-from whet.run.parts import Parts
+from whet.run.parts import AttemptParts
 from whet.run.regrade import lay_ground
 from whet.run.scratch import noted_scratch
 from whet.run.session_state import SessionState, lay_state
@@ -141,7 +141,7 @@ def write_explanations(folder: Path, explanations: Explanations) -> None:
 class Interview:
     """A session that questions are put to, each to a copy of its own, so that no answer depends on another."""
 
-    parts: Parts
+    parts: AttemptParts
     subject: Subject
     session: SessionSummary
     state: SessionState

@@ -1,31 +1,39 @@
-"""The grading of an attempt, whether it just happened or was recorded: evidence, the graders' decisions, a failure."""
+"""Grade an attempt, live or recorded: collect the evidence, ask the graders, and decide on a failure."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing
-from dataclasses import replace
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import fields, replace
 from itertools import groupby
 from pathlib import Path
 
-from whet.errors import GraderError, Undecidable
+import anyio
+import anyio.to_thread
+
+from whet.errors import AttemptError, CheckMistaken, GraderError, JudgeFailed, NoVerdict, Undecidable
 from whet.grade.context import Shell
-from whet.grade.grader import Evidence, events_path
+from whet.grade.grader import Evidence, NotRecorded, events_path
+from whet.ground.copying import remove_tree
 from whet.ground.protecting import Baseline
 from whet.model import wire
-from whet.model.grade import Failure, FailureClass, Grade
+from whet.model.grade import Changes, Failure, FailureClass, Grade
 from whet.model.run import Trial
+from whet.model.session import SessionSummary, Usage
 from whet.model.suite import Check
 from whet.run.attempt_record import AttemptRecord
-from whet.run.ending import BECAUSE, is_agents_doing, is_open
-from whet.run.parts import Parts
+from whet.run.ground import SharedGround, clean_up, prepare_ground
+from whet.run.parts import RunParts
 
-# Looking at a workspace is looking at all that is protected in it.
+# A survey reads everything that is protected in the workspace.
 _SURVEY_TIMEOUT_S = 300.0
+_BECAUSE = "it decides on the untouched workspace without an answer, so what the agent left is the reason"
+# These errors already say who caused them.
+_SETTLED = (CheckMistaken, NotRecorded, JudgeFailed)
 
 
-async def survey(parts: Parts, trial: Trial, workspace: Path, store: Path) -> Baseline | None:
-    """What the graders of a case want to know before its agent starts."""
+async def survey(parts: RunParts, trial: Trial, workspace: Path, store: Path) -> Baseline | None:
+    """Ask the graders of a case what they want to know before its agent starts."""
     case = trial.execution.case
     for name in dict.fromkeys(check.grader for check in case.checks):
         found = await parts.graders[name].survey(
@@ -36,8 +44,8 @@ async def survey(parts: Parts, trial: Trial, workspace: Path, store: Path) -> Ba
     return None
 
 
-async def evidence_of(parts: Parts, trial: Trial, record: AttemptRecord, workspace: Path) -> Evidence:
-    """All that a grader may look at."""
+async def evidence_of(parts: RunParts, trial: Trial, record: AttemptRecord, workspace: Path) -> Evidence:
+    """Collect what a grader may look at."""
     session = record.session or record.unfinished
     assert session is not None
     package = trial.execution.workspace.package
@@ -60,8 +68,8 @@ async def evidence_of(parts: Parts, trial: Trial, record: AttemptRecord, workspa
     )
 
 
-async def grade(parts: Parts, trial: Trial, record: AttemptRecord, evidence: Evidence) -> None:
-    """Ask the graders, check by check; the first check that does not hold is the failure."""
+async def grade(parts: RunParts, trial: Trial, record: AttemptRecord, evidence: Evidence) -> None:
+    """Ask the graders, check by check; the first check that fails is the failure of the attempt."""
     checks = trial.execution.case.checks
     before = len(record.grades)
     try:
@@ -69,18 +77,20 @@ async def grade(parts: Parts, trial: Trial, record: AttemptRecord, evidence: Evi
     except GraderError as error:
         asked = checks[len(record.grades) - before]
         if is_open(error) and await is_agents_doing(parts, trial, asked, evidence):
-            raise Undecidable(f"{error.message}; {BECAUSE}", hint=error.hint) from error
+            raise Undecidable(f"{error.message}; {_BECAUSE}", hint=error.hint) from error
         raise
-    await _settle(parts, trial, record, evidence)
+    await _blame_undecided(parts, trial, record, evidence)
     conclude(record)
 
 
-async def inform(parts: Parts, checks: Iterable[Check], record: AttemptRecord, evidence: Evidence) -> None:
-    """Ask for what is worth knowing of an attempt that failed already; its verdict stands."""
+async def grade_for_information(
+    parts: RunParts, checks: Iterable[Check], record: AttemptRecord, evidence: Evidence
+) -> None:
+    """Grade an attempt that has failed already; its verdict does not change."""
     await _ask(parts, checks, record, evidence)
 
 
-async def _ask(parts: Parts, checks: Iterable[Check], record: AttemptRecord, evidence: Evidence) -> None:
+async def _ask(parts: RunParts, checks: Iterable[Check], record: AttemptRecord, evidence: Evidence) -> None:
     async with aclosing(_grades(parts, checks, evidence)) as grades:
         async for given in grades:
             record.grades.append(masked(parts, given))
@@ -89,15 +99,15 @@ async def _ask(parts: Parts, checks: Iterable[Check], record: AttemptRecord, evi
     _write_grades(record, evidence)
 
 
-async def _settle(parts: Parts, trial: Trial, record: AttemptRecord, evidence: Evidence) -> None:
-    """Find out whose doing it is that grades are undecided; where it is the agent's, the check is not met."""
+async def _blame_undecided(parts: RunParts, trial: Trial, record: AttemptRecord, evidence: Evidence) -> None:
+    """Find out why grades are undecided; if the agent is the reason, the check has failed."""
     if any(not given.passed and not given.undecided for given in record.grades):
         # It failed anyway.
         return
     for number, (check, given) in enumerate(zip(trial.execution.case.checks, record.grades, strict=False)):
         if given.undecided and await is_agents_doing(parts, trial, check, evidence):
             first, _, rest = given.reason.partition("\n")
-            reason = "\n".join(part for part in (f"{first}; {BECAUSE}", rest) if part)
+            reason = "\n".join(part for part in (f"{first}; {_BECAUSE}", rest) if part)
             record.grades[number] = replace(given, undecided=False, reason=reason)
             _write_grades(record, evidence)
             return
@@ -107,15 +117,15 @@ def _write_grades(record: AttemptRecord, evidence: Evidence) -> None:
     (evidence.artifact_dir / "grades.json").write_bytes(wire.encode_pretty(record.grades))
 
 
-async def _grades(parts: Parts, checks: Iterable[Check], evidence: Evidence) -> AsyncGenerator[Grade, None]:
-    """In order; checks of one grader that follow one another are given to it together."""
+async def _grades(parts: RunParts, checks: Iterable[Check], evidence: Evidence) -> AsyncGenerator[Grade, None]:
+    """Yield grades in order; a grader gets its checks that follow one another together."""
     for name, group in groupby(checks, key=lambda check: check.grader):
         async for given in parts.graders[name].grade_all(list(group), evidence):
             yield given
 
 
-def masked(parts: Parts, given: Grade) -> Grade:
-    """The grade without secrets, as it is kept."""
+def masked(parts: RunParts, given: Grade) -> Grade:
+    """Return the grade without secrets, as it is kept."""
     if not parts.masker:
         return given
     shown = None if given.evidence is None else parts.masker.text(given.evidence)
@@ -123,7 +133,7 @@ def masked(parts: Parts, given: Grade) -> Grade:
 
 
 def conclude(record: AttemptRecord) -> None:
-    """Note the failure that the grades come to, if any; where none failed, one that is undecided leaves all open."""
+    """Note the failure that follows from the grades, if any; an undecided grade counts if none failed."""
     missed = [given for given in record.grades if not given.passed]
     first = next((given for given in missed if not given.undecided), missed[0] if missed else None)
     if first is None:
@@ -133,14 +143,14 @@ def conclude(record: AttemptRecord) -> None:
         record.retry = False
     else:
         code, cause, named = "assertion", "agent", FailureClass(id="assertion", label="Assertion failure")
-    # Whoever mends one wants to know of the others too.
+    # The message has the reasons of all checks that did not pass, so that you can correct them together.
     said = "\n".join(dict.fromkeys(given.reason for given in (first, *missed) if given.reason))
     record.failure = Failure(phase="check", code=code, cause=cause, message=said, location=first.location)
     record.failure_class = first.failure_class or named
 
 
-def _shell(parts: Parts, trial: Trial) -> Shell:
-    """The commands of a check see what the agent of a `command` runner may see."""
+def _shell(parts: RunParts, trial: Trial) -> Shell:
+    """Return what runs the commands of a check; they see what the agent of a `command` runner may see."""
     readable = (parts.plan.suite.source.parent, *parts.mounts)
     return Shell(
         sandbox=parts.sandbox.name,
@@ -149,3 +159,72 @@ def _shell(parts: Parts, trial: Trial) -> Shell:
         ceilings=parts.ceilings,
         scratch=str(parts.scratch),
     )
+
+
+def is_open(error: GraderError) -> bool:
+    """Return whether it is unknown who caused *error*."""
+    if isinstance(error, NoVerdict):
+        return True
+    return error.cause != "agent" and not isinstance(error, _SETTLED)
+
+
+async def is_agents_doing(parts: RunParts, trial: Trial, check: Check, evidence: Evidence) -> bool:
+    """Return whether *check* decides without what the agent left, and again does not with it.
+
+    Asking again finds a check that hangs by itself, or on a busy machine.
+    """
+    key = f"{trial.key.case}/{trial.key.variant}/{trial.execution.case.checks.index(check)}"
+    if key not in parts.decides:
+        parts.decides[key] = await _decides_untouched(parts, trial, check, evidence)
+    if not parts.decides[key]:
+        return False
+    return not await _decides(parts, check, evidence)
+
+
+async def _decides_untouched(parts: RunParts, trial: Trial, check: Check, evidence: Evidence) -> bool:
+    async with _untouched(parts, trial, evidence) as control:
+        return control is not None and await _decides(parts, check, control)
+
+
+async def _decides(parts: RunParts, check: Check, evidence: Evidence) -> bool:
+    """Return whether there is a decision, for or against; a check that raises has decided."""
+    try:
+        given = await parts.graders[check.grader].grade(check, evidence)
+    except GraderError as error:
+        return not is_open(error) and not isinstance(error, NotRecorded | JudgeFailed)
+    except AttemptError:
+        return False
+    return not given.undecided
+
+
+@asynccontextmanager
+async def _untouched(parts: RunParts, trial: Trial, evidence: Evidence) -> AsyncIterator[Evidence | None]:
+    """Yield the evidence as if the agent had done nothing; None if there is no such workspace."""
+    spec = trial.execution.workspace
+    folder = parts.scratch / f"c{len(parts.decides) + 1}-{trial.key.number}"
+    if spec.cwd is not None:
+        # The user's folder, which the agent has changed by now.
+        yield None
+        return
+    alone = replace(trial, execution=replace(trial.execution, workspace=replace(spec, mode="isolated")))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        ground = await prepare_ground(parts, SharedGround(), alone, folder)
+    except (AttemptError, OSError):
+        yield None
+        return
+    try:
+        yield _without_agent(evidence, ground.workspace.path, folder)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await clean_up(ground)
+            await anyio.to_thread.run_sync(remove_tree, folder)
+
+
+def _without_agent(evidence: Evidence, workspace: Path, folder: Path) -> Evidence:
+    session = evidence.session
+    known = {item.name: getattr(evidence, item.name) for item in fields(Evidence)}
+    silent = SessionSummary(runner=session.runner, agent=session.agent, prompt=session.prompt, usage=Usage())
+    nothing = {"session": silent, "events_path": None, "changes": Changes(), "workspace": workspace}
+    apart = {"artifact_dir": folder, "keep": lambda _, __: None}
+    return Evidence(**{**known, **nothing, **apart})

@@ -22,7 +22,7 @@ from whet.ground.workspaces import place, take_out_skills
 from whet.model.grade import Changes
 from whet.model.run import Trial
 from whet.model.suite import BootstrapSpec, WorkspaceSpec
-from whet.run.parts import Parts, trial_folder
+from whet.run.parts import RunParts, trial_folder
 from whet.run.scratch import Capture
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class SharedGround:
     went_wrong: bool = False
 
 
-async def lay(parts: Parts, shared: SharedGround, trial: Trial, artifact_dir: Path) -> Ground:
+async def prepare_ground(parts: RunParts, shared: SharedGround, trial: Trial, artifact_dir: Path) -> Ground:
     """Make the ground for one attempt."""
     spec = trial.execution.workspace
     number = next(_numbers)
@@ -78,13 +78,13 @@ async def lay(parts: Parts, shared: SharedGround, trial: Trial, artifact_dir: Pa
         except BaseException:
             # Also where a signal ends it: there is no other chance to remove it.
             with anyio.CancelScope(shield=True):
-                await leave(ground)
+                await clean_up(ground)
             raise
     await _done(workspace.mark, at_once=workspace.untouched)
     return ground
 
 
-async def _isolated(parts: Parts, trial: Trial, artifact_dir: Path, home: Path, temporary: Path) -> Workspace:
+async def _isolated(parts: RunParts, trial: Trial, artifact_dir: Path, home: Path, temporary: Path) -> Workspace:
     spec = await _with_template(parts, trial.execution.workspace)
     workspace = await _done(lambda: parts.workspaces.isolated(spec), at_once=parts.workspaces.are_quick(spec))
     if spec.bootstrap is None and not spec.placed and not spec.without_skills:
@@ -99,19 +99,19 @@ async def _isolated(parts: Parts, trial: Trial, artifact_dir: Path, home: Path, 
             await _bootstrap(parts, spec.bootstrap, workspace, trial=trial, logs=artifact_dir, folders=folders)
     except BaseException:
         with anyio.CancelScope(shield=True):
-            await clear(workspace)
+            await remove_workspace(workspace)
         raise
     return workspace
 
 
-async def _with_template(parts: Parts, spec: WorkspaceSpec) -> WorkspaceSpec:
+async def _with_template(parts: RunParts, spec: WorkspaceSpec) -> WorkspaceSpec:
     """*spec* with the template that its package comes to, where it has one."""
     if spec.package is None:
         return spec
     return replace(spec, template_dir=(await parts.packages.prepare(spec.package)).template)
 
 
-async def _shared(parts: Parts, shared: SharedGround, trial: Trial, home: Path, temporary: Path) -> Workspace:
+async def _shared(parts: RunParts, shared: SharedGround, trial: Trial, home: Path, temporary: Path) -> Workspace:
     async with shared.lock:
         if shared.trouble is not None:
             raise shared.trouble
@@ -131,7 +131,7 @@ async def _shared(parts: Parts, shared: SharedGround, trial: Trial, home: Path, 
 
 
 async def _bootstrap(
-    parts: Parts,
+    parts: RunParts,
     spec: BootstrapSpec,
     workspace: Workspace,
     *,
@@ -169,7 +169,7 @@ async def _bootstrap(
         raise BootstrapFailed(f"the bootstrap command {reached}ended with {how}" + (f":\n{said}" if said else ""))
 
 
-def bootstrap_facts(parts: Parts, workspace: Workspace, logs: Path, trial: Trial | None) -> dict[str, str]:
+def bootstrap_facts(parts: RunParts, workspace: Workspace, logs: Path, trial: Trial | None) -> dict[str, str]:
     """The `WHET_*` variables of a bootstrap command; a shared workspace belongs to no case and no runner."""
     facts = {
         "WHET_RUN": parts.run_id,
@@ -188,7 +188,7 @@ async def changes_of(ground: Ground) -> Changes:
     return Changes() if ground.workspace.untouched else await _done(ground.workspace.changes)
 
 
-async def keep(parts: Parts, ground: Ground, trial: Trial, attempt: int) -> tuple[str | None, list[str]]:
+async def keep_workspace(parts: RunParts, ground: Ground, trial: Trial, attempt: int) -> tuple[str | None, list[str]]:
     """Keep the workspace for a person to look at; where it lies, relative to the run folder, and what is not in it."""
     if ground.shared:
         return None, []
@@ -196,7 +196,7 @@ async def keep(parts: Parts, ground: Ground, trial: Trial, attempt: int) -> tupl
     return where, await _done(lambda: _kept(parts, ground.workspace, parts.run_dir / where))
 
 
-async def keep_shared(parts: Parts, shared: SharedGround) -> list[str]:
+async def keep_shared(parts: RunParts, shared: SharedGround) -> list[str]:
     """Keep the one workspace of a run in which something went wrong; where it lies, and what is not in it.
 
     To be called once the last attempt is done. A folder that was given stays where it is.
@@ -213,7 +213,7 @@ async def keep_shared(parts: Parts, shared: SharedGround) -> list[str]:
     return [f"the shared workspace is kept in {destination}", *not_kept]
 
 
-def _kept(parts: Parts, workspace: Workspace, destination: Path) -> list[str]:
+def _kept(parts: RunParts, workspace: Workspace, destination: Path) -> list[str]:
     """Move a workspace to *destination*, without secrets; what could not be kept without them, as sentences."""
     workspace.keep(destination)
     try:
@@ -223,16 +223,16 @@ def _kept(parts: Parts, workspace: Workspace, destination: Path) -> list[str]:
         raise WorkspaceError(f"secrets cannot be taken out of it: {error}") from error
 
 
-async def leave(ground: Ground) -> list[str]:
+async def clean_up(ground: Ground) -> list[str]:
     """Remove what is left of the ground; what could not be removed, as sentences."""
-    problems = [] if ground.shared else await clear(ground.workspace)
+    problems = [] if ground.shared else await remove_workspace(ground.workspace)
     for folder in (ground.home, ground.temporary, ground.aside):
         if not _gone(folder):
             problems += await anyio.to_thread.run_sync(remove_tree, folder)
     return problems
 
 
-async def clear(workspace: Workspace) -> list[str]:
+async def remove_workspace(workspace: Workspace) -> list[str]:
     """Delete a workspace; what could not be deleted, as sentences."""
     return await _done(workspace.remove, at_once=workspace.untouched)
 

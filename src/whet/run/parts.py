@@ -1,4 +1,4 @@
-"""What attempts are carried out with, made once for a run."""
+"""What attempts need, made once for a run: sandbox, folders, graders, secrets to mask and paths to hide."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from whet.dataclass import dataclass
 from whet.grade.grader import Grader
@@ -26,30 +26,26 @@ from whet.model.seen import Event
 from whet.model.session import Usage
 from whet.model.suite import NO_SKILL, Case, Ceilings, Suite
 from whet.plan.settle import judge_key
-from whet.run.run_state import UnderWay
+from whet.run.run_state import RunState
 from whet.run.scratch import Unpacked
 
 
 class Classifier(Protocol):
-    """Asks a case's author what class a failure belongs to."""
+    """Asks the author's code which class a failure belongs to."""
 
     async def classify(self, case: Case, result: TrialResult, *, timeout_s: float) -> FailureClass | None:
-        """The class, or none; a `GraderError` where it fails to say anything."""
+        """Return the class, or none; raises `GraderError` if that fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """The sandbox, the folders, the graders and the facts that every attempt of a run shares."""
+class AttemptParts:
+    """What running one agent needs: the sandbox, the folders, the limits and what to hide."""
 
-    plan: Plan
-    run_id: str
+    suite: Suite
     run_dir: Path
     scratch: Path
     sandbox: Sandbox
-    workspaces: Workspaces
-    packages: Packages
-    graders: Mapping[str, Grader]
-    classifier: Classifier | None
+    unpacked: Unpacked
     masker: Masker
     environ: Mapping[str, str]
     settings_dir: Path | None
@@ -57,41 +53,56 @@ class Parts:
     hidden: tuple[Path, ...]
     max_output_bytes: int
     model_silence_s: float
-    unpacked: Unpacked
     ceilings: Ceilings = field(default_factory=Ceilings)
-    # Who wants to see sessions while they happen.
+    # Sees the events of sessions while they happen.
     listen: Callable[[Trial, Event], None] | None = None
-    # Told what an attempt had taken that a signal cut short.
-    cut_short: Callable[[TrialKey, Usage], None] = lambda _key, _usage: None
-    # Why the model of a runner was rejected, by runner: its other trials need not find out again.
+    # Why the model of a runner was rejected, by runner, so that its other trials do not ask for it again.
     rejected: dict[str, str] = field(default_factory=dict)
-    # Whether a check decides on an untouched workspace, by case, variant and number, as far as that had to be known.
-    decides: dict[str, bool] = field(default_factory=dict)
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self.run_dir.name
 
     def listener(self, trial: Trial) -> Callable[[Event], None] | None:
-        """Who is to be told what happens in the session of *trial*."""
+        """Return what sees the events of the session of *trial*."""
         return None if self.listen is None else partial(self.listen, trial)
 
     def hidden_from(self, trial: Trial) -> tuple[Path, ...]:
-        """What nobody may see in *trial*; without the skill, that is also the skill itself."""
-        skill = self.plan.suite.skill
+        """Return what to hide from *trial*; without the skill, that includes the skill itself."""
+        skill = self.suite.skill
         if skill is None or trial.key.variant != NO_SKILL:
             return self.hidden
         # The manifest by itself as well: a folder that an agent is shown cannot be hidden as a whole.
         return (*self.hidden, *(place for root in skill.places for place in (root, root / "SKILL.md")))
 
     def keep_text(self, path: Path, text: str) -> None:
-        """Put a text into the record, without secrets."""
+        """Write a text into the record, without secrets."""
         path.write_bytes(self.masker.data(text.encode("utf-8", "backslashreplace")))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunParts(AttemptParts):
+    """What a run has besides: its plan, its graders, and how it makes workspaces."""
+
+    plan: Plan
+    workspaces: Workspaces
+    packages: Packages
+    graders: Mapping[str, Grader]
+    classifier: Classifier | None
+    # Takes note of what an attempt had used when a signal ended it.
+    cut_short: Callable[[TrialKey, Usage], None]
+    # Whether a check decides on an untouched workspace, by case, variant and number, if that was asked.
+    decides: dict[str, bool] = field(default_factory=dict)
+
+
 def trial_folder(key: TrialKey) -> str:
-    """Where the artifacts of a trial lie, below `trials/` or `workspaces/` of the run folder."""
+    """Return the folder of a trial below `trials/` or `workspaces/` of the run folder."""
     return f"{folder_name(key.case)}/{folder_name(key.runner)}/{folder_name(key.variant)}/{key.number}"
 
 
 def make_masker(settings: Settings, plan: Plan) -> Masker:
-    """Knows the values of secrets: ours, and those of runners, cases, packages and bootstrap commands."""
+    """Return a masker of secrets: those of the environment, of runners, cases, packages and bootstrap commands."""
     runners = (dict(runner.options.get("env") or {}) for runner in settings.runners)
     bootstraps = (execution.workspace.bootstrap for execution in plan.executions[:1])
     # A suite gives most of its cases the same variables.
@@ -104,7 +115,7 @@ def make_masker(settings: Settings, plan: Plan) -> Masker:
     return masker
 
 
-# Where a service that started us keeps what belongs to others; the settings may lie around it, which agents see.
+# Names the folders in which the service that started this run keeps what belongs to others.
 HIDDEN_VARIABLE = "WHET_SERVICE_HIDDEN"
 
 
@@ -117,40 +128,53 @@ def make_graders(suite: Suite, stack: ExitStack) -> dict[str, Grader]:
     return graders
 
 
-def make_parts(
-    under_way: UnderWay,
-    settings: Settings,
-    scratch: Path,
-    *,
-    sandbox: Sandbox,
-    graders: dict[str, Grader],
-    masker: Masker,
-) -> Parts:
-    """The sandbox, the folders, the graders and the facts that every attempt shares."""
+def make_run_parts(
+    state: RunState, scratch: Path, *, sandbox: Sandbox, graders: dict[str, Grader], masker: Masker
+) -> RunParts:
+    """Make what all attempts of a run share."""
+    plan, settings = state.plan, state.settings
+    records = _records(plan, settings)
+    own = (*records, state.info.run_dir, scratch)
     python = graders.get("python")
-    records = _records(under_way.plan, settings)
-    own = (*records, under_way.info.run_dir, scratch)
-    return Parts(
-        plan=under_way.plan,
-        run_id=under_way.info.run_id,
-        run_dir=under_way.info.run_dir,
-        scratch=scratch,
-        unpacked=Unpacked(scratch, sandbox),
-        sandbox=sandbox,
+    return RunParts(
+        **_attempt_parts(settings, plan.suite, state.info.run_dir, scratch, sandbox, masker),
+        hidden=(*records, scratch, *_of_others(os.environ)),
+        plan=plan,
         workspaces=Workspaces(scratch, own=own),
         packages=Packages(scratch, package_settings(settings.packages), dict(os.environ), own),
         graders=graders,
         classifier=python if isinstance(python, PythonGrader) else None,
-        masker=masker,
-        cut_short=under_way.spent.add,
-        environ=dict(os.environ),
-        settings_dir=settings.file.parent if settings.file else None,
-        mounts=settings.mounts,
-        hidden=(*records, scratch, *_of_others(os.environ)),
-        max_output_bytes=settings.max_output_bytes,
-        model_silence_s=settings.model_silence_s,
-        ceilings=settings.ceilings,
+        cut_short=state.spent.add,
     )
+
+
+def make_attempt_parts(
+    plan: Plan, settings: Settings, run_dir: Path, *, scratch: Path, sandbox: Sandbox
+) -> AttemptParts:
+    """Make what a single attempt needs outside of a run."""
+    return AttemptParts(
+        **_attempt_parts(settings, plan.suite, run_dir, scratch, sandbox, make_masker(settings, plan)),
+        hidden=(settings.output_dir, run_dir, scratch),
+    )
+
+
+def _attempt_parts(
+    settings: Settings, suite: Suite, run_dir: Path, scratch: Path, sandbox: Sandbox, masker: Masker
+) -> dict[str, Any]:
+    return {
+        "suite": suite,
+        "run_dir": run_dir,
+        "scratch": scratch,
+        "sandbox": sandbox,
+        "unpacked": Unpacked(scratch, sandbox),
+        "masker": masker,
+        "environ": dict(os.environ),
+        "settings_dir": settings.file.parent if settings.file else None,
+        "mounts": settings.mounts,
+        "max_output_bytes": settings.max_output_bytes,
+        "model_silence_s": settings.model_silence_s,
+        "ceilings": settings.ceilings,
+    }
 
 
 def _of_others(environ: Mapping[str, str]) -> tuple[Path, ...]:
@@ -158,7 +182,7 @@ def _of_others(environ: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def _records(plan: Plan, settings: Settings) -> tuple[Path, ...]:
-    """Where runs are recorded, now and usually: what agents did before is nothing for those of this run to see."""
+    """Return where runs are recorded, now and by default: agents must not see what others did before."""
     templates = {each.workspace.template_dir for each in plan.executions if each.workspace.template_dir}
     homes = (settings.file.parent if settings.file else Path.cwd(), *sorted(templates))
     usual = dict.fromkeys(home / ".whet" for home in homes)

@@ -34,10 +34,10 @@ from whet.record.folder import find_run_folder
 from whet.record.history import Record, read_record
 from whet.record.sealing import WORKSPACE_FILE
 from whet.run.attempt_record import AttemptRecord
-from whet.run.execute import Approach, carry_out
+from whet.run.flow import Approach, perform
 from whet.run.grading import evidence_of, grade
 from whet.run.ground import SharedGround
-from whet.run.parts import Parts, trial_folder
+from whet.run.parts import RunParts, trial_folder
 from whet.run.trial import classified, result_of
 from whet.suites.format import load_suite
 
@@ -180,7 +180,7 @@ class Regrading:
     seen: list[tuple[TrialResult, TrialResult]] = field(default_factory=list)
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
-    async def __call__(self, parts: Parts, shared: SharedGround, trial: Trial) -> TrialResult:
+    async def __call__(self, parts: RunParts, shared: SharedGround, trial: Trial) -> TrialResult:
         """The result of one trial."""
         del shared
         old = self.record.result(trial.key)
@@ -209,7 +209,7 @@ class _Earlier:
         return self.result.attempts[-1].number if self.result.attempts else 1
 
 
-async def _regraded(parts: Parts, trial: Trial, earlier: _Earlier, ground: Path) -> TrialResult:
+async def _regraded(parts: RunParts, trial: Trial, earlier: _Earlier, ground: Path) -> TrialResult:
     old = earlier.result
     record = AttemptRecord(runner=trial.key.runner, number=earlier.attempt, artifact_dir=old.artifact_dir)
     record.started_at, record.duration_s = old.started_at, old.duration_s
@@ -229,7 +229,7 @@ async def _regraded(parts: Parts, trial: Trial, earlier: _Earlier, ground: Path)
     return replace(new, attempts=attempts, changed_files=old.changed_files, notes=(*old.notes, *new.notes))
 
 
-async def _check(parts: Parts, trial: Trial, earlier: _Earlier, record: AttemptRecord, ground: Path) -> None:
+async def _check(parts: RunParts, trial: Trial, earlier: _Earlier, record: AttemptRecord, ground: Path) -> None:
     """Ask the graders, check by check."""
     gaps, record.changes = await anyio.to_thread.run_sync(lay_ground, earlier.record, earlier.result, ground)
     if trial.execution.workspace.package is not None and earlier.result.workspace_dir is None:
@@ -265,7 +265,7 @@ def _copy(source: Path, destination: Path, folder: str) -> None:
         copy_tree(source / folder, destination / folder, force=True)
 
 
-def _keep(parts: Parts, ground: Path, destination: Path) -> list[str]:
+def _keep(parts: RunParts, ground: Path, destination: Path) -> list[str]:
     destination.mkdir(parents=True)
     copy_tree(ground, destination, force=True)
     return mask_files(parts.masker, destination) if parts.masker else []
@@ -316,7 +316,7 @@ def regrade(reference: str, *, suite: Path | None, flags: Mapping[str, Any], con
         ),
     )
     regrading = Regrading(record)
-    code = carry_out(planned, Approach(trying=regrading))
+    code = perform(planned, Approach(run_trial=regrading))
     stream = _stream(settings)
     stream.write("".join(f"{line}\n" for line in describe_changes(record.run_dir.name, regrading.seen)))
     return code

@@ -1,215 +1,185 @@
-"""A run under way: where its record lies, who listens, and what it may still begin."""
+"""A run under way: its journal and its reporters, what it may still start, and its results in the end."""
 
 from __future__ import annotations
 
-import os
-import resource
-import signal
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
-from typing import assert_never
-
-import anyio
+from datetime import UTC, datetime
+from typing import Literal
 
 from whet.dataclass import dataclass
-from whet.model.event import Notice, RunEvent, TrialEnded
-from whet.model.run import UNHELD, Plan, RunInfo, Trial, TrialResult
+from whet.errors import RecordUnwritten, StoreError
+from whet.model.benchmark import Evaluated
+from whet.model.event import Notice, RunEnded, RunEvent, TrialEnded
+from whet.model.request import Settings
+from whet.model.run import UNHELD, Plan, RunInfo, SnapshotOutcome, Trial, TrialResult
 from whet.model.session import Usage
-from whet.record.journal import Journal, Spent
+from whet.record.journal import FREE_SPACE, Journal, Spent
+from whet.record.results import JournalResults, write_results
+from whet.record.sealing import shared_hashes
+from whet.record.snapshots import SnapshotFile, SnapshotKey, compare_all
 from whet.report.reporter import Reporters
 
+PASSED, FAILED, ERRORED, INTERRUPTED = 0, 1, 3, 130
+# As for output that cannot be written: the run is fine, but a file that somebody waits for is missing.
+NOT_WRITTEN = 74
+# What a shell reports of any program that wrote to a closed pipe.
+READER_GONE = 141
+_UNUSED = "no case or runner has that name; delete the entry from the snapshot file, or rename it to the new name"
 
-@dataclass(slots=True)
-class UnderWay:
-    """A run under way: where its record lies, and who listens."""
+
+@dataclass(slots=True, kw_only=True)
+class RunState:
+    """A run under way: what it is, where it is recorded, and who listens."""
 
     info: RunInfo
     plan: Plan
+    settings: Settings
     journal: Journal
     spent: Spent
     reporters: Reporters
-    began: float
+    snapshots: SnapshotFile | None = None
+    # Whether it continues an earlier run.
+    resumed: bool = False
+    began: float = field(default_factory=time.monotonic)
     interrupted: bool = False
-    # The most that the run may cost, and whether somebody was told that it did.
-    max_cost_usd: float | None = None
+    # Whether the message that the budget is spent was sent.
     stopped: bool = False
-    # What a trial took beside its own session, and what that came to so far.
-    beside: Callable[[TrialResult], Usage] | None = None
-    beside_usd: float = 0.0
-    # The runners that tell no cost although there is a budget, once somebody was told.
+    # What a trial used outside of its own session, and its cost so far.
+    extra_usage: Callable[[TrialResult], Usage] | None = None
+    extra_usd: float = 0.0
+    # The runners whose cost is unknown although there is a budget, after the message about it.
     unheld: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """Take in what an earlier run spent beside its sessions; the journal knows the rest."""
-        if self.beside is not None and self.max_cost_usd is not None:
+        """Add what an earlier run spent outside of its sessions; the journal knows the rest."""
+        if self.extra_usage is not None and self.settings.max_cost_usd is not None:
             entries = (self.journal.entry(key) for key in self.journal)
-            self.beside_usd = sum(self._beside(self.journal.read(entry)) for entry in entries if entry)
+            self.extra_usd = sum(self._extra_usd(self.journal.read(entry)) for entry in entries if entry)
 
-    def _beside(self, result: TrialResult) -> float:
-        return 0.0 if self.beside is None else self.beside(result).cost_usd or 0.0
+    def _extra_usd(self, result: TrialResult) -> float:
+        return 0.0 if self.extra_usage is None else self.extra_usage(result).cost_usd or 0.0
 
     def emit(self, event: RunEvent, files: Mapping[str, str] | None = None) -> None:
-        """Tell everybody; the journal first, with the hashes of a trial's *files*: nothing shown can be lost."""
+        """Pass *event* on, to the journal first, so that nothing is shown that could be lost.
+
+        *files* are the hashes of what a trial that ended left in the record.
+        """
         if isinstance(event, TrialEnded):
             self.journal.append(event.result, files)
-            self.beside_usd += self._beside(event.result)
+            self.extra_usd += self._extra_usd(event.result)
         self.reporters(event)
         if isinstance(event, TrialEnded):
-            self._tell_unheld(event)
+            self._warn_of_unknown_cost(event)
 
-    def _tell_unheld(self, event: TrialEnded) -> None:
-        """Say once for each runner that a budget was not held."""
+    def notice(self, message: str, level: Literal["info", "warning"] = "warning") -> None:
+        """Show *message* to the user."""
+        self.emit(Notice(level=level, message=message))
+
+    def _warn_of_unknown_cost(self, event: TrialEnded) -> None:
+        """Warn once for each runner whose budget could not be held."""
         runner = event.trial.key.runner
         if runner not in self.unheld and any(note.startswith(UNHELD) for note in event.result.notes):
             self.unheld.add(runner)
-            told = f"what {event.trial.key.case} cost on {runner} is not known, and its budget was not held (told once)"
-            self.emit(Notice(level="warning", message=told))
+            what = f"what {event.trial.key.case} cost on {runner} is not known"
+            self.notice(f"{what}, and its budget was not held (told once)")
 
     def interrupt(self) -> None:
-        """Somebody wants it to end."""
+        """Note that a signal asked the run to end."""
         self.interrupted = True
 
     def afford(self) -> bool:
-        """Whether another trial may be started; the first time that it may not, everybody is told."""
+        """Return whether another trial may start; the first time that it may not, say so."""
+        most = self.settings.max_cost_usd
         own = (self.journal.usage + self.spent.usage).cost_usd
-        spent = (own or 0.0) + self.beside_usd
-        if self.max_cost_usd is None or (own is None and not self.beside_usd) or spent < self.max_cost_usd:
+        spent = (own or 0.0) + self.extra_usd
+        if most is None or (own is None and not self.extra_usd) or spent < most:
             return True
         if not self.stopped:
             self.stopped = True
-            told = f"${spent:.6g} of at most ${self.max_cost_usd:g} are spent: no further trial is started"
-            self.emit(Notice(level="warning", message=told))
+            self.notice(f"${spent:.6g} of at most ${most:g} are spent: no further trial is started")
         return False
 
     def pending(self) -> Iterator[Trial]:
-        """The trials that have not ended yet."""
+        """Yield the trials that have not ended yet."""
         return (trial for trial in self.plan.trials() if not self.journal.is_done(trial.key))
 
 
-_INTERRUPTED = 130
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    """The exit code of a run, and the report on skills of an evaluation."""
+
+    code: int
+    evaluated: Evaluated | None = None
 
 
-def _heard() -> tuple[signal.Signals, ...]:
-    """Those that whoever started us did not ask to be ignored, as `nohup` does."""
-    return tuple(number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN)
+def conclude_by_verdicts(results: JournalResults) -> Conclusion:
+    """Return the exit code for trials that failed, trials that errored, or neither."""
+    counts = results.counts
+    if counts["failed"] or counts["unexpected-passed"] or results.exceeded:
+        return Conclusion(code=FAILED)
+    return Conclusion(code=PASSED if results.passed else ERRORED)
 
 
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Take every ending signal for Ctrl-C while nothing runs yet, so that what was begun is cleared away."""
-    before = {number: signal.signal(number, signal.default_int_handler) for number in _heard()}
+def record_results(state: RunState) -> JournalResults:
+    """Compare with the snapshots, and write results.json from the journal."""
+    outcomes = _compare_snapshots(state)
+    state.journal.check(whole=True)
+    # Results name the last line, so it must not be lost after them.
+    state.journal.sync()
+    results = JournalResults(
+        state.plan,
+        state.journal,
+        time.monotonic() - state.began,
+        outcomes,
+        cut_short=state.spent.usage,
+        workspaces=_shared_hashes(state),
+    )
+    write_results(state.info, results, interrupted=state.interrupted, ended_at=now())
+    return results
+
+
+def _compare_snapshots(state: RunState) -> dict[SnapshotKey, SnapshotOutcome]:
+    """Compare with the snapshots, and show each that is new, does not hold, or is unused."""
+    file = state.snapshots
+    if file is None:
+        return {}
+    outcomes = compare_all(file, JournalResults(state.plan, state.journal, 0.0))
+    for outcome in outcomes.values():
+        if outcome.status != "held":
+            level: Literal["info", "warning"] = "info" if outcome.verdict is None else "warning"
+            state.notice(f"snapshot {outcome.status}: {outcome.key}: {outcome.message}", level)
+    for key in file.unused(state.plan, frozenset(runner.id for runner in state.settings.runners)):
+        state.notice(f"snapshot unused: {key}: {_UNUSED}")
     try:
-        yield
-    finally:
-        for number, handler in before.items():
-            # Where they are let pass, a run has ended, and nothing is left to do but to leave with its exit code.
-            if signal.getsignal(number) is not _let_pass:
-                signal.signal(number, handler)
+        file.save()
+    except StoreError as error:
+        state.notice(error.message)
+        return outcomes | {key: replace(outcome, status="missing") for key, outcome in outcomes.items() if outcome.new}
+    return outcomes
 
 
-async def watch_signals(trials: anyio.CancelScope, interrupted: Callable[[], object]) -> None:
-    """Cancel *trials* at the first signal, and end ourselves at the second; runs until it is cancelled.
-
-    From then on signals are let pass: what follows is over soon, and is how the record comes to its end.
-    """
-    heard = _heard()
+def _shared_hashes(state: RunState) -> dict[str, str]:
+    """Return the hashes of a shared workspace; those of other workspaces are in the journal."""
+    if state.plan.executions[0].workspace.mode != "shared":
+        return {}
     try:
-        with anyio.open_signal_receiver(*heard) as signals:
-            try:
-                async for number in signals:
-                    if not trials.cancel_called:
-                        interrupted()
-                        trials.cancel()
-                    # A terminal that closes says so several times: once by itself, and once by the shell in it.
-                    elif number != signal.SIGHUP:
-                        # Cancelling takes as long as agents take to tidy up; whoever asks again does not want to wait.
-                        # Everything that runs is below a warden, which ends it at once when we are no more.
-                        os._exit(_INTERRUPTED)
-            finally:
-                # The receiver leaves the default behind, which is death.
-                signal.pthread_sigmask(signal.SIG_BLOCK, heard)
-    finally:
-        for each in heard:
-            signal.signal(each, _let_pass)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, heard)
+        return shared_hashes(state.info.run_dir)
+    except OSError as error:
+        raise RecordUnwritten(f"the shared workspace cannot be recorded: {error}", hint=FREE_SPACE) from error
 
 
-def _let_pass(*_: object) -> None:
-    """Not SIG_IGN, which whatever we start would inherit."""
+def report_results(state: RunState, results: JournalResults, conclusion: Conclusion) -> int:
+    """Tell the reporters that the run has ended; return the exit code."""
+    ended = RunEnded(info=state.info, results=results, interrupted=state.interrupted, evaluated=conclusion.evaluated)
+    state.emit(ended)
+    code = INTERRUPTED if state.interrupted else conclusion.code
+    if code != PASSED:
+        return code
+    return NOT_WRITTEN if state.reporters.unwritten else READER_GONE if state.reporters.unread else PASSED
 
 
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """A moment that signals do not cut short, such as the writing of results; it is over soon anyway."""
-    before = {number: signal.signal(number, _let_pass) for number in _heard()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-# What whet holds open itself, and the most that a trial takes: pipes, transcripts, a worker, folders being walked.
-_OWN = 32
-_PER_TRIAL = 16
-
-
-def fit_open_files(plan: Plan) -> tuple[Plan, str | None]:
-    """The plan as the limit of open files can carry it, and a sentence where that is less than was asked.
-
-    The limit is raised no further than needed: agents inherit it, and some close every descriptor that it allows.
-    """
-    at_once = min(plan.max_parallel, plan.trial_count)
-    needed = _OWN + _PER_TRIAL * at_once
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= needed:
-        return plan, None
-    if hard == resource.RLIM_INFINITY or hard >= needed:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-        return plan, None
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    fits = max(1, (hard - _OWN) // _PER_TRIAL)
-    said = f"{fits} at a time instead of {at_once}: no more than {hard} files may be open (ulimit -Hn)"
-    return replace(plan, max_parallel=fits), said
-
-
-Work = Callable[[Trial], Awaitable[None]]
-
-
-async def run_all(plan: Plan, pending: Iterable[Trial], work: Work) -> None:
-    """Do *work* on every trial of *pending*, as the plan's schedule says."""
-    match plan.schedule:
-        case "serial":
-            await _lane(iter(pending), work)
-        case "parallel":
-            # Lanes that take from one iterator: nothing waits in memory, and trials start in declared order.
-            trials = iter(pending)
-            async with anyio.create_task_group() as group:
-                for _ in range(min(plan.max_parallel, plan.trial_count)):
-                    group.start_soon(_lane, trials, work)
-        case "isolated-by-runner":
-            await _by_runner(plan, list(pending), work)
-        case _:
-            assert_never(plan.schedule)
-
-
-async def _by_runner(plan: Plan, pending: list[Trial], work: Work) -> None:
-    lanes: dict[str, list[Trial]] = {}
-    for trial in pending:
-        lanes.setdefault(trial.key.runner, []).append(trial)
-    limiter = anyio.CapacityLimiter(plan.max_parallel)
-
-    async def lane(trials: list[Trial]) -> None:
-        async with limiter:
-            await _lane(iter(trials), work)
-
-    async with anyio.create_task_group() as group:
-        for trials in lanes.values():
-            group.start_soon(lane, trials)
-
-
-async def _lane(trials: Iterator[Trial], work: Work) -> None:
-    for trial in trials:
-        await work(trial)
+def now() -> str:
+    """Return the current time as records have it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

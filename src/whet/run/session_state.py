@@ -23,8 +23,8 @@ _LARGEST_BROUGHT = 16 * 1024 * 1024
 _LARGEST_LOGIN = 1024 * 1024
 
 
-def furnish(home: Path, asked: AgentCommand) -> None:
-    """Put settings, credentials and skills into *home*; it is deleted after the attempt, with whatever is in it."""
+def fill_home(home: Path, asked: AgentCommand) -> None:
+    """Put settings, credentials and skills into *home*, which is deleted after the attempt."""
     try:
         for name, data in asked.home_files.items():
             _below(home, name).write_bytes(data)

@@ -14,19 +14,19 @@ from whet.model.run import Attempt, Trial, TrialResult
 from whet.run.attempt import run_attempt
 from whet.run.attempt_record import AttemptRecord
 from whet.run.ground import SharedGround
-from whet.run.parts import Parts
+from whet.run.parts import RunParts
 
 OUTPUT_KEPT = 2000
 # Makes the attempt of that number.
 Attempting: TypeAlias = Callable[[int], Awaitable[AttemptRecord]]
 
 
-async def run_trial(parts: Parts, shared: SharedGround, trial: Trial) -> TrialResult:
+async def run_trial(parts: RunParts, shared: SharedGround, trial: Trial) -> TrialResult:
     """Attempt it as often as it is allowed and worth it; the last attempt decides, and all of them are kept."""
     return await attempted(parts, trial, partial(run_attempt, parts, shared, trial), retries=parts.plan.retries)
 
 
-async def attempted(parts: Parts, trial: Trial, attempt: Attempting, *, retries: int) -> TrialResult:
+async def attempted(parts: RunParts, trial: Trial, attempt: Attempting, *, retries: int) -> TrialResult:
     """What up to *retries* further attempts come to, whatever an attempt consists of."""
     records: list[AttemptRecord] = []
     for number in range(1, retries + 2):
@@ -117,7 +117,7 @@ def _attempt(record: AttemptRecord, *, expected_fail: bool) -> Attempt:
     )
 
 
-async def classified(parts: Parts, trial: Trial, result: TrialResult) -> TrialResult:
+async def classified(parts: RunParts, trial: Trial, result: TrialResult) -> TrialResult:
     """Let the author assign or override the failure class; failing at that is told and costs nothing."""
     case = trial.execution.case
     if result.status == "passed" or case.classify is None or parts.classifier is None:
@@ -129,6 +129,6 @@ async def classified(parts: Parts, trial: Trial, result: TrialResult) -> TrialRe
     return result if given is None else replace(result, failure_class=_masked_class(parts, given))
 
 
-def _masked_class(parts: Parts, given: FailureClass) -> FailureClass:
+def _masked_class(parts: RunParts, given: FailureClass) -> FailureClass:
     label = None if given.label is None else parts.masker.text(given.label)
     return FailureClass(id=parts.masker.text(given.id), label=label)

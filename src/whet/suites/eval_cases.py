@@ -40,7 +40,8 @@ from whet.reading.claims import ClaimError
 from whet.reading.paths import digest_problem, inside_problem, pointer_problem, reference_problem
 from whet.reading.patterns import pattern_of
 from whet.reading.schemas import SchemaTrouble, check_schema
-from whet.suites.eval_fields import Fields, shown
+from whet.reading.text import shown
+from whet.suites.eval_fields import Fields
 
 _KNOWN = ("op", "type", "target", "value", "negate", "description")
 _MOST = 100
@@ -315,7 +316,7 @@ def _resource_hints(given: Fields) -> ResourceHints:
     env = given.table("env")
     for name, value in env.values.items():
         if not name or "=" in name:
-            env.problem(name, "is no name of a variable")
+            env.problem(name, "is not the name of a variable")
         if not isinstance(value, str):
             env.problem(name, f"must be a string, not {shown(value)}", "put it in quotes")
     return ResourceHints(

@@ -27,8 +27,9 @@ from whet.model.eval_cases import (
     VerifierKind,
 )
 from whet.model.run import folder_name, id_problem
+from whet.reading.text import shown
 from whet.suites.eval_cases import read_case
-from whet.suites.eval_fields import EvalSuiteError, FieldProblem, Fields, shown, unsound
+from whet.suites.eval_fields import EvalSuiteError, FieldProblem, Fields, unsound
 
 CHANGEABLE = ("name", "verifier_kind", "supports_no_skill", "resource_limits_json", "cases_json")
 PROVENANCE = ("source_id", "source_kind")

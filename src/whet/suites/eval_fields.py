@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -11,7 +10,8 @@ from typing import Any, TypeVar
 from whet.dataclass import dataclass
 from whet.errors import UsageError
 from whet.model.eval_cases import LONGEST_TEXT
-from whet.reading.fields import is_number, written
+from whet.reading.fields import is_number
+from whet.reading.text import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,6 @@ def _text_problem(text: str) -> str | None:
 
 
 T = TypeVar("T")
-_SHOWN = 60
 # Looking for the name that was meant takes long; whoever has more slips than this made up a document of them.
 _MOST_HINTS = 100
 
@@ -238,15 +237,3 @@ class Fields:
             self.problem(name, why)
             return None
         return value
-
-
-def shown(value: Any) -> str:
-    """A value for a message, shortened."""
-    try:
-        text = json.dumps(value, ensure_ascii=True, default=str)
-    except RecursionError:
-        text = "something that is nested too deeply"
-    except ValueError:
-        # It refers to itself, or has too many digits.
-        text = written(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

@@ -14,7 +14,8 @@ from whet.errors import Problem
 from whet.model.grade import Location
 from whet.model.run import id_problem
 from whet.model.suite import BootstrapSpec, Case, Check, Limits, WorkspaceMode, WorkspaceSpec
-from whet.reading.fields import is_number, is_whole, written
+from whet.reading.fields import is_number, is_whole
+from whet.reading.text import shorten, written
 from whet.suites import authoring
 
 _CHECK_PARAMETERS = 2
@@ -266,5 +267,4 @@ def _is_utf8(text: str) -> bool:
 
 
 def _shown(value: Any) -> str:
-    text = written(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - what fits on a line
+    return shorten(written(value))

@@ -1,4 +1,8 @@
-"""The public kit for those who extend whet."""
+"""The public kit for those who extend whet: a contract suite for each kind of extension, and a model with a script.
+
+`check_agent`, `check_grader`, `check_format`, `check_reporter` and `check_sandbox` raise `ContractBroken`, which says
+what the extension does wrong. Call them in tests of your own.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,45 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from whet.testing.agent_contract import ContractBroken, Reading, check_agent
+    from whet.testing.agent_contract import Reading, check_agent
+    from whet.testing.contracts import ContractBroken, check_format, check_grader
     from whet.testing.model_requests import Request
     from whet.testing.model_script import Step
+    from whet.testing.reporter_contract import Shown, check_reporter
+    from whet.testing.sandbox_contract import check_sandbox
     from whet.testing.scripted_model import ScriptedModel
 
-__all__ = ["ContractBroken", "Reading", "Request", "ScriptedModel", "Step", "check_agent"]
+_HOMES = {
+    "ContractBroken": "contracts",
+    "Reading": "agent_contract",
+    "Request": "scripted_model",
+    "ScriptedModel": "scripted_model",
+    "Shown": "reporter_contract",
+    "Step": "scripted_model",
+    "check_agent": "agent_contract",
+    "check_format": "contracts",
+    "check_grader": "contracts",
+    "check_reporter": "reporter_contract",
+    "check_sandbox": "sandbox_contract",
+}
+
+__all__ = [
+    "ContractBroken",
+    "Reading",
+    "Request",
+    "ScriptedModel",
+    "Shown",
+    "Step",
+    "check_agent",
+    "check_format",
+    "check_grader",
+    "check_reporter",
+    "check_sandbox",
+]
 
 
 def __getattr__(name: str) -> Any:
     # Every run of pytest imports this package for its plug-in, and most want nothing else of it.
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "scripted_model" if name in {"Request", "ScriptedModel", "Step"} else "agent_contract"
-    return getattr(import_module(f"{__name__}.{home}"), name)
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -17,6 +17,7 @@ from whet.model.run import Runner
 from whet.model.seen import Event, SessionEnded, ToolCall, ToolResult, UsageSeen
 from whet.model.session import USAGE_FIGURES, Session, SessionSummary
 from whet.run.session_state import collected as collected_from
+from whet.testing.contracts import ContractBroken
 
 _NONSENSE = (
     b"", b"{", b"{}", b"[]", b"null", b"0", b'"text"', b"plain text", b"\x00\xff\xfe", b'{"type":', b'{"type":null}',
@@ -120,10 +121,6 @@ def _anything(names: list[str], others: tuple[Any, ...], chance: random.Random, 
 
 
 RECORDINGS = ("stdout.jsonl", "transcript.jsonl")
-
-
-class ContractBroken(AssertionError):
-    """An agent does something that an agent may not do."""
 
 
 class Reading(NamedTuple):

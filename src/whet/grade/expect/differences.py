@@ -13,7 +13,8 @@ from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Any
 
-from whet.grade.expect.values import printable, shorten, value_text
+from whet.grade.expect.values import shorten, value_text
+from whet.reading.text import printable
 
 _SHORT = 60
 _CHUNK = 65_536

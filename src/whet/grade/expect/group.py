@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from whet.dataclass import dataclass
-from whet.grade.expect.values import printable
 from whet.model.grade import FailureClass, Location
 from whet.model.session import Session
+from whet.reading.text import middle, printable
 
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
 _LIBRARIES = (_PACKAGE, *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")), "<frozen ")
@@ -103,10 +103,7 @@ def numbered(items: Sequence[str]) -> Iterable[str]:
 
 def shorten(text: str, most: int = _LONGEST_ITEM) -> str:
     """*text* on one line, its middle left out where it is too long."""
-    if len(text) > most:
-        half = (most - 5) // 2
-        text = f"{text[:half]} ... {text[-half:]}"
-    return printable(text.replace("\n", "\\n"))
+    return printable(middle(text, most, " ... "))
 
 
 def cut(text: str, most: int = 2000) -> str:
@@ -200,29 +197,24 @@ def session_of(report: Report) -> Session:
     raise TypeError(f"the first argument is the session or the context of the check, not a {type(report).__name__}")
 
 
+class Words(NamedTuple):
+    """What an author adds to an expectation: words that come first in its message, and a question for the agent."""
+
+    message: str | None
+    explain: str | None
+
+
 class Group:
     """A set of expectations over one kind of evidence."""
 
     def __init__(self, fail: Fail) -> None:
         self._fail = fail
 
-    def _broken(
-        self,
-        expected: str,
-        what: str,
-        observed: Sequence[str],
-        *,
-        pointed: Pointed | None = None,
-        message: str | None,
-        explain: str | None,
-    ) -> None:
-        self._say(describe(expected, what, observed, pointed), message=message, explain=explain)
-
-    def _say(self, text: str, *, message: str | None, explain: str | None) -> None:
-        """Fail with *text*, after the author's own words where there are any."""
-        check_words(message=message, explain=explain)
-        said = f"{cut(message)}\n{text}" if message else text
-        self._fail(ExpectationFailed(said, location=place(), question=explain))
+    def _say(self, text: str, words: Words) -> None:
+        """Fail with *text*, after the words of the author."""
+        check_words(**words._asdict())
+        said = f"{cut(words.message)}\n{text}" if words.message else text
+        self._fail(ExpectationFailed(said, location=place(), question=words.explain))
 
 
 def check_words(**words: object) -> None:
@@ -232,37 +224,6 @@ def check_words(**words: object) -> None:
             raise TypeError(f"{name} is a string, not a {type(given).__name__}")
 
 
-def numbers(indexes: Sequence[int]) -> str:
-    """Such as "number 5" or "numbers 1, 3 and 12 more", as they are numbered in a message."""
-    shown_most = 5
-    listed = ", ".join(str(index + 1) for index in indexes[:shown_most])
-    more = f" and {len(indexes) - shown_most} more" if len(indexes) > shown_most else ""
-    return f"number{'' if len(indexes) == 1 else 's'} {listed}{more}"
-
-
 def characters(text: str) -> str:
     """Such as "1 character"."""
     return f"{len(text)} character{'' if len(text) == 1 else 's'}"
-
-
-def check_count(count: object) -> None:
-    """Refuse what nothing can be counted to."""
-    if isinstance(count, bool) or not isinstance(count, int):
-        raise TypeError(f"a count is a whole number, not {cut(repr(count), 80)}")
-    if count < 0:
-        raise ValueError(f"a count is 0 or more, not {count}")
-
-
-def exactly(count: int) -> str:
-    """Such as "never", "exactly once" and "exactly 3 times"."""
-    return "never" if count == 0 else f"exactly {times(count)}"
-
-
-def at_most(count: int) -> str:
-    """Such as "never", "at most once" and "at most 3 times"."""
-    return "never" if count == 0 else f"at most {times(count)}"
-
-
-def times(count: int) -> str:
-    """Such as "never", "once" and "3 times"."""
-    return {0: "never", 1: "once"}.get(count, f"{count} times")

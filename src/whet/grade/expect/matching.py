@@ -85,14 +85,6 @@ def check_predicate(predicate: Any, rule: str) -> None:
         raise TypeError(f"{rule}, not {kind}")
 
 
-def check_matchers(matchers: Sequence[Any], kinds: MatcherKinds = TEXT_MATCHERS) -> None:
-    """The same for a list of them; a single string is not taken for a list of letters."""
-    if isinstance(matchers, str) or not isinstance(matchers, Sequence):
-        raise TypeError(f"give a list of matchers, not a {type(matchers).__name__}")
-    for matcher in matchers:
-        check_matcher(matcher, kinds)
-
-
 def says(predicate: Callable[[Any], Any], value: Any) -> bool:
     """Whether a predicate says so; refuses an answer that is always true, or never one."""
     try:

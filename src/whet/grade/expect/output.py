@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from math import isnan
 from typing import Any, Literal, get_args
 
-from whet.grade.expect.group import Group, Report, characters, session_of, shorten
+from whet.grade.expect.group import Group, Report, Words, characters, session_of, shorten
 from whet.grade.expect.matching import TextMatcher, check_matcher, check_predicate, matches, says, shown
 from whet.model.run import figure
 
@@ -25,7 +25,7 @@ class OutputGroup(Group):
         """It matches."""
         check_matcher(matcher)
         if not matches(matcher, session_of(report).final_output):
-            self._miss(f"the output to match {shown(matcher)}", report, message, explain)
+            self._miss(f"the output to match {shown(matcher)}", report, Words(message, explain))
 
     def not_includes(
         self, report: Report, matcher: TextMatcher, *, message: str | None = None, explain: str | None = None
@@ -33,12 +33,12 @@ class OutputGroup(Group):
         """It does not match."""
         check_matcher(matcher)
         if matches(matcher, session_of(report).final_output):
-            self._miss(f"the output not to match {shown(matcher)}", report, message, explain)
+            self._miss(f"the output not to match {shown(matcher)}", report, Words(message, explain))
 
     def not_empty(self, report: Report, *, message: str | None = None, explain: str | None = None) -> None:
         """It says something other than white space."""
         if not session_of(report).final_output.strip():
-            self._miss("some output", report, message, explain)
+            self._miss("some output", report, Words(message, explain))
 
     def json(
         self,
@@ -53,9 +53,9 @@ class OutputGroup(Group):
             check_predicate(where, "where is a function of the value")
         value, trouble = _parse(session_of(report).final_output)
         if trouble is not None:
-            self._miss(f"the output to be JSON, but {trouble}", report, message, explain)
+            self._miss(f"the output to be JSON, but {trouble}", report, Words(message, explain))
         elif where is not None and not says(where, value):
-            self._miss(f"the output to be JSON that satisfies {shown(where)}", report, message, explain)
+            self._miss(f"the output to be JSON that satisfies {shown(where)}", report, Words(message, explain))
         return value
 
     def matches_schema(
@@ -70,18 +70,18 @@ class OutputGroup(Group):
         find_problems = _schema(schema)
         value, trouble = _parse(session_of(report).final_output)
         if trouble is not None:
-            self._miss(f"the output to be JSON, but {trouble}", report, message, explain)
+            self._miss(f"the output to be JSON, but {trouble}", report, Words(message, explain))
             return value
         problems = find_problems(value)
         if problems:
             listed = "".join(f"\n  {problem}" for problem in problems)
-            self._miss(f"the output to be as its schema says, but{listed}", report, message, explain)
+            self._miss(f"the output to be as its schema says, but{listed}", report, Words(message, explain))
         return value
 
-    def _miss(self, expected: str, report: Report, message: str | None, explain: str | None) -> None:
+    def _miss(self, expected: str, report: Report, words: Words) -> None:
         output = session_of(report).final_output
         observed = f"observed {characters(output)}: {shorten(output, _SHOWN)}" if output else "observed no output"
-        self._say(f"expected {expected}\n{observed}", message=message, explain=explain)
+        self._say(f"expected {expected}\n{observed}", words)
 
 
 def _parse(text: str) -> tuple[Any, str | None]:
@@ -145,28 +145,28 @@ class UsageGroup(Group):
         if kind not in _KINDS:
             raise ValueError(f'kind is one of {", ".join(_KINDS)}, not "{kind}"')
         seen = session_of(report).usage.told(f"{kind}_tokens")
-        self._ceiling(seen, at_most, f"{kind.replace('_', ' ')} tokens", message, explain)
+        self._ceiling(seen, at_most, f"{kind.replace('_', ' ')} tokens", Words(message, explain))
 
     def cost(self, report: Report, *, at_most: float, message: str | None = None, explain: str | None = None) -> None:
         """So many US dollars, or fewer."""
-        self._ceiling(session_of(report).usage.cost_usd, at_most, "US dollars", message, explain)
+        self._ceiling(session_of(report).usage.cost_usd, at_most, "US dollars", Words(message, explain))
 
     def steps(self, report: Report, *, at_most: int, message: str | None = None, explain: str | None = None) -> None:
         """So many model rounds, or fewer."""
-        self._ceiling(session_of(report).steps, at_most, "steps", message, explain)
+        self._ceiling(session_of(report).steps, at_most, "steps", Words(message, explain))
 
     def duration(
         self, report: Report, *, at_most_s: float, message: str | None = None, explain: str | None = None
     ) -> None:
         """So many seconds, or fewer."""
-        self._ceiling(session_of(report).duration_s, at_most_s, "seconds", message, explain)
+        self._ceiling(session_of(report).duration_s, at_most_s, "seconds", Words(message, explain))
 
-    def _ceiling(self, seen: float | None, most: float, unit: str, message: str | None, explain: str | None) -> None:
+    def _ceiling(self, seen: float | None, most: float, unit: str, words: Words) -> None:
         foreign: object = most
         if isinstance(foreign, bool) or not isinstance(foreign, int | float) or isnan(foreign):
             raise TypeError(f"a ceiling is a number, not {most!r}")
         wanted = f"at most {figure(most)} {unit.removesuffix('s') if most == 1 else unit}"
         if seen is None:
-            self._say(f"expected {wanted}, but the agent did not tell", message=message, explain=explain)
+            self._say(f"expected {wanted}, but the agent did not tell", words)
         elif seen > most:
-            self._say(f"expected {wanted}, observed {figure(seen)}", message=message, explain=explain)
+            self._say(f"expected {wanted}, observed {figure(seen)}", words)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whet.grade.expect.group import Group, Report, check_count, nearest, session_of, times
+from whet.grade.expect.group import Pointed, Report, Words, nearest, session_of
+from whet.grade.expect.items import Items, ItemsGroup, check_count, check_list, times
 from whet.model.skills import Confidence, SkillDetection, SkillEvidence, skill_name
 
 _STRENGTH: dict[Confidence, int] = {"weak": 0, "medium": 1, "strong": 2, "explicit": 3}
@@ -14,7 +15,7 @@ _LOADS: Confidence = "strong"
 _SHOWN = 3
 
 
-class SkillsGroup(Group):
+class SkillsGroup(ItemsGroup):
     """Skill names are matched exactly, without the plug-in before them; `min_confidence` leaves out weaker evidence."""
 
     def has(
@@ -27,9 +28,7 @@ class SkillsGroup(Group):
         explain: str | None = None,
     ) -> None:
         """The skill was used."""
-        _check(skill)
-        if skill_name(skill) not in _names(_sure(report, min_confidence)):
-            self._miss(f'skill "{skill}"{_asked(min_confidence)}', report, skill, message, explain)
+        self._has(_Skills(report, min_confidence), skill, Words(message, explain))
 
     def not_has(
         self,
@@ -41,9 +40,7 @@ class SkillsGroup(Group):
         explain: str | None = None,
     ) -> None:
         """The skill was not used."""
-        _check(skill)
-        if skill_name(skill) in _names(_sure(report, min_confidence)):
-            self._miss(f'no use of skill "{skill}"{_asked(min_confidence)}', report, None, message, explain)
+        self._has_not(_Skills(report, min_confidence), skill, Words(message, explain))
 
     def includes(
         self,
@@ -55,11 +52,12 @@ class SkillsGroup(Group):
         explain: str | None = None,
     ) -> None:
         """All of them were used."""
-        used = _names(_sure(report, min_confidence))
-        missing = [skill for skill in _list(skills) if skill_name(skill) not in used]
+        used = _Skills(report, min_confidence)
+        check_list(used, skills)
+        missing = [skill for skill in skills if not used.find(skill)]
         if missing:
-            expected = f"skills {', '.join(skills)}{_asked(min_confidence)}, but missed {', '.join(missing)}"
-            self._miss(expected, report, missing[0], message, explain)
+            expected = f"skills {', '.join(skills)}{used.asked}, but missed {', '.join(missing)}"
+            self._miss(used, expected, Words(message, explain), used.nearest(missing[0]))
 
     def count(
         self,
@@ -73,12 +71,9 @@ class SkillsGroup(Group):
     ) -> None:
         """The skill was loaded, or its SKILL.md read, so many times; weaker evidence is counted if it is asked for."""
         check_count(expected)
-        _check(skill)
-        loads = [detection for detection in _sure(report, min_confidence) if detection.skill == skill_name(skill)]
-        found = sum(_enough(piece, min_confidence) for detection in loads for piece in detection.evidence)
-        if found != expected:
-            text = f'skill "{skill}"{_asked(min_confidence, _LOADS)} {times(expected)}, but found it {times(found)}'
-            self._miss(text, report, None if loads else skill, message, explain)
+        used = _Skills(report, min_confidence, usual=_LOADS)
+        allowed = range(expected, expected + 1)
+        self._amount(used, skill, times(expected), allowed, Words(message, explain))
 
     def exactly_one(
         self,
@@ -90,10 +85,11 @@ class SkillsGroup(Group):
         explain: str | None = None,
     ) -> None:
         """This skill was used, which counts once however often it was loaded; without a name, one skill in all."""
+        used = _Skills(report, min_confidence)
         if skill is not None:
-            self.has(report, skill, min_confidence=min_confidence, message=message, explain=explain)
-        elif len(_sure(report, min_confidence)) != 1:
-            self._miss(f"exactly one skill{_asked(min_confidence)}", report, None, message, explain)
+            self._has(used, skill, Words(message, explain))
+        elif len(used.all) != 1:
+            self._miss(used, f"exactly one skill{used.asked}", Words(message, explain))
 
     def only(
         self,
@@ -105,56 +101,58 @@ class SkillsGroup(Group):
         explain: str | None = None,
     ) -> None:
         """No skill but these was used."""
-        allowed = _list(skills)
-        names = {skill_name(skill) for skill in allowed}
-        other = [skill for skill in _names(_sure(report, min_confidence)) if skill not in names]
-        if other:
-            wanted = f"no skill but {', '.join(allowed)}" if allowed else "no skill at all"
-            expected = f"{wanted}{_asked(min_confidence)}, but saw {', '.join(other)}"
-            self._miss(expected, report, None, message, explain)
-
-    def _miss(self, expected: str, report: Report, near: str | None, message: str | None, explain: str | None) -> None:
-        detected = session_of(report).detected_skills
-        observed = [f"{found.skill} ({found.confidence}: {_reasons(found)})" for found in detected]
-        pointed = nearest(near, [found.skill for found in detected])
-        self._broken(expected, "skills", observed, pointed=pointed, message=message, explain=explain)
+        self._only(_Skills(report, min_confidence), skills, Words(message, explain))
 
 
-def _sure(report: Report, least: Confidence) -> list[SkillDetection]:
-    if least not in _STRENGTH:
-        raise ValueError(f'min_confidence is one of {", ".join(_STRENGTH)}, not "{least}"')
-    return [found for found in session_of(report).detected_skills if _enough(found, least)]
+class _Skills(Items[str, SkillDetection]):
+    """The skills that were used with enough confidence; messages show all of them."""
 
+    many = "skills"
+    matchers = "skill names"
 
-def _enough(found: SkillDetection | SkillEvidence, least: Confidence) -> bool:
-    return _STRENGTH[found.confidence] >= _STRENGTH[least]
+    def __init__(self, report: Report, least: Confidence, *, usual: Confidence = _USUAL) -> None:
+        if least not in _STRENGTH:
+            raise ValueError(f'min_confidence is one of {", ".join(_STRENGTH)}, not "{least}"')
+        self._detected = session_of(report).detected_skills
+        self._least = least
+        self.asked = "" if least == usual else f" (at least {least})"
+        super().__init__([found for found in self._detected if self._is_enough(found)])
 
+    def check(self, matcher: object) -> None:
+        if not isinstance(matcher, str):
+            raise TypeError(f"a skill is looked for by its name, a string, not a {type(matcher).__name__}")
+        if not matcher.strip():
+            raise ValueError("a skill has a name: an empty string is none")
 
-def _reasons(found: SkillDetection) -> str:
-    """The best evidence; the rest is in the record."""
-    more = len(found.evidence) - _SHOWN
-    reasons = [piece.why for piece in found.evidence[:_SHOWN]]
-    return "; ".join([*reasons, f"and {more} more"] if more > 0 else reasons)
+    def matches(self, matcher: str, item: SkillDetection) -> bool:
+        return item.skill == skill_name(matcher)
 
+    def amount(self, found: Sequence[int]) -> int:
+        return sum(self._is_enough(piece) for index in found for piece in self.all[index].evidence)
 
-def _names(detections: list[SkillDetection]) -> list[str]:
-    return [detection.skill for detection in detections]
+    def lines(self) -> Sequence[str]:
+        return [self.line(found) for found in self._detected]
 
+    def line(self, item: SkillDetection) -> str:
+        """Show the best evidence; the rest is in the record."""
+        more = len(item.evidence) - _SHOWN
+        reasons = [piece.why for piece in item.evidence[:_SHOWN]]
+        listed = "; ".join([*reasons, f"and {more} more"] if more > 0 else reasons)
+        return f"{item.skill} ({item.confidence}: {listed})"
 
-def _list(skills: Sequence[str]) -> list[str]:
-    if isinstance(skills, str) or not isinstance(skills, Sequence):
-        raise TypeError(f"give a list of skill names, not a {type(skills).__name__}")
-    for skill in skills:
-        _check(skill)
-    return list(skills)
+    def nearest(self, matcher: str) -> Pointed | None:
+        return nearest(matcher, [found.skill for found in self._detected])
 
+    def wanted(self, matcher: str) -> str:
+        return f'skill "{matcher}"{self.asked}'
 
-def _check(skill: object) -> None:
-    if not isinstance(skill, str):
-        raise TypeError(f"a skill is looked for by its name, a string, not a {type(skill).__name__}")
-    if not skill.strip():
-        raise ValueError("a skill has a name: an empty string is none")
+    def unwanted(self, matcher: str, found: Sequence[int]) -> str:
+        del found
+        return f"no use of {self.wanted(matcher)}"
 
+    def only(self, matchers: Sequence[str], other: Sequence[int]) -> str:
+        wanted = f"no skill but {', '.join(matchers)}" if matchers else "no skill at all"
+        return f"{wanted}{self.asked}, but saw {', '.join(self.all[index].skill for index in other)}"
 
-def _asked(least: Confidence, usual: Confidence = _USUAL) -> str:
-    return "" if least == usual else f" (at least {least})"
+    def _is_enough(self, found: SkillDetection | SkillEvidence) -> bool:
+        return _STRENGTH[found.confidence] >= _STRENGTH[self._least]

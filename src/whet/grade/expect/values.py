@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
+from whet.reading.text import middle
+
 _Renderer = Callable[[Any, int, int], str]
 
 _UNTOLD = (type, types.ModuleType, types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
@@ -24,16 +26,8 @@ def value_text(value: object, most: int = 300) -> str:
 
 
 def shorten(text: str, most: int) -> str:
-    """*text* with its middle left out where it is too long."""
-    if len(text) <= most:
-        return text
-    half = (most - 5) // 2
-    return f"{text[:half]} ... {text[-half:]}"
-
-
-def printable(text: str) -> str:
-    """*text* without characters that would move the cursor of a terminal or cannot be written."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    """Return *text* without its middle if it is too long."""
+    return middle(text, most, " ... ")
 
 
 def is_telling(value: object) -> bool:

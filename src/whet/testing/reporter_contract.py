@@ -1,0 +1,215 @@
+"""The contract of a reporter, tried with whole runs that are made up: for those who write one."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from whet.model.event import (
+    Notice,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    SessionSeen,
+    TrialEnded,
+    TrialStarted,
+)
+from whet.model.grade import STATUSES, Failure, FailureClass, Location, Status
+from whet.model.run import Execution, Plan, RunInfo, Runner, Trial, TrialKey, TrialResult
+from whet.model.seen import CommandRun, Message
+from whet.model.suite import Case, Check, Limits, Suite, WorkspaceSpec
+from whet.record.folder import JOURNAL_FILE
+from whet.record.journal import Journal
+from whet.record.results import JournalResults, write_results
+from whet.report.reporter import Reporter, ReporterContext, ReporterFactory
+from whet.testing.contracts import ContractBroken, want
+
+# Agents and providers say such things.
+_MESSAGE = "expected 3, got <b>4</b> & \x1b[31mred\x1b[0m: naïve\nsecond line"
+
+
+class Shown(NamedTuple):
+    """What a reporter wrote during a whole run."""
+
+    stdout: str
+    stderr: str
+    target: str | None
+
+
+def check_reporter(factory: ReporterFactory) -> Shown:
+    """Tell a reporter of several runs, and raise `ContractBroken` unless it copes; return what it wrote of the first.
+
+    The first run has a trial of every status and ends by itself. Others are interrupted, break off or are empty.
+    Each has its record on the disk.
+    """
+    with tempfile.TemporaryDirectory(prefix="whet-check-") as folder:
+        shown = _Stage(factory, Path(folder)).play(_whole_run(Path(folder)))
+        for story in (_interrupted_run, _broken_run, _empty_run):
+            _Stage(factory, Path(folder)).play(story(Path(folder)))
+        if getattr(factory, "document", False):
+            _check_document(factory, Path(folder))
+    return shown
+
+
+class _Stage:
+    """A reporter, the streams that it may use, and what it wrote."""
+
+    def __init__(self, factory: ReporterFactory, cwd: Path, target: Path | None = None) -> None:
+        self._out, self._err = io.BytesIO(), io.BytesIO()
+        self._target = target
+        self._context = ReporterContext(
+            target=target,
+            stdout=io.TextIOWrapper(self._out, encoding="utf-8", write_through=True),
+            stderr=io.TextIOWrapper(self._err, encoding="utf-8", write_through=True),
+            environ={},
+            cwd=cwd,
+        )
+        self._reporter: Reporter = _kept("the factory", lambda: factory(self._context))
+        want(callable(self._reporter), f"the factory returns {self._reporter!r}, which cannot be called with events")
+
+    def play(self, events: Iterator[RunEvent]) -> Shown:
+        """Tell the reporter each event, and close it, twice as a broken run may."""
+        for event in events:
+            _kept(f"the reporter, called with {type(event).__name__},", lambda event=event: self._reporter(event))  # type: ignore[misc]
+        close: Any = getattr(self._reporter, "close", lambda: None)
+        _kept("`close`", close)
+        _kept("`close`, called again,", close)
+        closed = [name for name in ("stdout", "stderr") if getattr(self._context, name).closed]
+        want(not closed, f"the reporter closes {' and '.join(closed)}, which others use too")
+        self._context.stdout.flush()
+        self._context.stderr.flush()
+        target = self._target.read_text(encoding="utf-8") if self._target and self._target.is_file() else None
+        return Shown(self._out.getvalue().decode(), self._err.getvalue().decode(), target)
+
+
+def _kept(what: str, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except (Exception, SystemExit) as error:
+        raise ContractBroken(f"{what} raises {error!r}") from error
+
+
+def _check_document(factory: ReporterFactory, folder: Path) -> None:
+    """A factory with a true `document` writes one document: to its target, or else to stdout."""
+    target = folder / "document"
+    shown = _Stage(factory, folder, target).play(_whole_run(folder))
+    want(shown.target is not None, "a `document` with a target does not write it")
+    want(not shown.stdout, f"a `document` with a target writes to stdout as well: {shown.stdout[:200]!r}")
+    printed = _Stage(factory, folder).play(_whole_run(folder)).stdout
+    want(bool(printed), "a `document` without a target writes nothing to stdout")
+
+
+def _whole_run(folder: Path) -> Iterator[RunEvent]:
+    """A run with a trial of every status."""
+    plan, info = _plan(folder), _info(folder)
+    yield RunStarted(info=info, plan=plan)
+    yield Notice(level="warning", message=_MESSAGE)
+    for trial in plan.trials():
+        yield from _trial(trial)
+    yield from _end(info, plan, [trial.key for trial in plan.trials()])
+
+
+def _interrupted_run(folder: Path) -> Iterator[RunEvent]:
+    """A run whose first trial had ended when it was interrupted."""
+    plan, info = _plan(folder), _info(folder)
+    first, second, *_ = plan.trials()
+    yield RunStarted(info=info, plan=plan, done=1)
+    yield from _trial(first)
+    yield TrialStarted(trial=second)
+    yield from _end(info, plan, [first.key], interrupted=True)
+
+
+def _broken_run(folder: Path) -> Iterator[RunEvent]:
+    """A run that breaks off without an end."""
+    plan = _plan(folder)
+    yield RunStarted(info=_info(folder), plan=plan)
+    yield TrialStarted(trial=next(iter(plan.trials())))
+
+
+def _empty_run(folder: Path) -> Iterator[RunEvent]:
+    """A run that ends before any trial."""
+    plan, info = _plan(folder), _info(folder)
+    yield RunStarted(info=info, plan=plan)
+    yield from _end(info, plan, [])
+
+
+def _end(info: RunInfo, plan: Plan, ended: Iterable[TrialKey], *, interrupted: bool = False) -> Iterator[RunEvent]:
+    """Write the record as a run does, and end."""
+    journal = Journal(info.run_dir / JOURNAL_FILE)
+    try:
+        for key in ended:
+            journal.append(_outcome(key))
+        results = JournalResults(plan, journal, duration_s=7.5)
+        write_results(info, results, interrupted=interrupted, ended_at="2025-01-02T03:05:06Z")
+        yield RunEnded(info=info, results=results, interrupted=interrupted)
+    finally:
+        journal.close()
+
+
+def _trial(trial: Trial) -> Iterator[RunEvent]:
+    yield TrialStarted(trial=trial)
+    yield SessionSeen(trial=trial, event=Message(role="assistant", text=_MESSAGE))
+    yield SessionSeen(trial=trial, event=CommandRun(command="ls", exit_code=0))
+    yield TrialEnded(trial=trial, result=_outcome(trial.key))
+
+
+def _plan(folder: Path) -> Plan:
+    """A case for each status, named after it."""
+    cases = tuple(
+        Case(
+            id=status,
+            prompt="Go.",
+            checks=(Check(grader="python"),),
+            expected_fail=status in {"expected-failed", "unexpected-passed"},
+            location=Location(file=str(folder / "suite.py"), line=number),
+        )
+        for number, status in enumerate(STATUSES, 1)
+    )
+    suite = Suite(name="contract", cases=cases, source=folder / "suite.py", digest="0")
+    executions = tuple(
+        Execution(
+            case=case,
+            runner=Runner(id="demo", agent="command", model="some-model"),
+            variant="default",
+            limits=Limits(timeout_s=60),
+            workspace=WorkspaceSpec(),
+            trials=1,
+        )
+        for case in cases
+    )
+    return Plan(suite=suite, executions=executions, schedule="serial", max_parallel=1, retries=0, check_timeout_s=30)
+
+
+def _info(folder: Path) -> RunInfo:
+    """A run with a folder of its own."""
+    run_dir = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
+    return RunInfo(
+        run_id="20250102-030405-abcd",
+        run_dir=run_dir,
+        suite="contract",
+        suite_path=folder / "suite.py",
+        started_at="2025-01-02T03:04:05Z",
+        sandbox="local",
+        version="0",
+        settings_files=(folder / "whet.toml",),
+    )
+
+
+def _outcome(key: TrialKey) -> TrialResult:
+    status: Status = next(status for status in STATUSES if status == key.case)
+    is_well = status in {"passed", "unexpected-passed"}
+    failure = Failure(phase="check", code="check-failed", cause="agent", message=_MESSAGE)
+    errored = Failure(phase="agent", code="provider", cause="provider", message=_MESSAGE)
+    return TrialResult(
+        key=key,
+        status=status,
+        score=None if status == "errored" else float(is_well),
+        duration_s=1.5,
+        started_at="2025-01-02T03:04:05Z",
+        artifact_dir=f"trials/{key.case}/{key.runner}/default/{key.number}",
+        failure=None if is_well else errored if status == "errored" else failure,
+        failure_class=None if is_well else FailureClass(id="wrong", label="Wrong <answer>"),
+    )
