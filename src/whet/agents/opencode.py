@@ -97,7 +97,8 @@ class OpencodeAgent(AgentDefaults):
                 yield from self._let_go()
                 self._reason, self._failed = "nothing", None
             case "text" if look(part, "metadata", "compaction_continue") is True:
-                # Its own words, after a summary of the session, which is no answer.
+                # It writes this prompt to itself after a summary of the session.
+                yield from self._reading.summarized()
                 yield from self._let_go()
                 self._reason = "a summary of the session"
             case "text":

@@ -281,6 +281,13 @@ class Reading(Calls):
         (self._last, at), self._held = self._held, None
         return [Message(role="assistant", phase="final" if final else "commentary", text=self._last, at=at)]
 
+    def summarized(self) -> list[Event]:
+        """The words that were held back are a summary that the agent made for itself: a thought, and no answer."""
+        if self._held is None:
+            return []
+        (words, at), self._held = self._held, None
+        return [Message(role="assistant", phase="thinking", text=words, at=at)]
+
 
 class Spending:
     """Tokens and money told so far, so that totals which come later are not counted twice."""

@@ -15,17 +15,14 @@ from whet.dataclass import dataclass
 from whet.errors import ConfigError, StoreError, SuiteError, UsageError
 from whet.model import plugins
 from whet.model.request import RunRequest, Settings
-from whet.model.run import NO_AGENT, Execution, Plan, Runner, in_variant
-from whet.model.suite import NO_SKILL, SKILL, Case, Suite, WorkspaceSpec
+from whet.model.run import NO_AGENT, Execution, Plan, Runner
+from whet.model.suite import Case, Suite
 from whet.plan.plan import make_plan, mount_problems, skill_problems, template_problems
 from whet.plan.settings import load_settings
 from whet.plan.skill import bind_skill
 from whet.record import folder as folders
 from whet.record.folder import RUN_FILE
-from whet.record.history import Record, last_failed, newest_run, settings_of, skill_of
 from whet.record.request import Recorded, recorded
-from whet.record.sealing import file_problems
-from whet.record.verifying import check_journal
 from whet.suites.format import load_suite
 
 
@@ -80,6 +77,9 @@ def replay_problems(runner: Runner, cases: Sequence[Case]) -> Iterator[str]:
     script = runner.options.get("script")
     if runner.agent != _AGENT or not isinstance(script, str) or not (Path(script) / RUN_FILE).is_file():
         return
+    from whet.record.sealing import file_problems  # noqa: PLC0415
+    from whet.record.verifying import check_journal  # noqa: PLC0415
+
     root, names = Path(script), {case.id for case in cases}
     as_it_is = f"bring it back, or play it as it is with script = {str(root / 'trials')!r}"
     try:
@@ -128,6 +128,9 @@ def _planned(request: RunRequest, earlier: Recorded | None) -> Planned:
     settings = load_settings(path, flags=request.flags, environ=os.environ, config_file=request.config_file)
     selection = request.selection
     if request.last_failed:
+        # Only here and below: most runs look at no earlier one.
+        from whet.record.history import last_failed, newest_run, settings_of, skill_of  # noqa: PLC0415
+
         last = newest_run(settings.output_dir, path.resolve())
         selection = replace(selection, only=last_failed(last))
         request = replace(request, skill=request.skill or skill_of(last))
@@ -229,74 +232,3 @@ def _check_agents(plan: Plan, settings: Settings) -> None:
     if problems:
         where = settings.file.name if settings.file else "settings"
         raise ConfigError("\n".join(f"{where}: {problem}" for problem in problems))
-
-
-def plan_regrading(suite: Suite, settings: Settings, record: Record) -> Plan:
-    """One execution for each that was recorded and whose case is still there, in the suite's order."""
-    trials: dict[tuple[str, str, str], int] = {}
-    for case, runner, variant, number in record.results:
-        trials[case, runner, variant] = max(number, trials.get((case, runner, variant), 0))
-    runners = {runner: _runner(runner, settings, record) for _, runner, _ in trials}
-    executions = tuple(
-        in_variant(
-            suite,
-            _execution(case, runners[runner], variant, count, control=_is_control(trials, case, runner, variant)),
-        )
-        for case in suite.cases
-        for (identifier, runner, variant), count in trials.items()
-        if identifier == case.id
-    )
-    if not executions:
-        raise UsageError(
-            f"{suite.source} has none of the cases of {record.run_dir.name}",
-            hint="name the suite that was run with --suite",
-        )
-    return Plan(
-        suite=suite,
-        executions=executions,
-        schedule="parallel",
-        max_parallel=settings.max_parallel,
-        retries=0,
-        check_timeout_s=settings.check_timeout_s,
-        command_timeout_s=settings.command_timeout_s,
-    )
-
-
-def notices(suite: Suite, record: Record) -> Iterator[str]:
-    """What of the suite was not recorded, and what of the record is no longer in the suite."""
-    cases = [case.id for case in suite.cases]
-    recorded = list(dict.fromkeys(case for case, *_ in record.results))
-    gone = [case for case in recorded if case not in cases]
-    fresh = [case for case in cases if case not in recorded]
-    if gone:
-        yield f"no longer in the suite, so left out: {', '.join(gone)}"
-    if fresh:
-        yield f"not in the recorded run, so not regraded: {', '.join(fresh)}"
-
-
-def _execution(case: Case, runner: Runner, variant: str, trials: int, *, control: bool) -> Execution:
-    # No agent runs and no workspace is made by the plan's word: what was recorded decides. A package has its verifier.
-    return Execution(
-        case=case,
-        runner=runner,
-        variant=variant,
-        limits=case.limits,
-        workspace=case.workspace or WorkspaceSpec(),
-        trials=trials,
-        control=control,
-    )
-
-
-def _is_control(trials: Mapping[tuple[str, str, str], int], case: Case, runner: str, variant: str) -> bool:
-    return variant == NO_SKILL and (case.id, runner, SKILL) in trials
-
-
-def _runner(name: str, settings: Settings, record: Record) -> Runner:
-    """The runner as it is configured, or else as the record tells."""
-    configured = next((runner for runner in settings.runners if runner.id == name), None)
-    session = next((record.session(item) for item in record.results.values() if item.key.runner == name), None)
-    if configured is not None and (session is None or session.agent == configured.agent):
-        return configured
-    if session is None:
-        return Runner(id=name, agent="unknown")
-    return Runner(id=name, agent=session.agent, model=session.model)

@@ -26,8 +26,9 @@ from whet.model.grade import STATUSES, Changes, Failure, FailureClass
 from whet.model.request import RunRequest, Selection, Settings
 from whet.model.run import Trial, TrialResult
 from whet.model.session import SessionSummary
+from whet.plan.regrading import notices, plan_regrading
 from whet.plan.settings import load_settings
-from whet.plan.settle import Planned, notices, plan_regrading
+from whet.plan.settle import Planned
 from whet.plan.skill import bind_skill
 from whet.reading.text import one_line
 from whet.record.folder import find_run_folder
