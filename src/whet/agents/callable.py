@@ -1,4 +1,4 @@
-"""The contract of a client: one call of a skill, and whether the skill is well."""
+"""The contract of a client that calls a skill, and what all clients share: secrets, schemas, JSON-RPC messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A skill that is a program and stays: it is asked again and again, and replaced when it dies."""
+"""Connect to callable skills: choose a client for each, and keep the process of one alive from call to call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A new skill from a template: a folder that can be evaluated as it stands."""
+"""Folders of callable skills: search them, select the ones that did well, create a new one from a template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A skill that is a tool of an MCP server, over its standard streams or over streamable HTTP."""
+"""The client for a skill that is a tool of an MCP server, over its standard streams or over streamable HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A skill behind an HTTP endpoint: a POST with JSON in it."""
+"""The clients for a skill that is a program, started for each call, or an HTTP endpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a skill's folder to the skill, or to every problem that its files have."""
+"""Read the folders of callable skills: each becomes a skill, or a list of the problems in its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From printed lines to a session: events are counted as they come, and not kept."""
+"""The observer: reads what an agent prints, line by line, and sums up its session without keeping the events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from whet.agents.agent import Output
-from whet.agents.prices import priced
+from whet.agents.prices import load_prices, priced
 from whet.agents.turns import Turn
 from whet.dataclass import dataclass
 from whet.errors import BudgetSpent, SessionUnreadable, StepLimitReached
@@ -290,6 +290,8 @@ class Observer:
             if value is not None and value >= 0:
                 self._usage[name] = self._usage.get(name, 0) + value
         self._derived |= frozenset(seen.derived)
+        if seen.cost_usd is None and (self.started.model or self._limits.model):
+            load_prices()
         self._hold_budget()
 
     def _hold_budget(self) -> None:

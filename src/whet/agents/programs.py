@@ -1,4 +1,4 @@
-"""The agents on this machine: where their programs are, what version they say, and what they could log in with."""
+"""The agents that whet knows on this machine: where their programs are, their versions, and their logins."""
 
 from __future__ import annotations
 

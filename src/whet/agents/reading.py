@@ -1,7 +1,7 @@
-"""What tools mean, for every agent: which of them run, read, edit or load a skill, and what a call came to.
+"""From the records of an agent to events: what its tools do, what it says, and what it spends.
 
-An adapter keeps one `Calls` per session and tells it what it finds in the agent's records; every method gives the
-events to pass on.
+An adapter keeps one `Reading` (or one `Calls`) per session and calls a method for each thing that it finds in the
+agent's records. Every method returns the events to pass on.
 """
 
 from __future__ import annotations

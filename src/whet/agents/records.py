@@ -1,4 +1,4 @@
-"""Taking foreign values: what an agent prints may be anything, so each is looked at before it is used."""
+"""Read values from what an agent printed: it may be anything, so each function checks the type of what it returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent that was recorded: it prints again what it printed, changes again what it changed, and costs nothing."""
+"""The replay agent: prints what a recorded agent printed and changes what it changed, at no cost."""
 
 from __future__ import annotations
 

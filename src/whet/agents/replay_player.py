@@ -1,4 +1,4 @@
-"""The program behind the replay agent: it lays recorded changes into its folder and prints what was printed.
+"""The program of the replay agent: it applies recorded changes to its folder and prints the recorded output.
 
 It runs on its own, by `python -I -S`, so it imports nothing but the standard library.
 """

@@ -1,4 +1,4 @@
-"""An agent without a model: it plays a file of steps, really running, reading and writing, so it costs nothing."""
+"""The scripted agent: plays a file of steps without a model; it really runs, reads and writes, at no cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program behind the scripted agent: it plays steps in its working folder and prints session events.
+"""The program of the scripted agent: it plays steps in its working folder and prints session events.
 
 It runs on its own, by `python -I -S`, so it imports only the standard library. Each attempt waits for it, so it imports
 little, and what only some steps need when such a step is played.

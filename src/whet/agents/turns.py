@@ -1,4 +1,4 @@
-"""Whose turn it is: whether the model is asked, speaks or has answered, or a tool of the agent is at work.
+"""Whose turn it is: the model is asked, speaks or has answered, or a tool of the agent is running.
 
 An agent that is stopped at its time limit may have been slow, or may have waited for a provider that did not answer.
 Only the second is no failure of the agent, so what comes after the limit, when programs tidy up, is not looked at.
