@@ -29,7 +29,7 @@ def search(
     adapter: Adapter | None = None,
     min_completion: float | None = None,
 ) -> list[CallableSkill]:
-    """The skills that fit, the best first: by where the query stands, or without one by what they reached before."""
+    """Return the skills that match, the best first: by where the query occurs, or without one by earlier results."""
     fitting = [
         skill
         for skill in skills
@@ -46,8 +46,9 @@ def search(
 
 def best_before(skill: CallableSkill) -> float:
     """The best completion rate that the skill's own manifest tells of."""
-    told = skill.metadata.get("benchmarkResults")
-    rates = [item.get("completionRate") for item in told if isinstance(item, Mapping)] if isinstance(told, list) else []
+    given = skill.metadata.get("benchmarkResults")
+    results = given if isinstance(given, list) else []
+    rates = [item.get("completionRate") for item in results if isinstance(item, Mapping)]
     return max((float(rate) for rate in rates if isinstance(rate, int | float)), default=0.0)
 
 

@@ -36,13 +36,13 @@ _CONFIG_KEYS = (
 LONGEST_ID = 100
 _ID = re.compile(rf"[a-z0-9_-]{{1,{LONGEST_ID}}}")
 _VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
-# Folders in which nobody's skill lies.
+# Folders that hold no skills.
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedSkill:
-    """A skill, and what about its files is worth a word."""
+    """A skill, and warnings about its files."""
 
     skill: CallableSkill
     notes: tuple[Problem, ...]
@@ -188,7 +188,7 @@ def _where(about: Fields, how: Fields, adapter: Adapter, entrypoint: str) -> tup
     try:
         words = tuple(shlex.split(entrypoint))
     except ValueError as error:
-        about.problem("entrypoint", f"is no command line: {error}")
+        about.problem("entrypoint", f"is not a command line: {error}")
         words = ()
     if entrypoint and "://" in entrypoint.split(" ", 1)[0]:
         about.problem("entrypoint", f"must be a command line or an http address, not {shown(entrypoint)}")
@@ -239,7 +239,7 @@ def _schema(fields: Fields, name: str) -> dict[str, Any]:
         if schema:
             check_schema(schema)
     except SchemaTrouble as error:
-        fields.problem(name, f"is no JSON Schema: {error}")
+        fields.problem(name, f"is not a JSON Schema: {error}")
     return schema
 
 

@@ -49,7 +49,7 @@ class Characters:
         self._context += size
 
     def heard(self, text: str) -> None:
-        """The model was told something."""
+        """The model read something."""
         self._context += len(text)
 
     def guess(self) -> Usage:
@@ -271,7 +271,7 @@ class Observer:
         self.turn.troubled(event)
 
     def _begin_round(self) -> None:
-        """A model round begins with the first thing that the model says after being told something."""
+        """A model round begins with the first thing that the model says after it has read something."""
         self.trouble = None
         if self._in_round:
             return
@@ -325,7 +325,7 @@ def _read_event(line: bytes) -> Iterable[Event]:
 
 
 def _merged(known: SessionStarted, more: SessionStarted) -> SessionStarted:
-    """What is known of a session when it is told in several records."""
+    """Merge what several records say about the start of a session."""
     return SessionStarted(
         session_id=more.session_id or known.session_id,
         model=more.model or known.model,

@@ -18,7 +18,7 @@ from whet.errors import AttemptError
 from whet.ground.sandbox import Boundary, Command, Sandbox
 from whet.reading.text import one_line
 
-# "problem" keeps a configured runner from starting; "warning" is worth knowing; "absent" is nothing to worry about.
+# "problem" keeps a configured runner from starting; "warning" may matter; "absent" does not.
 State = Literal["ok", "absent", "warning", "problem"]
 
 
@@ -175,7 +175,7 @@ async def _version(program: str, sandbox: Sandbox, environ: Mapping[str, str]) -
 
 
 class _Beginning:
-    """A sink that keeps the beginning; the rest of a talkative program is nobody's concern."""
+    """A sink that keeps the beginning of what a program prints."""
 
     def __init__(self) -> None:
         self._data = bytearray()

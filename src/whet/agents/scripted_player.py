@@ -35,7 +35,7 @@ def call(tool: str, **args: Any) -> str:
 
 
 def done(call_id: str, tool: str, output: str, ok: bool) -> None:
-    """Tell what a tool gave back."""
+    """Print the result of a tool."""
     emit("tool_result", id=call_id, tool=tool, output=output, ok=ok)
 
 
@@ -126,11 +126,11 @@ ACTIONS: dict[str, Callable[[dict[str, Any]], None]] = {
 
 def main() -> None:
     """Play what standard input says."""
-    told = json.load(sys.stdin)
-    emit("message", role="user", text=told["prompt"])
-    for step in told["steps"]:
+    script = json.load(sys.stdin)
+    emit("message", role="user", text=script["prompt"])
+    for step in script["steps"]:
         filled = {
-            key: value.replace("{prompt}", told["prompt"]) if isinstance(value, str) else value
+            key: value.replace("{prompt}", script["prompt"]) if isinstance(value, str) else value
             for key, value in step.items()
         }
         word = next(word for word in ACTIONS if word in filled)
