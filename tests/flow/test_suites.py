@@ -119,12 +119,12 @@ def test_every_mistake_is_told_at_once_with_file_case_and_field(project: Project
         ("..", "id: would leave the run folder"), ("suite[7]", "id: must not be empty"), ("nnn", "id: is longer"),
         ("suite[9]", "id: must be a string"), ("suite[10]", "id: is missing"), ("no-prompt", "prompt: is missing"),
         ("empty-prompt", "prompt: must not be empty"), ("no-check", "check: is missing"),
-        ("bad-check", "check: must be a function"), ("greedy", "check: must be callable"), ("typo", "promt: is not a field"),
+        ("bad-check", "check: must be a function"), ("greedy", "check: must be callable"), ("typo", "promt: is not a known field"),
         ("tags", "tags: must be a list"), ("time", "timeout_ms: must be an integer"), ("steps", "max_steps: must be"),
         ("flag", "expected_fail: must be True or False"), ("classify", "classify_failure: must be a function"),
         ("nul", "prompt: holds a character"), ("suite[23]", "must be a Case"), ("suite[24]", "named fields only"),
-        ("", 'workspace.mode: must be "shared" or "isolated"'), ("", "workspace.template_dir"),
-        ("", "workspace.bootstap: is not a field"), ("", "workspace.bootstrap.comand: is not a field"),
+        ("", "workspace.mode: must be one of shared, isolated"), ("", "workspace.template_dir"),
+        ("", "workspace.bootstap: is not a known field"), ("", "workspace.bootstrap.comand: is not a known field"),
         ("", "workspace.bootstrap.command: is missing"), ("", "workspace.bootstrap.timeout_ms"),
         ("", "workspace.bootstrap.env"),
     ]:  # fmt: skip
@@ -184,7 +184,7 @@ def test_a_suite_that_is_not_there_or_not_a_file_is_told(project: Project) -> No
     assert "nothing.py" in missing.stderr
     assert "folder" in folder.stderr
     assert "no known format" in text.stderr
-    assert "which suite?" in none.stderr
+    assert "no suite was given" in none.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Finding extensions by name: agents, graders, formats, sandboxes and reporters are entry points, ours too."""
+"""Find extensions by name: agents, graders, formats, sandboxes and reporters are entry points, ours too."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _ENTRY = re.compile(r"\s*([^#;=\s][^=]*?)\s*=\s*(\S.*?)\s*$")
 
 @lru_cache
 def names(kind: Kind) -> tuple[str, ...]:
-    """The names that can be used for *kind*, sorted."""
+    """Return the names of all extensions of *kind*, sorted."""
     return tuple(sorted(_references(kind)))
 
 
 @lru_cache
 def find(kind: Kind, name: str) -> Any:
-    """The extension called *name*; an unknown name is answered with the nearest known one."""
+    """Load the extension called *name*; the error for an unknown name suggests the nearest one."""
     reference = _references(kind).get(name)
     if reference is None:
         # Only here: a name that is right needs no similar ones.
@@ -43,13 +43,13 @@ def find(kind: Kind, name: str) -> Any:
 
 
 def module_of(kind: Kind, name: str) -> str | None:
-    """The module that the extension called *name* comes from, without loading it; None where there is none."""
+    """Return the module of the extension called *name*, without loading it, or None if there is none."""
     reference = _references(kind).get(name)
     return reference.partition(":")[0].strip() if reference else None
 
 
 def find_object(reference: str) -> Any:
-    """What `module:object` names."""
+    """Load what `module:object` names."""
     try:
         return _load(reference)
     except (Exception, SystemExit) as error:

@@ -1,4 +1,4 @@
-"""A benchmark as a suite, and skills as runners: what the one engine plans and runs."""
+"""Turn a benchmark into a suite and callable skills into runners, and plan a run of them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from whet.model.request import Selection, Settings
 from whet.model.run import Execution, Plan, Runner
 from whet.model.suite import Case, Limits, Suite
 from whet.plan.plan import counted, make_plan
-from whet.plan.settings import BUILT_IN
 
 AGENT = "skill"
 USUAL_TIMEOUT_S = 30.0
 USUAL_CONCURRENCY = 4
-# What the parts of a plan are called where skills are called.
+# What messages call a case and a runner.
 WORDS = {"case": "task", "runner": "skill"}
 _JUDGED_BY = frozenset({"provider", "url", "model", "votes", "temperature"})
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
 
 
 def suite_of(benchmark: Benchmark) -> Suite:
-    """Tasks as cases; they have no checks of their own, because an evaluator looks at the answer."""
+    """Turn tasks into cases without checks: an evaluator grades the answer."""
     return Suite(
         name=benchmark.id,
         cases=tuple(_case(task) for task in benchmark.tasks),
@@ -45,11 +44,11 @@ def _case(task: BenchmarkTask) -> Case:
 
 
 def plan_of(benchmark: Benchmark, skills: Sequence[CallableSkill], settings: Settings, selection: Selection) -> Plan:
-    """The selected tasks on every skill; what settings say of agents and of workspaces is not meant for skills."""
+    """Plan the selected tasks on every skill; settings of agents and workspaces do not apply to skills."""
     judge = dict(settings.judge) if benchmark.needs_judge else {}
     runners = tuple(_runner(skill, settings, judge) for skill in skills)
     own = replace(settings, runners=runners, workspace=None, cwd=None, tags=(), snapshots=None)
-    if settings.origins.get("run.max_parallel") == BUILT_IN:
+    if settings.is_default("run.max_parallel"):
         own = replace(own, max_parallel=USUAL_CONCURRENCY)
     plan = make_plan(suite_of(benchmark), own, selection, words=WORDS)
     by_id = {skill.id: skill for skill in skills}
@@ -57,13 +56,13 @@ def plan_of(benchmark: Benchmark, skills: Sequence[CallableSkill], settings: Set
 
 
 def chosen_from(benchmark: Benchmark, plan: Plan) -> Benchmark:
-    """The benchmark with no more tasks than the plan has."""
+    """Return the benchmark with only the tasks of the plan."""
     chosen = {execution.case.id for execution in plan.executions}
     return replace(benchmark, tasks=tuple(task for task in benchmark.tasks if task.id in chosen))
 
 
 def describe_calls(plan: Plan, benchmark: Benchmark, skills: Sequence[CallableSkill]) -> list[str]:
-    """What would be called, for a person to read: totals, how, and each task on each skill."""
+    """Return the plan for a person to read: totals, scoring, and each task on each skill."""
     kinds = {task.id: task.evaluator.kind for task in benchmark.tasks}
     adapters = {skill.id: skill.adapter for skill in skills}
     runs = max(execution.trials for execution in plan.executions)
@@ -83,37 +82,33 @@ def describe_calls(plan: Plan, benchmark: Benchmark, skills: Sequence[CallableSk
 
 
 def retries_of(skill: CallableSkill, settings: Settings) -> int:
-    """What was typed for this run, then the skill's own word, then the settings."""
+    """Return the retries: given for this run, then those of the skill, then of the settings."""
     own = skill.retries
-    return settings.retries if own is None or _typed(settings, "run.retries") else own
+    return settings.retries if own is None or settings.is_for_this_run("run.retries") else own
 
 
 def _limited(execution: Execution, skill: CallableSkill, settings: Settings) -> Execution:
-    """The skill's own time limit, where neither its task nor this run has one."""
-    if skill.timeout_ms is None or execution.case.limits.timeout_s or _typed(settings, "defaults.timeout_ms"):
+    """Apply the time limit of the skill, if neither its task nor this run has one."""
+    if skill.timeout_ms is None or execution.case.limits.timeout_s or settings.is_for_this_run("defaults.timeout_ms"):
         return execution
     return replace(execution, limits=replace(execution.limits, timeout_s=skill.timeout_ms / 1000))
 
 
-def _typed(settings: Settings, key: str) -> bool:
-    return settings.origins.get(key, "").startswith(("flag ", "WHET_"))
-
-
 def _runner(skill: CallableSkill, settings: Settings, judge: Mapping[str, Any]) -> Runner:
-    """The options hold what results depend on, so that a run is not gone on with after it changed."""
+    """Return a runner whose options hold what results depend on, so that a resume notices a change."""
     options = {
         "version": skill.version,
         "manifest": skill.digest,
         "files": _files_digest(skill.root),
         "retries": retries_of(skill, settings),
-        # Where and how fast it is asked changes no verdict.
+        # The address of the judge and its speed change no verdict.
         **{f"judge.{name}": value for name, value in sorted(judge.items()) if name in _JUDGED_BY},
     }
     return Runner(id=skill.id, agent=AGENT, options=options)
 
 
 def _files_digest(root: Path) -> str:
-    """Changes with any file of the skill, by size and time, which is quick also for large ones."""
+    """Return a digest of the sizes and times of all files of the skill, which is quick also for large ones."""
     return hashlib.sha256("\n".join(_files(root)).encode("utf-8", "surrogateescape")).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""What `whet eval` was asked becomes a run that is settled, or every reason why it cannot be."""
+"""Load and plan what `whet eval` was asked, and find everything that is wrong before anything is called."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ from whet.grade.scores import Weights
 from whet.model.benchmark import Benchmark, CallableSkill, EvaluatorKind
 from whet.model.request import RunRequest, Selection, Settings
 from whet.plan.benchmark_suite import chosen_from, plan_of, suite_of
+from whet.plan.resume import Resumed, flags_of, typed_before
 from whet.plan.settings import load_settings
 from whet.plan.settle import Planned
-from whet.record.chain import is_done
-from whet.record.folder import find_run_folder, read_run_file
-from whet.record.history import finished, last_failed, newest_run
-from whet.record.request import Recorded, recorded_flags, recorded_selection, typed_before
-from whet.record.verifying import check_journal
+from whet.record.folder import find_run_folder
+from whet.record.recorded_run import RecordedRun, newest_run, read_run
 from whet.suites.benchmarks import LoadedBenchmark, find_benchmark, read_benchmark, read_tasks
 
 COMMAND = "eval"
@@ -30,7 +28,7 @@ COMMAND = "eval"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalRequest:
-    """Which skills on which tasks, and how; `flags` holds setting overrides, only those that were given."""
+    """Which skills on which tasks, and how; `flags` holds the settings that were typed."""
 
     skills: tuple[Path, ...] = ()
     benchmark: str | None = None
@@ -46,20 +44,20 @@ class EvalRequest:
     resume: str | None = None
     dry_run: bool = False
     verbose: bool = False
-    # What is made of the results; may be different when a run is resumed.
+    # What is made of the results; a resumed run may have other values.
     formats: tuple[str, ...] = ("json", "markdown")
     reports_dir: Path = Path("reports")
     min_completion: float | None = None
-    # As it was typed: see `RunRequest`.
+    # The words that were typed: see `RunRequest`.
     again: tuple[str, ...] = ()
     going_on: tuple[str, ...] = ()
-    # Above the benchmark's own.
+    # Outranks the benchmark's own.
     k: int | None = None
-    # Of the composite; those that were typed, above those of the settings.
+    # Weights of the composite that were typed; they outrank those of the settings.
     weights: Mapping[str, float] = field(default_factory=dict)
 
     def as_run(self, source: Path) -> RunRequest:
-        """The same as a run of *source* is asked."""
+        """Return the same as the request of a run of *source*."""
         return RunRequest(
             command=COMMAND,
             suite=source,
@@ -75,7 +73,7 @@ class EvalRequest:
         )
 
     def facts(self, source: Path) -> dict[str, Any]:
-        """What goes into run.json, with every path absolute: a resume may come from another folder."""
+        """Return what goes into run.json, with absolute paths: a resume may come from another folder."""
         return {
             "command": COMMAND,
             "eval": {
@@ -88,28 +86,27 @@ class EvalRequest:
         }
 
 
-def asked_before(facts: Mapping[str, Any], run: str) -> dict[str, Any]:
-    """The fields of the request that the run in *facts* answers."""
-    if facts.get("command") != COMMAND:
-        raise UsageError(f"{run} is no evaluation of callable skills", hint=f"whet run --resume {run}")
-    try:
-        told = facts["eval"]
-        return {
-            "skills": tuple(Path(place) for place in told["skills"]),
-            "benchmark": told["benchmark"],
-            "tasks": Path(told["tasks"]) if told["tasks"] else None,
-            "evaluator": told["evaluator"],
-            "check_schemas": bool(told["check_schemas"]),
-            "selection": recorded_selection(facts),
-            "config_file": Path(facts["config_file"]) if facts["config_file"] else None,
-        }
-    except (KeyError, TypeError) as error:
-        raise StoreError(f"{run}: run.json is not the record of an evaluation: {error!r}") from error
+def asked_before(run: RecordedRun) -> dict[str, Any]:
+    """Return the fields of the request that *run* answers."""
+    asked, name = run.asked, run.run_dir.name
+    if asked.command != COMMAND:
+        raise UsageError(f"{name} is not an evaluation of callable skills", hint=f"whet run --resume {name}")
+    if asked.eval is None:
+        raise StoreError(f"{name}: run.json is not the record of an evaluation: it names no skills")
+    return {
+        "skills": tuple(Path(place) for place in asked.eval.skills),
+        "benchmark": asked.eval.benchmark,
+        "tasks": Path(asked.eval.tasks) if asked.eval.tasks else None,
+        "evaluator": asked.eval.evaluator,
+        "check_schemas": asked.eval.check_schemas,
+        "selection": asked.selection,
+        "config_file": run.config_file,
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """An evaluation that is settled and not yet begun; `benchmark` has the chosen tasks only."""
+    """An evaluation that is planned and has not begun; `benchmark` has the chosen tasks only."""
 
     request: EvalRequest
     settings: Settings
@@ -120,8 +117,8 @@ class Settled:
 
 
 def settle(request: EvalRequest) -> Settled:
-    """Load and plan: everything that can be wrong is found here, before anything is called."""
-    request, run_dir = _resumed(request)
+    """Load and plan; finds everything that is wrong before anything is called."""
+    request, run = _resumed(request)
     settings = load_settings(Path.cwd(), flags=request.flags, environ=os.environ, config_file=request.config_file)
     weights = Weights(**{**settings.composite, **request.weights})
     loaded, found = _benchmark(request), find_skills(request.skills)
@@ -140,34 +137,32 @@ def settle(request: EvalRequest) -> Settled:
         facts=request.facts(benchmark.source),
         notices=tuple(map(str, notes)),
     )
-    if run_dir is not None:
-        planned = replace(planned, earlier=_earlier(run_dir, planned))
+    if run is not None:
+        planned = replace(planned, earlier=Resumed(run, planned.request))
     return Settled(
         request=request, settings=settings, benchmark=benchmark, skills=skills, weights=weights, planned=planned
     )
 
 
 def to_be_called(settled: Settled) -> list[CallableSkill]:
-    """The skills with calls that are still to be made; one whose files alone are looked at is never called."""
+    """Return the skills that still have calls to make; a skill of which only files are graded is never called."""
     earlier = settled.planned.earlier
-    done = {result.key for result in finished(earlier.run_dir) if is_done(result)} if earlier else set()
+    done = earlier.run.done if earlier else frozenset()
     asked = {task.id for task in settled.benchmark.tasks if task.evaluator.subject == "output"}
     trials = (trial for trial in settled.planned.plan.trials() if trial.key not in done)
     called = {trial.key.runner for trial in trials if trial.key.case in asked}
     return [skill for skill in settled.skills if skill.id in called]
 
 
-def _resumed(request: EvalRequest) -> tuple[EvalRequest, Path | None]:
-    """The request of an earlier run, and its folder, where this one goes on with it."""
+def _resumed(request: EvalRequest) -> tuple[EvalRequest, RecordedRun | None]:
+    """Return the request of an earlier run, and that run, if this one goes on with it."""
     if request.resume is None:
         if not request.skills:
             raise UsageError("which skills?", hint="name their folders with --skills")
         return request, None
     settings = load_settings(Path.cwd(), flags=request.flags, environ=os.environ, config_file=request.config_file)
-    run_dir = find_run_folder(request.resume, settings.output_dir)
-    check_journal(run_dir)
-    facts = read_run_file(run_dir)
-    before = asked_before(facts, run_dir.name)
+    run = read_run(find_run_folder(request.resume, settings.output_dir))
+    before = asked_before(run)
     chosen = request.selection != Selection() or request.last_failed
     asked = (request.skills, request.benchmark, request.tasks, request.evaluator, request.check_schemas, chosen)
     if any(asked):
@@ -175,8 +170,8 @@ def _resumed(request: EvalRequest) -> tuple[EvalRequest, Path | None]:
             "a resumed run does what it was asked the first time; it cannot change skills, tasks or evaluators",
             hint="start a new run",
         )
-    flags = recorded_flags(facts, request.flags)
-    return replace(request, **before, **typed_before(facts), flags=flags), run_dir
+    flags = flags_of(run.asked, request.flags)
+    return replace(request, **before, **typed_before(run.asked), flags=flags), run
 
 
 def _benchmark(request: EvalRequest) -> LoadedBenchmark:
@@ -187,15 +182,15 @@ def _benchmark(request: EvalRequest) -> LoadedBenchmark:
 
 
 def _selection(request: EvalRequest, benchmark: Benchmark, settings: Settings) -> Selection:
-    """What was asked for; what did not pass last time is settled now."""
+    """Return the selection; with --last-failed, look up now what did not pass."""
     if not request.last_failed:
         return request.selection
     last = newest_run(settings.output_dir, benchmark.source)
-    return replace(request.selection, only=last_failed(last))
+    return replace(request.selection, only=last.failed())
 
 
 def _refuse(request: EvalRequest, benchmark: Benchmark, skills: Sequence[CallableSkill], settings: Settings) -> None:
-    """Whatever would come to nothing is said before anything runs."""
+    """Refuse what cannot work before anything runs."""
     problems = [
         Problem(file=str(skill.root / "skill.json"), message=f"needs the variable {name}, which is not set")
         for skill in skills
@@ -224,22 +219,11 @@ def _refuse(request: EvalRequest, benchmark: Benchmark, skills: Sequence[Callabl
 
 
 def _must_take_files(folder: Path) -> None:
-    """Reports are written in the end, and calls may have cost a lot by then."""
+    """Refuse a folder that cannot take reports: they are written at the end, after calls that cost money."""
     there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     if not there.is_dir():
         raise UsageError(
-            f"reports cannot be written to {folder}: {there} is no folder", hint="name another --output-dir"
+            f"reports cannot be written to {folder}: {there} is not a folder", hint="name another --output-dir"
         )
     if not os.access(there, os.W_OK | os.X_OK):
         raise UsageError(f"reports cannot be written to {folder}: not permitted", hint="name another --output-dir")
-
-
-def _earlier(run_dir: Path, planned: Planned) -> Recorded:
-    facts = read_run_file(run_dir)
-    return Recorded(
-        run_dir=run_dir,
-        request=planned.request,
-        fingerprint=str(facts.get("fingerprint")),
-        suite_digest=str(facts.get("suite_digest")),
-        sources=facts.get("sources"),
-    )

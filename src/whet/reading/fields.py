@@ -15,23 +15,23 @@ from whet.errors import Problem
 from whet.reading.documents import Node
 from whet.reading.text import did_you_mean, shorten, shown
 
-# Beyond it not every whole number is one of its own, in JSON as others read it.
+# The largest whole number up to which other readers of JSON tell all of them apart.
 LARGEST_WHOLE = 2**53
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether it is a number to count with: finite, and no larger than a float; True and False are none."""
+    """Return whether *value* is a number to calculate with: finite, not beyond every float, and not True or False."""
     # A comparison, because `math.isfinite` and `float` raise for whole numbers beyond every float.
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def is_whole(value: object, least: int, most: int = LARGEST_WHOLE) -> TypeGuard[int]:
-    """Whether it is a whole number from *least* to *most*."""
+    """Return whether *value* is a whole number from *least* to *most*."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 # To look for the field that was meant takes long, and a document with more slips than this has no use for it.
-_MOST_HINTS = 100
+MOST_HINTS = 100
 T = TypeVar("T")
 
 
@@ -102,7 +102,7 @@ class Fields:
                 self.warn(name, "is not a known field, and is ignored", meant)
 
     def _meant(self, name: str, known: Sequence[str]) -> str | None:
-        if len(self.findings.problems) >= _MOST_HINTS:
+        if len(self.findings.problems) >= MOST_HINTS:
             return None
         return did_you_mean(name, known) or f"known: {', '.join(known)}"
 
@@ -203,12 +203,13 @@ class Fields:
             return default
         return cast("float", value)
 
-    def whole(self, name: str, *, least: int = 1, most: int = LARGEST_WHOLE) -> int | None:
-        """Read a whole number; 3.0 is one, because JSON does not tell it from 3."""
+    def whole(self, name: str, *, least: int = 1, most: int = LARGEST_WHOLE, exact: bool = False) -> int | None:
+        """Read a whole number; 3.0 is one unless *exact*, because JSON does not tell it from 3."""
         if not self.has(name):
             return None
         value = self.given(name)
-        if not is_number(value) or value != int(value) or not least <= value <= most:
+        whole = isinstance(value, int) if exact else is_number(value) and value == int(value)
+        if not whole or isinstance(value, bool) or not least <= value <= most:
             ceiling = f" and at most {'2**53' if most == LARGEST_WHOLE else f'{most:,}'}"
             self.problem(name, f"must be an integer of at least {least}{ceiling}, not {self.shown(name, value)}")
             return None
@@ -273,3 +274,49 @@ def is_portable(text: str) -> bool:
         return b"\0" not in text.encode()
     except UnicodeEncodeError:
         return False
+
+
+DEEPEST = 64
+
+
+def unsound(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield the path and a message for each part of *value* that cannot be stored as JSON.
+
+    That is a text with a NUL or half a surrogate pair, a number that is none or too large, and nesting too deep.
+    """
+    if depth > DEEPEST:
+        yield path, f"is nested more than {DEEPEST} levels deep"
+        return
+    match value:
+        case Mapping():
+            for key, item in value.items():
+                if not isinstance(key, str) or _text_problem(key) is not None:
+                    yield path, f"has the key {key!r}, which cannot be stored"
+                    continue
+                yield from unsound(item, f"{path}.{key}" if path else key, depth + 1)
+        case list() | tuple():
+            for index, item in enumerate(value):
+                yield from unsound(item, f"{path}[{index}]", depth + 1)
+        case _:
+            if (why := _value_problem(value)) is not None:
+                yield path, why
+
+
+def _value_problem(value: Any) -> str | None:
+    match value:
+        case None | bool():
+            return None
+        case int():
+            return None if -(2**63) <= value < 2**64 else "is a number that is too large"
+        case str():
+            return _text_problem(value)
+        case float():
+            return None if math.isfinite(value) else "is a number that JSON does not have"
+        case _:
+            return f"is a {type(value).__name__}, which JSON does not have"
+
+
+def _text_problem(text: str) -> str | None:
+    if is_portable(text):
+        return None
+    return "holds a NUL character" if "\0" in text else "holds half a surrogate pair"

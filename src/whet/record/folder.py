@@ -1,20 +1,17 @@
-"""The run folder: its name, its lock, and the pointer to the newest one."""
+"""Run folders: make one, find one, lock one, and write files into it in one step."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
-
-import msgspec
+from typing import BinaryIO
 
 from whet.errors import StoreError, UsageError
-from whet.model import wire
 
 RUN_FILE = "run.json"
 JOURNAL_FILE = "journal.jsonl"
@@ -22,15 +19,13 @@ RESULTS_FILE = "results.json"
 SPENT_FILE = "spent.jsonl"
 SOURCES_FILE = "sources.json"
 LATEST = "latest"
-# The mode of what holds the words of agents.
+# The mode of files that hold what agents said.
 PRIVATE = 0o600
-# What run.json says of a journal whose every line has a hash.
-_CHAINED = "chained"
 _ELSEWHERE = "free some space, or choose another folder with --output-dir"
 
 
 def create_run_folder(output_dir: Path) -> Path:
-    """A fresh folder whose name sorts by time; two runs in the same moment get two."""
+    """Make a new folder whose name sorts by time; two runs in the same moment get two."""
     try:
         output_dir.mkdir(parents=True, exist_ok=True)
         _keep_out_of_repositories(output_dir)
@@ -49,7 +44,7 @@ def create_run_folder(output_dir: Path) -> Path:
 
 
 def _keep_out_of_repositories(output_dir: Path) -> None:
-    """Records hold whole workspaces, which nobody wants to commit; a folder of the user's own choice is left alone."""
+    """Keep records, which hold whole workspaces, out of commits; a folder that the user chose is left alone."""
     note = output_dir.parent / ".gitignore"
     if output_dir.parent.name == ".whet" and not note.exists():
         with suppress(OSError):
@@ -57,7 +52,7 @@ def _keep_out_of_repositories(output_dir: Path) -> None:
 
 
 def point_latest(folder: Path) -> None:
-    """Let `latest` beside *folder* name it, in one step, so that it never points nowhere."""
+    """Point the link `latest` at *folder*, in one step, so that it never points nowhere."""
     link = folder.parent / LATEST
     fresh = folder.parent / f".{LATEST}-{secrets.token_hex(3)}"
     fresh.symlink_to(folder.name)
@@ -69,7 +64,7 @@ def point_latest(folder: Path) -> None:
 
 
 def find_run_folder(reference: str, output_dir: Path) -> Path:
-    """The run that *reference* names: a path, a run id, or `latest`."""
+    """Find the run that *reference* names: a path, a run id, or `latest`."""
     for folder in (output_dir / reference, Path(reference)):
         if (folder / RUN_FILE).is_file():
             return folder.resolve()
@@ -77,7 +72,7 @@ def find_run_folder(reference: str, output_dir: Path) -> Path:
 
 
 def write_atomically(path: Path, data: bytes, *, mode: int = 0o666) -> None:
-    """Put *data* into *path* so that no reader ever sees half of it."""
+    """Write *data* to *path* so that no reader ever sees half of it."""
     fresh = path.with_name(f".{path.name}-{secrets.token_hex(3)}")
     with open_new(fresh, mode) as file:
         file.write(data)
@@ -85,44 +80,18 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o666) -> None:
 
 
 def open_new(path: Path, mode: int = PRIVATE) -> BinaryIO:
-    """A file to write, which only our user may read unless *mode* says more."""
+    """Open a new file for writing; only our user may read it, unless *mode* says otherwise."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     return os.fdopen(descriptor, "wb")
 
 
-def write_run_file(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Keep what was asked."""
-    with writing(folder / RUN_FILE):
-        write_atomically(folder / RUN_FILE, wire.encode_pretty({**facts, "journal": _CHAINED}), mode=PRIVATE)
-
-
 @contextmanager
 def writing(place: Path) -> Iterator[None]:
-    """Say in our words that *place* cannot be written."""
+    """Turn an `OSError` into a `StoreError` that says that *place* cannot be written."""
     try:
         yield
     except OSError as error:
         raise StoreError(f"{place} cannot be written: {error.strerror}", hint=_ELSEWHERE) from error
-
-
-def read_run_file(folder: Path) -> dict[str, Any]:
-    """What was asked of an earlier run."""
-    try:
-        facts = msgspec.json.decode((folder / RUN_FILE).read_bytes())
-    except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
-        raise StoreError(f"{folder / RUN_FILE} cannot be read: {error}") from error
-    if not isinstance(facts, dict):
-        raise StoreError(f"{folder / RUN_FILE} is not the record of a run")
-    return facts
-
-
-def is_chained(run_file: Path) -> bool:
-    """Whether each line of the run's journal has a hash; an older whet wrote none."""
-    try:
-        facts = msgspec.json.decode(run_file.read_bytes())
-    except (OSError, UnicodeDecodeError, msgspec.DecodeError):
-        return False
-    return isinstance(facts, dict) and facts.get("journal") == _CHAINED
 
 
 _held: set[tuple[int, int]] = set()
@@ -130,10 +99,10 @@ _held: set[tuple[int, int]] = set()
 
 @contextmanager
 def alone_in(folder: Path, refusal: str | None = None) -> Iterator[None]:
-    """Keep every other whet out of *folder*: wait until it is free, or refuse with a *refusal* for the whole run.
+    """Lock *folder* against every other whet: wait until it is free, or with a *refusal*, fail at once.
 
-    The folder itself is locked, so that no lock file lies beside what is kept, and nothing is left after a kill.
-    A run that has it for itself need not wait for itself.
+    The folder itself is locked, so that there is no lock file, and nothing is left after a kill.
+    A lock with a *refusal* is for the whole run, and the run does not wait for itself.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     found = os.fstat(descriptor)
@@ -158,7 +127,7 @@ def alone_in(folder: Path, refusal: str | None = None) -> Iterator[None]:
 
 
 def lock(folder: Path) -> int:
-    """Hold the run for ourselves until our process ends, however it ends."""
+    """Lock the run until our process ends, however it ends."""
     fd = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

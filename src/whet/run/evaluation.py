@@ -33,8 +33,9 @@ from whet.plan.settle_eval import EvalRequest, Settled, settle, to_be_called
 from whet.reading.document_files import SUFFIXES, read_plain
 from whet.reading.documents import DocumentError
 from whet.record.results import JournalResults
+from whet.report.completion_files import write_reports
 from whet.run.calling import Calling, call_trial
-from whet.run.evaluation_reports import judging_of, reports_of, write_reports
+from whet.run.evaluation_reports import judging_of, reports_of
 from whet.run.flow import Approach, perform
 from whet.run.ground import SharedGround
 from whet.run.parts import RunParts
@@ -197,7 +198,7 @@ def _judge(settled: Settled) -> LlmJudge | None:
     if not settled.benchmark.needs_judge:
         return None
     settings = settled.settings
-    return LlmJudge(judge_settings(settings.judge, cache_dir=settings.output_dir.parent / "judge"), os.environ)
+    return LlmJudge(judge_settings({"cache_dir": settings.output_dir.parent / "judge", **settings.judge}), os.environ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,14 +253,14 @@ class _Evaluation:
     def _costs_are_known(self) -> bool:
         if self.judge is None:
             return False
-        settings = judge_settings(self.settled.settings.judge, cache_dir=None)
+        settings = judge_settings(self.settled.settings.judge)
         return priced(Usage(input_tokens=1, output_tokens=1), settings.model_name).cost_usd is not None
 
     def _secrets(self) -> Iterator[str]:
         for skill in self.settled.skills:
             yield from secrets_of(skill, os.environ).values()
         if self.judge is not None:
-            yield find_key(judge_settings(self.settled.settings.judge, cache_dir=None), os.environ)
+            yield find_key(judge_settings(self.settled.settings.judge), os.environ)
 
     def conclude(self, info: RunInfo, results: JournalResults) -> Conclusion:
         """Write the reports, and hold every skill to the least completion that was asked for."""

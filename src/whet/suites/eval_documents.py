@@ -1,4 +1,4 @@
-"""Reading an eval suite, or a change to one: the suite, or every problem with its path."""
+"""The documents of eval suites: read a suite or a change to one, write one, and see what it needs to run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any, Literal
 from uuid import UUID
 
 from whet.dataclass import dataclass
+from whet.errors import SuiteError
 from whet.model.eval_cases import (
+    LONGEST_TEXT,
     MOST_CASES,
     SOURCE_KINDS,
     VERIFIER_KINDS,
@@ -27,13 +29,13 @@ from whet.model.eval_cases import (
     VerifierKind,
 )
 from whet.model.run import folder_name, id_problem
+from whet.reading.fields import Fields, Findings, unsound
 from whet.reading.text import shown
 from whet.suites.eval_cases import read_case
-from whet.suites.eval_fields import EvalSuiteError, FieldProblem, Fields, unsound
 
 CHANGEABLE = ("name", "verifier_kind", "supports_no_skill", "resource_limits_json", "cases_json")
 PROVENANCE = ("source_id", "source_kind")
-# What a service adds to a suite: a document that was got from one can be given back as it is.
+# What a service adds to a suite, so that a document from a service can be sent back unchanged.
 ADDED = ("id", "version", "suite_kind", "runnable", "not_runnable_reasons", "created_at", "updated_at")
 MANIFEST = ("name", "supports_no_skill", "resource_limits_json", "cases")
 _ALWAYS_ALLOWED = ("$schema",)
@@ -51,17 +53,20 @@ class EvalSuitePatch:
     cases: tuple[EvalCase, ...] | None = None
 
     def apply(self, suite: EvalSuite) -> EvalSuite:
-        """*suite* with the change made to it."""
+        """Return *suite* with the change made to it."""
         given = {name: getattr(self, name) for name in self.__slots__ if getattr(self, name) is not None}
         return replace(suite, **given)
 
 
-def read_suite(value: object, *, remote_only: bool = False, most_cases: int = MOST_CASES) -> EvalSuite:
-    """The suite that a JSON value says; an `EvalSuiteError` with all that is wrong with it.
+def read_suite(
+    value: object, *, remote_only: bool = False, most_cases: int = MOST_CASES, findings: Findings | None = None
+) -> EvalSuite:
+    """Return the suite that a JSON value describes; raises `SuiteError` with all of its problems.
 
-    With *remote_only* packages must lie at an address, as a service wants it that must not read its own files.
+    With *remote_only*, packages must be at an address: a service must not read its own files. *findings* know the
+    file and the lines.
     """
-    given = _top(value)
+    given = _top(value, findings)
     given.refuse_unknown((*CHANGEABLE, *PROVENANCE, *ADDED, *_ALWAYS_ALLOWED))
     suite = EvalSuite(
         source_id=_source_id(given),
@@ -72,13 +77,13 @@ def read_suite(value: object, *, remote_only: bool = False, most_cases: int = MO
         resource_limits=_resource_limits(given),
         cases=_cases(given, "cases_json", remote_only=remote_only, most=most_cases),
     )
-    _raise_if_any(given.problems)
+    _raise_if_any(given.findings)
     return suite
 
 
-def read_manifest(value: object, *, most_cases: int = MOST_CASES) -> EvalSuite:
-    """The suite that an import manifest says: task packages under `cases`, imported and deterministic."""
-    given = _top(value)
+def read_manifest(value: object, *, most_cases: int = MOST_CASES, findings: Findings | None = None) -> EvalSuite:
+    """Return the suite of an import manifest: task packages under `cases`, imported and deterministic."""
+    given = _top(value, findings)
     given.refuse_unknown((*MANIFEST, *_ALWAYS_ALLOWED))
     cases = _cases(_packages(given), "cases", remote_only=False, most=most_cases)
     suite = EvalSuite(
@@ -89,12 +94,12 @@ def read_manifest(value: object, *, most_cases: int = MOST_CASES) -> EvalSuite:
         resource_limits=_resource_limits(given),
         cases=cases,
     )
-    _raise_if_any(given.problems)
+    _raise_if_any(given.findings)
     return suite
 
 
 def read_patch(value: object, *, remote_only: bool = False, most_cases: int = MOST_CASES) -> EvalSuitePatch:
-    """The change that a JSON value says; provenance cannot be changed."""
+    """Return the change that a JSON value describes; provenance cannot be changed."""
     given = _top(value)
     for name in PROVENANCE:
         if name in given.values:
@@ -103,29 +108,32 @@ def read_patch(value: object, *, remote_only: bool = False, most_cases: int = MO
     for name in CHANGEABLE:
         if name in given.values and given.values[name] is None:
             given.problem(name, "must not be null: leave it out to keep it as it is")
-    told = {name for name in CHANGEABLE if given.given(name) is not None}
+    named = {name for name in CHANGEABLE if given.given(name) is not None}
     patch = EvalSuitePatch(
-        name=_name(given) if "name" in told else None,
+        name=_name(given) if "name" in named else None,
         verifier_kind=given.choice("verifier_kind", VERIFIER_KINDS),
-        supports_no_skill=given.flag("supports_no_skill", default=False) if "supports_no_skill" in told else None,
-        resource_limits=_resource_limits(given) if "resource_limits_json" in told else None,
-        cases=_cases(given, "cases_json", remote_only=remote_only, most=most_cases) if "cases_json" in told else None,
+        supports_no_skill=given.flag("supports_no_skill", default=False) if "supports_no_skill" in named else None,
+        resource_limits=_resource_limits(given) if "resource_limits_json" in named else None,
+        cases=_cases(given, "cases_json", remote_only=remote_only, most=most_cases) if "cases_json" in named else None,
     )
-    _raise_if_any(given.problems)
+    _raise_if_any(given.findings)
     return patch
 
 
-def _top(value: object) -> Fields:
-    """The fields of the document, once nothing in it is unheard of."""
-    _raise_if_any(list(unsound(value)))
-    if not isinstance(value, Mapping):
-        raise EvalSuiteError([FieldProblem("", f"must be an object, not {shown(value)}")])
-    return Fields(value, [])
+def _top(value: object, findings: Findings | None = None) -> Fields:
+    """Return the fields of the document, once all of it can be stored."""
+    findings = findings or Findings()
+    findings.longest_text = LONGEST_TEXT
+    findings.problems += (findings.at(path, message) for path, message in unsound(value))
+    _raise_if_any(findings)
+    given = Fields({}, findings).object("", value)
+    _raise_if_any(findings)
+    return given
 
 
-def _raise_if_any(problems: list[FieldProblem]) -> None:
-    if problems:
-        raise EvalSuiteError(problems)
+def _raise_if_any(findings: Findings) -> None:
+    if findings.problems:
+        raise SuiteError(findings.problems)
 
 
 def _name(given: Fields) -> str | None:
@@ -149,15 +157,15 @@ def _resource_limits(given: Fields) -> Mapping[str, Any]:
 
 
 def _packages(given: Fields) -> Fields:
-    """The manifest with its cases as a suite has them: what kind they are goes without saying."""
+    """Return the manifest with its cases as a suite has them: all of the kind `task_package`."""
     cases = given.values.get("cases")
     if not isinstance(cases, list | tuple):
         return given
-    told = [{"case_kind": TaskPackage.kind, **case} if isinstance(case, Mapping) else case for case in cases]
-    for index, case in enumerate(told):
+    found = [{"case_kind": TaskPackage.kind, **case} if isinstance(case, Mapping) else case for case in cases]
+    for index, case in enumerate(found):
         if isinstance(case, Mapping) and case["case_kind"] != TaskPackage.kind:
             given.problem(f"cases[{index}].case_kind", f"must be {TaskPackage.kind} in an import manifest")
-    return Fields({**given.values, "cases": told}, given.problems)
+    return Fields({**given.values, "cases": found}, given.findings)
 
 
 def _cases(given: Fields, name: str, *, remote_only: bool, most: int) -> tuple[EvalCase, ...]:
@@ -184,7 +192,7 @@ def _cases(given: Fields, name: str, *, remote_only: bool, most: int) -> tuple[E
 
 
 def to_json(suite: EvalSuite) -> dict[str, Any]:
-    """The document of *suite*; what decides how a case is graded is said also where it is the default."""
+    """Return the document of *suite*; fields that decide a grade are written also if they have their default."""
     return {
         **({"source_id": suite.source_id} if suite.source_id else {}),
         "name": suite.name,
@@ -197,23 +205,23 @@ def to_json(suite: EvalSuite) -> dict[str, Any]:
 
 
 def case_to_json(case: EvalCase) -> dict[str, Any]:
-    """The object of *case* in its document."""
-    told: dict[str, Any] = {"case_kind": case.kind}
+    """Return the object of *case* in its document."""
+    written: dict[str, Any] = {"case_kind": case.kind}
     for each in fields(case):
         value = getattr(case, each.name)
         if each.name == "assertions" and isinstance(case, BooleanAssertion):
-            told["assertions"] = [_assertion(item) for item in case.assertions]
+            written["assertions"] = [_assertion(item) for item in case.assertions]
         elif each.name == "resource_hints":
-            told |= {"resource_hints": _hints(value)} if value != ResourceHints() else {}
+            written |= {"resource_hints": _hints(value)} if value != ResourceHints() else {}
         elif each.name == "judge":
-            told |= {"judge": _without_none(value)} if _without_none(value) else {}
+            written |= {"judge": _without_none(value)} if _without_none(value) else {}
         elif each.name == "expected" or not _says_nothing(each.name, value):
-            told[each.name] = _plain(value)
-    return told
+            written[each.name] = _plain(value)
+    return written
 
 
 def _says_nothing(name: str, value: Any) -> bool:
-    """Whether leaving the field out says the same."""
+    """Return whether the field can be left out."""
     return value is None or value == () or (name == "weight" and value == 1.0) or (name == "inputs" and not value)
 
 
@@ -230,28 +238,28 @@ def _plain(value: Any) -> Any:
 
 
 def _without_none(value: Any) -> dict[str, Any]:
-    told = {each.name: getattr(value, each.name) for each in fields(value)}
-    return {name: item for name, item in told.items() if item is not None}
+    written = {each.name: getattr(value, each.name) for each in fields(value)}
+    return {name: item for name, item in written.items() if item is not None}
 
 
 def _assertion(assertion: Assertion) -> dict[str, Any]:
-    told = _without_none(assertion)
-    del told["has_value"]
+    written = _without_none(assertion)
+    del written["has_value"]
     if assertion.has_value:
-        told["value"] = assertion.value
+        written["value"] = assertion.value
     if not assertion.negate:
-        del told["negate"]
-    return told
+        del written["negate"]
+    return written
 
 
 def _hints(hints: ResourceHints) -> dict[str, Any]:
-    told = _without_none(hints)
-    more = told.pop("more")
-    if not told["env"]:
-        del told["env"]
-    if not told["network"]:
-        del told["network"]
-    return {**told, **more}
+    written = _without_none(hints)
+    more = written.pop("more")
+    if not written["env"]:
+        del written["env"]
+    if not written["network"]:
+        del written["network"]
+    return {**written, **more}
 
 
 FAMILIES: Mapping[VerifierKind, frozenset[CaseKind]] = {
@@ -269,7 +277,7 @@ WITHOUT_AGENT: frozenset[CaseKind] = frozenset({"trigger_query", "task_package"}
 
 
 def needs_of(suite: EvalSuite, *, agent: bool = True) -> tuple[Need, ...]:
-    """What the suite cannot be run without; with no *agent*, a judge decides whether a skill is triggered."""
+    """Return what the suite needs to run; without an *agent*, a judge decides whether a skill is triggered."""
     needs: list[Need] = []
     for case in suite.cases:
         if case.kind not in WITHOUT_AGENT:
@@ -283,13 +291,13 @@ def needs_of(suite: EvalSuite, *, agent: bool = True) -> tuple[Need, ...]:
 
 
 def suite_kind(cases: Sequence[EvalCase]) -> SuiteKind:
-    """The kind that all cases have, or `mixed`."""
+    """Return the kind that all cases have, or `mixed`."""
     kinds = {case.kind for case in cases}
     return kinds.pop() if len(kinds) == 1 else "mixed"
 
 
 def not_runnable_reasons(suite: EvalSuite) -> tuple[str, ...]:
-    """Why a service does not run the suite; none where it does. The command line runs whatever can run."""
+    """Return why a service does not run the suite. The command line runs whatever can run."""
     reasons: list[str] = []
     if suite.source_kind not in {"manual", "imported"}:
         reasons.append(f"source_kind {suite.source_kind} is not runnable; manual and imported are")
@@ -306,7 +314,7 @@ def not_runnable_reasons(suite: EvalSuite) -> tuple[str, ...]:
 
 
 def _outside_family(suite: EvalSuite) -> list[str]:
-    """A line for each kind that the suite's verifier does not decide, with where it stands."""
+    """Return a line for each kind that the suite's verifier does not decide, with its place."""
     places: dict[str, list[int]] = {}
     for index, case in enumerate(suite.cases):
         if case.kind not in FAMILIES[suite.verifier_kind]:
@@ -319,7 +327,7 @@ def _outside_family(suite: EvalSuite) -> list[str]:
 
 
 def suite_schema() -> dict[str, Any]:
-    """The JSON Schema of the document."""
+    """Return the JSON Schema of the document."""
     found = json.loads(files("whet.suites").joinpath("suite.schema.json").read_text("utf-8"))
     assert isinstance(found, dict)
     return found
