@@ -33,6 +33,7 @@ UNUSED_BY_A_SCRIPTED_PYTHON_SUITE = {
     "jsonschema_rs",
     "pydantic",
     "rich",
+    "sqlite3",
     "statistics",
     "whet.agents.claude_code",
     "whet.agents.replay",
