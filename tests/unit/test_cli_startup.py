@@ -21,7 +21,7 @@ from whet.model.request import RunRequest, Selection
 from whet.version import __version__
 
 HEAVY = {"pydantic", "rich", "asyncio", "anyio", "msgspec", "importlib.metadata"}
-# What only some suites, agents and settings need; a run of one case takes less time than one of these to import.
+# What only some suites, agents and settings need.
 UNUSED_BY_A_SCRIPTED_PYTHON_SUITE = {
     "email",
     "genai_prices",
