@@ -13,8 +13,7 @@ from typing import Any
 from programs import Program, search_path
 from project import Outcome, Project
 
-from whet.testing.model_requests import Request
-from whet.testing.scripted_model import ScriptedModel
+from whet.testing.scripted_model import Request, ScriptedModel
 
 
 @contextmanager

@@ -13,8 +13,9 @@ import pytest
 from whet.errors import GraderError
 from whet.grade.judge_questions import TOOL
 from whet.model import plugins
+from whet.model.benchmark import BenchmarkTask, Evaluator, EvaluatorKind, Expected
 from whet.model.grade import Grade
-from whet.model.suite import SkillUnderTest, Suite
+from whet.model.suite import Case, Check, SkillUnderTest, Suite
 from whet.suites.format import load_suite
 from whet.testing import ScriptedModel, check_grader
 
@@ -124,7 +125,55 @@ def test_task_package(tmp_path: Path) -> None:
     assert grade.undecided
 
 
+def evaluated(
+    folder: Path, kind: EvaluatorKind, output: str, *, judge: dict[str, Any] | None = None, **expected: Any
+) -> Grade:
+    """The grade of an answer to a task of a benchmark in *folder*."""
+    evaluator = Evaluator(kind=kind)
+    task = BenchmarkTask(id="a", description="", input={}, expected=Expected(**expected), evaluator=evaluator)
+    case = Case(id="a", prompt="Say yes.", checks=(Check(grader=kind, params={"task": task}, label=kind),))
+    suite = Suite(name="b", cases=(case,), source=folder / "b.json", digest="", judge=judge or {})
+    (grade,) = graded(kind, suite, output)
+    return grade
+
+
+@pytest.mark.parametrize(("output", "passed"), [("yes", True), ("no", False)])
+def test_exact(tmp_path: Path, output: str, passed: bool) -> None:
+    assert evaluated(tmp_path, "exact", output, value="yes").passed is passed
+
+
+@pytest.mark.parametrize(("output", "passed"), [("yes", True), ("no", False)])
+def test_contains(tmp_path: Path, output: str, passed: bool) -> None:
+    assert evaluated(tmp_path, "contains", output, keywords=("ye",)).passed is passed
+
+
+@pytest.mark.parametrize(("output", "passed"), [("yes", True), ("no", False)])
+def test_regex(tmp_path: Path, output: str, passed: bool) -> None:
+    assert evaluated(tmp_path, "regex", output, patterns=("^y",)).passed is passed
+
+
+@pytest.mark.parametrize(("output", "passed"), [("yes", True), ("no", False)])
+def test_json_schema(tmp_path: Path, output: str, passed: bool) -> None:
+    assert evaluated(tmp_path, "json_schema", output, schema={"type": "string", "minLength": 3}).passed is passed
+
+
+@pytest.mark.parametrize(("output", "passed"), [("yes", True), ("no", False)])
+def test_custom(tmp_path: Path, output: str, passed: bool) -> None:
+    (tmp_path / "scorer.py").write_text(
+        'def score(output, expected):\n    return {"passed": output == "yes", "score": float(output == "yes"), '
+        '"reason": f"it is {output}"}\n'
+    )
+
+    assert evaluated(tmp_path, "custom", output, custom_scorer="scorer.py").passed is passed
+
+
+def test_llm_judge(tmp_path: Path, judge: dict[str, Any]) -> None:
+    grade = evaluated(tmp_path, "llm_judge", "yes", judge=judge, judge_prompt="Is it a yes?")
+
+    assert (grade.value, grade.passed) == (0.9, True)
+
+
 def test_all_of_ours_are_here() -> None:
     tested = {name.removeprefix("test_").replace("_", "-") for name in globals() if name.startswith("test_")}
 
-    assert set(plugins.names("graders")) <= tested
+    assert {name.replace("_", "-") for name in plugins.names("graders")} <= tested

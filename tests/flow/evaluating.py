@@ -13,6 +13,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from whet.grade.context import Shell
+from whet.grade.evaluator_graders import AnswerEvidence
+from whet.grade.grader import Grader, grader_class
+from whet.ground.sandbox import Sandbox
+from whet.model.benchmark import Benchmark, CallableSkill
+from whet.model.grade import Changes, Grade
+from whet.model.session import SessionSummary
+from whet.model.suite import Case, Check, Suite
+
 WHET = str(Path(sys.executable).with_name("whet"))
 EXAMPLES = Path(__file__).parents[2] / "examples" / "skills"
 # Answers with what it is told to; notes each call in the file that its variable names.
@@ -117,3 +126,36 @@ def endpoint() -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def graders_of(benchmark: Benchmark) -> Iterator[dict[str, Grader]]:
+    """The graders of the tasks of *benchmark*, by kind of evaluator; to be made before there is an event loop."""
+    suite = Suite(name=benchmark.id, cases=(), source=benchmark.source, digest="")
+    graders = {kind: grader_class(kind)(suite) for kind in {task.evaluator.kind for task in benchmark.tasks}}
+    try:
+        yield graders
+    finally:
+        for grader in graders.values():
+            grader.close()
+
+
+async def graded(graders: dict[str, Grader], task: Any, skill: CallableSkill, output: Any, sandbox: Sandbox) -> Grade:
+    """The grade of an answer to *task*."""
+    check = Check(grader=task.evaluator.kind, params={"task": task}, weight=task.weight)
+    evidence = AnswerEvidence(
+        case=Case(id=task.id, prompt="", checks=(check,)),
+        session=SessionSummary(runner=skill.id, agent="skill", prompt=""),
+        events_path=None,
+        workspace=skill.root,
+        changes=Changes(),
+        artifact_dir=skill.root,
+        shell=Shell(sandbox=sandbox.name),
+        keep=lambda name, text: None,
+        timeout_s=30,
+        skill=skill.root,
+        output=output,
+        skill_id=skill.id,
+        sandbox=sandbox,
+    )
+    return await graders[check.grader].grade(check, evidence)

@@ -17,12 +17,12 @@ from typing import Any, ClassVar
 
 import anyio
 import pytest
+from evaluating import graded, graders_of
 
 from whet.agents.callable import Reply, SkillClient
 from whet.agents.callable_connect import connect
 from whet.agents.callable_reading import read_skill
 from whet.errors import AgentCrashed, AgentNotFound, AgentTimedOut, OutputTooLarge, SkillFailed, SkillUnreachable
-from whet.grade.evaluators import Answered, Evaluators
 from whet.ground.sandbox import Sandbox
 from whet.model import plugins
 from whet.model.benchmark import CallableSkill
@@ -493,8 +493,6 @@ def test_a_poor_skill_fails_the_checks_of_its_files(tmp_path: Path) -> None:
 
 
 def _evaluate(skill: CallableSkill, benchmark: Any, sandbox_name: str) -> dict[str, Grade]:
-    evaluators = Evaluators(benchmark.tasks, benchmark.source.parent)
-
     async def work(client: SkillClient) -> dict[str, Grade]:
         sandbox: Sandbox = plugins.find("sandboxes", sandbox_name)()
         grades = {}
@@ -502,12 +500,9 @@ def _evaluate(skill: CallableSkill, benchmark: Any, sandbox_name: str) -> dict[s
             output = None
             if task.evaluator.subject == "output":
                 output = (await client.call(task.input, timeout_s=30)).output
-            answered = Answered(output=output, skill=skill.id, skill_dir=skill.root)
-            grades[task.id] = await evaluators.evaluate(task, answered, sandbox, timeout_s=30)
+            grades[task.id] = await graded(graders, task, skill, output, sandbox)
         return grades
 
-    try:
+    with graders_of(benchmark) as graders:
         found: dict[str, Grade] = with_client(skill, sandbox_name, work)
-        return found
-    finally:
-        evaluators.close()
+    return found

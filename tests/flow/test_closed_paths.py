@@ -163,7 +163,7 @@ def test_the_other_files_are_validated_beside_one_that_cannot_be_read(closed: Pr
     done = closed.whet("validate", "closed/suite.py", "suite.py")
 
     assert done.code == 2
-    assert done.stdout == "suite.py: 1 case with 1 check, nothing is wrong\n"
+    assert done.stdout == "suite.py: 1 case with 1 check, no problems\n"
     assert "error[suite]: closed/suite.py: cannot be reached: Permission denied" in done.stderr
 
 

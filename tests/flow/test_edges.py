@@ -370,7 +370,7 @@ def test_a_folder_of_suites_is_validated_file_by_file_with_every_problem(project
     done = project.whet("validate", "bench")
 
     assert done.code == 2
-    assert "bench/a.json: 1 case with 1 check, nothing is wrong" in done.stdout
+    assert "bench/a.json: 1 case with 1 check, no problems" in done.stdout
     assert "bench/b.yaml" in done.stderr
     assert "bench/c.py" in done.stderr
     assert "helpers" not in done.stdout + done.stderr

@@ -11,10 +11,10 @@ from typing import Any
 
 import anyio
 import pytest
+from evaluating import graded, graders_of
 
 from whet.agents.callable_connect import connect
 from whet.agents.callable_reading import read_skill
-from whet.grade.evaluators import Answered, Evaluators
 from whet.grade.summary import summarize
 from whet.ground.sandbox import Sandbox
 from whet.model import plugins
@@ -53,16 +53,17 @@ def test_a_new_skill_with_a_program_passes_its_own_benchmark(tmp_path: Path, tem
     # The Python that runs the tests is the one that has the library.
     (root / "adapter.config.json").write_text(json.dumps({**config, "command": sys.executable, "args": ["skill.py"]}))
     skill = read_skill(root / "skill.json").skill
-    task = read_benchmark(root / "tests" / "basic.eval.json").benchmark.tasks[0]
+    benchmark = read_benchmark(root / "tests" / "basic.eval.json").benchmark
+    task = benchmark.tasks[0]
 
     async def work() -> Any:
         sandbox: Sandbox = plugins.find("sandboxes", "local")()
         async with connect(skill, sandbox, os.environ) as client:
             reply = await client.call(task.input, timeout_s=30)
-        answered = Answered(output=reply.output, skill=skill.id)
-        return await Evaluators([task], root).evaluate(task, answered, sandbox, timeout_s=30)
+        return await graded(graders, task, skill, reply.output, sandbox)
 
-    assert anyio.run(work).passed
+    with graders_of(benchmark) as graders:
+        assert anyio.run(work).passed
 
 
 def test_a_skill_that_is_there_is_not_overwritten(tmp_path: Path) -> None:

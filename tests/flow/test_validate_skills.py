@@ -41,10 +41,10 @@ def test_a_benchmark_its_folder_bare_tasks_and_a_skill_are_valid_in_one_go(tmp_p
 
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.splitlines() == [
-        "flat.json: benchmark mine 1.0.0: 2 tasks (2 exact), nothing is wrong",
-        "folder/benchmark.json: benchmark mine 1.0.0: 2 tasks (2 exact), nothing is wrong",
-        "tasks.json: benchmark custom 0.0.0: 2 tasks (2 exact), nothing is wrong",
-        "skills/echo/skill.json: skill echo 1.0.0 (subprocess), nothing is wrong",
+        "flat.json: benchmark mine 1.0.0: 2 tasks (2 exact), no problems",
+        "folder/benchmark.json: benchmark mine 1.0.0: 2 tasks (2 exact), no problems",
+        "tasks.json: benchmark custom 0.0.0: 2 tasks (2 exact), no problems",
+        "skills/echo/skill.json: skill echo 1.0.0 (subprocess), no problems",
     ]
 
 

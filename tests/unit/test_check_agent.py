@@ -71,7 +71,7 @@ class Unchecked(Careful):
 
 
 class Forgetful(Careful):
-    """Is something else each time."""
+    """Is another command each time."""
 
     count = 0
 
@@ -118,7 +118,7 @@ def test_a_recording_is_read_into_a_session_with_what_was_collected(recording: P
     [
         (Crashing, "makes it raise"),
         (Unchecked, "an event is not valid"),
-        (Forgetful, "something else each time"),
+        (Forgetful, "another command each time"),
         (Reaching, "not a path below the home"),
         (Trusting, "a collected file"),
     ],

@@ -45,7 +45,6 @@ UNUSED_BY_A_SCRIPTED_PYTHON_SUITE = {
     "whet.ground.fetching",
     "whet.ground.unpacking",
     "whet.reading.shell_commands",
-    "whet.reading.yaml_documents",
     "whet.service",
     "whet.suites.bench",
     "whet.suites.evals",

@@ -30,7 +30,7 @@ def test_suites_of_every_format_are_validated_and_counted(tmp_path: Path) -> Non
 
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.splitlines() == [
-        f"{name}: 1 case with 1 check, nothing is wrong" for name in ("a.json", "b.yaml", "c.py")
+        f"{name}: 1 case with 1 check, no problems" for name in ("a.json", "b.yaml", "c.py")
     ]
 
 

@@ -15,8 +15,7 @@ from whet.grade.summary import summarize
 from whet.model.benchmark import CallRecord, CompletionReport, Sample, SampleStatus
 from whet.model.session import Usage
 from whet.report.completion import read_reports, reports_json
-from whet.report.completion_changes import compare
-from whet.report.completion_files import reports_csv, reports_html, reports_markdown
+from whet.report.completion_files import compare, reports_csv, reports_html, reports_markdown
 
 
 def call(task: str, status: SampleStatus = "pass", score: float | None = None, run: int = 1) -> CallRecord:

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from whet.cli.callables import eval_command
+from whet.cli.running import bench_command, run_command
 from whet.errors import ConfigError
 from whet.model.request import Settings
 from whet.model.suite import BootstrapSpec, WorkspaceSpec
-from whet.plan.settings import load_settings
-from whet.plan.settings_text import describe, entries
+from whet.plan.settings import describe, entries, load_settings
+from whet.plan.settings_table import GIVEN, SETTINGS, rows_in
 from whet.reading.settings_files import is_project_root
 
 
@@ -590,3 +592,16 @@ def test_secrets_are_never_described(tmp_path: Path) -> None:
     assert "hush" not in str(describe(settings)) + str(entries(settings))
     assert ("runners.x.agent.env.OPENAI_API_KEY", "***", "whet.toml") in describe(settings)
     assert ("runners.x.agent.env.HARMLESS", "shown", "whet.toml") in describe(settings)
+
+
+def test_every_flag_of_the_table_is_an_option_of_some_command() -> None:
+    commands = (run_command, bench_command, eval_command)
+    options = {name for command in commands for option in command.params for name in option.opts}
+
+    assert {row.flag for _, row in GIVEN.values() if row.flag is not None} - options == set()
+
+
+def test_a_name_that_a_flag_or_a_variable_sets_is_in_one_section_only() -> None:
+    named = [name for section in SETTINGS for name, row in rows_in(section) if row.variable or row.flag]
+
+    assert sorted(named) == sorted(GIVEN)

@@ -16,11 +16,13 @@ import anyio
 import pytest
 
 from whet.errors import AgentNotFound, GraderError, Problem, SandboxError, SuiteError
-from whet.grade.grader import Evidence
+from whet.grade.evidence import Evidence
+from whet.grade.grader import Grader
 from whet.ground.local import LocalSandbox
 from whet.ground.sandbox import Availability, Boundary, Command, Ended, Sink
 from whet.model.event import RunEnded, RunEvent, TrialEnded
 from whet.model.grade import Grade
+from whet.model.run import TrialResult
 from whet.model.suite import Case, Check, Suite
 from whet.report.reporter import ReporterContext
 from whet.testing import ContractBroken, check_format, check_grader, check_reporter, check_sandbox
@@ -29,29 +31,14 @@ from whet.testing.sandbox_contract import PROMISES, check_promise
 CHECK = Check(grader="short", params={"most": 5}, label="is short", weight=2.0)
 
 
-class ShortGrader:
+class ShortGrader(Grader):
     """Does everything right: an answer passes if it is short."""
-
-    informs = False
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
-
-    async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> None:
-        del case, workspace, store, timeout_s
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         size = len(evidence.session.final_output)
         held = size <= check.params["most"]
         reason = f"it has {size} characters"
         return Grade(check=check.label, value=float(held), passed=held, reason=reason, weight=check.weight)
-
-    async def grade_all(self, checks: Sequence[Check], evidence: Evidence) -> AsyncIterator[Grade]:
-        for check in checks:
-            yield await self.grade(check, evidence)
-
-    def close(self) -> None:
-        pass
 
 
 def changed(**changes: Any) -> type[ShortGrader]:
@@ -90,6 +77,21 @@ class Unsure(ShortGrader):
     informs = None  # type: ignore[assignment]
 
 
+class Labelling(ShortGrader):
+    async def classify(self, case: Case, result: TrialResult, *, timeout_s: float) -> Any:
+        return "too long"
+
+
+class Alone:
+    informs = False
+
+    def __init__(self, suite: Suite) -> None:
+        self.suite = suite
+
+    def close(self) -> None:
+        pass
+
+
 def test_a_good_grader_keeps_its_contract_and_its_grades_are_given_back() -> None:
     (short,) = check_grader(ShortGrader, [CHECK], output="yes")
     (long,) = check_grader(ShortGrader, [CHECK], output="yes indeed")
@@ -110,6 +112,8 @@ def test_what_a_grader_cannot_decide_arrives_as_its_own_error() -> None:
         (Tidying, "`survey` changes the workspace"),
         (Forgetful, "`grade_all` decides"),
         (Unsure, "`informs` is None"),
+        (Labelling, "`classify` returns 'too long', not a FailureClass or None"),
+        (Alone, "does not derive from whet.grade.grader.Grader"),
         (changed(value=1.5), "the value of a grade is 1.5; it is from 0 to 1"),
         (changed(value=float("nan")), "the value of a grade is nan"),
         (changed(check="other"), 'a grade is of the check "other", not of "is short"'),

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.reading.document_files import read_document
+from whet.reading.document_files import read_document, read_yaml
 from whet.reading.documents import Document, DocumentError, read_json
-from whet.reading.yaml_documents import read_yaml
 
 _values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

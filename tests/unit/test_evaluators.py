@@ -13,12 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whet.errors import CheckTimedOut, GraderError, UsageError
-from whet.grade.custom import find_grader
-from whet.grade.evaluators import Answered, Evaluators, contains, exact, json_schema, regex
-from whet.ground.sandbox import Sandbox
+from whet.grade.context import Shell
+from whet.grade.evaluator_graders import AnswerEvidence, find_scorer
+from whet.grade.evaluators import contains, exact, json_schema, regex
+from whet.grade.grader import grader_class
 from whet.model import plugins
 from whet.model.benchmark import BenchmarkTask, Evaluator, Expected
-from whet.model.grade import Grade
+from whet.model.grade import Changes, Grade
+from whet.model.session import SessionSummary
+from whet.model.suite import Case, Check, Suite
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -153,13 +156,28 @@ def task(kind: Any, timeout_ms: float | None = None, **expected: Any) -> Benchma
 
 
 def evaluate(folder: Path, asked: BenchmarkTask, output: Any, sandbox_name: str = "local", **more: Any) -> Grade:
-    made: Sandbox = plugins.find("sandboxes", sandbox_name)()
-    evaluators = Evaluators([asked], folder)
-    answered = Answered(output=output, skill="s", **more)
+    check = Check(grader=asked.evaluator.kind, params={"task": asked}, weight=asked.weight)
+    case = Case(id=asked.id, prompt="", checks=(check,))
+    grader = grader_class(check.grader)(Suite(name="b", cases=(case,), source=folder / "b.json", digest=""))
+    evidence = AnswerEvidence(
+        case=case,
+        session=SessionSummary(runner="s", agent="skill", prompt=""),
+        events_path=None,
+        workspace=folder,
+        changes=Changes(),
+        artifact_dir=folder,
+        shell=Shell(sandbox=sandbox_name),
+        keep=lambda name, text: None,
+        timeout_s=20,
+        output=output,
+        skill_id="s",
+        sandbox=plugins.find("sandboxes", sandbox_name)(),
+        **more,
+    )
     try:
-        return anyio.run(lambda: evaluators.evaluate(asked, answered, made, timeout_s=20))
+        return anyio.run(grader.grade, check, evidence)
     finally:
-        evaluators.close()
+        grader.close()
 
 
 def test_an_error_inside_the_search_for_patterns_is_told_and_is_no_0(tmp_path: Path) -> None:
@@ -232,7 +250,7 @@ def test_a_grader_may_look_at_the_files_of_the_skill(tmp_path: Path, sandbox_nam
         bench, "from pathlib import Path\ndef f(o, e, c): return (Path(c['skill']['path']) / 'skill.json').exists()"
     )
 
-    assert evaluate(bench, task("custom", custom_scorer="g.py:f"), None, sandbox_name, skill_dir=skill).passed
+    assert evaluate(bench, task("custom", custom_scorer="g.py:f"), None, sandbox_name, skill=skill).passed
 
 
 @pytest.mark.parametrize(
@@ -289,11 +307,14 @@ def test_a_grader_that_is_not_there_is_found_before_anything_runs(tmp_path: Path
     (tmp_path / "plain.txt").write_text("")
 
     with pytest.raises(UsageError, match=message):
-        find_grader(name, tmp_path)
+        find_scorer(name, tmp_path)
 
 
-def test_a_task_for_a_judge_without_a_judge_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(GraderError, match="none is set up"):
+def test_a_task_for_a_judge_without_a_key_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("EVAL_SKILLS_LLM_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+    with pytest.raises(UsageError, match="there is no key for it"):
         evaluate(tmp_path, task("llm_judge", judge_prompt="Rate"), "x")
 
 

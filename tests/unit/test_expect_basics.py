@@ -234,7 +234,7 @@ def test_a_coroutine_is_not_taken_for_something_true() -> None:
         (lambda given: given.match(b"abc", "a"), TypeError, "looked for in a string, not in a bytes"),
         (lambda given: given.match("abc", b"a"), TypeError, "not of bytes"),
         (lambda given: given.match("abc", 3), TypeError, "a pattern is a string or a compiled pattern, not a int"),
-        (lambda given: given.does_not_match("abc", "("), ValueError, "is no regular expression: missing"),
+        (lambda given: given.does_not_match("abc", "("), ValueError, "is not a regular expression: missing"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(ask: Callable[[Any], object], error: type[Exception], said: str) -> None:

@@ -171,7 +171,7 @@ def test_what_is_no_schema_is_refused(schema: Any) -> None:
 )
 def test_a_schema_with_a_fault_in_it_is_refused_whatever_was_said(schema: dict[str, Any], said: str) -> None:
     for output in ("{}", "no JSON"):
-        with pytest.raises(ValueError, match=f"this is no JSON Schema: .*{re.escape(said)}"):
+        with pytest.raises(ValueError, match=f"this is not a JSON Schema: .*{re.escape(said)}"):
             expect.output.matches_schema(_answer(output), schema)
 
 

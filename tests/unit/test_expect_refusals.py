@@ -77,7 +77,7 @@ def test_an_answer_of_a_predicate_that_is_none(answer: Callable[[Any], Any]) -> 
         lambda: expect.tool_calls.has(REPORT, Tool(where=answer)),
         lambda: expect.output.json(REPORT, answer),
     ):
-        with pytest.raises(TypeError, match="which is no answer"):
+        with pytest.raises(TypeError, match="which is not an answer"):
             refuse()
 
 

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import whet
+import whet.testing
 
 
 @pytest.mark.parametrize("name", whet.__all__)
@@ -16,6 +17,13 @@ def test_a_public_name_can_be_imported_and_says_what_it_is(name: str) -> None:
     found = getattr(importlib.import_module("whet"), name)
 
     assert isinstance(found, str) or found.__doc__
+
+
+@pytest.mark.parametrize("name", whet.testing.__all__)
+def test_a_name_of_the_kit_can_be_imported_and_says_what_it_is(name: str) -> None:
+    found = getattr(importlib.import_module("whet.testing"), name)
+
+    assert found.__doc__
 
 
 def test_the_public_names_are_these() -> None:
@@ -49,8 +57,9 @@ def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
         _ = whet.Cases
 
 
-def test_importing_whet_loads_nothing_heavy() -> None:
-    script = "import sys, whet; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+@pytest.mark.parametrize("module", ["whet", "whet.testing"])
+def test_importing_whet_loads_nothing_heavy(module: str) -> None:
+    script = f"import sys, {module}; print(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
 
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from whet.errors import WorkspaceError
-from whet.ground.mounts import private_mounts
+from whet.ground.mounts import clone, private_mounts, unmount
 from whet.ground.workspace import Workspace
 from whet.ground.workspaces import Workspaces
 from whet.model.suite import WorkspaceSpec
@@ -836,6 +836,24 @@ def test_an_overlay_tells_what_an_agent_did(overlay, template):
     in_a_child(_overlay_work, template.parent)
 
     assert (template / "src" / "a.py").read_text() == "one\ntwo\nthree\n"
+
+
+def _stale_clone(folder: Path) -> None:
+    assert private_mounts()
+    (folder / "file").touch()
+    first = clone(str(folder))
+    assert clone(str(folder)) == first
+    # As it is in a view that has the id of one that has ended: the folder is on the stage, and the mount is not.
+    unmount(first)
+
+    again = clone(str(folder))
+
+    assert (again / "file").exists()
+
+
+@pytest.mark.root
+def test_a_folder_that_an_earlier_view_left_on_the_stage_is_not_taken_for_a_mount(overlay, tmp_path):
+    in_a_child(_stale_clone, tmp_path)
 
 
 def _overlay_bootstrap(folder: Path) -> None:

@@ -18,7 +18,7 @@ from whet.reading.text import count
 
 if TYPE_CHECKING:
     from whet.model.suite import Suite
-    from whet.suites.task_toml import Lost
+    from whet.suites.importing import Lost
 
 
 @click.command("init", short_help="Write a first suite for your project.")
@@ -159,8 +159,8 @@ def validate_command(files: tuple[Path, ...], strict: bool) -> None:
         for each in found:
             warnings += each.notes
             if not (strict and each.notes):
-                found_wrong = count(len(each.notes), "warning") if each.notes else "nothing is wrong"
-                click.echo(f"{each.file}: {each.summary}, {found_wrong}")
+                verdict = count(len(each.notes), "warning") if each.notes else "no problems"
+                click.echo(f"{each.file}: {each.summary}, {verdict}")
     if strict:
         problems, warnings = problems + warnings, []
     if problems:

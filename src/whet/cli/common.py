@@ -128,7 +128,7 @@ def write_out(data: bytes, output: Path | None) -> None:
         sys.stdout.buffer.write(data)
         return
     # Printing to stdout does not need it.
-    from whet.report.documents import replacing
+    from whet.report.json import replacing
 
     try:
         with replacing(output) as file:

@@ -27,8 +27,7 @@ from whet.ground.seccomp import refused_calls
 from whet.model import plugins
 from whet.model.request import Settings
 from whet.model.suite import Case
-from whet.plan.settings import load_settings
-from whet.plan.settings_text import describe, entries
+from whet.plan.settings import describe, entries, load_settings
 from whet.reading.paths import refusals
 from whet.run.readiness import is_asked, look_at_runner, program_of
 from whet.suites.format import load_suite
@@ -123,8 +122,8 @@ def schema_command(name: str) -> None:
 def examine(place: Path, config_file: Path | None, environ: Mapping[str, str]) -> list[Finding]:
     """Return all findings for a run of *place*, a suite or a folder."""
     found = [*look_at_machine(), *_home(environ)]
-    settings, said = _settings(place, config_file, environ)
-    found += said
+    settings, notes = _settings(place, config_file, environ)
+    found += notes
     cases, problems = _cases(place)
     found += problems
     programs = {agent.type: find_program(agent.program, environ) for agent in KNOWN}
@@ -232,11 +231,11 @@ def _machine_finding(name: str, state: State, message: str, hint: str | None = N
 def _bubblewrap() -> Finding:
     state = BubblewrapSandbox.availability()
     if state.usable:
-        said = f"agents run inside it ({state.details.get('program', 'bwrap')})"
+        message = f"agents run inside it ({state.details.get('program', 'bwrap')})"
         if refused_calls() is None:
             unknown = f"whet cannot refuse system calls on {platform.machine()}"
-            return _machine_finding("bubblewrap", "warning", f"{said}; {unknown}")
-        return _machine_finding("bubblewrap", "ok", said)
+            return _machine_finding("bubblewrap", "warning", f"{message}; {unknown}")
+        return _machine_finding("bubblewrap", "ok", message)
     return _machine_finding(
         "bubblewrap", "warning", state.reason, f"{state.remedy}; until then agents can see your files"
     )
@@ -259,8 +258,8 @@ def _control_groups() -> Finding:
     held = sorted({controller for place in usable_places() for controller in place.controllers})
     if len(held) == len(CONTROLLERS):
         return _machine_finding("control groups", "ok", "available for limits of memory, processes and CPUs")
-    said = f"available for {', '.join(held)} only" if held else "this user cannot create them"
-    return _machine_finding("control groups", "absent", f"{said}: limits apply to each process instead")
+    message = f"available for {', '.join(held)} only" if held else "this user cannot create them"
+    return _machine_finding("control groups", "absent", f"{message}: limits apply to each process instead")
 
 
 def _proc() -> Finding:
@@ -290,9 +289,9 @@ def _overlay() -> Finding:
 def _space() -> Finding:
     folder = tempfile.gettempdir()
     free = shutil.disk_usage(folder).free
-    said = f"{free / 1024**3:.1f} GiB free in {folder}"
+    message = f"{free / 1024**3:.1f} GiB free in {folder}"
     if free < _LITTLE_SPACE:
         return _machine_finding(
-            "temporary space", "warning", said, "free some, or set TMPDIR to a folder on a larger disk"
+            "temporary space", "warning", message, "free some, or set TMPDIR to a folder on a larger disk"
         )
-    return _machine_finding("temporary space", "ok", said)
+    return _machine_finding("temporary space", "ok", message)

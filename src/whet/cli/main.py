@@ -42,8 +42,7 @@ _HOMES = {
     "authoring": ("init", "import", "validate"),
     "records": ("regrade", "verify", "explain", "report"),
     "callables": ("eval", "create", "find", "select"),
-    "service": ("serve", "keys"),
-    "suites": ("suites",),
+    "service": ("serve", "keys", "suites"),
     "doctor": ("doctor", "config", "schema"),
 }
 

@@ -132,7 +132,7 @@ def diff(
       1  at least one did
     """
     from whet.report.completion import read_reports
-    from whet.report.completion_changes import changes_json, changes_markdown, compare
+    from whet.report.completion_files import changes_json, changes_markdown, compare
 
     changes = compare(read_reports(before), read_reports(after), margin=margin)
     text = changes_json(changes) if as_json else changes_markdown(changes, (label_a, label_b)).encode()

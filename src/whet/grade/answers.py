@@ -1,4 +1,4 @@
-"""The grader of answers that code can decide about: in a worker, because files and patterns may have no end."""
+"""Decide answers without a judge: exact values, JSON Schemas and assertions, in a worker because a search may hang."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Decided = tuple[Outcome, float]
 
 
 def decide(case: ExactMatch | JsonSchema | BooleanAssertion, subject: Subject) -> Decided:
-    """Whether *case* holds of *subject*."""
+    """Return whether *case* holds of *subject*, and how much of it."""
     match case:
         case ExactMatch():
             return _all_or_nothing(_exact(case, subject.output))
@@ -60,7 +60,7 @@ def _exact(case: ExactMatch, output: str) -> Outcome:
 
 
 def _meant(case: ExactMatch, output: str) -> Any:
-    """The text, or where JSON is expected what it is as JSON."""
+    """Return the text, or its JSON value if JSON is expected."""
     if case.path is not None:
         return at_pointer(any_json(output), case.path)
     return output if isinstance(case.expected, str) else any_json(output)
@@ -92,17 +92,17 @@ def _schema(case: JsonSchema, output: str) -> Outcome:
 def _boolean(case: BooleanAssertion, subject: Subject) -> Decided:
     """All must hold, or any; the reason names those that do not."""
     outcomes = [decide_assertion(assertion, subject) for assertion in case.assertions]
-    told = "\n".join(f"{_SIGNS[outcome.state]} {outcome.reason}" for outcome in outcomes)
+    text = "\n".join(f"{_SIGNS[outcome.state]} {outcome.reason}" for outcome in outcomes)
     holding = sum(outcome.state == "passed" for outcome in outcomes)
     broken = next((outcome for outcome in outcomes if outcome.state == "undecided"), None)
     enough = holding == len(outcomes) if case.match == "all" else holding > 0
     if broken is not None and not (case.match == "any" and enough):
-        return undecided(broken.reason, told), 0.0
+        return undecided(broken.reason, text), 0.0
     value = holding / len(outcomes) if case.match == "all" else float(enough)
     if enough:
-        return passed(f"{holding} of {len(outcomes)} hold", told), value
+        return passed(f"{holding} of {len(outcomes)} hold", text), value
     missed = "; ".join(outcome.reason for outcome in outcomes if outcome.state == "failed")
-    return failed(missed, told), value
+    return failed(missed, text), value
 
 
 _SLOW_PATTERN = "nested repetitions in a pattern, such as (a+)+, take for ever"
@@ -166,7 +166,7 @@ class _Decider:
         self._names = suite.skill.names if suite.skill else frozenset()
 
     def serve(self, request: bytes, printed: Printed) -> bytes:
-        """Answer one request; what is not foreseen is told as the trouble that it is."""
+        """Answer one request; an unforeseen error is part of the answer."""
         del printed
         asked = wire.decode_exact(request, _Request)
         events = EventLog(Path(asked.events_path) if asked.events_path else None)
@@ -175,13 +175,13 @@ class _Decider:
         )
         try:
             outcome, value = decide(self._cases[asked.case].checks[asked.number].params["case"], subject)
-        except Exception as error:  # noqa: BLE001 - told to whoever asked, for whom it is no decision
+        except Exception as error:  # noqa: BLE001 - the grader reports it
             return wire.encode_exact(_Answer(trouble=f"{type(error).__name__}: {error}"))
         return wire.encode_exact(_Answer(outcome=outcome, value=value))
 
 
 def _refuse_gaps(check: Check, evidence: Evidence) -> None:
-    """Over a record that is not whole, decide only about what it holds."""
+    """Raise `NotRecorded` if the check looks at a file that the record does not have."""
     case = check.params["case"]
     if not isinstance(evidence, RecordedEvidence) or not isinstance(case, BooleanAssertion):
         return

@@ -1,4 +1,4 @@
-"""Single assertions over the answer, the session and the workspace."""
+"""Decide single assertions about the answer, the session and the workspace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from whet.ground.protecting import Before
 from whet.model.benchmark import Evaluator
 from whet.model.eval_cases import Assertion
 from whet.model.session import Session
-from whet.model.skills import SkillDetection
+from whet.model.skills import SkillDetection, proof_of, was_loaded
 from whet.reading.claims import Contains, Exists, Matches, PathClaim
 from whet.reading.patterns import compiled, pattern_of
 from whet.reading.text import shown
@@ -42,19 +42,19 @@ _MOST_TRIES = 1000
 
 
 class NoJson(ValueError):
-    """There is none."""
+    """A text has no JSON value."""
 
 
 def whole_json(text: str) -> Any:
-    """The value that *text* is."""
+    """Parse *text*; raises `NoJson`."""
     try:
         return json.loads(text.strip())
     except (ValueError, RecursionError) as error:
-        raise NoJson(f"the answer is no JSON: {error}") from None
+        raise NoJson(f"the answer is not JSON: {error}") from None
 
 
 def first_json(text: str) -> Any:
-    """The value in the first fence that holds one, else the first object or list that stands in the text."""
+    """Parse the first fence that has a value, or else the first object or list in the text; raises `NoJson`."""
     for fenced in _FENCE.findall(text):
         try:
             return whole_json(fenced)
@@ -72,7 +72,7 @@ def first_json(text: str) -> Any:
 
 
 def any_json(text: str) -> Any:
-    """The whole as JSON, else the first block of it."""
+    """Parse the whole text, or else its first block; raises `NoJson`."""
     try:
         return whole_json(text)
     except NoJson:
@@ -80,7 +80,7 @@ def any_json(text: str) -> Any:
 
 
 def at_pointer(value: Any, pointer: str) -> Any:
-    """What stands at a JSON pointer; a `KeyError` where nothing does."""
+    """Return the value at a JSON pointer; raises `KeyError`."""
     for step in pointer.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
         if isinstance(value, dict) and name in value:
@@ -97,7 +97,7 @@ _NEGATIVE = {"not_contains": "contains", "tool_not_called": "tool_called"}
 
 
 def decide_assertion(assertion: Assertion, subject: Subject) -> Outcome:
-    """Whether *assertion* holds; the reason begins with what was asserted."""
+    """Return whether *assertion* holds; the reason begins with the assertion."""
     outcome = _decide(assertion, subject)
     negative = assertion.negate != (assertion.op in _NEGATIVE)
     if outcome.state == "undecided":
@@ -115,7 +115,7 @@ def _title(assertion: Assertion) -> str:
 
 
 def _decide(assertion: Assertion, subject: Subject) -> Outcome:
-    """What there is to say about the thing itself, whether or not it should be so."""
+    """Decide the assertion without regard to negation."""
     op, value = _NEGATIVE.get(assertion.op, assertion.op), assertion.value
     match op:
         case "contains" | "equals" | "regex":
@@ -147,7 +147,7 @@ def _text(op: str, value: str, text: str) -> Outcome:
         return _said(text.strip() == value.strip(), "it is equal", f"it is '{shortened(text)}'")
     if op == "contains":
         return _said(value in text, "it is there", f"it is not in '{shortened(text)}'")
-    # Where it can be stopped: the engine backtracks.
+    # The engine backtracks, so this runs in a worker, which can be stopped.
     found = compiled(pattern_of(value)).find(text)
     return _said(found is not None, "it matches", f"it does not match '{shortened(text)}'")
 
@@ -175,7 +175,7 @@ def _skill(name: str | None, subject: Subject) -> Outcome:
 
 def proof_of_loading(detections: Iterable[SkillDetection], names: frozenset[str]) -> str | None:
     """Return the evidence that a skill with one of *names* was loaded, if there is any."""
-    return next((each.proof for each in detections if each.loaded and each.skill in names), None)
+    return next((proof_of(each) for each in detections if was_loaded(each) and each.skill in names), None)
 
 
 def _claim(assertion: Assertion) -> PathClaim:

@@ -1,6 +1,6 @@
-"""The running of an author's functions, inside a worker: whatever they do becomes an answer.
+"""Run the functions of a suite's author inside a worker, and turn whatever they do into an answer.
 
-This is one of the places where every exception is caught: it is an author's, and it is the result.
+Every exception is caught here, because an exception of the author's code is a result.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Checker:
             return self._call(lambda: _call_check(function, session, ctx))
         recorded = RecordedContext(ctx, request.gaps)
         answer = self._call(lambda: _call_check(function, session, recorded))
-        # Also where the check went on regardless: what it then decided stands on nothing.
+        # Even if the check caught the error and went on: it decided without the evidence.
         return CheckAnswer(outcome="not-recorded", message=recorded.lacked[0]) if recorded.lacked else answer
 
     def _classify(self, request: ClassifyRequest) -> CheckAnswer:
@@ -166,7 +166,7 @@ class Checker:
         return self._crashed(trouble, trouble, str(trouble)) if trouble else CheckAnswer(outcome="passed")
 
     def _crashed(self, error: BaseException, crash: BaseException, message: str) -> CheckAnswer:
-        """The answer for what is no assertion: whose doing it surely is, or else what the check stumbled over."""
+        """Answer for an exception that is not an assertion: a mistake of the author's, or the values that led to it."""
         if issubclass(type(crash), AttemptError):
             return self._failed("broken", error, message)
         if is_mistake(crash, self._is_own):
@@ -177,7 +177,7 @@ class Checker:
         return file.startswith(f"{self._folder}/") and "site-packages" not in file and file not in self._written
 
     def _failed(self, outcome: Outcome, error: BaseException, message: str) -> CheckAnswer:
-        """The answer for *error*; one that fights being looked at is told by its class and its place."""
+        """Answer for *error*; if reading it raises, by its class and its place alone."""
         try:
             told = told_traceback(error)
             return CheckAnswer(
@@ -225,7 +225,7 @@ def _written(workspace: Path, changes: Changes) -> frozenset[str]:
 
 
 def _value(given: Any) -> Any:
-    """What an author's function gives, also where it is async."""
+    """Return the value of an author's function, which may be async."""
     value = asyncio.run(finish(given)) if inspect.isawaitable(given) else given
     if inspect.isawaitable(value) or inspect.isgenerator(value) or inspect.isasyncgen(value):
         kind = type(value).__name__.replace("_", " ")

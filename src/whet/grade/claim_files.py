@@ -1,4 +1,4 @@
-"""Claims about paths, decided by looking."""
+"""Decide claims about paths by looking at the workspace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Whether the claim holds, why or why not, and what was seen; undecided where nobody can tell."""
+    """Whether the claim holds, the reason, and what was seen; `undecided` if that cannot be known."""
 
     state: Literal["passed", "failed", "undecided"]
     reason: str
@@ -25,17 +25,17 @@ class Outcome:
 
 
 def passed(reason: str, evidence: str | None = None) -> Outcome:
-    """It holds."""
+    """Return that it holds."""
     return Outcome(state="passed", reason=reason, evidence=evidence)
 
 
 def failed(reason: str, evidence: str | None = None) -> Outcome:
-    """It does not hold."""
+    """Return that it does not hold."""
     return Outcome(state="failed", reason=reason, evidence=evidence)
 
 
 def undecided(reason: str, evidence: str | None = None) -> Outcome:
-    """Nobody can tell, and that is not the agent's doing."""
+    """Return that it cannot be known, and that the agent is not the reason."""
     return Outcome(state="undecided", reason=reason, evidence=evidence)
 
 
@@ -50,7 +50,7 @@ _CHUNK = 1024 * 1024
 
 
 def contains(path: str, found: Found, text: str) -> Outcome:
-    """Whether the file holds *text*, letter for letter."""
+    """Return whether the file contains *text* exactly."""
     if found.kind != "file" or found.real is None:
         return failed(f"{path} is not a file")
     needle = text.encode()
@@ -62,7 +62,7 @@ def contains(path: str, found: Found, text: str) -> Outcome:
 
 
 def matches(path: str, found: Found, pattern: Pattern) -> Outcome:
-    """Whether *pattern* is found anywhere in the file."""
+    """Return whether *pattern* matches anywhere in the file."""
     if found.kind != "file" or found.real is None:
         return failed(f"{path} is not a file")
     text, whole = _beginning(found.real)
@@ -100,7 +100,7 @@ def _beginning(file: str) -> tuple[str, bool]:
 
 
 def _near(content: str, text: str) -> str:
-    """What keeps a text from being found that a person would see there."""
+    """Say what keeps *text* from being found, if a person would see it there."""
     if text in content.replace("\r\n", "\n"):
         return "; it does if line ends are \\n instead of \\r\\n"
     if text.casefold() in content.casefold():
@@ -114,7 +114,7 @@ _NOUNS = {"file": "a file", "folder": "a folder", "other": "neither a file nor a
 
 
 def decide(claim: PathClaim, workspace: Path, before: Before) -> Outcome:
-    """Whether *claim* holds of the workspace now, given what was there before."""
+    """Return whether *claim* holds of the workspace now, given what was there before."""
     try:
         return _decide(claim, workspace, before)
     except OSError as error:
@@ -132,7 +132,7 @@ def _decide(claim: PathClaim, workspace: Path, before: Before) -> Outcome:
 
 
 def _said(claim: Exists | Created | Contains | Matches | Changed, found: Found, before: Before) -> Outcome:
-    """Whether what is said of something that is there is true."""
+    """Decide a claim about a path that exists."""
     match claim:
         case Exists(path):
             return passed(f"{path} is {_NOUNS[found.kind]}", _preexisting(before))
@@ -147,7 +147,7 @@ def _said(claim: Exists | Created | Contains | Matches | Changed, found: Found, 
 
 
 def _problem(path: str, found: Found) -> str | None:
-    """Why nothing can be said about *path*, if so."""
+    """Return why nothing can be said about *path*, if so."""
     if found.kind == "outside":
         return f"{path} is a link that leads out of the workspace"
     if found.kind == "absent":

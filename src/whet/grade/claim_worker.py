@@ -1,4 +1,4 @@
-"""The deciding of claims, inside a worker: a file without end, or a pattern that never ends, can be stopped."""
+"""Decide claims inside a worker, where a file without end or a pattern that never ends can be stopped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHELL = ("/bin/sh", "-c")
 _NOT_RUN = {126: "the command cannot be executed", 127: "the command was not found"}
 _OUTPUT_KEPT = 2000
 # As much of it as the reason of a failure shows.
-_LINES_TOLD = 6
+_LINES_SHOWN = 6
 
 
 def decide(claim: CommandClaim, workspace: Path, shell: Shell, env: Mapping[str, str], timeout_s: float) -> Outcome:
@@ -48,7 +48,7 @@ def _decided(claim: CommandClaim, ran: Ran, timeout_s: float) -> tuple[bool, str
     if ran.timed_out:
         return False, f"the command was still running after {timeout_s:g} s and was stopped"
     if ran.exit_code in _NOT_RUN and not isinstance(claim, Quits):
-        # Also where it should fail: an author who wants this says so with `exits 127`.
+        # Even if it should fail: use `exits 127` to ask for this.
         what = _NOT_RUN[ran.exit_code]
         return False, f"{what} (exit code {ran.exit_code}): see whether the suite names it right"
     ended = "was ended by a signal" if ran.exit_code is None else f"ended with exit code {ran.exit_code}"
@@ -76,9 +76,9 @@ def _printed(ran: Ran) -> str | None:
 
 
 def _last_lines(ran: Ran) -> str:
-    """The last of what it printed, a line each, for whoever reads why it failed."""
+    """Return the last lines that it printed, for the reason of a failure."""
     lines = [line.rstrip() for _, text in _streams(ran) for line in text.splitlines() if line.strip()]
-    return "".join(f"\n  {line}" for line in lines[-_LINES_TOLD:])
+    return "".join(f"\n  {line}" for line in lines[-_LINES_SHOWN:])
 
 
 def _streams(ran: Ran) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -86,7 +86,7 @@ def _streams(ran: Ran) -> tuple[tuple[str, str], tuple[str, str]]:
 
 
 def _end(text: str) -> str:
-    """The last whole lines of *text*: half a line could be half a secret, which nobody would know to mask."""
+    """Return the last whole lines of *text*: half a line could be half a secret, which masking would miss."""
     kept = text[-_OUTPUT_KEPT:]
     return kept if kept == text or "\n" not in kept else kept.partition("\n")[2]
 
@@ -206,7 +206,7 @@ class ClaimDecider:
 
 
 def _not_put_back(error: OSError | WorkspaceError) -> Outcome:
-    """No command is run beside files that are not what they were; whoever left them so does not get away with it."""
+    """Return the outcome if protected files cannot be restored: a failure, unless the machine lacks something."""
     why = f"protected files could not be put back: {shortened(str(error))}"
     ours = isinstance(error, OSError) and error.errno in SHORTAGES
     return undecided(why) if ours else failed(why)

@@ -1,4 +1,4 @@
-"""The grader of claims: each is decided in a worker, within a time of its own."""
+"""Grade claims: ask a worker for each decision, within a time limit of its own."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _could_be_vacuous_by_a_pattern(claims: Sequence[Claim]) -> bool:
 
 
 def _together(checks: Sequence[Check], evidence: Evidence) -> Iterator[list[Check]]:
-    """What may be asked at once: a command has its own time, and of a record each claim may ask for too much."""
+    """Group the claims that one request can ask; a command is alone, and so is each claim about a record."""
     recorded = isinstance(evidence, RecordedEvidence)
 
     def alone(numbered: tuple[int, Check]) -> int | None:
@@ -157,13 +157,13 @@ def _reason(answer: ClaimAnswer) -> str:
     names = (path if path.isprintable() else repr(path) for path in answer.restored[:_RESTORED_SHOWN])
     shown = ", ".join(names)
     more = len(answer.restored) - _RESTORED_SHOWN
-    told = f"protected files were put back ({shown}" + (f" and {more} more)" if more > 0 else ")")
+    text = f"protected files were put back ({shown}" + (f" and {more} more)" if more > 0 else ")")
     first, _, rest = answer.outcome.reason.partition("\n")
-    return "\n".join(part for part in (f"{first}; {told}", rest) if part)
+    return "\n".join(part for part in (f"{first}; {text}", rest) if part)
 
 
 def _refuse_gaps(claim: Claim, evidence: Evidence) -> None:
-    """Over a record that is not whole, decide only about what it holds."""
+    """Raise `NotRecorded` if the claim looks at something that the record does not have."""
     if not isinstance(evidence, RecordedEvidence):
         return
     path = path_of(claim)
@@ -175,7 +175,7 @@ def _refuse_gaps(claim: Claim, evidence: Evidence) -> None:
 
 
 def _before(path: str, evidence: Evidence) -> Before:
-    """What was at the path of a claim: as surveyed, or as far as the list of changes tells."""
+    """Return what was at the path of a claim: from the survey, or else from the list of changes."""
     if evidence.baseline is not None and path in evidence.baseline.before:
         return evidence.baseline.before[path]
     path = path.rstrip("/")

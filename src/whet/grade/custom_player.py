@@ -1,6 +1,6 @@
-"""A program of its own: calls an author's grading function, and says what it gave as JSON.
+"""Call the scoring function of a benchmark's author, as a program of its own, and print its result as JSON.
 
-It knows nothing of whet, so that it starts quickly and anything may be imported beside it.
+It imports nothing of whet, so it starts quickly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 def main() -> int:
     """Read a request from standard input, call the function, write one JSON object to standard output."""
     answer = os.dup(1)
-    # What the function prints is no answer.
+    # Standard output is for the result, so what the function prints goes to standard error.
     os.dup2(2, 1)
     request = json.load(sys.stdin)
     sys.path.insert(0, request["folder"])
@@ -46,7 +46,7 @@ def _load(module: str, file: str | None) -> ModuleType:
 
 
 def _taken(function: Callable[..., Any]) -> int:
-    """How many of output, expectation and context the function takes."""
+    """Return how many of output, expectation and context the function takes."""
     parameters = inspect.signature(function).parameters.values()
     if any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in parameters):
         return 3

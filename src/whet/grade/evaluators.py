@@ -1,24 +1,15 @@
-"""Evaluators that need nothing but the answer: pure functions from an output to a grade."""
+"""How answers are compared: pure functions from an output and an expectation to a grade."""
 
 from __future__ import annotations
 
 import json
 import re
-import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from decimal import Decimal
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from whet.dataclass import dataclass
-from whet.errors import CheckerDied, CheckTimedOut, GraderError
-from whet.grade.custom import CustomGrader, find_grader, run_grader
-from whet.grade.judge_questions import Question
-from whet.ground.sandbox import Sandbox
-from whet.ground.workers import Printed, WorkerDied, WorkerHung, Workers
-from whet.model import wire
-from whet.model.benchmark import MISSING, BenchmarkTask, Evaluator, EvaluatorKind, Expected
+from whet.errors import GraderError
+from whet.model.benchmark import Evaluator, EvaluatorKind, Expected
 from whet.model.grade import Grade
 from whet.reading.fields import is_number
 from whet.reading.schemas import SchemaTrouble, schema_problems
@@ -29,7 +20,7 @@ WRAPPERS = ("result", "output", "answer")
 
 
 def unwrapped(output: Any) -> Any:
-    """What stands under `result`, `output` or `answer`, one level deep; anything else as it is."""
+    """Return the value of `result`, `output` or `answer`, one level deep; anything else as it is."""
     if isinstance(output, dict):
         for name in WRAPPERS:
             if name in output:
@@ -82,13 +73,13 @@ def _same_number(text: str, wanted: Any) -> bool:
 
 
 def contains(output: Any, expected: Expected, evaluator: Evaluator) -> Grade:
-    """The share of keywords that are in the answer."""
+    """Return the share of keywords that are in the answer."""
     text = _folded(searchable(output), evaluator)
     return _share("contains", expected.keywords, [_folded(word, evaluator) in text for word in expected.keywords])
 
 
 def regex(output: Any, expected: Expected, evaluator: Evaluator) -> Grade:
-    """The share of patterns that match somewhere in the answer; to be called where it may be ended from outside."""
+    """Return the share of patterns that match; call it in a worker, because a pattern may search for ever."""
     text, flags = searchable(output), re.NOFLAG if evaluator.case_sensitive else re.IGNORECASE
     found = [re.search(pattern, text, flags) is not None for pattern in expected.patterns]
     return _share("regex", expected.patterns, found)
@@ -104,7 +95,7 @@ def json_schema(output: Any, expected: Expected, evaluator: Evaluator) -> Grade:
     except SchemaTrouble as error:
         raise GraderError(f"the schema of this task cannot be used: {error}") from error
     except (ValueError, RecursionError):
-        # A plain string that is no JSON: the problems with the string itself stand.
+        # A string that is not JSON: the problems of the string itself count.
         pass
     return _grade("json_schema", 0.0 if problems else 1.0, "; ".join(problems) or "as the schema says")
 
@@ -118,7 +109,7 @@ PLAIN: Mapping[EvaluatorKind, Plain] = {
 
 
 def same(wanted: Any, given: Any, evaluator: Evaluator) -> bool:
-    """Whether two JSON values are equal: 1 and 1.0 are, 1 and true are not, nor is 1 and "1"."""
+    """Return whether two JSON values are equal: 1 and 1.0 are; 1 and true are not, nor are 1 and "1"."""
     if _type(wanted) != _type(given):
         return False
     match wanted:
@@ -166,152 +157,3 @@ def _type(value: Any) -> str:
             return "list"
         case _:
             return "object"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
-    output: Any
-    patterns: tuple[str, ...]
-    evaluator: Evaluator
-
-
-class LimitedRegex:
-    """Searches in worker processes that are killed when time is up; to be made before the event loop starts."""
-
-    def __init__(self) -> None:
-        self._workers = Workers.fork(_serve)
-
-    async def evaluate(self, output: Any, expected: Expected, evaluator: Evaluator, *, timeout_s: float) -> Grade:
-        """The grade; a `GraderError` where there is none in time."""
-        request = wire.encode(_Request(output=output, patterns=expected.patterns, evaluator=evaluator))
-        try:
-            answer = await self._workers.call(request, timeout_s=timeout_s)
-        except WorkerHung:
-            raise CheckTimedOut(
-                f"no pattern was found or ruled out within {timeout_s:g} s",
-                hint="nested repetitions such as (a+)+ take for ever; write the pattern without them",
-            ) from None
-        except WorkerDied:
-            raise CheckerDied("the process that searched for patterns ended") from None
-        try:
-            return wire.decode(answer, Grade)
-        except wire.WireError as error:
-            raise GraderError(f"the search for patterns failed: {answer.decode(errors='replace')}") from error
-
-    def close(self) -> None:
-        """End the workers."""
-        self._workers.close()
-
-
-def _serve(request: bytes, printed: Printed) -> bytes:
-    del printed
-    asked = wire.decode(request, _Request)
-    try:
-        return wire.encode(PLAIN["regex"](asked.output, Expected(patterns=asked.patterns), asked.evaluator))
-    except Exception as error:  # noqa: BLE001 - told to whoever asked
-        return wire.encode(f"{type(error).__name__}: {error}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """What a skill answered, and who it is; `skill_dir` is where its files lie, if it has any."""
-
-    output: Any
-    skill: str
-    skill_version: str = ""
-    skill_dir: Path | None = None
-    latency_ms: float | None = None
-
-
-class Judge(Protocol):
-    """Whoever grades by asking a language model."""
-
-    async def grade(self, question: Question, *, threshold: float = 0.5) -> Grade:
-        """Return the grade; raises `JudgeFailed`."""
-
-
-class Evaluators:
-    """To be made before the event loop starts, because it may fork; what can be wrong is found then."""
-
-    def __init__(self, tasks: Iterable[BenchmarkTask], folder: Path, judge: Judge | None = None) -> None:
-        known = list(tasks)
-        self._graders: dict[str, CustomGrader] = {
-            task.id: find_grader(task.expected.custom_scorer or "", folder)
-            for task in known
-            if task.evaluator.kind == "custom"
-        }
-        self._judge = judge
-        searches = any(task.evaluator.kind == "regex" for task in known)
-        self._regex = LimitedRegex() if searches else None
-
-    async def evaluate(self, task: BenchmarkTask, answered: Answered, sandbox: Sandbox, *, timeout_s: float) -> Grade:
-        """The grade of an answer; a `GraderError` where the evaluator broke, which says nothing about the skill."""
-        began = time.monotonic()
-        own = task.evaluator.timeout_ms
-        grade = await self._evaluate(task, answered, sandbox, timeout_s if own is None else own / 1000)
-        return replace(grade, duration_s=round(time.monotonic() - began, 6), weight=task.weight)
-
-    async def _evaluate(self, task: BenchmarkTask, answered: Answered, sandbox: Sandbox, timeout_s: float) -> Grade:
-        match task.evaluator.kind:
-            case "regex":
-                assert self._regex is not None
-                return await self._regex.evaluate(answered.output, task.expected, task.evaluator, timeout_s=timeout_s)
-            case "llm_judge":
-                if self._judge is None:
-                    raise GraderError("this task is graded by a language model, and none is set up")
-                question = _question(task, answered.output)
-                return await self._judge.grade(question, threshold=task.evaluator.threshold)
-            case "custom":
-                readable = (answered.skill_dir,) if answered.skill_dir else ()
-                return await run_grader(
-                    self._graders[task.id],
-                    _context(task, answered),
-                    sandbox,
-                    timeout_s=timeout_s,
-                    readable=readable,
-                )
-            case kind:
-                return PLAIN[kind](answered.output, task.expected, task.evaluator)
-
-    def close(self) -> None:
-        """Let go of what it holds."""
-        if self._regex is not None:
-            self._regex.close()
-
-
-def _question(task: BenchmarkTask, output: Any) -> Question:
-    expected = task.expected
-    return Question(
-        name=task.id,
-        criteria=expected.judge_prompt or "",
-        answer=as_text(output),
-        given=task.input,
-        reference=None if expected.value is MISSING else as_text(expected.value),
-    )
-
-
-def _context(task: BenchmarkTask, answered: Answered) -> dict[str, Any]:
-    """What a grader of the author's is told."""
-    return {
-        "output": answered.output,
-        "expected": _expectation(task.expected),
-        "input": dict(task.input),
-        "task": task.id,
-        "latencyMs": answered.latency_ms,
-        "skill": {
-            "id": answered.skill,
-            "version": answered.skill_version,
-            "path": str(answered.skill_dir) if answered.skill_dir else None,
-        },
-    }
-
-
-def _expectation(expected: Expected) -> dict[str, Any]:
-    """As it was written, without what was not."""
-    written = {
-        "value": expected.value,
-        "keywords": list(expected.keywords) or MISSING,
-        "patterns": list(expected.patterns) or MISSING,
-        "schema": MISSING if expected.schema is None else expected.schema,
-    }
-    return {name: value for name, value in written.items() if value is not MISSING}

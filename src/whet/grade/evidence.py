@@ -91,7 +91,7 @@ class EventLog(Sequence[Event]):
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """The events in *path*, one at a time."""
+    """Yield the events in *path*."""
     with path.open("rb") as file:
         yield from (decode_event(line) for line in file if line.strip())
 
@@ -101,7 +101,7 @@ _HINT = "name the folder of an attempt, such as trials/case/runner/default/1/1"
 
 
 def load_report(path: str | Path) -> Session:
-    """The session that a trial's folder, or its session.json, holds; its events are read when they are used."""
+    """Load the session of a trial from its folder or its session.json; events are read when you use them."""
     folder = Path(path)
     file = folder / _FILE if folder.is_dir() else folder
     try:
@@ -109,11 +109,11 @@ def load_report(path: str | Path) -> Session:
     except OSError as error:
         raise StoreError(f"{file}: {error.strerror}; {_HINT}") from error
     except wire.WireError as error:
-        raise StoreError(f"{file}: is no session: {error}; {_HINT}") from error
+        raise StoreError(f"{file}: is not a session: {error}; {_HINT}") from error
     return Session.of(summary, EventLog(events_path(file.parent)))
 
 
 def events_path(folder: Path) -> Path | None:
-    """Where the events of a session lie: as they were normalized, or as an agent of our own kind printed them."""
+    """Return the file with the events of a session: normalized ones, or those that an agent printed itself."""
     names = (folder / name for name in ("events.jsonl", "transcript.jsonl"))
     return next((path for path in names if path.exists()), None)

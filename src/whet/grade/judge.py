@@ -1,4 +1,4 @@
-"""The judge of a run: votes, cached and paid for once, become one grade."""
+"""Ask a judge: votes of a language model, each paid for once and then cached, become one grade."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class JudgingGrader(Grader):
 
 
 class VerdictCache:
-    """A folder of small files; two processes may share one, and a file that cannot be read is none."""
+    """A folder of small files, which processes can share; a file that cannot be read is ignored."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
 
     def find(self, asked: Any) -> Vote | None:
-        """The vote that was given to the same question before."""
+        """Return the vote that the same question got before, if any."""
         if self._folder is None:
             return None
         try:
@@ -67,7 +67,7 @@ class VerdictCache:
             return None
 
     def keep(self, asked: Any, vote: Vote) -> None:
-        """Keep a vote; it is there whole or not at all. A full disk is no reason to lose the verdict itself."""
+        """Keep a vote, as a whole or not at all; a full disk does not lose the verdict itself."""
         if self._folder is None:
             return
         place = self._place(asked)
@@ -88,7 +88,7 @@ class VerdictCache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What judging took, apart from what was judged; a cost that nobody knows is `None`."""
+    """What judging used; an unknown cost is `None`."""
 
     asked: int = 0
     cached: int = 0
@@ -96,7 +96,7 @@ class Spent:
 
 
 class LlmJudge:
-    """To be made before anything runs: without a key there is no run."""
+    """A judge with its settings, its cache and its limit of parallel requests; raises `UsageError` without a key."""
 
     def __init__(self, settings: JudgeSettings, environ: Mapping[str, str]) -> None:
         self._settings = settings
@@ -143,7 +143,7 @@ class LlmJudge:
         return found
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         await self._client.close()
 
 
@@ -171,7 +171,7 @@ def _added(spent: Spent, vote: Vote) -> Spent:
 
 
 def _sum(before: Any, now: Any, *, first: bool) -> Any:
-    """A sum of which a part is unknown is unknown."""
+    """Add two figures; the sum is unknown if a part is."""
     if first:
         return now
     return None if before is None or now is None else before + now

@@ -1,4 +1,4 @@
-"""How each provider is asked, and how its answer is read."""
+"""Ask the model of a provider for a verdict: settings, requests, retries and replies."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class JudgeSettings:
 
     @property
     def model_name(self) -> str:
-        """The model, which only one provider has a usual one of."""
+        """The model; only one provider has a default."""
         found = self.model or _MODELS[self.provider]
         if found is None:
             raise UsageError("the judge has no model", hint="name one in `model` of the judge's settings")
@@ -74,7 +74,7 @@ def judge_settings(given: Mapping[str, Any]) -> JudgeSettings:
 
 
 def find_key(settings: JudgeSettings, environ: Mapping[str, str]) -> str:
-    """The key; its absence is an error before anything runs."""
+    """Return the key; raises `UsageError` if there is none."""
     names = (settings.key_variable,) if settings.key_variable else KEY_VARIABLES[settings.provider]
     for name in names:
         if environ.get(name):
@@ -87,20 +87,20 @@ _ABOUT = "Record the rating of the answer."
 
 
 class JudgeWire(Protocol):
-    """One provider's way of talking."""
+    """The requests and replies of one provider."""
 
     def headers(self, key: str) -> dict[str, str]:
-        """What proves who asks."""
+        """Return the headers with the key."""
 
     def body(self, settings: JudgeSettings, prompt: Prompt) -> dict[str, Any]:
         """The request."""
 
     def read(self, answer: Mapping[str, Any]) -> tuple[Verdict, Usage]:
-        """The verdict and what it took; a `JudgeFailed` where there is none."""
+        """Return the verdict and its usage; raises `JudgeFailed`."""
 
 
 class ChatCompletions:
-    """OpenAI, and the many that do as it does."""
+    """The interface of OpenAI, which many others have too."""
 
     def headers(self, key: str) -> dict[str, str]:
         """A bearer."""
@@ -118,13 +118,13 @@ class ChatCompletions:
         }
 
     def read(self, answer: Mapping[str, Any]) -> tuple[Verdict, Usage]:
-        """The call, or what was said instead."""
+        """Read the call, or else the text."""
         message = answer["choices"][0]["message"]
-        told = answer.get("usage") or {}
+        counts = answer.get("usage") or {}
         usage = Usage(
-            input_tokens=token_count(told.get("prompt_tokens")),
-            output_tokens=token_count(told.get("completion_tokens")),
-            cached_tokens=token_count((told.get("prompt_tokens_details") or {}).get("cached_tokens")),
+            input_tokens=token_count(counts.get("prompt_tokens")),
+            output_tokens=token_count(counts.get("completion_tokens")),
+            cached_tokens=token_count((counts.get("prompt_tokens_details") or {}).get("cached_tokens")),
         )
         for call in message.get("tool_calls") or ():
             if call["function"]["name"] == TOOL:
@@ -135,7 +135,7 @@ class ChatCompletions:
 
 
 class Messages:
-    """Anthropic."""
+    """The interface of Anthropic."""
 
     def headers(self, key: str) -> dict[str, str]:
         """A key and the date of the interface."""
@@ -154,14 +154,14 @@ class Messages:
         }
 
     def read(self, answer: Mapping[str, Any]) -> tuple[Verdict, Usage]:
-        """The call, or what was said instead; input tokens are told without the cached ones."""
-        told = answer.get("usage") or {}
-        cached = token_count(told.get("cache_read_input_tokens")) or 0
-        given = token_count(told.get("input_tokens"))
-        written = token_count(told.get("cache_creation_input_tokens")) or 0
+        """Read the call, or else the text; `input_tokens` does not include the cached ones."""
+        counts = answer.get("usage") or {}
+        cached = token_count(counts.get("cache_read_input_tokens")) or 0
+        given = token_count(counts.get("input_tokens"))
+        written = token_count(counts.get("cache_creation_input_tokens")) or 0
         usage = Usage(
             input_tokens=None if given is None else given + cached + written,
-            output_tokens=token_count(told.get("output_tokens")),
+            output_tokens=token_count(counts.get("output_tokens")),
             cached_tokens=cached,
         )
         for block in answer["content"]:
@@ -177,9 +177,9 @@ def _temperature(settings: JudgeSettings) -> dict[str, float]:
     return {} if settings.temperature is None else {"temperature": settings.temperature}
 
 
-# Busy, broken or overloaded: another try may fare better.
-_WORTH_ANOTHER = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-# What was asked was not to its liking, and an answer that is judged is a part of that.
+# Busy, broken or overloaded: another try may succeed.
+_RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+# The request was refused, perhaps because of the answer in it.
 _REFUSED = frozenset({400, 413, 422})
 _LONGEST_WAIT_S = 30.0
 _FIRST_WAIT_S = 0.5
@@ -187,7 +187,7 @@ _SHOWN = 300
 
 
 class JudgeClient:
-    """Asks one model; to be closed by whoever made it."""
+    """Asks one model; close it after use."""
 
     def __init__(self, settings: JudgeSettings, key: str) -> None:
         self._settings = settings
@@ -196,7 +196,7 @@ class JudgeClient:
         self._client: httpx2.AsyncClient | None = None
 
     async def ask(self, prompt: Prompt) -> Vote:
-        """A verdict; a `JudgeFailed` after as many tries as the settings allow."""
+        """Return a verdict; raises `JudgeFailed` after as many tries as the settings allow."""
         body = self._wire.body(self._settings, prompt)
         for attempt in range(self._settings.retries + 1):
             last = attempt == self._settings.retries
@@ -209,8 +209,8 @@ class JudgeClient:
     async def _post(
         self, body: Mapping[str, Any], attempt: int, *, last: bool
     ) -> tuple[Mapping[str, Any] | None, float]:
-        """The answer, or how long to wait before the next try."""
-        import httpx2  # noqa: PLC0415 - only those who are judged by a model wait for this
+        """Return the answer, or how long to wait before the next try."""
+        import httpx2  # noqa: PLC0415 - slow to import, and only a judge needs it
 
         client = self._client = self._client or httpx2.AsyncClient(timeout=self._settings.timeout_s)
         usual_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**attempt)
@@ -222,7 +222,7 @@ class JudgeClient:
             return None, usual_s
         if response.is_success:
             return _json(response), 0.0
-        if response.status_code not in _WORTH_ANOTHER or last:
+        if response.status_code not in _RETRIED or last:
             failed = NoVerdict if response.status_code in _REFUSED else JudgeFailed
             raise failed(f"the judge at {self._settings.address}: HTTP {response.status_code}: {_said(response)}")
         return None, _asked_wait(response.headers, usual_s)
@@ -235,7 +235,7 @@ class JudgeClient:
         return Vote(verdict=verdict, usage=priced(usage, self._settings.model_name))
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         if self._client is not None:
             await self._client.aclose()
 
@@ -244,14 +244,14 @@ def _json(response: httpx2.Response) -> Mapping[str, Any]:
     try:
         answer = response.json()
     except ValueError as error:
-        raise JudgeFailed(f"the judge answered no JSON: {response.text[:_SHOWN]}") from error
+        raise JudgeFailed(f"the answer of the judge is not JSON: {response.text[:_SHOWN]}") from error
     if not isinstance(answer, Mapping):
         raise JudgeFailed(f"the judge answered in another shape: {response.text[:_SHOWN]}")
     return answer
 
 
 def _said(response: httpx2.Response) -> str:
-    """The provider's own word."""
+    """Return the message of the provider."""
     try:
         return str(response.json()["error"]["message"])[:_SHOWN]
     except (ValueError, KeyError, TypeError):
@@ -259,7 +259,7 @@ def _said(response: httpx2.Response) -> str:
 
 
 def _asked_wait(headers: Mapping[str, str], usual_s: float) -> float:
-    """How long the provider asks us to wait, within reason."""
+    """Return how long the provider asks to wait, within reason."""
     try:
         return min(_LONGEST_WAIT_S, max(0.0, float(headers.get("retry-after", ""))))
     except ValueError:

@@ -141,7 +141,7 @@ _OTHER_IMPORTS = ("sys.path", "importlib", "runpy")
 
 def is_mistake(error: BaseException, is_own: IsOwn) -> bool:
     """Whether *error* is surely the author's doing; in doubt it is not."""
-    # By its type: to ask the exception itself would be to run code of whoever wrote it.
+    # By its type: asking the exception itself would run the author's code.
     judge = _JUDGES.get(type(error))
     return judge is not None and judge(error, is_own)
 

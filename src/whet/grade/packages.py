@@ -1,4 +1,4 @@
-"""The grader of task packages: what was held out appears, the oracle goes first, and the verifier decides."""
+"""Grade task packages: restore what was held out, run the oracle, and let the verifier decide."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _TAKEN_AWAY_SHOWN = 5
 
 
 class TaskPackageGrader(Grader):
-    """Lets the verifier of a package decide; whatever keeps it from deciding is no failure of the agent."""
+    """Lets the verifier of a package decide; if it cannot, the grade is undecided, not failed."""
 
     informs = True
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
-        """The decision of the verifier; a grade that is undecided where it came to none."""
+        """Run the verifier; the grade is undecided if it does not decide."""
         _refuse_gaps(evidence)
         began = time.monotonic()
         folder = Path(tempfile.mkdtemp(prefix="whet-verify-", dir=evidence.shell.scratch))
@@ -67,7 +67,7 @@ def _refuse_gaps(evidence: Evidence) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Verification:
-    """One verification, with a folder of its own for homes and logs, which nobody has seen before."""
+    """One verification, with a fresh folder for homes and logs."""
 
     check: Check
     evidence: Evidence
@@ -235,8 +235,8 @@ def _rewarded(reward: Reward, output: Output) -> Grade:
         notes.append(f"counted as {reward.score:g}")
     if output.ended.exit_code != 0:
         notes.append(f"the verifier {output.how}")
-    told = "; ".join((f"{reward.file} says {plain(reward.value)}", *notes))
-    return Grade(check="", value=reward.score, passed=reward.score >= 1, reason=told, evidence=_end(output.text))
+    reason = "; ".join((f"{reward.file} says {plain(reward.value)}", *notes))
+    return Grade(check="", value=reward.score, passed=reward.score >= 1, reason=reason, evidence=_end(output.text))
 
 
 def _undecided(class_id: str, label: str, reason: str, printed: str = "") -> Grade:

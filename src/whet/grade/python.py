@@ -1,4 +1,4 @@
-"""The grader of Python checks: each runs in a worker, so that it may raise, hang, exit or print."""
+"""Grade with the author's Python functions; each runs in a worker, so it may raise, hang, exit or print."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CONTAINERS = (list, dict, set, bytearray)
 
 
 def watch(folder: Path) -> Callable[[], bool]:
-    """Look at the process now; what is given tells later whether it is still the same."""
+    """Look at the process now; the result tells later whether it is still the same."""
     modules = _modules(folder)
     before = _look(modules)
     return lambda: _look(modules) == before
@@ -85,7 +85,7 @@ _EVIDENCE_KEPT = 2000
 
 
 def _crashed(answer: CheckAnswer) -> GraderError:
-    """The error for a check that raised, with the place where it did."""
+    """Return the error for a check that raised, with its place."""
     kinds = {"crash": CheckCrashed, "mistake": CheckMistaken, "broken": GraderError}
     error: Any = kinds[answer.outcome](answer.message)
     error.location, error.traceback = answer.location, answer.traceback
@@ -94,7 +94,7 @@ def _crashed(answer: CheckAnswer) -> GraderError:
 
 
 class PythonGrader(WorkerGrader):
-    """Asks workers that were forked when the suite had just been loaded."""
+    """Runs checks in workers that have the suite loaded."""
 
     def __init__(self, suite: Suite) -> None:
         super().__init__(suite, Checker(suite).serve, partial(watch, suite.source.parent))

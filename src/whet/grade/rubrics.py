@@ -1,4 +1,4 @@
-"""The grader of rubrics: a judge rates each item, and the weighted mean of the ratings decides."""
+"""The graders that a judge decides for: rubrics, item by item, and tasks of benchmarks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import Any
 import anyio
 
 from whet.dataclass import dataclass
+from whet.grade.evaluator_graders import AnswerEvidence, EvaluatorGrader
+from whet.grade.evaluators import as_text
 from whet.grade.evidence import Evidence
 from whet.grade.judge import JudgingGrader, LlmJudge
 from whet.grade.judge_questions import Question
+from whet.model.benchmark import MISSING, BenchmarkTask
 from whet.model.eval_cases import LlmRubric, RubricItem
 from whet.model.grade import Grade
 from whet.model.suite import Check
@@ -29,7 +32,7 @@ class RubricGrader(JudgingGrader):
     """Asks a language model, item by item, so that no item colours another."""
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
-        """The weighted mean over the rubric; a `JudgeFailed` where the judge gives no verdict."""
+        """Return the weighted mean over the rubric; raises `JudgeFailed` if the judge gives no verdict."""
         began = time.monotonic()
         case: LlmRubric = check.params["case"]
         judge = self.judge(model=case.judge.model, votes=case.judge.votes)
@@ -41,10 +44,27 @@ class RubricGrader(JudgingGrader):
             value=value,
             passed=value >= case.pass_threshold and not missed,
             reason=_reason(case, value, rated, missed),
-            evidence=json.dumps([_told(each) for each in rated], ensure_ascii=False),
+            evidence=json.dumps([_shown_rating(each) for each in rated], ensure_ascii=False),
             duration_s=round(time.monotonic() - began, 6),
             weight=check.weight,
         )
+
+
+class JudgeEvaluator(EvaluatorGrader, JudgingGrader):
+    """Asks a language model about the answer to a task of a benchmark."""
+
+    async def evaluate(self, task: BenchmarkTask, evidence: AnswerEvidence, timeout_s: float) -> Grade:
+        """Let the judge rate the answer, within the time limits of its settings."""
+        del timeout_s
+        expected = task.expected
+        question = Question(
+            name=task.id,
+            criteria=expected.judge_prompt or "",
+            answer=as_text(evidence.output),
+            given=task.input,
+            reference=None if expected.value is MISSING else as_text(expected.value),
+        )
+        return await self.judge().grade(question, threshold=task.evaluator.threshold)
 
 
 async def _rate_all(judge: LlmJudge, case: LlmRubric, answer: str) -> list[_Rated]:
@@ -59,7 +79,7 @@ async def _rate_all(judge: LlmJudge, case: LlmRubric, answer: str) -> list[_Rate
             for item in case.rubric:
                 group.start_soon(rate, item)
     except BaseExceptionGroup as error:
-        # One verdict that cannot be had is enough to have none; the first says why.
+        # Without one of the verdicts there is no grade; the first error says why.
         first: BaseException = error
         while isinstance(first, BaseExceptionGroup):
             first = first.exceptions[0]
@@ -78,7 +98,7 @@ def _question(case: LlmRubric, item: RubricItem, answer: str) -> Question:
 
 
 def _shown(evidence: Evidence) -> str:
-    """The answer, and what the agent did to its workspace."""
+    """Return the answer, and what the agent changed in its files."""
     diff = evidence.changes.diff
     if not diff:
         return evidence.session.final_output
@@ -87,14 +107,14 @@ def _shown(evidence: Evidence) -> str:
 
 
 def _reason(case: LlmRubric, value: float, rated: list[_Rated], missed: list[_Rated]) -> str:
-    told = f"{value:.2f} of the rubric, of which {case.pass_threshold:g} is needed"
+    text = f"{value:.2f} of the rubric, of which {case.pass_threshold:g} is needed"
     worst = min(rated, key=lambda each: each.grade.value)
     if missed:
-        return f"{told}; required and missing: {'; '.join(each.item.description for each in missed)}"
-    return told if worst.grade.passed else f"{told}; least: {worst.item.description}: {worst.grade.reason}"
+        return f"{text}; required and missing: {'; '.join(each.item.description for each in missed)}"
+    return text if worst.grade.passed else f"{text}; least: {worst.item.description}: {worst.grade.reason}"
 
 
-def _told(rated: _Rated) -> dict[str, Any]:
+def _shown_rating(rated: _Rated) -> dict[str, Any]:
     item, grade = rated.item, rated.grade
     return {
         "id": item.id,

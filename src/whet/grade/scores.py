@@ -47,7 +47,7 @@ def mean(values: Iterable[float]) -> float | None:
 
 
 def rate_of(trials: Sequence[tuple[Status, Status]], successes: Collection[Status] = AS_EXPECTED) -> Rate | None:
-    """The rate of trials, each told by how it ended and by how its first attempt did; none where none counts."""
+    """Return the rate of trials, from how each and its first attempt ended; none if none counts."""
     ends = [end for end, _ in trials]
     firsts = [first for _, first in trials if first != "errored"]
     passed, errored = sum(end in successes for end in ends), ends.count("errored")

@@ -1,4 +1,4 @@
-"""Intervals by resampling whole tasks: runs of one task are no independent samples, so they stay together."""
+"""Compute intervals and lifts by resampling whole tasks: runs of one task are not independent samples."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def _lift(
     compared = {case.case for case in paired}
     return Lift(
         runner=runner,
-        # Not -0.0, which would be told with its sign.
+        # Not -0.0, which would be shown with its sign.
         value=difference.value + 0.0,
         low=difference.low,
         high=difference.high,

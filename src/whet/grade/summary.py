@@ -1,4 +1,4 @@
-"""From samples to what they say about a skill."""
+"""Summarize the samples of a skill: completion, consistency, latency and cost."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def sample_of(
 
 
 def status_of(grades: Sequence[Grade], failure: Failure | None) -> SampleStatus:
-    """Passed or failed where there was a decision, and otherwise whose doing it was that there was none."""
+    """Return passed or failed if there was a decision, or else who is the reason that there was none."""
     if failure is None or failure.code == _DECIDED:
         return "pass" if grades and all(grade.passed for grade in grades) else "fail"
     if failure.cause != "agent":

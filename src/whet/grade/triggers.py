@@ -1,4 +1,4 @@
-"""The grader of triggers: whether the skill was loaded, seen in a session or guessed by a judge, and says which."""
+"""Grade whether a skill is loaded when it should be: from the session of an agent, or else by asking a judge."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from whet.model.eval_cases import TriggerQuery
 from whet.model.grade import Grade
 from whet.model.run import NO_AGENT, Runner
 from whet.model.session import Session
+from whet.model.skills import was_loaded
 from whet.model.suite import Check, MadeSkill, SkillUnderTest
 
 _CRITERIA = """What stands between the marker lines is a request that a user makes of an agent.
@@ -41,7 +42,7 @@ _YES = 5.0
 
 
 class TriggerGrader(JudgingGrader):
-    """By what an agent really did; where none was run, by the word of a language model."""
+    """Decides by what an agent did, or without an agent by asking a language model."""
 
     @classmethod
     def needs_judge(cls, check: Check, runner: Runner) -> bool:
@@ -50,20 +51,20 @@ class TriggerGrader(JudgingGrader):
         return runner.agent == NO_AGENT
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
-        """Whether it was loaded, or was not, as the case expects."""
+        """Return whether the skill was loaded, or was not, as the case expects."""
         skill = self.suite.skill
         if skill is None:
             raise GraderError("there is no skill under test", hint="name its folder with --skill")
         began = time.monotonic()
         case: TriggerQuery = check.params["case"]
         by_judge = evidence.session.agent == NO_AGENT
-        triggered, told, proof = await self._judged(case, evidence, skill) if by_judge else _seen(evidence, skill)
+        triggered, text, proof = await self._judged(case, evidence, skill) if by_judge else _seen(evidence, skill)
         held = triggered == (case.expectation == "should_trigger")
         return Grade(
             check=check.label,
             value=float(held),
             passed=held,
-            reason=f"{'by a judge' if by_judge else 'by running the agent'}: {told}",
+            reason=f"{'by a judge' if by_judge else 'by running the agent'}: {text}",
             evidence=proof,
             duration_s=round(time.monotonic() - began, 6),
             weight=check.weight,
@@ -82,13 +83,13 @@ class TriggerGrader(JudgingGrader):
 
 
 def _seen(evidence: Evidence, skill: SkillUnderTest) -> tuple[bool, str, str]:
-    """What the session says."""
+    """Return what the session shows."""
     session = Session.of(evidence.session, EventLog(evidence.events_path))
     detections = session.detected_skills
     found = proof_of_loading(detections, skill.names)
-    others = sorted(each.skill for each in detections if each.loaded and each.skill not in skill.names)
-    told = f"{skill.name} was loaded: {found}" if found else f"{skill.name} was not loaded"
+    others = sorted(each.skill for each in detections if was_loaded(each) and each.skill not in skill.names)
+    text = f"{skill.name} was loaded: {found}" if found else f"{skill.name} was not loaded"
     if others:
-        told += f"; loaded besides: {', '.join(others)}" if found else f"; loaded instead: {', '.join(others)}"
+        text += f"; loaded besides: {', '.join(others)}" if found else f"; loaded instead: {', '.join(others)}"
     proof = wire.encode({"mode": "agent", "agent": session.agent, "detected": detections}).decode()
-    return found is not None, told, proof
+    return found is not None, text, proof

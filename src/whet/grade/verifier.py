@@ -1,4 +1,4 @@
-"""What a verifier gave: the number in its reward file, if it left one."""
+"""Run the scripts of a task package, and read the reward file that a verifier leaves."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 _JSON, _TEXT = "reward.json", "reward.txt"
-# How others spell it; nobody reads those, and whoever wrote one should know.
+# Similar names, which are not read; a note says so.
 _NEAR = ("rewards.json", "rewards.txt", "reward", "score.txt", "score.json")
 _LARGEST_REWARD = 1024 * 1024
 _MAIN = "reward"
@@ -72,7 +72,7 @@ class BadReward(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reward:
-    """A number as it was given, the file that it stands in, and what a person should know about it."""
+    """A number as it was given, its file, and notes for a person."""
 
     value: float
     file: str
@@ -85,7 +85,7 @@ class Reward:
 
 
 def read_reward(folder: Path) -> Reward | None:
-    """The reward in *folder*: that of reward.json before that of reward.txt; none where there is neither."""
+    """Return the reward in *folder*, from reward.json or else from reward.txt; none if there is neither."""
     first, second = _content(folder / _JSON), _content(folder / _TEXT)
     if first is None:
         return None if second is None else Reward(value=_from_text(second), file=_TEXT)
@@ -123,7 +123,7 @@ def _content(path: Path) -> bytes | None:
         raise BadReward(f"{path.name} cannot be read: {error.strerror}") from error
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise BadReward(f"{path.name} is no file")
+            raise BadReward(f"{path.name} is not a file")
         data = os.read(fd, _LARGEST_REWARD + 1)
     finally:
         os.close(fd)
@@ -147,7 +147,7 @@ def _from_json(data: bytes) -> tuple[float, tuple[str, ...]]:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise BadReward(f"{_JSON} is no JSON: {error}") from None
+        raise BadReward(f"{_JSON} is not JSON: {error}") from None
     if not isinstance(found, dict) or not found:
         raise BadReward(f"{_JSON} must be an object with a number for each reward")
     numbers = {name: _finite(value, f"{_JSON}: {name}") for name, value in found.items()}
@@ -162,7 +162,7 @@ def _from_json(data: bytes) -> tuple[float, tuple[str, ...]]:
 
 def _finite(value: object, where: str) -> float:
     if not isinstance(value, int | float):
-        raise BadReward(f"{where} is no number")
+        raise BadReward(f"{where} is not a number")
     if not is_number(value) and not isinstance(value, bool):
         raise BadReward(f"{where} is not a finite number")
     return float(value)
@@ -216,7 +216,7 @@ class Output:
 
 
 async def run_script(script: Script, shell: Shell, *, home: Path, timeout_s: float) -> Output:
-    """Run *script* to its end; `NotRun` where it cannot be started."""
+    """Run *script* to its end; raises `NotRun` if it cannot be started."""
     sandbox: Sandbox = plugins.find("sandboxes", shell.sandbox)()
     env = plain_environment()
     env |= {"HOME": str(home), "TMPDIR": str(home), "PYTHONSAFEPATH": "1", **script.env}

@@ -92,7 +92,8 @@ def clone(folder: str, *, strange: bool = False, covers: Sequence[str] = ()) -> 
     """
     name = hashlib.sha256(repr((_view(), folder, strange, covers)).encode()).hexdigest()[:16]
     place, ready = _stage() / name, _stage() / f"{name}.ready"
-    if ready.exists():
+    # The kernel gives the id of a view to another one later, so the folder may be left from a view that has ended.
+    if ready.exists() and place.is_mount():
         return place
     try:
         place.mkdir()

@@ -63,7 +63,7 @@ class Grade:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """A share of successes with its 95 % interval; errored trials are left out of it.
+    """A share of successes as an interval: `value` with the 95 % bounds `low` and `high`, without errored trials.
 
     `if_errored_failed` and `if_errored_passed` are its bounds: what it would be had all of those failed, or passed.
     `first_passed` of `first_total` went as expected at the first attempt, and `flaky` ones only at a later one.
@@ -123,7 +123,7 @@ class CaseLift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lift:
-    """What the skill adds for one runner, over the cases that have a score in both variants.
+    """A difference: the score with the skill less the score without it, for one runner and the cases that have both.
 
     `low` and `high` are a 95 % interval, paired by case; there is none of a single case. `unpaired` are the cases that
     lack a score in one of the variants, because it errored, was not run, or asks about nothing but the skill itself.

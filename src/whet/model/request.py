@@ -62,6 +62,11 @@ class Settings:
     # What a person should know about that search.
     notices: tuple[str, ...] = ()
 
+    @property
+    def judging(self) -> dict[str, Any]:
+        """How the judge is asked: the table `[judge]`, with a cache beside the records unless it names one."""
+        return {"cache_dir": self.output_dir.parent / "judge", **self.judge}
+
     def is_default(self, key: str) -> bool:
         """Return whether the setting at the dotted *key* has its default."""
         return self.origins.get(key) == BUILT_IN

@@ -1,4 +1,4 @@
-"""What a session took, and where each figure comes from."""
+"""Sessions with an agent: their events, and the usage with the source of each figure."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Usage:
 
     @property
     def total_tokens(self) -> int | None:
-        """Input and output together, where both are known; they include the cache and the reasoning."""
+        """Input and output together, if both are known; they include the cache and the reasoning."""
         if self.input_tokens is None or self.output_tokens is None:
             return None
         return self.input_tokens + self.output_tokens
 
     @property
     def uncached_input_tokens(self) -> int | None:
-        """The input that was not read from a cache, where that is known."""
+        """The input that was not read from a cache, if that is known."""
         if self.input_tokens is None or self.cached_tokens is None:
             return None
         return max(0, self.input_tokens - self.cached_tokens)
@@ -59,7 +59,7 @@ class Usage:
         return Usage(**sums, cost_source=source or other.cost_source, sources=_worse(self.sources, other.sources))
 
     def told(self, figure: str) -> float | None:
-        """One of the figures by its name, unless it is a guess."""
+        """Return one of the figures by its name, unless it is a guess."""
         value: float | None = getattr(self, figure)
         parts = _PARTS.get(figure, (figure,))
         return None if any(self.sources.get(part) == "chars" for part in parts) else value
@@ -75,7 +75,7 @@ _PARTS = {
 def _sum(one: float | None, other: float | None) -> Any:
     if one is None or other is None:
         return other if one is None else one
-    # Beyond nine digits, a sum of dollars is what binary fractions make of it.
+    # Beyond nine digits, a sum of dollars shows only rounding errors.
     return round(one + other, 9)
 
 
@@ -108,7 +108,7 @@ _CHARACTERS_OF_A_TOKEN = 4
 
 
 def guessed(read: int, written: int) -> Usage:
-    """A guess from the number of characters that were read and written; nothing where nothing was written."""
+    """Guess the usage from the number of characters that were read and written; nothing if none were written."""
     if written <= 0:
         return Usage()
     sources: dict[str, TokenSource] = dict.fromkeys(("input_tokens", "output_tokens", "total_tokens"), "chars")
@@ -119,7 +119,7 @@ def _tokens(characters: int) -> int:
     return -(-characters // _CHARACTERS_OF_A_TOKEN)
 
 
-# Whoever reads or writes sessions finds all of their parts here.
+# Code that reads or writes sessions finds all of their parts here.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,10 +155,10 @@ class Session(SessionSummary):
 
     @classmethod
     def of(cls, summary: SessionSummary, events: Sequence[Event]) -> Session:
-        """The session that *summary* is of."""
+        """Make the session of *summary*."""
         return cls(**{item.name: getattr(summary, item.name) for item in fields(SessionSummary)}, events=events)
 
-    # Its text says nothing that an explanation could use.
+    # Its text would not help an explanation.
     __untold__ = True
 
     def __repr__(self) -> str:

@@ -26,7 +26,7 @@ _MOST_REMEMBERED = 1000
 
 
 def skill_name(named: str) -> str:
-    """The name of a skill: `plugin:skill` and `/skill` are the same skill as `skill`."""
+    """Return the name of a skill: `plugin:skill` and `/skill` are the same skill as `skill`."""
     return named.strip().rsplit(":", 1)[-1].lstrip("/")
 
 
@@ -44,7 +44,7 @@ class SkillPlaces:
         self.know(known)
 
     def know(self, names: Iterable[str]) -> None:
-        """There are skills of these names."""
+        """Note that there are skills of these names."""
         more = {skill_name(name) for name in names} - {""} - self._known
         if more:
             self._known |= more
@@ -52,14 +52,14 @@ class SkillPlaces:
             self._spoken = _speaking_of(self._known)
 
     def wrote(self, path: str) -> None:
-        """The agent wrote this file."""
+        """Note that the agent wrote this file."""
         folder, _, name = path.rpartition("/")
         if name == _MANIFEST and folder not in self._folders and folder not in self._own:
             self._own.add(folder)
             self._owners.clear()
 
     def manifest(self, path: str) -> str | None:
-        """The skill whose SKILL.md this is; its folder names it."""
+        """Return the skill whose SKILL.md this is, by the name of its folder."""
         folder, _, name = path.rpartition("/")
         if name != _MANIFEST or folder in self._own:
             return None
@@ -102,7 +102,7 @@ class SkillPlaces:
         return name if name in self._known and posixpath.basename(parent) in _PARENTS else None
 
     def spoken_of(self, text: str) -> Iterator[tuple[str, str]]:
-        """The skills that the agent says it uses, each with its words; a skill that it will not use is none."""
+        """Yield the skills that the agent says it uses, each with its words; not those that it says it does not use."""
         if self._spoken is None or "skill" not in text:
             return
         for sentence in _SENTENCE.findall(text):
@@ -123,7 +123,7 @@ _DENIED = re.compile(r"\b(?:not|no|never|none|without|cannot|instead of|neither|
 
 
 def _speaking_of(names: Iterable[str]) -> re.Pattern[str]:
-    """The word "skill" beside a name: common words are names of skills too, and mean nothing by themselves."""
+    """Return a pattern for the word "skill" beside a name: a name alone may be a common word."""
     # The longest first, so that `style-guide` is not taken for `style`.
     either = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     mark = r"[`'\"*_\u201c\u201d\u2018\u2019]*"
@@ -155,15 +155,15 @@ class SkillDetection:
     confidence: Confidence
     evidence: tuple[SkillEvidence, ...]
 
-    @property
-    def loaded(self) -> bool:
-        """Whether the agent read or ran something of the skill: to name it in a command or a message is not enough."""
-        return self.confidence != "weak"
 
-    @property
-    def proof(self) -> str:
-        """The best evidence, with its confidence."""
-        return f"{self.evidence[0].why} ({self.confidence})"
+def was_loaded(detection: SkillDetection) -> bool:
+    """Return whether the agent read or ran something of the skill; to name it is not enough."""
+    return detection.confidence != "weak"
+
+
+def proof_of(detection: SkillDetection) -> str:
+    """Return the best evidence, with its confidence."""
+    return f"{detection.evidence[0].why} ({detection.confidence})"
 
 
 def detect_skills(events: Iterable[Event], placed: Iterable[str] = ()) -> tuple[SkillDetection, ...]:

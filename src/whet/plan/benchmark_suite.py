@@ -13,7 +13,7 @@ from typing import Any
 from whet.model.benchmark import Benchmark, BenchmarkTask, CallableSkill
 from whet.model.request import Selection, Settings
 from whet.model.run import Execution, Plan, Runner
-from whet.model.suite import Case, Limits, Suite
+from whet.model.suite import Case, Check, Limits, Suite
 from whet.plan.plan import counted, make_plan
 
 AGENT = "skill"
@@ -25,8 +25,8 @@ _JUDGED_BY = frozenset({"provider", "url", "model", "votes", "temperature"})
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
 
 
-def suite_of(benchmark: Benchmark) -> Suite:
-    """Turn tasks into cases without checks: an evaluator grades the answer."""
+def suite_of(benchmark: Benchmark, settings: Settings) -> Suite:
+    """Make a case of each task, with a check that the grader of its evaluator decides."""
     return Suite(
         name=benchmark.id,
         cases=tuple(_case(task) for task in benchmark.tasks),
@@ -34,13 +34,15 @@ def suite_of(benchmark: Benchmark) -> Suite:
         digest=benchmark.digest,
         description=benchmark.name,
         usual_timeout_s=USUAL_TIMEOUT_S,
+        judge=settings.judging,
     )
 
 
 def _case(task: BenchmarkTask) -> Case:
     limits = Limits(timeout_s=None if task.timeout_ms is None else task.timeout_ms / 1000)
     prompt = json.dumps(dict(task.input), ensure_ascii=False)
-    return Case(id=task.id, prompt=prompt, checks=(), tags=task.tags, limits=limits)
+    check = Check(grader=task.evaluator.kind, params={"task": task}, label=task.evaluator.kind, weight=task.weight)
+    return Case(id=task.id, prompt=prompt, checks=(check,), tags=task.tags, limits=limits)
 
 
 def plan_of(benchmark: Benchmark, skills: Sequence[CallableSkill], settings: Settings, selection: Selection) -> Plan:
@@ -50,7 +52,7 @@ def plan_of(benchmark: Benchmark, skills: Sequence[CallableSkill], settings: Set
     own = replace(settings, runners=runners, workspace=None, cwd=None, tags=(), snapshots=None)
     if settings.is_default("run.max_parallel"):
         own = replace(own, max_parallel=USUAL_CONCURRENCY)
-    plan = make_plan(suite_of(benchmark), own, selection, words=WORDS)
+    plan = make_plan(suite_of(benchmark, settings), own, selection, words=WORDS)
     by_id = {skill.id: skill for skill in skills}
     return replace(plan, executions=tuple(_limited(each, by_id[each.runner.id], settings) for each in plan.executions))
 

@@ -1,4 +1,4 @@
-"""Load settings: merge flags, variables and files, report every problem at once, and fill in the defaults."""
+"""Load settings from flags, variables and files, and describe those in force with the place that each came from."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ from typing import Any
 
 from whet.dataclass import dataclass
 from whet.errors import ConfigError
+from whet.ground.secrets import looks_secret
 from whet.model.request import BUILT_IN, Settings
 from whet.model.run import Runner
 from whet.model.suite import BootstrapSpec, Ceilings, WorkspaceSpec
 from whet.plan.settings_sources import Base, Found, Source, dotted, from_environ, from_file, from_flags
-from whet.plan.settings_table import Key, Setting, Value, rows_in, table_at
+from whet.plan.settings_table import FIELD_SECTIONS, Key, Setting, Value, rows_in, table_at
 from whet.reading.settings_files import Search, SettingsFile, find_user_file, read_file, search_settings
 
-MAX_PARALLEL: Key = ("run", "max_parallel")
+_MAX_PARALLEL: Key = ("run", "max_parallel")
 _CEILINGS = "ceilings."
+_HIDDEN = "***"
+# What leaving a setting out means, in words.
+_UNSET = {f"{section}.{name}": row.unset for section in FIELD_SECTIONS for name, row in rows_in(section)} | {
+    "run.workspace": "isolated (or as the suite says)"
+}
 
 
 def load_settings(
@@ -81,9 +87,9 @@ def merge(flags: Source, others: Sequence[Source]) -> Merged:
             merged.tables.setdefault(table, source.label)
         merged.wrong |= source.wrong
     # The smallest ceiling counts. A flag outranks it: if you type --max-parallel 8, you want 8.
-    ceilings = [source.values[MAX_PARALLEL] for source in others if MAX_PARALLEL in source.values]
-    if ceilings and MAX_PARALLEL not in flags.values:
-        merged.values[MAX_PARALLEL] = min(ceilings, key=lambda found: found.value)
+    ceilings = [source.values[_MAX_PARALLEL] for source in others if _MAX_PARALLEL in source.values]
+    if ceilings and _MAX_PARALLEL not in flags.values:
+        merged.values[_MAX_PARALLEL] = min(ceilings, key=lambda found: found.value)
     return merged
 
 
@@ -218,3 +224,96 @@ def _plain(value: Value) -> Value:
             return tuple(_plain(item) for item in value)
         case _:
             return value
+
+
+def describe(settings: Settings) -> list[tuple[str, str, str]]:
+    """Return every effective value as dotted key, text and origin."""
+    return [(key, _text(key, value), origin) for key, value, origin in entries(settings)]
+
+
+def entries(settings: Settings) -> list[tuple[str, Any, str]]:
+    """Return every effective value as dotted key, plain JSON data and origin."""
+    found = [entry for section in FIELD_SECTIONS for entry in _field_entries(section, settings)]
+    for section in ("snapshots", "judge", "packages", "composite"):
+        found += _nested_entries(section, getattr(settings, section) or {})
+    found += [entry for runner in settings.runners for entry in _runner_entries(runner)]
+    return [(key, _json(value), settings.origins.get(key, BUILT_IN)) for key, value in found]
+
+
+def _field_entries(section: str, settings: Settings) -> Iterator[tuple[str, Any]]:
+    for name, row in table_at(section).items():
+        if isinstance(row, Setting):
+            yield f"{section}.{name}", row.read(settings, name)
+        else:
+            yield from _workspace_entries(settings.workspace)
+
+
+def _workspace_entries(workspace: WorkspaceSpec | None) -> Iterator[tuple[str, Any]]:
+    table = ("run", "workspace")
+    if workspace is None:
+        yield dotted(table), None
+        return
+    yield from _given_entries(table, workspace)
+    if workspace.bootstrap is not None:
+        yield from _given_entries((*table, "bootstrap"), workspace.bootstrap)
+        yield from _env_entries((*table, "bootstrap"), workspace.bootstrap.env)
+
+
+def _given_entries(table: Key, owner: object) -> Iterator[tuple[str, Any]]:
+    """Yield the values of the rows in *table* that *owner* has."""
+    values = ((name, row.read(owner, name)) for name, row in rows_in(*table))
+    yield from ((dotted((*table, name)), value) for name, value in values if value not in (None, ()))
+
+
+def _nested_entries(table: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{table}.{name}.{part}", inner) for part, inner in value.items())
+        else:
+            yield f"{table}.{name}", value
+
+
+def _runner_entries(runner: Runner) -> Iterator[tuple[str, Any]]:
+    agent = ("runners", runner.id, "agent")
+    yield dotted((*agent, "type")), runner.agent
+    if runner.model is not None:
+        yield dotted((*agent, "model")), runner.model
+    for name, value in runner.options.items():
+        if name == "env":
+            yield from _env_entries(agent, value)
+        else:
+            yield dotted((*agent, name)), value
+
+
+def _env_entries(table: Key, env: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    for name, value in env.items():
+        yield dotted((*table, "env", name)), _HIDDEN if looks_secret(name) else value
+
+
+def _json(value: object) -> Value:
+    """Return *value* as JSON can hold it; what is named like a secret is hidden, at any depth."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case Path():
+            return str(value)
+        case Mapping():
+            return {str(name): _HIDDEN if looks_secret(str(name)) else _json(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [_json(item) for item in value]
+        case _:
+            return str(value)
+
+
+def _text(key: str, value: object) -> str:
+    match value:
+        case None:
+            return _UNSET.get(key, "-")
+        case bool():
+            return "true" if value else "false"
+        case list():
+            return ", ".join(_text(key, item) for item in value) or "-"
+        case dict():
+            return "{" + ", ".join(f"{name} = {_text(key, inner)}" for name, inner in value.items()) + "}"
+        case _:
+            return str(value)

@@ -81,7 +81,7 @@ class Setting:
         return round(value * self.scale) if self.scale != 1 and value is not None else value
 
 
-# "*" stands for any name that a person chooses, such as a runner's id or a variable.
+# The key "*" means any name that a person chooses, such as a runner's id or a variable.
 Table: TypeAlias = Mapping[str, "Setting | Table"]
 
 

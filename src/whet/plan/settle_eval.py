@@ -131,7 +131,7 @@ def settle(request: EvalRequest) -> Settled:
     notes = (*loaded.notes, *(note for each in found for note in each.notes))
     planned = Planned(
         request=request.as_run(benchmark.source),
-        suite=suite_of(loaded.benchmark),
+        suite=suite_of(loaded.benchmark, settings),
         settings=replace(settings, snapshots=None),
         plan=plan,
         facts=request.facts(benchmark.source),

@@ -26,7 +26,7 @@ _NEVER = frozenset((".git", ".whet"))
 
 def bind_skill(suite: Suite, place: Path | None, settings: Settings) -> Suite:
     """Add the judge of the settings and the skill at *place*; without a skill, only the variant `no_skill` is left."""
-    suite = replace(suite, judge={"cache_dir": settings.output_dir.parent / "judge", **settings.judge})
+    suite = replace(suite, judge=settings.judging)
     if SKILL not in suite.variants:
         if place is not None:
             raise UsageError(

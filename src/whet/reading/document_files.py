@@ -1,22 +1,58 @@
-"""JSON and YAML files: read them with or without lines, and see which kind of suite they hold."""
+"""JSON and YAML files: read them with or without lines, and see which kind of suite they hold.
+
+YAML is 1.2 with its core schema: `no` is a word, `010` is ten, and no tag makes objects. Documents are built from the
+events of the parser, because the library's composer calls itself for every level of nesting until the process dies.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from whet.reading.documents import Document, DocumentError, Node, load_json, read_json, refuse_endless
-from whet.reading.yaml_documents import read_yaml
+from whet.dataclass import dataclass
+from whet.reading.documents import (
+    DEEPEST,
+    Document,
+    DocumentError,
+    Node,
+    Repeat,
+    Value,
+    load_json,
+    read_json,
+    refuse_endless,
+    refuse_long_number,
+)
 
-_READERS = {".json": read_json, ".yaml": read_yaml, ".yml": read_yaml}
-SUFFIXES = tuple(_READERS)
 _YAML_SUFFIXES = (".yaml", ".yml")
+SUFFIXES = (".json", *_YAML_SUFFIXES)
+# Words of eval suites: a file without them need not be read twice.
+_WORDS = (b"cases_json", b"environment_ref")
+_TAG = "tag:yaml.org,2002:"
+# Plain words that are not strings, by the core schema of YAML 1.2.
+_PLAIN = {
+    "null": re.compile(r"~|null|Null|NULL|"),
+    "bool": re.compile(r"true|True|TRUE|false|False|FALSE"),
+    "int": re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"),
+    "float": re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"),
+}
+_BASES = {"0o": 8, "0x": 16}
+# A few aliases of aliases unfold to more than a machine holds.
+_MOST_NODES = 1_000_000
+# What people run into most, by a part of how the parser says it.
+_HINTS = {
+    "mapping values are not allowed": "a text with a colon and a blank in it needs quotes around all of it",
+    "cannot start any token": "indent by blanks: YAML allows no tabs there, nor % @ or ` at the start of a text",
+}
+_ABOUT_SIGNS = 'take it out, or write it as an escape in double quotes, such as "\\x1b"'
 
 
 def read_document(path: Path) -> Document:
     """Read *path* with the line of every value; raises `DocumentError`."""
-    return _READERS[path.suffix.lower()](_text(_data(path)))
+    read = read_yaml if path.suffix.lower() in _YAML_SUFFIXES else read_json
+    return read(_text(_data(path)))
 
 
 def read_plain(path: Path) -> Any:
@@ -49,10 +85,6 @@ def _text(data: bytes) -> str:
         raise DocumentError("is not UTF-8", line=line, hint="save it in UTF-8") from None
 
 
-# A file without these words is not an eval suite, and need not be read twice.
-_WORDS = (b"cases_json", b"environment_ref")
-
-
 def is_eval_suite(path: Path) -> bool:
     """Return whether *path* has cases for a skill: `cases_json`, or a manifest of task packages."""
     if path.suffix.lower() not in SUFFIXES:
@@ -81,3 +113,163 @@ def is_manifest(node: Node) -> bool:
 
 def _has_cases(node: Node) -> bool:
     return isinstance(node.value, Mapping) and "cases_json" in node.value
+
+
+def read_yaml(text: str) -> Document:
+    """Parse *text*, with the line of every value; raises `DocumentError`."""
+    import yaml  # noqa: PLC0415 - only suites in YAML need it
+
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    builder = _Builder()
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            builder.take(type(event).__name__, event)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        said = " ".join(part for part in (error.context, error.problem) if part)
+        hint = next((hint for part, hint in _HINTS.items() if part in said), None)
+        raise DocumentError(f"cannot be read: {said}", line=mark.line + 1 if mark else None, hint=hint) from None
+    except yaml.reader.ReaderError as error:
+        sign = error.character if isinstance(error.character, str) else chr(error.character)
+        line = text[: max(text.find(sign), 0)].count("\n") + 1
+        raise DocumentError(f"holds the control character U+{ord(sign):04X}", line=line, hint=_ABOUT_SIGNS) from None
+    except yaml.YAMLError as error:
+        raise DocumentError(f"cannot be read: {str(error).splitlines()[0]}") from None
+    return builder.document()
+
+
+@dataclass(slots=True)
+class _Level:
+    """An array or object that is being read; `weight` is how many nodes it unfolds to."""
+
+    line: int
+    anchor: str | None
+    is_object: bool
+    items: list[Node] = field(default_factory=list)
+    members: dict[str, Node] = field(default_factory=dict)
+    key: Node | None = None
+    weight: int = 1
+
+
+class _Builder:
+    """Takes the events of a parser and puts nodes together."""
+
+    def __init__(self) -> None:
+        self._levels: list[_Level] = []
+        self._anchors: dict[str, tuple[Node, int]] = {}
+        self._repeats: list[Repeat] = []
+        self._root: Node | None = None
+
+    def document(self) -> Document:
+        """Return the document."""
+        if self._root is None or self._root.value is None:
+            raise DocumentError("is empty", line=1)
+        return Document(self._root, tuple(self._repeats))
+
+    def take(self, kind: str, event: Any) -> None:
+        """Take one event of the parser."""
+        line = event.start_mark.line + 1
+        match kind:
+            case "DocumentStartEvent" if self._root is not None:
+                raise DocumentError("goes on with a second document", line=line, hint="one file holds one suite")
+            case "ScalarEvent":
+                self._add(_scalar(event, line, self._place()), event.anchor, 1)
+            case "AliasEvent":
+                self._add(*self._alias(event.anchor, line))
+            case "SequenceStartEvent" | "MappingStartEvent":
+                self._enter(event, line, is_object=kind.startswith("M"))
+            case "SequenceEndEvent" | "MappingEndEvent":
+                level = self._levels.pop()
+                value: Value = level.members if level.is_object else tuple(level.items)
+                self._add(Node(value, level.line), level.anchor, level.weight)
+
+    def _place(self) -> Iterator[str | int]:
+        """Yield the keys and indexes that lead to what comes next."""
+        for level in self._levels:
+            if not level.is_object:
+                yield len(level.items)
+            elif level.key is not None:
+                yield str(level.key.value)
+
+    def _enter(self, event: Any, line: int, *, is_object: bool) -> None:
+        if event.tag not in (None, "!", f"{_TAG}{'map' if is_object else 'seq'}"):
+            raise DocumentError(f"nothing can be made of the tag {event.tag}", line=line, hint="leave the tag out")
+        if len(self._levels) >= DEEPEST:
+            raise DocumentError("is nested too deeply", line=line)
+        self._levels.append(_Level(line, event.anchor, is_object))
+
+    def _alias(self, name: str, line: int) -> tuple[Node, None, int]:
+        if name not in self._anchors:
+            # Also inside of what it names: that is not known before its end.
+            raise DocumentError(f"*{name} is not defined before this line", line=line)
+        node, weight = self._anchors[name]
+        return node, None, weight
+
+    def _add(self, node: Node, anchor: str | None, weight: int) -> None:
+        if anchor is not None:
+            self._anchors[anchor] = (node, weight)
+        if not self._levels:
+            self._root = node
+            return
+        level = self._levels[-1]
+        level.weight += weight
+        if level.weight > _MOST_NODES:
+            raise DocumentError("unfolds its aliases to more than can be held", line=level.line)
+        if not level.is_object:
+            level.items.append(node)
+        elif level.key is None:
+            level.key = _key(node)
+        else:
+            self._set(level, level.key, node)
+            level.key = None
+
+    def _set(self, level: _Level, key: Node, node: Node) -> None:
+        name = str(key.value)
+        if name in level.members:
+            self._repeats.append(Repeat(name, key.line, level.members[name].line))
+        else:
+            level.members[name] = node
+
+
+def _key(node: Node) -> Node:
+    if not isinstance(node.value, str):
+        written = node.written or "this"
+        raise DocumentError(f"{written} is not a string, and cannot be a key", line=node.line, hint="put it in quotes")
+    if node.value == "<<":
+        raise DocumentError("YAML 1.2 has no merge keys", line=node.line, hint='put it into "defaults"')
+    return node
+
+
+def _scalar(event: Any, line: int, place: Iterable[str | int]) -> Node:
+    written = str(event.value)
+    kind = _kind(event, written)
+    if kind == "str":
+        return Node(written, line)
+    # An explicit tag may come before anything.
+    if kind not in _PLAIN or not _PLAIN[kind].fullmatch(written):
+        raise DocumentError(f'"{written[:40]}" cannot be read as {event.tag}', line=line, hint="leave the tag out")
+    refuse_long_number(written, place, line)
+    return Node(_VALUES[kind](written), line, written)
+
+
+def _kind(event: Any, written: str) -> str:
+    if event.tag is not None and event.tag != "!":
+        return str(event.tag).removeprefix(_TAG)
+    plain = event.implicit[0]
+    return next((kind for kind, pattern in _PLAIN.items() if plain and pattern.fullmatch(written)), "str")
+
+
+def _integer(written: str) -> int:
+    return int(written[2:], _BASES[written[:2]]) if written[:2] in _BASES else int(written)
+
+
+def _number(written: str) -> float:
+    return float(written.lower().replace(".inf", "inf").replace(".nan", "nan"))
+
+
+_VALUES: dict[str, Callable[[str], Value]] = {
+    "null": lambda _: None,
+    "bool": lambda written: written.lower() == "true",
+    "int": _integer,
+    "float": _number,
+}

@@ -1,8 +1,10 @@
-"""Reading a line: every simple command in it, with what it was carried by."""
+"""Read a shell line: every simple command in it, also those that `sudo`, `env`, `xargs` or `bash -lc` carry."""
 
 from __future__ import annotations
 
 import posixpath
+import re
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -12,7 +14,6 @@ from whet.dataclass import dataclass
 from whet.reading.shell_lines import Draft, scan
 from whet.reading.shell_simple import SimpleCommand
 from whet.reading.shell_words import MAX_DEPTH, Scope
-from whet.reading.shell_wrappers import Carried, reads_input, unwrap
 
 # More than the commands of a long session; one entry is about as large as its line.
 _REMEMBERED = 16_384
@@ -24,13 +25,13 @@ _NESTED_SHARE = 3
 
 
 class _Budget:
-    """How much nested text may still be read: substitutions and scripts inside one another double at every level."""
+    """How much nested text may still be read: nested substitutions and scripts double at every level."""
 
     def __init__(self, line: str) -> None:
         self.left = _NESTED_FREE + _NESTED_SHARE * len(line)
 
     def allows(self, text: str) -> bool:
-        """Whether *text* may be read; if so, it is paid for."""
+        """Return whether *text* may be read, and charge for it."""
         # Even an empty text costs something.
         cost = len(text) + 1
         if cost > self.left:
@@ -39,9 +40,19 @@ class _Budget:
         return True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Carried:
+    """What a wrapper runs: further words, or a script to be read."""
+
+    label: str
+    words: tuple[str, ...] = ()
+    script: str | None = None
+    env: tuple[tuple[str, str], ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class _Surroundings:
-    """What a shell hands down to the commands of its script."""
+    """What the commands of a script get from their shell."""
 
     budget: _Budget
     env: tuple[tuple[str, str], ...] = ()
@@ -50,7 +61,7 @@ class _Surroundings:
 
 
 def read_command(line: str) -> tuple[SimpleCommand, ...]:
-    """Every simple command of *line* in the order in which they begin; nested shells and wrappers are unwrapped."""
+    """Return every simple command of *line* in the order in which they begin, out of nested shells and wrappers."""
     foreign: object = line
     if not isinstance(foreign, str):
         raise TypeError(f"a command is read from a string, not from a {type(line).__name__}")
@@ -77,7 +88,7 @@ def _read(
 
 
 def _unwrapped(draft: Draft, around: _Surroundings) -> Iterator[SimpleCommand]:
-    """The command that *draft* comes down to, or those of the script that it carries."""
+    """Yield the command of *draft* without its wrappers, or those of the script that it carries."""
     command = SimpleCommand(
         raw=draft.raw,
         executable=draft.words[0],
@@ -90,7 +101,7 @@ def _unwrapped(draft: Draft, around: _Surroundings) -> Iterator[SimpleCommand]:
         carriers=around.carriers,
     )
     for _ in range(_MOST_WRAPPERS):
-        carried = unwrap(command.name, (command.executable, *command.words))
+        carried = _unwrap(command.name, (command.executable, *command.words))
         if carried is None:
             break
         if carried.script is not None:
@@ -104,20 +115,20 @@ def _unwrapped(draft: Draft, around: _Surroundings) -> Iterator[SimpleCommand]:
             wrappers=(*command.wrappers, carried.label),
             carriers=(*command.carriers, command),
         )
-    if draft.documents and reads_input(command.name, (command.executable, *command.words)):
-        carried = Carried(label=command.executable, script=draft.documents[-1])
+    if draft.documents and _reads_input(command.name, (command.executable, *command.words)):
+        carried = _Carried(label=command.executable, script=draft.documents[-1])
         yield from _script(command, carried, around.budget, draft.start) or (command,)
         return
     yield command
 
 
-def _script(command: SimpleCommand, carried: Carried, budget: _Budget, start: int) -> tuple[SimpleCommand, ...]:
-    """The commands of a script; none when it is empty, too deep or too much."""
+def _script(command: SimpleCommand, carried: _Carried, budget: _Budget, start: int) -> tuple[SimpleCommand, ...]:
+    """Return the commands of a script; none if it is empty, too deep or too long."""
     if command.depth >= MAX_DEPTH or carried.script is None or not budget.allows(carried.script):
         return ()
     # The shell itself is no carrier: it is how the commands were handed over, and many agents wrap every line in one.
     around = _Surroundings(budget, command.env, (*command.wrappers, carried.label), command.carriers)
-    # Only `eval` runs its script in the shell that it stands in.
+    # Only `eval` runs its script in the current shell.
     scope = command.scope if command.name == "eval" else (*command.scope, start)
     return tuple(_read(carried.script, command.depth + 1, around, scope=scope))
 
@@ -130,7 +141,7 @@ class _Place(NamedTuple):
 
 
 def followed(commands: Iterable[SimpleCommand], folder: str = "") -> Iterator[tuple[SimpleCommand, str]]:
-    """Each command with the folder that it runs in; a `cd` in a subshell counts in that subshell alone."""
+    """Yield each command with the folder that it runs in; a `cd` in a subshell counts there only."""
     places: dict[Scope, _Place] = {(): _Place(folder, folder)}
     for command in commands:
         scope = command.scope
@@ -142,7 +153,7 @@ def followed(commands: Iterable[SimpleCommand], folder: str = "") -> Iterator[tu
 
 
 def folder_after(commands: Iterable[SimpleCommand], folder: str = "") -> str:
-    """Where the shell is when all of *commands* are done."""
+    """Return the folder of the shell after all of *commands*."""
     last = SimpleCommand(raw="pwd", executable="pwd")
     *_, (_, here) = followed((*commands, last), folder)
     return here
@@ -162,10 +173,184 @@ def joined(folder: str, path: str) -> str:
 
 
 def _moved(command: SimpleCommand, here: _Place) -> _Place:
-    """Where the shell is after *command*."""
+    """Return the folder of the shell after *command*."""
     if command.name == "popd":
         return _Place(here.before, here.folder)
     if command.name not in ("cd", "pushd"):
         return here
     target = next((word for word in command.words if word == "-" or not word.startswith("-")), "~")
     return _Place(here.before if target == "-" else joined(here.folder, target), here.folder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wrapper:
+    """How to tell a wrapper's own words from those that it carries."""
+
+    valued: str = ""  # the short options with a value
+    valued_long: frozenset[str] = frozenset()
+    stops: str = ""  # the short options with which it runs nothing
+    operands: int = 0
+    assigns: bool = False
+
+
+_PREFIXES = {
+    "builtin": _Wrapper(),
+    "command": _Wrapper(stops="vV"),
+    "doas": _Wrapper(valued="Cu", stops="L"),
+    "env": _Wrapper(valued="uC", valued_long=frozenset(("--unset", "--chdir")), assigns=True),
+    "exec": _Wrapper(valued="a"),
+    "ionice": _Wrapper(valued="cn", valued_long=frozenset(("--class", "--classdata")), stops="pPu"),
+    "nice": _Wrapper(valued="n", valued_long=frozenset(("--adjustment",))),
+    "nohup": _Wrapper(),
+    "setsid": _Wrapper(),
+    "stdbuf": _Wrapper(valued="ioe", valued_long=frozenset(("--input", "--output", "--error"))),
+    "sudo": _Wrapper(
+        valued="CDghpRrTtUu",
+        valued_long=frozenset(
+            (
+                "--chdir",
+                "--chroot",
+                "--close-from",
+                "--command-timeout",
+                "--group",
+                "--host",
+                "--other-user",
+                "--prompt",
+                "--role",
+                "--type",
+                "--user",
+            )
+        ),
+        stops="elvVK",
+        assigns=True,
+    ),
+    "time": _Wrapper(valued="fo", valued_long=frozenset(("--format", "--output"))),
+    "timeout": _Wrapper(valued="ks", valued_long=frozenset(("--kill-after", "--signal")), operands=1),
+    "xargs": _Wrapper(
+        valued="adEILnPs",
+        valued_long=frozenset(
+            ("--arg-file", "--delimiter", "--max-args", "--max-chars", "--max-procs", "--process-slot-var")
+        ),
+    ),
+}
+_STOPS_LONG = frozenset(("--edit", "--help", "--list", "--remove-timestamp", "--validate", "--version"))
+SHELLS = frozenset(("ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "zsh"))
+_SHELL_VALUED = frozenset(("--rcfile", "--init-file"))
+_FISH_VALUED = "CDdfop"
+_SPLIT = re.compile(r"(?:-[0iv]*S|--split-string(?:=|$))(.*)", re.DOTALL)
+
+
+def _unwrap(name: str, words: tuple[str, ...]) -> _Carried | None:
+    """Return what the command *name* with these *words* (its executable first) carries; None if it carries nothing."""
+    if name in SHELLS:
+        return _unwrap_fish(words) if name == "fish" else _unwrap_shell(words)
+    if name == "eval":
+        return _Carried(label=words[0], script=" ".join(words[1:])) if len(words) > 1 else None
+    wrapper = _PREFIXES.get(name)
+    if wrapper is None:
+        return None
+    return _unwrap_prefix(_split_env(words) if name == "env" else words, wrapper)
+
+
+def _reads_input(name: str, words: tuple[str, ...]) -> bool:
+    """Return whether this is a shell that reads its commands from its input."""
+    if name not in SHELLS:
+        return False
+    index, _ = _shell_options(words)
+    return index >= len(words) or any(word == "-s" for word in words[1:index])
+
+
+def _unwrap_prefix(words: tuple[str, ...], wrapper: _Wrapper) -> _Carried | None:
+    index = _skip_options(words, wrapper)
+    if index is None:
+        return None
+    label = words[:index]
+    env: list[tuple[str, str]] = []
+    while wrapper.assigns and index < len(words) and "=" in words[index][1:]:
+        name, _, value = words[index].partition("=")
+        env.append((name, value))
+        index += 1
+    label += words[index : index + wrapper.operands]
+    rest = words[index + wrapper.operands :]
+    return _Carried(label=" ".join(label), words=rest, env=tuple(env)) if rest else None
+
+
+def _skip_options(words: tuple[str, ...], wrapper: _Wrapper) -> int | None:
+    """Return where the operands begin; None if an option means that nothing is run."""
+    index = 1
+    while index < len(words) and words[index].startswith("-"):
+        word = words[index]
+        index += 1
+        if word == "--":
+            break
+        if word in _STOPS_LONG:
+            return None
+        if word.startswith("--"):
+            index += word in wrapper.valued_long
+            continue
+        for place, letter in enumerate(word[1:], start=2):
+            if letter in wrapper.stops:
+                return None
+            if letter in wrapper.valued:
+                index += place == len(word)
+                break
+    return index
+
+
+def _split_env(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words of `env`, with the string of -S split."""
+    for index, word in enumerate(words[1:], start=1):
+        if not word.startswith("-"):
+            break
+        if found := _SPLIT.fullmatch(word):
+            attached = bool(found[1]) or word.endswith("=")
+            string, after = (found[1], index + 1) if attached else ("".join(words[index + 1 : index + 2]), index + 2)
+            return (*words[:index], *_split(string), *words[after:])
+    return words
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+def _unwrap_shell(words: tuple[str, ...]) -> _Carried | None:
+    index, has_script = _shell_options(words)
+    if not has_script or index >= len(words):
+        return None
+    label = tuple(word for word in words[:index] if word != "--")
+    return _Carried(label=" ".join(label), script=words[index])
+
+
+def _shell_options(words: tuple[str, ...]) -> tuple[int, bool]:
+    """Return where a shell's operands begin, and whether -c is among its options."""
+    index, has_script = 1, False
+    while index < len(words) and words[index][:1] in ("-", "+"):
+        word = words[index]
+        index += 1
+        if word in ("-", "--"):
+            break
+        if word.startswith("--"):
+            index += word in _SHELL_VALUED
+            continue
+        has_script = has_script or (word[0] == "-" and "c" in word)
+        index += sum(letter in "oO" for letter in word[1:])
+    return index, has_script
+
+
+def _unwrap_fish(words: tuple[str, ...]) -> _Carried | None:
+    index = 1
+    while index < len(words) and words[index].startswith("-") and words[index] != "--":
+        word = words[index]
+        index += 1
+        if word.startswith("--command="):
+            return _Carried(label=f"{words[0]} --command", script=word.partition("=")[2])
+        place = len(word) if word == "--command" else word.find("c") if not word.startswith("--") else -1
+        if place < 0:
+            index += word[1:] in tuple(_FISH_VALUED)
+            continue
+        script = word[place + 1 :] or "".join(words[index : index + 1])
+        return _Carried(label=" ".join((*words[: index - 1], word[: place + 1])), script=script) if script else None
+    return None

@@ -1,4 +1,4 @@
-"""What a shell command of an agent reads: the files that `cat`, `sed -n`, `head`, `rg` and their like are given."""
+"""Which files a shell command of an agent reads, runs and writes, such as those of `cat`, `sed -n`, `head` and `rg`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _INTERPRETER = re.compile(r"(?:(?:ba|z|da|k)?sh|python[\d.]*|node|ruby|perl|php|
 _STARTERS = frozenset(("uv", "uvx", "npx", "bunx", "pnpm", "yarn", "npm", "poetry", "pdm", "hatch", "rye", "pipx"))
 _STARTING = frozenset(("run", "exec", "dlx", "x"))
 _ALSO_STARTING = frozenset(("deno", "bun"))
-# With these an interpreter runs what stands on the command line, or a module, and no file; `bash -c` is read as shell.
+# With these an interpreter runs code of the command line or a module, not a file; `bash -c` is read as shell.
 _INLINE = re.compile(
     r"python\S* -[a-zA-Z]*[cm]|(?:perl|ruby) -[a-zA-Z]*[eE]|php -r|(?:node|bun|tsx|ts-node) -[ep]|\S+ --(?:eval|print)"
 )
@@ -52,7 +52,7 @@ _WRITES = re.compile(r"(?:\d+|&)?>>?\|?([^&>(].*)", re.DOTALL)
 
 @lru_cache(_MOST_REMEMBERED)
 def command_uses(line: str, folder: str = "") -> tuple[CommandUse, ...]:
-    """What each command of *line* does with files; *folder* is where the line began."""
+    """Return what each command of *line* does with files; *folder* is where the line starts."""
     return tuple(_use(command, here) for command, here in followed(read_command(line), folder))
 
 
@@ -71,7 +71,7 @@ def _use(command: SimpleCommand, folder: str) -> CommandUse:
 
 
 def _paths(command: SimpleCommand) -> Iterator[str]:
-    """The words that may be paths, also those that an option is given with `=`."""
+    """Yield the words that may be paths, also those behind the `=` of an option."""
     if "/" in command.executable:
         yield command.executable
     for word in command.words:
@@ -81,7 +81,7 @@ def _paths(command: SimpleCommand) -> Iterator[str]:
 
 
 def _script(words: tuple[str, ...]) -> str | None:
-    """The file that *words* run, if any: the program itself by its path, or what an interpreter is given."""
+    """Return the file that *words* run, if any: the program itself by its path, or the script of an interpreter."""
     if not words:
         return None
     name = posixpath.basename(words[0])
@@ -146,7 +146,7 @@ _FOUND_NOTHING = 1
 
 
 def shell_reads(line: str, exit_code: int | None = None) -> tuple[str, ...]:
-    """The files that a command line shows, each once; a lone command that failed showed none."""
+    """Return the files that a command line shows, each once; a single command that failed shows none."""
     if not _MAY_READ.search(line):
         return ()
     return _remembered(line, exit_code) if len(line) <= _LONGEST_REMEMBERED else tuple(_shown(line, exit_code))
@@ -183,14 +183,14 @@ def _searches(command: SimpleCommand) -> bool:
 
 
 def _is_path(path: str) -> bool:
-    """Whether it is clear what file is meant: a variable or home may stand in front only."""
+    """Return whether it is clear which file is meant: a variable or home may only come first."""
     front, _, rest = path.partition("/")
     unclear = _NOT_A_PATH.search(path) or "$" in rest or (not rest and front.startswith(("$", "~")))
     return not unclear and not path.startswith("/dev/")
 
 
 def _operands(command: SimpleCommand) -> Iterator[str]:
-    """The files among the words of a program that shows files."""
+    """Yield the files among the words of a program that shows files."""
     reader = _READERS.get(command.name)
     if reader is None or _edits_or_lists(command):
         return
@@ -215,7 +215,7 @@ def _has_letter(words: tuple[str, ...], letters: str) -> bool:
 
 
 def _split(reader: _Reader, words: tuple[str, ...]) -> tuple[list[str], bool]:
-    """The operands, and whether an option gave the pattern or script."""
+    """Return the operands, and whether an option gave the pattern or script."""
     operands: list[str] = []
     script_given = skip = False
     for index, word in enumerate(words):
@@ -244,14 +244,14 @@ _SCRIPT_OPTION = re.compile(r"-[a-z]*c$")
 
 
 def command_line(words: list[str]) -> str:
-    """The line that *words* run: the script itself where they are a shell with one."""
+    """Return the line that *words* run: the script itself if they are a shell with one."""
     if len(words) == len(("sh", "-c", "script")) and _SHELLS.match(words[0]) and _SCRIPT_OPTION.match(words[1]):
         return words[2]
     return shlex.join(words)
 
 
 def unwrapped(command: str) -> str:
-    """The script of a line that is nothing but a shell with a script, as some programs put around every command."""
+    """Return the script of a line that is only a shell with a script, as some programs wrap every command."""
     if not _WRAPPED.match(command):
         return command
     plain = _PLAINLY_WRAPPED.fullmatch(command)

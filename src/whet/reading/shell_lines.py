@@ -8,7 +8,7 @@ from dataclasses import field
 from whet.dataclass import dataclass
 from whet.reading.shell_words import ASSIGNMENT, Nested, Scope, Unterminated, WordScanner
 
-# Each try takes one more quote as it stands; a text with more of them is read carelessly, a long one sooner.
+# Each try takes one more quote literally; a text with more of them is read loosely, a long one sooner.
 _TRIES, _TRIES_IF_LONG = 8, 2
 _LONG = 4_000
 
@@ -31,7 +31,7 @@ _SKIPPED = frozenset(("!", "{", "}", "if", "then", "else", "elif", "fi", "do", "
 
 @dataclass(slots=True)
 class Draft:
-    """A command that is being read; with `until`, the head of a loop or a case, which is none."""
+    """A command that is being read; with `until`, the head of a loop or a case, which is not a command."""
 
     start: int
     finish: int = 0
@@ -55,7 +55,7 @@ class _Document:
 
 @dataclass(slots=True)
 class _Frame:
-    """Where one list of commands stands."""
+    """The state of one list of commands."""
 
     closer: str
     draft: Draft | None = None
@@ -131,7 +131,7 @@ class CommandScanner(WordScanner):
             self.awaited.append(_Document(draft, target, found["operator"] == "<<-", expands))
 
     def _operate(self, frame: _Frame, operator: str) -> bool:
-        """Whether *operator* closes the list."""
+        """Return whether *operator* closes the list."""
         self.pos += len(operator)
         if frame.in_test and frame.draft and operator not in (";", "&"):
             frame.draft.words.append(operator)
@@ -244,7 +244,7 @@ class CommandScanner(WordScanner):
 
 
 def scan(text: str, depth: int, *, is_document: bool = False, scope: Scope = ()) -> list[Draft | Nested]:
-    """The commands of *text* and the texts inside it; a quote that nothing closes is a character like any other."""
+    """Return the commands of *text* and the texts inside it; a quote that nothing closes is an ordinary character."""
     literal: frozenset[int] = frozenset()
     tries = _TRIES if len(text) < _LONG else _TRIES_IF_LONG
     for attempt in range(tries + 1):

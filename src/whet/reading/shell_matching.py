@@ -59,11 +59,11 @@ class CommandMatcher:
         return self._with(is_strict=True)
 
     def matches(self, line: str) -> bool:
-        """Whether any simple command of *line* is the one that is wanted."""
+        """Return whether any simple command of *line* matches."""
         return any(meets(self._wanted, candidate) for candidate in candidates(line))
 
     def explain(self, line: str) -> str:
-        """What was expected, how *line* was read, and what its nearest command lacks."""
+        """Explain what was expected, how *line* was read, and what its nearest command lacks."""
         return explain(self._wanted, str(self), line, tuple(candidates(line)))
 
     def __repr__(self) -> str:
@@ -81,23 +81,23 @@ class CommandMatcher:
 
 
 def command(executable: Matcher | None = None) -> CommandMatcher:
-    """A matcher for commands with this executable; a name without a folder also finds it under any folder."""
+    """Return a matcher for commands with this executable; a name without a folder matches in any folder."""
     wanted = None if executable is None else checked_executable(executable)
     return CommandMatcher(Requirements(executable=wanted))
 
 
 def requirements_of(matcher: CommandMatcher) -> Requirements:
-    """What *matcher* asks for, for those who look for it in their own way."""
+    """Return what *matcher* requires."""
     return matcher._wanted  # noqa: SLF001 - an author's editor should not offer it
 
 
 def reading_of(matcher: CommandMatcher, line: str) -> list[str]:
-    """How *line* was read, in lines, and which of its commands is wanted, or nearly."""
+    """Return how *line* was read, in lines, and which of its commands matches, or nearly does."""
     return reading(requirements_of(matcher), tuple(candidates(line)))
 
 
 def candidates(line: str) -> Iterator[SimpleCommand]:
-    """Every command that *line* ran: those that were read, and the wrappers that carried them."""
+    """Yield every command that *line* ran, with the wrappers that carried them."""
     carried: set[int] = set()
     for found in read_command(line):
         for carrier in found.carriers:
@@ -125,14 +125,14 @@ class CommandIndex:
         self._answers: dict[Requirements, tuple[int, ...]] = {}
 
     def matching(self, matcher: CommandMatcher) -> tuple[int, ...]:
-        """The numbers of the lines that *matcher* matches, in order, from 0."""
+        """Return the numbers of the lines that *matcher* matches, in order, from 0."""
         wanted = requirements_of(matcher)
         if wanted not in self._answers:
             self._answers[wanted] = self._search(wanted)
         return self._answers[wanted]
 
     def nearest(self, matcher: CommandMatcher) -> int | None:
-        """The number of the first line with the command that lacks least, if any has the executable, or one like it."""
+        """Return the number of the first line with the nearest command, if any has the executable or one like it."""
         wanted = requirements_of(matcher)
         entries = self._of_executable(wanted) or self._of_similar_executable(wanted)
         considered = entries[:_MOST_LOOKED_AT]

@@ -1,4 +1,4 @@
-"""Why a line does not match: what was expected, how the line was read, and what the nearest command lacks."""
+"""Match commands against requirements, and explain why a line does not match."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Requirements:
 
 
 def holds(matcher: Matcher, text: str) -> bool:
-    """Whether *matcher* accepts *text*: strings exactly, patterns anywhere, predicates as they decide."""
+    """Return whether *matcher* accepts *text*: strings exactly, patterns anywhere, predicates as they decide."""
     if isinstance(matcher, str):
         return matcher == text
     if isinstance(matcher, re.Pattern):
@@ -94,7 +94,7 @@ State = tuple[int, int]
 
 @dataclass(slots=True)
 class _Walk:
-    """The walk over the words of one command; a bit of a state's mask stands for one option or flag."""
+    """The walk over the words of one command; each bit of a state's mask is one option or flag."""
 
     wanted: Requirements
     words: tuple[str, ...]
@@ -106,7 +106,7 @@ class _Walk:
         return len(self.wanted.positionals), (1 << (len(self.wanted.options) + len(self.wanted.flags))) - 1
 
     def found(self) -> bool | None:
-        """Whether the goal can be reached; None when the walk was too long to tell."""
+        """Return whether the goal can be reached; None if the walk is too long."""
         ending = self.words.index("--") if "--" in self.words else len(self.words)
         current: set[State] = {(0, 0)}
         following: set[State] = set()
@@ -174,7 +174,7 @@ class _Walk:
 
 
 def is_executable(wanted: Requirements, command: SimpleCommand) -> bool:
-    """Whether the executable is the one that is wanted: as written, or without its folder."""
+    """Return whether the executable is the wanted one, as written or without its folder."""
     matcher = wanted.executable
     return matcher is None or holds(matcher, command.executable) or holds(matcher, command.name)
 
@@ -193,7 +193,7 @@ def _has_in_order(matchers: tuple[Matcher, ...], words: tuple[str, ...]) -> bool
 
 
 def meets(wanted: Requirements, command: SimpleCommand) -> bool | None:
-    """Whether *command* is what is wanted; None when its words have too many readings to tell."""
+    """Return whether *command* matches; None if its words have too many readings."""
     if not is_executable(wanted, command):
         return False
     if not wanted.literals <= traces(command.words):
@@ -212,13 +212,13 @@ _MOST_CONSIDERED = 200
 
 
 def explain(wanted: Requirements, expected: str, line: str, commands: tuple[SimpleCommand, ...]) -> str:
-    """The whole text."""
+    """Return the whole explanation."""
     head = [f"expected: {expected}", f"command:  {printable(middle(line, _LONGEST_TEXT, '...'))}"]
     return "\n".join([*head, *reading(wanted, commands)])
 
 
 def reading(wanted: Requirements, commands: tuple[SimpleCommand, ...]) -> list[str]:
-    """How a line with these commands was read, and which of them is wanted, or nearly."""
+    """Return how a line with these commands was read, and which of them matches, or nearly does."""
     if not commands:
         return ["read as:  no command at all"]
     nearest = _nearest(wanted, commands)
@@ -230,7 +230,7 @@ def reading(wanted: Requirements, commands: tuple[SimpleCommand, ...]) -> list[s
 
 
 def _nearest(wanted: Requirements, commands: tuple[SimpleCommand, ...]) -> int:
-    """The number of the command that lacks least, among those with the right executable if there are any."""
+    """Return the number of the command that lacks least, of those with the right executable if there are any."""
     right = [index for index, command in enumerate(commands) if is_executable(wanted, command)]
     others = replace(wanted, executable=None)
     considered = (right or range(len(commands)))[:_MOST_CONSIDERED]
@@ -262,7 +262,7 @@ def _described(number: int, command: SimpleCommand) -> list[str]:
 
 
 def lacks(wanted: Requirements, command: SimpleCommand) -> list[str]:
-    """What keeps *command* from matching, each part looked at by itself."""
+    """Return what *command* lacks, each part checked by itself."""
     if wanted.executable is not None and not is_executable(wanted, command):
         return [f"its executable is not {written(wanted.executable)}"]
     alone = Requirements()
@@ -315,5 +315,5 @@ def _part(text: str) -> str:
 
 
 def named(name: Matcher) -> str:
-    """The name of an option as a message has it."""
+    """Return the name of an option for a message."""
     return name if isinstance(name, str) else written(name)

@@ -35,13 +35,13 @@ class Arguments:
 
 
 def is_positional(word: str) -> bool:
-    """Whether *word* may be a positional where options are still read."""
+    """Return whether *word* may be a positional while options are still read."""
     return not word.startswith("-") or word == "-" or _NEGATIVE_NUMBER.match(word) is not None
 
 
 @lru_cache(maxsize=16_384)
 def roles(word: str) -> tuple[Role, ...]:
-    """Every way to read *word* as an option or as flags."""
+    """Return every way to read *word* as an option or as flags."""
     if not word.startswith("-") or word in ("-", "--"):
         return ()
     name, equals, value = word.partition("=")
@@ -68,7 +68,7 @@ def _cluster_roles(word: str) -> tuple[Role, ...]:
 
 @lru_cache(maxsize=16_384)
 def traces(words: tuple[str, ...]) -> frozenset[str]:
-    """Every text that any reading of *words* has as a positional, a name, a value or a flag."""
+    """Return every text that a reading of *words* has as a positional, a name, a value or a flag."""
     found = set(words)
     for word in words:
         for role in roles(word):
@@ -113,7 +113,7 @@ def _usual_role(word: str) -> Role | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimpleCommand:
-    """One command of a line. Variables, globs and tildes stand as they were written."""
+    """One command of a line. Variables, globs and tildes are kept as written."""
 
     raw: str
     executable: str
@@ -129,7 +129,7 @@ class SimpleCommand:
 
     @property
     def name(self) -> str:
-        """The executable without its folder."""
+        """Return the executable without its folder."""
         return self.executable.rsplit("/", 1)[-1] or self.executable
 
     @property
@@ -181,7 +181,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[A-Za-z0-9_@*.-]*\])?\+?")
 
 
 def decode_ansi(text: str) -> str:
-    """What `$'text'` stands for."""
+    """Return the value of `$'text'`."""
     return _ESCAPE.sub(_decoded, text) if "\\" in text else text
 
 
@@ -193,7 +193,7 @@ def quote_word(word: str) -> str:
 
 
 def quote_command(command: SimpleCommand) -> str:
-    """One line that reads as the same executable, words and environment; wrappers and redirections are left out."""
+    """Return a line with the same executable, words and environment, without wrappers and redirections."""
     words = " ".join((_quote_executable(command.executable), *map(quote_word, command.words)))
     if all(_NAME.fullmatch(name) for name, _ in command.env):
         return "".join(f"{name}={quote_word(value)} " for name, value in command.env) + words

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from whet.dataclass import dataclass
 from whet.reading.shell_simple import decode_ansi
 
-# Deeper nesting is read flat: nobody writes it, and every level costs stack.
+# Deeper nesting is read flat, because every level costs stack.
 MAX_DEPTH = 32
 # Telling `((1 + 2))` from two subshells needs a look ahead; a hostile line may not ask for it at every character.
 _LOOKS_AHEAD = 64
@@ -26,12 +26,12 @@ _BLANK = re.compile(r"(?:[ \t\r\n]|\\\n|#[^\n]*)+")
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\[[A-Za-z0-9_@*.-]*\])?\+?)=")
 
 
-# Which subshells something stands in, outermost first, each by its place in the text: a `cd` counts there alone.
+# The subshells around something, outermost first, each by its place in the text: a `cd` counts only there.
 Scope: TypeAlias = tuple[int, ...]
 
 
 class Unterminated(Exception):
-    """A quote or a brace that nothing closes; the reading starts again and takes it as it stands."""
+    """A quote or a brace that nothing closes; the reading starts again and takes it literally."""
 
     def __init__(self, position: int) -> None:
         super().__init__(position)
@@ -49,7 +49,7 @@ class Nested:
 
 
 class WordScanner:
-    """Reads one word at a time; what stands in substitutions goes to `commands`."""
+    """Reads one word at a time; the text of substitutions goes to `commands`."""
 
     def __init__(self, text: str, *, depth: int, literal: frozenset[int], careless: bool, scope: Scope = ()) -> None:
         self.text = text
@@ -79,7 +79,7 @@ class WordScanner:
         raise NotImplementedError
 
     def word(self) -> str:
-        """The word that begins here, without its quotes; empty where none begins."""
+        """Return the word that begins here, without its quotes; empty if none begins."""
         parts: list[str] = []
         start = self.pos
         while self.pos < self.end:
@@ -91,7 +91,7 @@ class WordScanner:
         return "".join(parts)
 
     def quoted(self, closer: str) -> str:
-        """What stands between double quotes, or in a here-document, up to *closer*."""
+        """Return what is between double quotes, or in a here-document, up to *closer*."""
         parts: list[str] = []
         while self.pos < self.end:
             run = _IN_DOUBLE.match(self.text, self.pos)
@@ -120,7 +120,7 @@ class WordScanner:
                 self._quoted_part()
 
     def is_arithmetic(self, position: int) -> bool:
-        """Whether the `((` at *position* is arithmetic, by the rule of bash: the second one closes as `))`."""
+        """Return whether the `((` at *position* is arithmetic, by the rule of bash: the second one closes as `))`."""
         if self.looks <= 0:
             return False
         self.looks -= 1
@@ -132,7 +132,7 @@ class WordScanner:
         return False
 
     def inner_scope(self, position: int) -> Scope:
-        """The scope of a subshell that begins at *position*; deeper ones are not told apart."""
+        """Return the scope of a subshell that begins at *position*; very deep ones share one."""
         return (*self.scope, position) if len(self.scope) < MAX_DEPTH else self.scope
 
     def _take(self, count: int) -> str:

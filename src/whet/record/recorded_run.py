@@ -109,7 +109,7 @@ def newest_run(output_dir: Path, suite: Path) -> RecordedRun:
         try:
             asked = read_run_file(folder)
         except StoreError:
-            # A folder that cannot be read is somebody else's.
+            # A folder that cannot be read is not one of our runs.
             continue
         if asked.suite_path == str(suite):
             return read_run(folder)

@@ -11,7 +11,7 @@ from whet.model.event import ExecutionSummary, Results, RunEnded
 from whet.model.grade import Grade, Rate
 from whet.model.run import TrialResult
 from whet.model.session import Usage
-from whet.report.documents import DocumentReporter
+from whet.report.json import DocumentReporter
 
 Outcome = Literal["passed", "failed", "timeout", "budget", "agent_error", "infra_error", "skipped"]
 _MOST_K = 10

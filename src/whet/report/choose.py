@@ -13,8 +13,8 @@ from typing import Any, TextIO, TypeVar
 from whet.dataclass import dataclass
 from whet.errors import PluginError, UsageError
 from whet.model import plugins
-from whet.report.documents import is_written_into
 from whet.report.guard import GuardedReporter, GuardThread, Hangs, Patience, exits_refused
+from whet.report.json import is_written_into
 from whet.report.reporter import Reporter, ReporterContext, ReporterFactory, Reporters
 
 T = TypeVar("T")

@@ -17,12 +17,15 @@ from whet.report.digest import (
     VACUOUS,
     Digest,
     Group,
+    flagged_tasks,
     last_failed_command,
     outcome,
+    ranked,
     resume_command,
+    shortcomings,
+    skill_figures,
     words_of,
 )
-from whet.report.evaluation import flagged_tasks, ranked, shortcomings, skill_figures
 from whet.report.finding import Finding
 from whet.report.plain import STATUS_STYLES, symbol
 from whet.report.screen import Screen, Style

@@ -25,16 +25,16 @@ _WIDEST = 200
 
 def session_line(seen: SessionSeen, screen: Screen) -> str | None:
     """Return a line for what an agent did, with the name of its trial; None if there is nothing to show."""
-    said = said_of(seen.event)
-    if said is None:
+    text = describe(seen.event)
+    if text is None:
         return None
     key = seen.trial.key
     number = f"#{key.number}" if seen.trial.execution.trials > 1 else ""
     name = f"{one_line(key.case)}@{one_line(key.runner)}{number}"
-    return screen.fit(f"  {screen.paint(name, 'dim')} │ {one_line(said, _WIDEST)}")
+    return screen.fit(f"  {screen.paint(name, 'dim')} │ {one_line(text, _WIDEST)}")
 
 
-def said_of(event: Event) -> str | None:  # noqa: PLR0911 - a table of kinds
+def describe(event: Event) -> str | None:  # noqa: PLR0911 - a table of kinds
     """Describe *event* in a few words; None if there is nothing to show."""
     match event:
         case Message(role="assistant", phase="thinking", text=text):
@@ -89,14 +89,14 @@ def last_seen(result: TrialResult, folder: Path) -> str | None:
     if events is None:
         words = [line for line in clean(_tail(folder / _TEXT)).split("\n") if line.strip()]
         return f"printed: {one_line(words[-1], _WIDEST)}" if words else None
-    said = (_said_in(line) for line in reversed(_tail(events).split("\n")))
-    return next((one_line(text, _WIDEST) for text in said if text), None)
+    texts = (_describe_line(line) for line in reversed(_tail(events).split("\n")))
+    return next((one_line(text, _WIDEST) for text in texts if text), None)
 
 
-def _said_in(line: str) -> str | None:
+def _describe_line(line: str) -> str | None:
     """Describe the event in *line*; None for half a line, as at the start of a tail."""
     try:
-        return said_of(decode_event(line.encode())) if line.strip() else None
+        return describe(decode_event(line.encode())) if line.strip() else None
     except WireError:
         return None
 

@@ -139,15 +139,15 @@ class GuardedReporter:
 
     def __call__(self, event: RunEvent) -> None:
         """Pass *event* on; raises what the reporter raised since the last event."""
-        tell = partial(self._reporter, event)
+        show = partial(self._reporter, event)
         match event:
             case RunStarted():
-                self._thread.call(tell, limit_s=self._patience.event_s)
+                self._thread.call(show, limit_s=self._patience.event_s)
             case RunEnded():
-                self._thread.call(tell, limit_s=self._patience.whole_s)
+                self._thread.call(show, limit_s=self._patience.whole_s)
             case _:
                 # While agents run, a reporter must not block the loop that holds their time limits.
-                self._thread.hand(tell, limit_s=self._patience.event_s)
+                self._thread.hand(show, limit_s=self._patience.event_s)
 
     def close(self) -> None:
         """Close the reporter, and then end its thread."""

@@ -12,7 +12,6 @@ from whet.grade.scores import rate_of
 from whet.model.event import ExecutionSummary, Results, RunEnded
 from whet.model.run import Execution, RunInfo, Runner, TrialKey, TrialResult
 from whet.reading.text import excerpt, one_line, path_for_people
-from whet.report.documents import DocumentReporter
 from whet.report.finding import (
     Finding,
     ShownStatus,
@@ -25,6 +24,7 @@ from whet.report.finding import (
     snapshot_finding,
     trial_name,
 )
+from whet.report.json import DocumentReporter
 from whet.report.markup import attribute, escaped
 from whet.report.table import errored_text
 

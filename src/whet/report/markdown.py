@@ -11,8 +11,8 @@ from whet.model.grade import Lift
 from whet.model.run import RunInfo
 from whet.reading.text import count, duration, one_line, path_for_people
 from whet.report.digest import ERRORED, FAILURES, FLAKY, Block, Digest, Group, outcome, read_digest, resume_command
-from whet.report.documents import DocumentReporter
 from whet.report.finding import Finding
+from whet.report.json import DocumentReporter
 from whet.report.markup import Kind, Table, cell, code, fence, markdown_table
 from whet.report.plain import symbol
 from whet.report.table import RunnerTable, columns_of, totals_of

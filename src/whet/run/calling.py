@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
 from whet.agents.callable import Reply, SkillClient, output_problems
 from whet.dataclass import dataclass
 from whet.errors import GraderError, SkillFailed, Undecidable
-from whet.grade.evaluators import Answered, Evaluators
+from whet.grade.evaluator_graders import AnswerEvidence
+from whet.grade.evidence import Evidence
 from whet.model.benchmark import BenchmarkTask, CallableSkill
 from whet.model.grade import FailureClass, Grade
 from whet.model.run import Trial, TrialResult
 from whet.model.seen import FinalOutput
 from whet.model.session import SessionSummary, Usage
+from whet.model.suite import Check
 from whet.run.attempt_record import AttemptRecord, recording
-from whet.run.grading import conclude, is_open, masked
+from whet.run.grading import conclude, evidence_of, is_open, masked
 from whet.run.parts import RunParts
 from whet.run.trial import attempted
 
@@ -29,12 +31,10 @@ _WRONG = FailureClass(id="wrong-answer", label="Wrong answer")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calling:
-    """What calls are made with: tasks by case, skills and their clients by runner."""
+    """What calls are made with: skills and their clients by runner."""
 
-    tasks: Mapping[str, BenchmarkTask]
     skills: Mapping[str, CallableSkill]
     clients: Mapping[str, SkillClient]
-    evaluators: Evaluators
     # Further attempts, by runner.
     retries: Mapping[str, int]
     check_schemas: bool = False
@@ -63,20 +63,14 @@ def _told(trial: Trial, record: AttemptRecord) -> str:
 
 
 async def _call(parts: RunParts, calling: Calling, trial: Trial, record: AttemptRecord) -> None:
-    task, skill = calling.tasks[trial.key.case], calling.skills[trial.key.runner]
+    (check,), skill = trial.execution.case.checks, calling.skills[trial.key.runner]
+    task: BenchmarkTask = check.params["task"]
     reply = await _reply(calling, trial, task)
     _keep(parts, trial, record, reply)
     if calling.check_schemas and task.evaluator.subject == "output":
         _refuse_other_output(skill, reply.output)
-    answered = Answered(
-        output=reply.output,
-        skill=skill.id,
-        skill_version=skill.version,
-        skill_dir=skill.root,
-        latency_ms=reply.latency_ms,
-    )
-    given = await _evaluated(parts, calling, task, answered)
-    record.grades.append(masked(parts, given))
+    evidence = await _evidence(parts, trial, record, skill, reply)
+    record.grades.append(masked(parts, await _grade(parts, check, evidence)))
     conclude(record)
     if record.failure is not None and record.failure.code == "assertion":
         record.failure_class = _WRONG
@@ -84,23 +78,39 @@ async def _call(parts: RunParts, calling: Calling, trial: Trial, record: Attempt
     record.retry = False
 
 
-async def _evaluated(parts: RunParts, calling: Calling, task: BenchmarkTask, answered: Answered) -> Grade:
-    """The grade; an answer that has none, also when asked again, where no answer has one, is itself the reason."""
-    ask = partial(calling.evaluators.evaluate, task, sandbox=parts.sandbox, timeout_s=parts.plan.check_timeout_s)
+async def _evidence(
+    parts: RunParts, trial: Trial, record: AttemptRecord, skill: CallableSkill, reply: Reply
+) -> AnswerEvidence:
+    """Collect what a grader may look at: the answer, and the skill in the place of a workspace."""
+    seen = await evidence_of(parts, trial, record, skill.root)
+    return AnswerEvidence(
+        **{item.name: getattr(seen, item.name) for item in fields(Evidence) if item.name != "skill"},
+        skill=skill.root,
+        output=reply.output,
+        skill_id=skill.id,
+        skill_version=skill.version,
+        latency_ms=reply.latency_ms,
+        sandbox=parts.sandbox,
+    )
+
+
+async def _grade(parts: RunParts, check: Check, evidence: AnswerEvidence) -> Grade:
+    """Grade an answer; if it has no grade, also when asked again, and no answer has one, the answer is the reason."""
+    ask = partial(parts.graders[check.grader].grade, check)
     try:
-        return await ask(answered)
+        return await ask(evidence)
     except GraderError as error:
-        if not is_open(error) or task.evaluator.subject == "files":
+        if not is_open(error) or check.params["task"].evaluator.subject == "files":
             raise
-        if not await _decides(ask, replace(answered, output=None)) or await _decides(ask, answered):
+        if not await _decides(ask, replace(evidence, output=None)) or await _decides(ask, evidence):
             raise
         because = "without an answer there is a decision, so the answer is the reason"
         raise Undecidable(f"{error.message}; {because}") from error
 
 
-async def _decides(ask: Callable[[Answered], Awaitable[Grade]], answered: Answered) -> bool:
+async def _decides(ask: Callable[[AnswerEvidence], Awaitable[Grade]], evidence: AnswerEvidence) -> bool:
     try:
-        await ask(answered)
+        await ask(evidence)
     except GraderError:
         return False
     return True

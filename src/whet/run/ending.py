@@ -21,6 +21,7 @@ from whet.grade.evidence import EventLog, events_path
 from whet.ground.sandbox import Ended
 from whet.model.run import Trial
 from whet.model.seen import PROVIDER_TROUBLE, CommandRun, Event, FileRead, Trouble
+from whet.model.skills import proof_of, was_loaded
 from whet.model.suite import NO_SKILL, SkillUnderTest
 from whet.run.attempt_record import AttemptRecord
 from whet.run.parts import AttemptParts
@@ -141,8 +142,8 @@ def refuse_contaminated(parts: AttemptParts, trial: Trial, record: AttemptRecord
 
 def _detected(skill: SkillUnderTest, record: AttemptRecord) -> str | None:
     for detection in record.detected_skills:
-        if detection.skill in skill.names and detection.loaded:
-            return detection.proof
+        if detection.skill in skill.names and was_loaded(detection):
+            return proof_of(detection)
     return None
 
 

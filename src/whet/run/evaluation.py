@@ -18,10 +18,7 @@ from whet.agents.callable_reading import MANIFEST, find_skills, manifests, read_
 from whet.agents.prices import priced
 from whet.dataclass import dataclass
 from whet.errors import AttemptError, Problem, SuiteError, UsageError
-from whet.grade.custom import find_grader
-from whet.grade.evaluators import Evaluators
-from whet.grade.judge import LlmJudge
-from whet.grade.judge_client import find_key, judge_settings
+from whet.grade.evaluator_graders import find_scorer
 from whet.ground.sandbox import Sandbox
 from whet.ground.secrets import Masker, can_be_hidden
 from whet.model.benchmark import CallableSkill, CompletionReport, Evaluated
@@ -29,6 +26,7 @@ from whet.model.run import RunInfo, Trial, TrialResult
 from whet.model.session import Usage
 from whet.plan.benchmark_suite import describe_calls, retries_of
 from whet.plan.plan import counted
+from whet.plan.settle import check_judge
 from whet.plan.settle_eval import EvalRequest, Settled, settle, to_be_called
 from whet.reading.document_files import SUFFIXES, read_plain
 from whet.reading.documents import DocumentError
@@ -171,7 +169,7 @@ def _missing_graders(path: Path, loaded: LoadedBenchmark) -> Iterator[Problem]:
     for task in loaded.benchmark.tasks:
         if task.evaluator.kind == "custom":
             try:
-                find_grader(task.expected.custom_scorer or "", loaded.benchmark.source.parent)
+                find_scorer(task.expected.custom_scorer or "", loaded.benchmark.source.parent)
             except UsageError as error:
                 yield Problem(file=str(path), case=task.id, message=error.message, hint=error.hint)
 
@@ -184,21 +182,11 @@ def evaluate(request: EvalRequest) -> int:
         lines = describe_calls(settled.planned.plan, benchmark, settled.skills)
         sys.stdout.write("".join(f"{line}\n" for line in lines))
         return PASSED
-    judge = _judge(settled)
-    # Before there are threads, because it forks.
-    evaluators = Evaluators(benchmark.tasks, benchmark.source.parent, judge)
-    try:
-        return perform(settled.planned, _Evaluation(settled, evaluators, judge).approach())
-    finally:
-        evaluators.close()
-
-
-def _judge(settled: Settled) -> LlmJudge | None:
-    """Whoever is asked for verdicts; without a key there is no run."""
-    if not settled.benchmark.needs_judge:
-        return None
-    settings = settled.settings
-    return LlmJudge(judge_settings({"cache_dir": settings.output_dir.parent / "judge", **settings.judge}), os.environ)
+    check_judge(settled.planned.plan)
+    for task in benchmark.tasks:
+        if task.evaluator.kind == "custom":
+            find_scorer(task.expected.custom_scorer or "", benchmark.source.parent)
+    return perform(settled.planned, _Evaluation(settled).approach())
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,18 +194,14 @@ class _Evaluation:
     """One evaluation, and how a run goes about it."""
 
     settled: Settled
-    evaluators: Evaluators
-    judge: LlmJudge | None
 
     def approach(self) -> Approach:
         """Every client is there for the whole run, and each trial is a call."""
         skills, settings = self.settled.skills, self.settled.settings
         clients: dict[str, SkillClient] = {}
         calling = Calling(
-            tasks={task.id: task for task in self.settled.benchmark.tasks},
             skills={skill.id: skill for skill in skills},
             clients=clients,
-            evaluators=self.evaluators,
             retries={skill.id: retries_of(skill, settings) for skill in skills},
             check_schemas=self.settled.request.check_schemas,
         )
@@ -225,8 +209,6 @@ class _Evaluation:
         @asynccontextmanager
         async def around(parts: RunParts) -> AsyncIterator[None]:
             async with AsyncExitStack() as stack:
-                if self.judge is not None:
-                    stack.push_async_callback(self.judge.close)
                 for skill in skills:
                     client = connect(skill, parts.sandbox, parts.environ, parts.ceilings, parts.scratch)
                     clients[skill.id] = await stack.enter_async_context(client)
@@ -251,16 +233,16 @@ class _Evaluation:
         return (*warnings, *must_be_well(to_be_called(self.settled), sandbox, masker, os.environ))
 
     def _costs_are_known(self) -> bool:
-        if self.judge is None:
+        if not self.settled.benchmark.needs_judge:
             return False
+        from whet.grade.judge_client import judge_settings  # noqa: PLC0415 - only if a judge is needed
+
         settings = judge_settings(self.settled.settings.judge)
         return priced(Usage(input_tokens=1, output_tokens=1), settings.model_name).cost_usd is not None
 
     def _secrets(self) -> Iterator[str]:
         for skill in self.settled.skills:
             yield from secrets_of(skill, os.environ).values()
-        if self.judge is not None:
-            yield find_key(judge_settings(self.settled.settings.judge), os.environ)
 
     def conclude(self, info: RunInfo, results: JournalResults) -> Conclusion:
         """Write the reports, and hold every skill to the least completion that was asked for."""

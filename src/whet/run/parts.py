@@ -15,7 +15,7 @@ from whet.grade.grader import Grader, grader_class
 from whet.ground.package_settings import bucket_keys, package_settings
 from whet.ground.packages import Packages
 from whet.ground.sandbox import Sandbox
-from whet.ground.secrets import Masker, secret_values
+from whet.ground.secrets import Masker, can_be_hidden, secret_values
 from whet.ground.workspaces import Workspaces
 from whet.model.request import Settings
 from whet.model.run import Plan, Trial, TrialKey, folder_name
@@ -100,7 +100,9 @@ def make_masker(settings: Settings, plan: Plan) -> Masker:
     given = (*runners, *map(dict, cases | packages), *(item.env for item in bootstraps if item))
     masker = Masker(secret_values(dict(os.environ), *given))
     key = judge_key(plan)
-    masker.learn((*((key,) if key is not None else ()), *bucket_keys(package_settings(settings.packages), os.environ)))
+    if key is not None and can_be_hidden(key):
+        masker.learn((key,))
+    masker.learn(bucket_keys(package_settings(settings.packages), os.environ))
     return masker
 
 

@@ -22,7 +22,7 @@ from whet.model.request import RunRequest, Settings
 from whet.model.run import Plan, RunInfo, Trial, TrialResult
 from whet.model.seen import Event
 from whet.model.session import Usage
-from whet.plan.settings_text import describe
+from whet.plan.settings import describe
 from whet.plan.settle import Planned
 from whet.reading.text import path_for_people
 from whet.record import folder as folders

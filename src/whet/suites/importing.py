@@ -1,60 +1,104 @@
-"""Import Harbor tasks: their folders become the cases of an eval suite, and stay where they are as its packages."""
+"""Import Harbor tasks: their folders become the cases of an eval suite, and stay where they are as its packages.
+
+A task is a folder with a `task.toml`, versions 1.0 to 1.4; what a case cannot say is collected and reported.
+"""
 
 from __future__ import annotations
 
-import json
+import os
+import posixpath
 import re
+import tomllib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.errors import PackageError, Problem, SuiteError, UsageError
 from whet.ground.package_settings import kind_of, local_path
-from whet.ground.packages import PATHS_HINT
+from whet.ground.packages import PATHS_HINT, path_problem
 from whet.model.eval_cases import DEFAULT_SKILL_PLACE, MOST_CASES, EvalCase, EvalSuite, ResourceHints, TaskPackage
+from whet.reading.document_files import read_plain
+from whet.reading.documents import DocumentError
 from whet.reading.fields import Findings
 from whet.suites.dockerfile import read_image
 from whet.suites.eval_documents import read_manifest
-from whet.suites.task_toml import BadTask, Imported, Losses, Lost, TaskFile, read_task_file, seen_from
 
 _MOST_CASES = 100_000
 # What a manifest should say of every task, and a suite need not.
 _WANTED = ("task_id", "instruction", "verifier_ref")
-
-
-def import_manifest(document: Any, path: Path, folder: Path) -> Imported:
-    """Return the suite of the manifest *document*, read from *path*."""
-    suite = read_manifest(document, most_cases=_MOST_CASES, findings=Findings(str(path)))
-    cases = tuple(_moved(case, path.parent, folder) for case in suite.cases)
-    return Imported(suite=replace(suite, cases=cases), lost=tuple(_unsaid(document["cases"])))
-
-
-def _moved(case: EvalCase, base_dir: Path, folder: Path) -> EvalCase:
-    """Return the case with its local package as seen from *folder*, where the suite will be."""
-    assert isinstance(case, TaskPackage)
-    try:
-        if kind_of(case.environment_ref) != "local" or "://" in case.environment_ref:
-            return case
-        return replace(case, environment_ref=seen_from(local_path(case.environment_ref, base_dir), folder))
-    except PackageError:
-        return case
-
-
-def _unsaid(cases: list[dict[str, Any]]) -> list[Lost]:
-    """Fields that a manifest should give and this one leaves to their defaults."""
-    return [
-        Lost(task=str(case.get("task_id") or f"cases[{index}]"), what=f"the manifest does not say {name}")
-        for index, case in enumerate(cases)
-        for name in _WANTED
-        if not case.get(name) and not (name == "task_id" and case.get("id"))
-    ]
-
-
 _CONTEXT, _VERIFIER, _SOLUTION = "environment", "tests/test.sh", "solution/solve.sh"
 _CANARY = re.compile(r"\A\s*(?:<!--(?:(?!-->).)*-->|#[^\n]*)[ \t]*\n?", re.DOTALL)
 # That of a verifier whose task says none, and of our agents.
 _USUAL_TIMEOUT_S = 600.0
+_TASK = "task.toml"
+_LARGEST = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """Something of a task that the suite cannot say; *task* is empty if it concerns all of them."""
+
+    task: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """The suite, what it lacks, and the tasks that could not become cases at all, by name with the reason."""
+
+    suite: EvalSuite
+    lost: tuple[Lost, ...] = ()
+    left_out: tuple[Lost, ...] = ()
+
+
+@dataclass(slots=True)
+class Losses:
+    """Collects what is lost of one task."""
+
+    task: str
+    found: list[Lost] = field(default_factory=list)
+
+    def add(self, what: str) -> None:
+        """Note something that is not carried over."""
+        self.found.append(Lost(task=self.task, what=what))
+
+
+def import_path(path: Path, folder: Path, *, name: str | None = None, oracle: bool = False) -> Imported:
+    """Import *path* into a suite in *folder*; with *oracle*, solutions run before verifiers."""
+    if path.is_file() and path.name != _TASK:
+        return import_manifest(_document(path), path, folder)
+    root = path.parent if path.name == _TASK else path
+    if not root.is_dir():
+        raise UsageError(f"{path} does not exist")
+    tasks = _tasks(root)
+    if not tasks:
+        raise UsageError(
+            f"{root} holds no tasks", hint=f"a task is a folder with {_TASK}; name one, or a folder of them"
+        )
+    return import_tasks(tasks, name or root.resolve().name, folder, oracle=oracle)
+
+
+def _tasks(root: Path) -> list[Path]:
+    """Find the tasks at *path*: one, a folder of them, or a project with them in `tasks`."""
+    if (root / _TASK).is_file():
+        return [root]
+    for place in (root, root / "tasks"):
+        if found := sorted(file.parent for file in place.glob(f"*/{_TASK}") if file.is_file()):
+            return found
+    return []
+
+
+def _document(path: Path) -> Any:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise SuiteError([Problem(file=str(path), message="is too large for a manifest")])
+        return read_plain(path)
+    except DocumentError as error:
+        raise SuiteError([error.problem(path)]) from error
+    except OSError as error:
+        raise SuiteError([Problem(file=str(path), message=f"cannot be read: {error.strerror}")]) from error
 
 
 def import_tasks(tasks: Sequence[Path], name: str, folder: Path, *, oracle: bool) -> Imported:
@@ -161,39 +205,180 @@ def _below_context(inner: str) -> str:
     return _CONTEXT if inner == "." else f"{_CONTEXT}/{inner}"
 
 
-_TASK = "task.toml"
-_LARGEST = 64 * 1024 * 1024
+def import_manifest(document: Any, path: Path, folder: Path) -> Imported:
+    """Return the suite of the manifest *document*, read from *path*."""
+    suite = read_manifest(document, most_cases=_MOST_CASES, findings=Findings(str(path)))
+    cases = tuple(_moved(case, path.parent, folder) for case in suite.cases)
+    return Imported(suite=replace(suite, cases=cases), lost=tuple(_unsaid(document["cases"])))
 
 
-def import_path(path: Path, folder: Path, *, name: str | None = None, oracle: bool = False) -> Imported:
-    """Import *path* into a suite in *folder*; with *oracle*, solutions run before verifiers."""
-    if path.is_file() and path.name != _TASK:
-        return import_manifest(_document(path), path, folder)
-    root = path.parent if path.name == _TASK else path
-    if not root.is_dir():
-        raise UsageError(f"{path} does not exist")
-    tasks = _tasks(root)
-    if not tasks:
-        raise UsageError(
-            f"{root} holds no tasks", hint=f"a task is a folder with {_TASK}; name one, or a folder of them"
-        )
-    return import_tasks(tasks, name or root.resolve().name, folder, oracle=oracle)
-
-
-def _tasks(root: Path) -> list[Path]:
-    """Find the tasks at *path*: one, a folder of them, or a project with them in `tasks`."""
-    if (root / _TASK).is_file():
-        return [root]
-    for place in (root, root / "tasks"):
-        if found := sorted(file.parent for file in place.glob(f"*/{_TASK}") if file.is_file()):
-            return found
-    return []
-
-
-def _document(path: Path) -> Any:
+def _moved(case: EvalCase, base_dir: Path, folder: Path) -> EvalCase:
+    """Return the case with its local package as seen from *folder*, where the suite will be."""
+    assert isinstance(case, TaskPackage)
     try:
-        if path.stat().st_size > _LARGEST:
-            raise SuiteError([Problem(file=str(path), message="is too large for a manifest")])
-        return json.loads(path.read_text("utf-8"))
+        if kind_of(case.environment_ref) != "local" or "://" in case.environment_ref:
+            return case
+        return replace(case, environment_ref=seen_from(local_path(case.environment_ref, base_dir), folder))
+    except PackageError:
+        return case
+
+
+def _unsaid(cases: list[dict[str, Any]]) -> list[Lost]:
+    """Fields that a manifest should give and this one leaves to their defaults."""
+    return [
+        Lost(task=str(case.get("task_id") or f"cases[{index}]"), what=f"the manifest does not say {name}")
+        for index, case in enumerate(cases)
+        for name in _WANTED
+        if not case.get(name) and not (name == "task_id" and case.get("id"))
+    ]
+
+
+def seen_from(path: Path, folder: Path) -> str:
+    """*path* as a suite in *folder* refers to it."""
+    return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
+
+
+_FROM_HOST = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\}", re.DOTALL)
+# Keys that a case has no word for, with what it means that they are left out.
+_LOST: dict[tuple[str, ...], str] = {
+    ("artifacts",): "artifacts: only what the verifier writes into its logs is kept",
+    ("agent", "user"): "agent.user: the agent runs as you",
+    ("agent", "network_mode"): "agent.network_mode: the runner says whether its agent has a network",
+    ("verifier", "network_mode"): "verifier.network_mode: the verifier has the network of the environment",
+    ("verifier", "user"): "verifier.user: the verifier runs as you",
+    ("verifier", "collect"): "verifier.collect: its commands are not run",
+    ("environment", "docker_image"): "environment.docker_image: programs are those of this machine",
+    ("environment", "gpus"): "environment.gpus: no GPU is set aside",
+    ("environment", "gpu_types"): "environment.gpu_types: no GPU is set aside",
+    ("environment", "tpu"): "environment.tpu: no TPU is set aside",
+    ("environment", "cpus"): "environment.cpus: set defaults.max_cpus",
+    ("environment", "memory_mb"): "environment.memory_mb: set defaults.max_memory_mb",
+    ("environment", "memory"): "environment.memory: set defaults.max_memory_mb",
+    ("environment", "storage_mb"): "environment.storage_mb: the disk is not limited",
+    ("environment", "storage"): "environment.storage: the disk is not limited",
+    ("environment", "healthcheck"): "environment.healthcheck: it is not asked",
+    ("environment", "mcp_servers"): "environment.mcp_servers: they are not started",
+    ("environment", "skills_dir"): "environment.skills_dir: name the skill under test with --skill",
+    ("solution", "env"): "solution.env: the solution gets the variables of the verifier",
+}
+_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
+_NETWORKS = {"public": True, "no-network": False}
+
+
+class BadTask(ValueError):
+    """A task that cannot become a case."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFile:
+    """The part of task.toml that a case can say."""
+
+    name: str | None
+    tags: tuple[str, ...]
+    source: str | None
+    verifier_timeout_s: float | None
+    agent_timeout_s: float | None
+    workdir: str | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    network: bool = False
+
+
+def read_task_file(path: Path, losses: Losses) -> TaskFile:
+    """Read *path*; what a case cannot say is added to *losses*."""
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise SuiteError([Problem(file=str(path), message=f"cannot be read as JSON: {error}")]) from error
+        raise BadTask(f"{path.name} cannot be read: {error}") from error
+    _refuse(data)
+    version = str(data.get("schema_version", data.get("version", _VERSIONS[-1])))
+    if version not in _VERSIONS:
+        losses.add(f"schema_version {version}: it is read as {_VERSIONS[-1]}, and what is new in it is not known")
+    for keys, meaning in _LOST.items():
+        if _at(data, *keys):
+            losses.add(meaning)
+    task, metadata = _table(data, "task"), _table(data, "metadata")
+    return TaskFile(
+        name=_text(task.get("name")),
+        tags=_tags(task, metadata),
+        source=_text(data.get("source")) or _text(task.get("name")),
+        verifier_timeout_s=_seconds(_at(data, "verifier", "timeout_sec")),
+        agent_timeout_s=_seconds(_at(data, "agent", "timeout_sec")),
+        workdir=_workdir(_table(data, "environment"), losses),
+        env=_env(_table(data, "environment"), losses) | _env(_table(data, "verifier"), losses),
+        network=_network(_table(data, "environment"), losses),
+    )
+
+
+def _refuse(data: dict[str, Any]) -> None:
+    if data.get("steps"):
+        raise BadTask("it has several steps, and a case has one")
+    if str(_at(data, "environment", "os") or "linux").lower() != "linux":
+        raise BadTask("it is made for Windows")
+    verifier = _table(data, "verifier")
+    if verifier.get("environment_mode") == "separate" or "environment" in verifier:
+        raise BadTask("its verifier wants a container of its own (environment_mode separate)")
+
+
+def _network(environment: dict[str, Any], losses: Losses) -> bool:
+    mode = environment.get("network_mode")
+    if mode is None and isinstance(environment.get("allow_internet"), bool):
+        return bool(environment["allow_internet"])
+    if mode is None:
+        losses.add("the network: the task does not say, so its verifier has none; resource_hints.network gives it")
+        return False
+    if mode not in _NETWORKS:
+        losses.add(f"environment.network_mode {mode}: hosts are not allowed one by one, its verifier has no network")
+        return False
+    return _NETWORKS[mode]
+
+
+def _workdir(environment: dict[str, Any], losses: Losses) -> str | None:
+    given = _text(environment.get("workdir"))
+    if given is not None and (problem := path_problem(given)):
+        losses.add(f"environment.workdir {given}: {problem}")
+        return None
+    return given and posixpath.normpath(given)
+
+
+def _env(table: dict[str, Any], losses: Losses) -> dict[str, str]:
+    """Variables with a value; one that is to come from the machine of the user is not written into a suite."""
+    found: dict[str, str] = {}
+    for name, value in _table(table, "env").items():
+        match = _FROM_HOST.fullmatch(str(value))
+        if match is None:
+            found[name] = str(value)
+        elif match[2] is not None:
+            found[name] = match[2]
+        else:
+            losses.add(f"variable {name}: it is to come from your environment ({match[1]}), which scripts do not see")
+    return found
+
+
+def _tags(task: dict[str, Any], metadata: dict[str, Any]) -> tuple[str, ...]:
+    listed = [*_list(metadata.get("tags")), *_list(task.get("keywords"))]
+    words = [*listed, metadata.get("category"), metadata.get("difficulty")]
+    return tuple(dict.fromkeys(word for word in words if isinstance(word, str) and word.strip()))
+
+
+def _at(data: dict[str, Any], *keys: str) -> Any:
+    found: Any = data
+    for key in keys:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
+def _table(data: dict[str, Any], name: str) -> dict[str, Any]:
+    found = data.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def _seconds(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None

@@ -118,7 +118,7 @@ def _suite(project: Project) -> dict[str, Any]:
 
 
 def _yaml(value: Any, indent: str = "") -> Iterator[str]:
-    """Return lines of YAML, with strings in quotes as in JSON."""
+    """Yield lines of YAML, with strings in quotes as in JSON."""
     for key, item in value.items():
         if isinstance(item, dict):
             yield f"{indent}{key}:"

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from whet.testing.agent_contract import Reading, check_agent
     from whet.testing.contracts import ContractBroken, check_format, check_grader
-    from whet.testing.model_requests import Request
     from whet.testing.model_script import Step
     from whet.testing.reporter_contract import Shown, check_reporter
     from whet.testing.sandbox_contract import check_sandbox
-    from whet.testing.scripted_model import ScriptedModel
+    from whet.testing.scripted_model import Request, ScriptedModel
 
 _HOMES = {
     "ContractBroken": "contracts",

@@ -1,4 +1,4 @@
-"""The contract of an agent, held against a recording of the real program: for those who add one."""
+"""The contract of an agent, tried with a recording of the real program and with spoiled output."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from whet.model.session import USAGE_FIGURES, Session, SessionSummary
 from whet.run.session_state import collected as collected_from
 from whet.testing.contracts import ContractBroken
 
+RECORDINGS = ("stdout.jsonl", "transcript.jsonl")
 _NONSENSE = (
     b"", b"{", b"{}", b"[]", b"null", b"0", b'"text"', b"plain text", b"\x00\xff\xfe", b'{"type":', b'{"type":null}',
     b'{"type":"never.seen"}', b'{"type":["list"]}', b"[" * 5000, b'{"a":' * 5000, b'{"type":"\\ud800"}',
 )  # fmt: skip
-# No true or false: to Python they are numbers too, and no program mistakes one for the other.
+# Without true and false: Python takes them for numbers, and no program mixes them up.
 OTHERS: tuple[Any, ...] = (None, -1, 1.5, "", "text", [], ["text"], [[1]], {}, {"type": "text"})
 _CUTS = 8
 # A record may hold thousands of values, and the kinds of mistakes are found in the first few.
@@ -33,98 +34,8 @@ _MADE_UP = 500
 _DEEPEST = 4
 
 
-def garbled(lines: Iterable[bytes], *, others: tuple[Any, ...] = OTHERS, seed: int = 0) -> Iterator[bytes]:
-    """Nonsense, then each line cut off in several places and with each of its values one of *others*; then anything."""
-    lines = list(lines)
-    yield from _NONSENSE
-    yield from _spoiled(lines, others)
-    yield from _made_up(lines, others, random.Random(seed))  # noqa: S311 - it guards nothing
-
-
-def _spoiled(lines: list[bytes], others: tuple[Any, ...]) -> Iterator[bytes]:
-    seen: dict[str, int] = {}
-    for line in lines:
-        kind = _kind(line)
-        seen[kind] = seen.get(kind, 0) + 1
-        if seen[kind] > _MOST_OF_A_KIND:
-            continue
-        yield from (line[: len(line) * part // _CUTS] for part in range(1, _CUTS))
-        yield line[: len(line) // 2] + b"\xff\x00" + line[len(line) // 2 :]
-        yield from _exchanged(line, others)
-
-
-def _kind(line: bytes) -> str:
-    """Which values a record has, so that many records of a kind are tried but a few times."""
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return "not JSON"
-    return repr(sorted(map(str, _places(record)))) + str(record.get("type") if isinstance(record, dict) else "")
-
-
-def _exchanged(line: bytes, others: tuple[Any, ...]) -> Iterator[bytes]:
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return
-    for place in list(_places(record))[:_MOST_PLACES]:
-        holder = record
-        for key in place[:-1]:
-            holder = holder[key]
-        kept = holder[place[-1]]
-        for other in others:
-            holder[place[-1]] = other
-            yield json.dumps(record).encode()
-        holder[place[-1]] = kept
-        if isinstance(holder, dict):
-            del holder[place[-1]]
-            yield json.dumps(record).encode()
-            holder[place[-1]] = kept
-
-
-def _places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to each value of a record, outer ones first; of a list, its first value only."""
-    items = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
-    inner = []
-    for key, each in items:
-        yield (*above, key)
-        inner.append((each, (*above, key)))
-    for each, place in inner:
-        yield from _places(each, place)
-
-
-def _made_up(lines: list[bytes], others: tuple[Any, ...], chance: random.Random) -> Iterator[bytes]:
-    """Records of known types and names with anything in them, and bytes that are no record."""
-    places = [place for line in lines for place in _places(_parsed(line))]
-    names = sorted({name for place in places for name in place if isinstance(name, str)}) or ["type"]
-    types = sorted({str(record["type"]) for line in lines if "type" in (record := _parsed(line))}) or [""]
-    for _ in range(_MADE_UP):
-        fields = {name: _anything(names, others, chance, _DEEPEST) for name in chance.choices(names, k=3)}
-        yield json.dumps(fields).encode()
-        yield json.dumps({**fields, "type": chance.choice(types)}).encode()
-        yield chance.randbytes(20).replace(b"\n", b"")
-
-
-def _parsed(line: bytes) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return {}
-    return record if isinstance(record, dict) else {}
-
-
-def _anything(names: list[str], others: tuple[Any, ...], chance: random.Random, depth: int) -> Any:
-    if depth == 0 or chance.random() < 0.4:  # noqa: PLR2004
-        return chance.choice(others)
-    items = [_anything(names, others, chance, depth - 1) for _ in range(chance.randrange(4))]
-    return items if chance.random() < 0.4 else {chance.choice(names): item for item in items}  # noqa: PLR2004
-
-
-RECORDINGS = ("stdout.jsonl", "transcript.jsonl")
-
-
 class Reading(NamedTuple):
-    """What an agent makes of a recording."""
+    """The session and the events that an agent reads in a recording."""
 
     session: Session
     events: tuple[Event, ...]
@@ -149,7 +60,7 @@ def check_agent(
     _check_ids(reading.events)
     _check_usage(reading.events)
     if complete and asked.announces_end and not any(isinstance(event, SessionEnded) for event in reading.events):
-        raise ContractBroken("the agent announces its end (`announces_end`), and no `session_ended` was read")
+        raise ContractBroken("the agent announces its end (`announces_end`), but no `SessionEnded` was read")
     _check_garbled(agent_class, lines, (*asked.collect, *asked.collect_rows))
     return reading
 
@@ -162,13 +73,13 @@ def _lines(recording: Path) -> list[bytes]:
 
 
 def _check_command(agent_class: Callable[[], Agent], runner: Runner) -> AgentCommand:
-    """It is asked twice: what it says may depend on the task alone."""
+    """Ask for the command twice: it may depend on the task alone."""
     with tempfile.TemporaryDirectory(prefix="whet-check-") as folder:
         task = _task(Path(folder), runner)
         asked, again = agent_class().command(task), agent_class().command(task)
         made = sorted(path.name for path in Path(folder).iterdir())
     if asked != again:
-        raise ContractBroken("`command` gives something else each time for the same task")
+        raise ContractBroken("`command` returns another command each time for the same task")
     if made:
         raise ContractBroken(f"`command` makes files itself ({', '.join(made)}); give them as `home_files`")
     if not asked.argv:
@@ -236,7 +147,7 @@ def _valid(line: bytes) -> Event:
 
 
 def _check_ids(events: Iterable[Event]) -> None:
-    """A result belongs to a call before it, and no two calls share an id."""
+    """Check that each result belongs to an earlier call, and that no two calls share an id."""
     called: set[str] = set()
     for event in events:
         match event:
@@ -261,7 +172,7 @@ def _check_usage(events: Iterable[Event]) -> None:
 
 
 def _check_garbled(agent_class: Callable[[], Agent], lines: list[bytes], collect: Iterable[str]) -> None:
-    """Whatever a line or a file holds, it is read or left out; and what is read of it is still valid."""
+    """Check that any line and any file is read or left out, and that the events of it are valid."""
     agent = agent_class()
     for line in garbled(lines):
         try:
@@ -277,3 +188,90 @@ def _check_garbled(agent_class: Callable[[], Agent], lines: list[bytes], collect
             list(agent.ending(found))
         except Exception as error:
             raise ContractBroken(f"a collected file that holds {data!r} makes it raise {error!r}") from error
+
+
+def garbled(lines: Iterable[bytes], *, others: tuple[Any, ...] = OTHERS, seed: int = 0) -> Iterator[bytes]:
+    """Yield nonsense, then each line cut off and with each value replaced by *others*, then made-up records."""
+    lines = list(lines)
+    yield from _NONSENSE
+    yield from _spoiled(lines, others)
+    yield from _made_up(lines, others, random.Random(seed))  # noqa: S311 - it guards nothing
+
+
+def _spoiled(lines: list[bytes], others: tuple[Any, ...]) -> Iterator[bytes]:
+    seen: dict[str, int] = {}
+    for line in lines:
+        kind = _kind(line)
+        seen[kind] = seen.get(kind, 0) + 1
+        if seen[kind] > _MOST_OF_A_KIND:
+            continue
+        yield from (line[: len(line) * part // _CUTS] for part in range(1, _CUTS))
+        yield line[: len(line) // 2] + b"\xff\x00" + line[len(line) // 2 :]
+        yield from _exchanged(line, others)
+
+
+def _kind(line: bytes) -> str:
+    """Return which values a record has, so that only a few records of a kind are tried."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return "not JSON"
+    return repr(sorted(map(str, _places(record)))) + str(record.get("type") if isinstance(record, dict) else "")
+
+
+def _exchanged(line: bytes, others: tuple[Any, ...]) -> Iterator[bytes]:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return
+    for place in list(_places(record))[:_MOST_PLACES]:
+        holder = record
+        for key in place[:-1]:
+            holder = holder[key]
+        kept = holder[place[-1]]
+        for other in others:
+            holder[place[-1]] = other
+            yield json.dumps(record).encode()
+        holder[place[-1]] = kept
+        if isinstance(holder, dict):
+            del holder[place[-1]]
+            yield json.dumps(record).encode()
+            holder[place[-1]] = kept
+
+
+def _places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path to each value of a record, outer ones first; of a list, only to its first value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    inner = []
+    for key, each in items:
+        yield (*above, key)
+        inner.append((each, (*above, key)))
+    for each, place in inner:
+        yield from _places(each, place)
+
+
+def _made_up(lines: list[bytes], others: tuple[Any, ...], chance: random.Random) -> Iterator[bytes]:
+    """Yield records of known types and names with any values, and bytes that are not a record."""
+    places = [place for line in lines for place in _places(_parsed(line))]
+    names = sorted({name for place in places for name in place if isinstance(name, str)}) or ["type"]
+    types = sorted({str(record["type"]) for line in lines if "type" in (record := _parsed(line))}) or [""]
+    for _ in range(_MADE_UP):
+        fields = {name: _anything(names, others, chance, _DEEPEST) for name in chance.choices(names, k=3)}
+        yield json.dumps(fields).encode()
+        yield json.dumps({**fields, "type": chance.choice(types)}).encode()
+        yield chance.randbytes(20).replace(b"\n", b"")
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _anything(names: list[str], others: tuple[Any, ...], chance: random.Random, depth: int) -> Any:
+    if depth == 0 or chance.random() < 0.4:  # noqa: PLR2004
+        return chance.choice(others)
+    items = [_anything(names, others, chance, depth - 1) for _ in range(chance.randrange(4))]
+    return items if chance.random() < 0.4 else {chance.choice(names): item for item in items}  # noqa: PLR2004

@@ -17,7 +17,8 @@ from whet.grade.evidence import Evidence
 from whet.grade.grader import Grader
 from whet.ground.protecting import Baseline
 from whet.model import wire
-from whet.model.grade import Changes, Grade
+from whet.model.grade import Changes, Failure, FailureClass, Grade
+from whet.model.run import TrialKey, TrialResult
 from whet.model.seen import Event
 from whet.model.session import SessionSummary
 from whet.model.suite import Case, Check, Suite
@@ -40,7 +41,7 @@ def want(holds: bool, message: str) -> None:
 
 
 def check_grader(
-    grader_class: Callable[[Suite], Grader],
+    grader_class: type[Grader],
     checks: Sequence[Check],
     *,
     output: str = "",
@@ -59,6 +60,7 @@ def check_grader(
         stage = _Stage(Path(folder), _case_of(suite, checks), tuple(checks), output, tuple(events), files or {})
         # Before there is an event loop, as in a run.
         grader = grader_class(suite)
+        want(isinstance(grader, Grader), f"{grader!r} does not derive from whet.grade.grader.Grader")
         want(isinstance(grader.informs, bool), f"`informs` is {grader.informs!r}, not True or False")
         try:
             return anyio.run(_decide, grader, stage)
@@ -137,6 +139,7 @@ async def _decide(grader: Grader, stage: _Stage) -> tuple[Grade, ...]:
             f"`grade_all` decides {together}, and `grade` decides {alone}",
         )
         want(not [given async for given in grader.grade_all((), evidence)], "`grade_all` gives grades without a check")
+        await _check_classes(grader, stage)
         return tuple(alone)
     finally:
         await grader.release()
@@ -157,13 +160,35 @@ async def _survey(grader: Grader, stage: _Stage) -> Baseline | None:
 
 
 async def _check_untouched(grader: Grader, stage: _Stage, baseline: Baseline | None) -> None:
-    """An agent that did nothing is decided about too; otherwise nobody could tell whose doing it is."""
+    """Let the grader decide about an agent that did nothing, as a run does to find out whose fault an error is."""
     evidence = stage.evidence("untouched", baseline, touched=False)
     for check in stage.checks:
         try:
             await _grade(grader, check, evidence)
         except GraderError:
             continue
+
+
+async def _check_classes(grader: Grader, stage: _Stage) -> None:
+    """Let the grader name the class of a failure."""
+    key = TrialKey(suite=grader.suite.name, case=stage.case.id, runner="contract", variant="default", number=1)
+    failed = TrialResult(
+        key=key,
+        status="failed",
+        score=0.0,
+        duration_s=1.0,
+        started_at="2025-01-02T03:04:05Z",
+        artifact_dir="trials/contract",
+        failure=Failure(phase="check", code="check-failed", cause="agent", message="It does not hold."),
+    )
+    try:
+        found = await grader.classify(stage.case, failed, timeout_s=_TIMEOUT_S)
+    except GraderError:
+        return
+    except Exception as error:
+        raise ContractBroken(f"`classify` raises {error!r}; return None, or raise a GraderError") from error
+    is_class = found is None or isinstance(found, FailureClass)
+    want(is_class, f"`classify` returns {found!r}, not a FailureClass or None")
 
 
 async def _grade(grader: Grader, check: Check, evidence: Evidence) -> Grade:

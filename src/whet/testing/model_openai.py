@@ -1,4 +1,4 @@
-"""OpenAI Responses: `POST /v1/responses`."""
+"""The formats of OpenAI: Chat Completions (`POST /v1/chat/completions`) and Responses (`POST /v1/responses`)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def error_of(fault: Fault, message: str | None, model: str) -> dict[str, Any]:
 
 
 class Chat:
-    """One choice; usage is streamed only to those who ask for it."""
+    """Chat Completions: one choice; usage is streamed only if the request asks for it."""
 
     name = "chat"
 
@@ -110,7 +110,7 @@ def _usage(reply: Reply) -> dict[str, Any]:
 
 
 class Responses:
-    """Output in items; tools may be grouped by namespace, or come along with the input."""
+    """Responses: output in items; tools may be grouped by namespace, or be part of the input."""
 
     name = "responses"
 
@@ -229,7 +229,7 @@ def _argument(item: dict[str, Any], name: str, event: str) -> Iterator[tuple[str
 
 def _response(reply: Reply, name: str, status: str, items: list[dict[str, Any]]) -> dict[str, Any]:
     usage = reply.usage
-    told = {
+    tokens = {
         "input_tokens": usage.input,
         "input_tokens_details": {"cached_tokens": usage.cached},
         "output_tokens": usage.output,
@@ -250,5 +250,5 @@ def _response(reply: Reply, name: str, status: str, items: list[dict[str, Any]])
         "incomplete_details": None,
         "instructions": None,
         "metadata": {},
-        "usage": told if status == "completed" else None,
+        "usage": tokens if status == "completed" else None,
     }

@@ -1,4 +1,4 @@
-"""Anthropic Messages: `POST /v1/messages`."""
+"""The formats of Anthropic (`POST /v1/messages`) and Gemini (`POST .../models/MODEL:generateContent`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ANTHROPIC_ERRORS: dict[Fault, tuple[str, str]] = {
 
 
 class Anthropic:
-    """Content in blocks; input tokens are told without the cached ones."""
+    """Content in blocks; input tokens do not count the cached ones."""
 
     name = "anthropic"
 
@@ -125,12 +125,7 @@ class Gemini:
         """Declared functions, in groups."""
         groups = body.get("tools") or ()
         declared = [each for group in groups for each in group.get("functionDeclarations") or ()]
-        return [
-            Tool(
-                name=str(each.get("name", "")), schema=each.get("parametersJsonSchema") or each.get("parameters") or {}
-            )
-            for each in declared
-        ]
+        return [Tool(name=str(each.get("name", "")), schema=_schema(each)) for each in declared]
 
     def message(self, reply: Reply) -> dict[str, Any]:
         """All parts at once."""

@@ -1,4 +1,4 @@
-"""From what a script wants done to a call of a tool that the agent offers."""
+"""The script of a model: its steps, and the replies and tool calls that they become."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Step:
     message: str | None = None
     # In seconds; agents that would wait for minutes try again at once with 0. None says nothing of it.
     retry_after: float | None = 0
-    # The stream ends without an end, or goes on for ever, after half of what there is to send.
+    # After half of the answer, the stream breaks off, or goes on for ever.
     cut: bool = False
     hang: bool = False
     times: int = 1
@@ -61,7 +61,7 @@ Steps: TypeAlias = Sequence["Step | Mapping[str, Any]"]
 
 
 def read_step(given: Step | Mapping[str, Any]) -> Step:
-    """A step from what a person wrote; a tool may stand in the step itself."""
+    """Read a step as a person wrote it; a tool may be written in the step itself."""
     if isinstance(given, Step):
         return given
     values = dict(given)
@@ -105,7 +105,7 @@ class Script:
         self._taken = 0
 
     def next(self) -> tuple[int, Step] | None:
-        """The step whose turn it is, with its number from 1; none where the script is at its end."""
+        """Return the step whose turn it is, with its number from 1, or None at the end of the script."""
         with self._lock:
             if self._place >= len(self._steps):
                 return None
@@ -212,7 +212,7 @@ _COMMAND = ("command", "cmd")
 _PATH = ("file_path", "filePath", "path", "absolute_path")
 _TEXT = ("content", "file_text", "contents", "text")
 _SKILL = ("skill", "name", "command", "skill_name")
-# What stands for an argument that must be there and that the script says nothing about.
+# Values of required arguments that the script does not mention.
 _FILLERS: dict[str, Any] = {"number": 10_000, "integer": 10_000, "boolean": False, "array": [], "object": {}}
 
 

@@ -100,13 +100,13 @@ class SuiteFile(pytest.File):
         for tag in suite.tags:
             self.config.addinivalue_line("markers", f"{_mark(tag)}: a tag of a whet suite")
         for case, runner, variant in product(suite.cases, runners, suite.variants):
-            told = [runner.id] if len(settings.runners) > 1 else []
-            told += [variant] if len(suite.variants) > 1 else []
-            name = f"{case.id}[{'-'.join(told)}]" if told else case.id
+            parts = [runner.id] if len(settings.runners) > 1 else []
+            parts += [variant] if len(suite.variants) > 1 else []
+            name = f"{case.id}[{'-'.join(parts)}]" if parts else case.id
             yield CaseItem.from_parent(self, name=name, case=case, runner=runner, variant=variant)
 
     def _runners(self, known: tuple[Runner, ...]) -> list[Runner]:
-        """Those that were asked for by name, or all."""
+        """Return the runners that were named, or all."""
         wanted = self.config.getoption("--whet-runner")
         names = [runner.id for runner in known]
         for name in wanted:
@@ -117,7 +117,7 @@ class SuiteFile(pytest.File):
         return [runner for runner in known if not wanted or runner.id in wanted]
 
     def result_of(self, item: CaseItem) -> dict[str, Any]:
-        """The execution that *item* stands for, run together with the others unless workers share them out."""
+        """Return the execution of *item*; run it together with the others unless pytest has several workers."""
         if hasattr(self.config, "workerinput"):
             return _run(self.path, [item])[item.key]
         if self._results is None:
@@ -140,7 +140,7 @@ class CaseItem(pytest.Item):
             self.add_marker(pytest.mark.xfail(strict=True, reason="expected_fail", raises=CaseFailed))
 
     def setup(self) -> None:
-        """Run it; what was not the agent's doing is an error, not a failure."""
+        """Run it; an errored trial is an error, not a failure."""
         assert isinstance(self.parent, SuiteFile)
         self._execution = self.parent.result_of(self)
         if self._execution["status"] in {"errored", "not-run"}:
@@ -157,7 +157,7 @@ class CaseItem(pytest.Item):
         return _why(self._execution, self.config.invocation_params.dir)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """What the check said, without the way that it took through pytest."""
+        """Show the message of the check, without the traceback through pytest."""
         if isinstance(excinfo.value, CaseFailed):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
@@ -175,7 +175,7 @@ class CaseFailed(AssertionError):
 def _own_modules(folder: Path) -> Iterator[None]:
     """Forget what a suite imports from its own folder: the next suite may have a helper of the same name.
 
-    Tests that lie beside it are pytest's to import, and not those of the suite's own way of importing.
+    Tests in the same folder are imported by pytest, without rewriting for suites.
     """
     from whet.grade.expect.rewriting import HelperFinder  # noqa: PLC0415 - see collect
 
@@ -192,7 +192,7 @@ def _own_modules(folder: Path) -> Iterator[None]:
 
 
 def _mark(tag: str) -> str:
-    """The mark that stands for a tag."""
+    """Return the mark of a tag."""
     name = re.sub(r"\W", "_", tag)
     return f"tag_{name}" if name in _PYTESTS_OWN or name.startswith("_") else name
 
@@ -212,7 +212,7 @@ def _run_on(path: Path, runner: str, cases: list[str]) -> dict[_Key, dict[str, A
         results = Path(folder) / "results.json"
         argv = [sys.executable, "-m", "whet", "run", str(path), "--runner", runner]
         argv += ["--output-dir", str(runs), "--reporter", f"json={results}"]
-        # A comma would make two names of one; nobody else has such an id, so the rest of it is left to the whole suite.
+        # `--case` splits at commas. Such ids are rare, so run the whole suite then.
         if not any("," in case for case in cases):
             argv += [word for case in dict.fromkeys(cases) for word in ("--case", case)]
         ended = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
@@ -228,7 +228,7 @@ def _run_on(path: Path, runner: str, cases: list[str]) -> dict[_Key, dict[str, A
 
 
 def _why(execution: dict[str, Any], start: Path) -> str:
-    """What its trials failed with first, since a summary has one line; then the places and the evidence."""
+    """Return the message of each failed trial first, since a summary has one line; then the place and the evidence."""
     lines: list[str] = []
     for trial in execution["trials"]:
         failure = trial["failure"]
@@ -244,5 +244,5 @@ def _why(execution: dict[str, Any], start: Path) -> str:
 
 
 def _relative(path: str, start: Path) -> str:
-    """*path* as it is written where pytest was started, if it lies below."""
+    """Return *path* relative to where pytest was started, if it is below."""
     return str(Path(path).relative_to(start)) if Path(path).is_relative_to(start) else path

@@ -1,23 +1,133 @@
-"""The server behind a scripted model: it takes note of each request and answers with the step whose turn it is."""
+"""A model that follows a script, as a server on this machine: it answers each request with the next step."""
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
+import re
 import select
 import socket
 import sys
 import threading
+import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, BinaryIO, Self, TypeAlias
+from urllib.parse import urlsplit
 
-from whet.testing.model_requests import Request, models, read_data, read_request, side_step, token_count
-from whet.testing.model_script import STATUSES, Frame, Reply, Script, ScriptError, Step, Steps, Wire, calls_of
+from whet.testing.model_openai import Chat, Responses
+from whet.testing.model_others import Anthropic, Gemini
+from whet.testing.model_script import (
+    STATUSES,
+    Body,
+    Frame,
+    Reply,
+    Script,
+    ScriptError,
+    Step,
+    Steps,
+    Tokens,
+    Wire,
+    calls_of,
+    filler,
+)
 
 _LOOK_S = 0.05
+_MODELS = ("scripted-model",)
+_PREFIX = re.compile(r"/s/(?P<script>[^/]+)(?P<path>/.*)?")
+_GEMINI = re.compile(r"/models/(?P<model>[^/:]+):(?P<verb>stream)?[gG]enerateContent$")
+_BY_ENDING: dict[str, Wire] = {"/messages": Anthropic(), "/responses": Responses(), "/chat/completions": Chat()}
+_BY_MODEL = Gemini()
+Scripts: TypeAlias = "Steps | Mapping[str, Steps]"
+
+
+class ScriptedModel:
+    """Serves one script at `url`, or several, each at `url_of(name)`; `requests` holds what was asked, in order."""
+
+    def __init__(self, script: Scripts = (), *, port: int = 0) -> None:
+        named = script if isinstance(script, Mapping) else {"": script}
+        self._server = ModelServer({name: Script(steps) for name, steps in named.items()}, port)
+        # Ends may be asked for by another thread, and are looked for this often.
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.end()
+        self._thread.join()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def url_of(self, name: str) -> str:
+        """Where the script *name* is followed."""
+        return f"{self.url}/s/{name}"
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """Every request so far."""
+        return tuple(self._server.requests)
+
+    @property
+    def turns(self) -> tuple[Request, ...]:
+        """The requests that offered tools: those of the task itself."""
+        return tuple(request for request in self._server.requests if request.tools)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Serve a file until interrupted; the first line printed is the address."""
+    parser = argparse.ArgumentParser(prog="python -m whet.testing.scripted_model", description="a model by script")
+    parser.add_argument("script", type=Path, help="a JSON file: a list of steps, or a table of such lists by name")
+    parser.add_argument("--port", type=int, default=0, help="0 takes any that is free")
+    args = parser.parse_args(argv)
+    try:
+        scripts = json.loads(args.script.read_text(encoding="utf-8"))
+        model = ScriptedModel(scripts, port=args.port)
+    except (OSError, ValueError) as error:
+        parser.error(f"{args.script}: {error}")
+    with model:
+        sys.stdout.write(f"{model.url}\n")
+        sys.stdout.flush()
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            return 0
+    return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What was asked, of which script, and the step that answered it; none where no step was taken."""
+
+    method: str
+    path: str
+    script: str
+    headers: Mapping[str, str]
+    data: bytes
+    body: Mapping[str, Any]
+    wire: Wire | None = None
+    model: str = ""
+    streams: bool = False
+    tools: tuple[str, ...] = ()
+    step: int | None = None
+
+    @property
+    def format(self) -> str | None:
+        """The wire format by name."""
+        return self.wire.name if self.wire else None
+
+    @property
+    def text(self) -> str:
+        """The whole body as it came."""
+        return self.data.decode("utf-8", "replace")
 
 
 class ModelServer(ThreadingHTTPServer):
@@ -35,7 +145,7 @@ class ModelServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
 
     def take(self, request: Request) -> tuple[Request, Step | str | None]:
-        """Note *request* with the step that answers it; a text says why there is none."""
+        """Keep *request*, and return it with the step that answers it, or with a text that says why there is none."""
         step: Step | str | None = None
         with self._lock:
             if request.wire is not None and request.tools:
@@ -92,10 +202,10 @@ class _Handler(BaseHTTPRequestHandler):
     server: ModelServer
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is given
-        """Nothing: requests are kept for whoever asks."""
+        """Print nothing: `requests` has them all."""
 
     def do_HEAD(self) -> None:
-        """Some agents look first whether anybody is there."""
+        """Answer agents that first look whether the server is there."""
         self._json(200, {})
 
     def do_GET(self) -> None:
@@ -203,65 +313,111 @@ def _hang_up(connection: socket.socket) -> None:
         return
 
 
-Scripts: TypeAlias = "Steps | Mapping[str, Steps]"
+def read_request(method: str, target: str, headers: Message, data: bytes) -> Request:
+    """Find out what is asked."""
+    whole = urlsplit(target).path
+    found = _PREFIX.fullmatch(whole)
+    script, path = (found["script"], found["path"] or "/") if found else ("", whole)
+    body = _body(data)
+    wire, model, streams = _asked(path, body)
+    return Request(
+        method=method,
+        path=path,
+        script=script,
+        headers={name.lower(): value for name, value in headers.items()},
+        data=data,
+        body=body,
+        wire=wire,
+        model=model,
+        streams=streams,
+        tools=tuple(tool.name for tool in wire.tools(body)) if wire else (),
+    )
 
 
-class ScriptedModel:
-    """Serves one script at `url`, or several, each at `url_of(name)`; `requests` holds what was asked, in order."""
-
-    def __init__(self, script: Scripts = (), *, port: int = 0) -> None:
-        named = script if isinstance(script, Mapping) else {"": script}
-        self._server = ModelServer({name: Script(steps) for name, steps in named.items()}, port)
-        # Ends may be asked for by another thread, and are looked for this often.
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.end()
-        self._thread.join()
-
-    @property
-    def url(self) -> str:
-        """Where it listens."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def url_of(self, name: str) -> str:
-        """Where the script *name* is followed."""
-        return f"{self.url}/s/{name}"
-
-    @property
-    def requests(self) -> tuple[Request, ...]:
-        """Every request so far."""
-        return tuple(self._server.requests)
-
-    @property
-    def turns(self) -> tuple[Request, ...]:
-        """The requests that offered tools: those of the task itself."""
-        return tuple(request for request in self._server.requests if request.tools)
+def _asked(path: str, body: Mapping[str, Any]) -> tuple[Wire | None, str, bool]:
+    gemini = _GEMINI.search(path)
+    if gemini:
+        return _BY_MODEL, gemini["model"], gemini["verb"] is not None
+    wire = next((wire for ending, wire in _BY_ENDING.items() if path.endswith(ending)), None)
+    return wire, str(body.get("model", "")), bool(body.get("stream"))
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Serve a file until interrupted; the first line printed is the address."""
-    parser = argparse.ArgumentParser(prog="python -m whet.testing.scripted_model", description="a model by script")
-    parser.add_argument("script", type=Path, help="a JSON file: a list of steps, or a table of such lists by name")
-    parser.add_argument("--port", type=int, default=0, help="0 takes any that is free")
-    args = parser.parse_args(argv)
+def _body(data: bytes) -> Mapping[str, Any]:
     try:
-        scripts = json.loads(args.script.read_text(encoding="utf-8"))
-        model = ScriptedModel(scripts, port=args.port)
-    except (OSError, ValueError) as error:
-        parser.error(f"{args.script}: {error}")
-    with model:
-        sys.stdout.write(f"{model.url}\n")
-        sys.stdout.flush()
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            return 0
-    return 0
+        found = json.loads(data or b"{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def read_data(stream: BinaryIO, headers: Message) -> bytes:
+    """The body of a request, also of one that is sent in chunks or packed."""
+    if headers.get("Transfer-Encoding", "").lower() == "chunked":
+        data = b"".join(_chunks(stream))
+    else:
+        data = stream.read(int(headers.get("Content-Length") or 0))
+    match headers.get("Content-Encoding", "").lower():
+        case "gzip":
+            return gzip.decompress(data)
+        case "deflate":
+            return zlib.decompress(data)
+        case _:
+            return data
+
+
+def _chunks(stream: BinaryIO) -> list[bytes]:
+    found = []
+    while size := int(stream.readline().split(b";")[0].strip() or b"0", 16):
+        found.append(stream.read(size))
+        stream.readline()
+    while stream.readline().strip():
+        pass
+    return found
+
+
+def side_step(body: Body) -> Step:
+    """An answer to a request without tools: the shape that it asks for, or a title."""
+    schema = _asked_shape(body)
+    text = "Scripted session" if schema is None else json.dumps(_filled(schema))
+    return Step(say=text, usage=Tokens(input=50, output=5))
+
+
+def _asked_shape(body: Body) -> Body | None:
+    """The JSON schema of the answer, in any of the formats; an empty one where only JSON is asked for."""
+    config = body.get("generationConfig") or {}
+    if config.get("responseMimeType") == "application/json" or config.get("responseJsonSchema"):
+        found: Body = config.get("responseJsonSchema") or config.get("responseSchema") or {}
+        return found
+    asked = (body.get("output_config") or {}).get("format") or (body.get("text") or {}).get("format")
+    asked = asked or (body.get("response_format") or {}).get("json_schema")
+    if not isinstance(asked, dict) or asked.get("type") == "text":
+        return None
+    return asked.get("schema") or {}
+
+
+def _filled(schema: Body) -> dict[str, Any]:
+    properties = schema.get("properties") or {}
+    wanted = schema.get("required") or list(properties)
+    return {name: filler(properties.get(name) or {}) for name in wanted}
+
+
+def models(path: str) -> dict[str, Any]:
+    """The list of models, as either kind of provider gives it."""
+    if "v1beta" in path:
+        return {
+            "models": [
+                {"name": f"models/{name}", "supportedGenerationMethods": ["generateContent"]} for name in _MODELS
+            ]
+        }
+    data = [{"id": name, "object": "model", "type": "model", "display_name": name, "created": 0} for name in _MODELS]
+    return {"object": "list", "data": data, "has_more": False}
+
+
+def token_count(path: str) -> dict[str, Any] | None:
+    """The answer to a question for the number of tokens, where *path* asks it."""
+    if path.endswith("/count_tokens"):
+        return {"input_tokens": 1000}
+    return {"totalTokens": 1000} if path.endswith(":countTokens") else None
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The parts of an asserted expression: which of them are worth a value, and which of them decided."""
+"""What a rewritten `assert` calls when it fails: its message, with the values of its parts, and the soft hook."""
 
 from __future__ import annotations
 
@@ -13,167 +13,25 @@ from types import TracebackType
 from typing import Any
 
 from whet.dataclass import dataclass
-from whet.grade.expect.differences import difference
-from whet.grade.expect.values import is_telling, shorten, value_text
+from whet.grade.expect.values import difference, is_telling, shorten, value_text
 
+Hook = Callable[[AssertionError], bool]
 MISSING: Any = object()
 EXPRESSIONS = (ast.expr, ast.keyword)
-
-# Where only truth is asked, storing the value of one of these would ask some object for its truth a second time.
+# If only truth counts, storing the value of one of these would ask some object for its truth a second time.
 _DECISIONS = (ast.BoolOp, ast.Compare, ast.IfExp)
 _UNTOLD = (ast.Lambda, ast.GeneratorExp)
 _OPAQUE = (
     *(*_UNTOLD, ast.ListComp, ast.SetComp, ast.DictComp),
     *(ast.JoinedStr, getattr(ast, "TemplateStr", ast.JoinedStr)),
 )
-# Not values of their own, or values that say nothing: their inside is looked at, they are not.
+# Not values of their own, or values that say nothing: only their inside is observed.
 _TRANSPARENT = (ast.Starred, ast.Slice, ast.keyword, ast.NamedExpr)
-
-
-def observed(test: ast.expr) -> list[tuple[ast.expr, int]]:
-    """Every sub-expression whose value is kept, with its depth, in an order that depends on the text alone."""
-    found: list[tuple[ast.expr, int]] = []
-    _observe(test, 0, found, deciding=True, kept=True)
-    return found
-
-
-def _observe(node: ast.AST, depth: int, found: list[tuple[ast.expr, int]], *, deciding: bool, kept: bool) -> None:
-    if is_literal(node) or isinstance(node, _UNTOLD):
-        return
-    decides = isinstance(node, _DECISIONS) or _is_not(node)
-    if isinstance(node, ast.expr) and kept and not isinstance(node, _TRANSPARENT) and not (decides and deciding):
-        found.append((node, depth))
-    if not is_opaque(node):
-        for child, child_deciding, child_kept in _children(node, deciding=deciding):
-            _observe(child, depth + 1, found, deciding=child_deciding, kept=child_kept)
-
-
-def _children(node: ast.AST, *, deciding: bool) -> Iterator[tuple[ast.AST, bool, bool]]:
-    """The nodes inside *node*: whether only truth is asked of them, and whether their own value is kept."""
-    match node:
-        case ast.BoolOp(values=values):
-            yield from ((value, True, True) for value in values)
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            yield operand, True, True
-        case ast.IfExp(test=test, body=body, orelse=orelse):
-            yield from ((test, True, True), (body, deciding, True), (orelse, deciding, True))
-        case ast.Call(func=function):
-            # The name of a function is no news, and `a.b(c)` is quicker while `a.b` is never an object.
-            yield function, False, not isinstance(function, ast.Name | ast.Attribute)
-            yield from ((item, False, True) for item in (*node.args, *node.keywords))
-        case ast.Subscript(value=value, slice=index):
-            # A tuple with slices inside is no expression outside of its brackets.
-            yield from ((value, False, True), (index, False, not isinstance(index, ast.Tuple)))
-        case ast.NamedExpr(value=value):
-            yield value, False, True
-        case ast.Await(value=value):
-            yield value, False, not isinstance(value, ast.Call)
-        case _:
-            inside = ast.iter_child_nodes(node)
-            yield from ((child, False, True) for child in inside if isinstance(child, EXPRESSIONS))
-
-
-def is_opaque(node: ast.AST) -> bool:
-    """Whether *node* is code of its own, that is not to be looked into."""
-    return isinstance(node, _OPAQUE)
-
-
-def is_literal(node: ast.AST) -> bool:
-    """Whether *node* says its value itself."""
-    match node:
-        case ast.Constant():
-            return True
-        case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(elts=items):
-            return all(map(is_literal, items))
-        case ast.Dict(keys=keys, values=values):
-            return all(key is not None and is_literal(key) for key in keys) and all(map(is_literal, values))
-        case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert(), operand=ast.Constant()):
-            return True
-        case _:
-            return False
-
-
-def _is_not(node: ast.AST) -> bool:
-    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
-    """One evaluation of an expression: its text, its tree and the values that were seen."""
-
-    test: ast.expr
-    lines: list[bytes]
-    depths: list[tuple[ast.expr, int]]
-    values: dict[int, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, source: str, values: tuple[Any, ...], *, unset: object) -> Evaluation:
-        """The evaluation of *source*, with *unset* among the *values* for each part that was not reached."""
-        text = f"({source})"
-        with warnings.catch_warnings():
-            # Python has said what it thinks of this text when the module was loaded.
-            warnings.simplefilter("ignore")
-            test = ast.parse(text, mode="eval").body
-        depths = observed(test)
-        reached = {id(node): value for (node, _), value in zip(depths, values, strict=True) if value is not unset}
-        return cls(test=test, lines=text.encode().split(b"\n"), depths=depths, values=reached)
-
-    def value(self, node: ast.expr) -> Any:
-        """The value of *node*, or `MISSING`."""
-        if id(node) in self.values:
-            return self.values[id(node)]
-        if isinstance(node, ast.NamedExpr):
-            return self.value(node.value)
-        return ast.literal_eval(node) if is_literal(node) else MISSING
-
-    def reached(self, node: ast.expr) -> bool:
-        """Whether anything of *node* was evaluated, as far as can be told."""
-        return any(id(inner) in self.values for inner in ast.walk(node))
-
-    def text(self, node: ast.expr) -> str:
-        """How the author wrote *node*, on one line."""
-        if isinstance(node, ast.NamedExpr):
-            return f"({node.target.id} := {self.text(node.value)})"
-        if node.lineno == node.end_lineno:
-            return self.lines[node.lineno - 1][node.col_offset : node.end_col_offset].decode()
-        return " ".join(ast.unparse(node).split("\n"))
-
-    def deciders(self, node: ast.expr, *, wanted: bool = True) -> Iterator[tuple[ast.expr, bool]]:
-        """The smallest parts that explain why *node* was not as *wanted*, and how each of them was wanted."""
-        match node:
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                yield from self.deciders(operand, wanted=not wanted)
-            case ast.BoolOp(op=operator, values=operands) if isinstance(operator, ast.And) is wanted:
-                # One operand was enough, and nothing was evaluated after it.
-                known = [operand for operand in operands if self.reached(operand)]
-                last = operands.index(known[-1]) if known else 0
-                following = operands[last + 1 : last + 2]
-                unclear = bool(following) and is_literal(following[0])
-                yield from ((node, wanted),) if unclear else self.deciders(operands[last], wanted=wanted)
-            case ast.BoolOp(values=operands):
-                for operand in operands:
-                    yield from self.deciders(operand, wanted=wanted)
-            case ast.IfExp(body=body, orelse=orelse) if self.reached(body) or self.reached(orelse):
-                yield from self.deciders(body if self.reached(body) else orelse, wanted=wanted)
-            case _:
-                yield node, wanted
-
-    def compared(self, node: ast.Compare) -> tuple[ast.expr, ast.cmpop, ast.expr] | None:
-        """The pair of a comparison that decided it, unless that cannot be told."""
-        last = max((at for at, item in enumerate(node.comparators) if self.reached(item)), default=0)
-        if any(map(is_literal, node.comparators[last + 1 : last + 2])):
-            return None
-        return [node.left, *node.comparators][last], node.ops[last], node.comparators[last]
-
-
-Hook = Callable[[AssertionError], bool]
-
 _MOST_BYTES = 8_000
 _MOST_SAID = 2_000
 _MOST_TEXT = 300
 _MOST_PARTS = 12
 _MOST_DECIDERS = 4
-
 _hook: ContextVar[Hook | None] = ContextVar("hook", default=None)
 
 
@@ -188,11 +46,11 @@ def collecting(hook: Hook) -> Iterator[None]:
 
 
 def failed(source: str, values: tuple[Any, ...], *message: Any) -> AssertionError | None:
-    """The error to raise for the assertion *source*, or none if a hook took it."""
+    """Return the error to raise for the assertion *source*, or None if a hook took it."""
     explanation = explain(source, values)
-    # An expression without values, such as False, tells nothing beside what its author says.
-    told = [*map(_said, message), explanation] if not message or "\n" in explanation else [*map(_said, message)]
-    error = AssertionError(_bounded(told))
+    # An expression without values, such as False, adds nothing to the words of its author.
+    texts = [*map(_said, message), explanation] if not message or "\n" in explanation else [*map(_said, message)]
+    error = AssertionError(_bounded(texts))
     hook = _hook.get()
     if hook is None:
         return error
@@ -203,16 +61,16 @@ def failed(source: str, values: tuple[Any, ...], *message: Any) -> AssertionErro
 
 
 def explain(source: str, values: tuple[Any, ...]) -> str:
-    """The expression, the values that decided, what they differ in, and the values of the parts, deepest last."""
+    """Return the expression, the values that decided, their difference, and the values of the parts, deepest last."""
     try:
-        # This module stands for parts that were not reached: nothing that an author holds is the same object.
+        # This module marks parts that were not reached: no value of an author is the same object.
         seen = Evaluation.of(source, values, unset=sys.modules[__name__])
         lines = [f"assert {shorten(seen.text(seen.test), _MOST_TEXT)}"]
         shown: set[tuple[str, int]] = set()
         for node, wanted in [*seen.deciders(seen.test)][:_MOST_DECIDERS]:
             lines += (f"  {line}" for line in _decision(seen, node, shown, wanted=wanted))
         return "\n".join([*lines, *_parts(seen, shown)])
-    except Exception:  # noqa: BLE001 - an explanation must not stand in for the failure
+    except Exception:  # noqa: BLE001 - an explanation must not hide the failure
         return f"assert {shorten(' '.join(source.split()), _MOST_TEXT)}"
 
 
@@ -237,7 +95,7 @@ def _decision(seen: Evaluation, node: ast.expr, shown: set[tuple[str, int]], *, 
 
 
 def _shown(seen: Evaluation, node: ast.expr, shown: set[tuple[str, int]]) -> str:
-    """The text of *node* and its value, noted so that it is not told twice."""
+    """Return the text of *node* and its value, and note it, so that it is not shown twice."""
     text = shorten(seen.text(node), _MOST_TEXT)
     value = seen.value(node)
     if value is MISSING:
@@ -254,7 +112,7 @@ def _help(left: Any, operator: ast.cmpop, right: Any) -> list[str]:
 
 
 def _parts(seen: Evaluation, shown: set[tuple[str, int]]) -> Iterator[str]:
-    """A line for each part that was reached, that tells something and was not told."""
+    """Yield a line for each part that was reached, has a telling value and is not shown yet."""
     word, left = "where ", _MOST_PARTS
     for node, _ in sorted(seen.depths, key=lambda item: item[1]):
         value = seen.value(node)
@@ -272,7 +130,7 @@ def _parts(seen: Evaluation, shown: set[tuple[str, int]]) -> Iterator[str]:
 
 
 def _said(message: Any) -> str:
-    """What the author said."""
+    """Return the words of the author, shortened."""
     return shorten(text_of(message), _MOST_SAID)
 
 
@@ -292,3 +150,139 @@ def _bounded(texts: list[str]) -> str:
         return text
     half = _MOST_BYTES // 2 - 10
     return f"{whole[:half].decode(errors='ignore')} ... {whole[-half:].decode(errors='ignore')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """One evaluation of an expression: its text, its tree and the values that were seen."""
+
+    test: ast.expr
+    lines: list[bytes]
+    depths: list[tuple[ast.expr, int]]
+    values: dict[int, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, source: str, values: tuple[Any, ...], *, unset: object) -> Evaluation:
+        """The evaluation of *source*, with *unset* among the *values* for each part that was not reached."""
+        text = f"({source})"
+        with warnings.catch_warnings():
+            # Python has said what it thinks of this text when the module was loaded.
+            warnings.simplefilter("ignore")
+            test = ast.parse(text, mode="eval").body
+        depths = observed(test)
+        reached = {id(node): value for (node, _), value in zip(depths, values, strict=True) if value is not unset}
+        return cls(test=test, lines=text.encode().split(b"\n"), depths=depths, values=reached)
+
+    def value(self, node: ast.expr) -> Any:
+        """Return the value of *node*, or `MISSING`."""
+        if id(node) in self.values:
+            return self.values[id(node)]
+        if isinstance(node, ast.NamedExpr):
+            return self.value(node.value)
+        return ast.literal_eval(node) if is_literal(node) else MISSING
+
+    def reached(self, node: ast.expr) -> bool:
+        """Return whether any part of *node* is known to be evaluated."""
+        return any(id(inner) in self.values for inner in ast.walk(node))
+
+    def text(self, node: ast.expr) -> str:
+        """Return *node* as the author wrote it, on one line."""
+        if isinstance(node, ast.NamedExpr):
+            return f"({node.target.id} := {self.text(node.value)})"
+        if node.lineno == node.end_lineno:
+            return self.lines[node.lineno - 1][node.col_offset : node.end_col_offset].decode()
+        return " ".join(ast.unparse(node).split("\n"))
+
+    def deciders(self, node: ast.expr, *, wanted: bool = True) -> Iterator[tuple[ast.expr, bool]]:
+        """Yield the smallest parts that explain why *node* was not as *wanted*, and how each of them was wanted."""
+        match node:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                yield from self.deciders(operand, wanted=not wanted)
+            case ast.BoolOp(op=operator, values=operands) if isinstance(operator, ast.And) is wanted:
+                # One operand was enough, and nothing was evaluated after it.
+                known = [operand for operand in operands if self.reached(operand)]
+                last = operands.index(known[-1]) if known else 0
+                following = operands[last + 1 : last + 2]
+                unclear = bool(following) and is_literal(following[0])
+                yield from ((node, wanted),) if unclear else self.deciders(operands[last], wanted=wanted)
+            case ast.BoolOp(values=operands):
+                for operand in operands:
+                    yield from self.deciders(operand, wanted=wanted)
+            case ast.IfExp(body=body, orelse=orelse) if self.reached(body) or self.reached(orelse):
+                yield from self.deciders(body if self.reached(body) else orelse, wanted=wanted)
+            case _:
+                yield node, wanted
+
+    def compared(self, node: ast.Compare) -> tuple[ast.expr, ast.cmpop, ast.expr] | None:
+        """Return the pair that decided a comparison, or None if that is unknown."""
+        last = max((at for at, item in enumerate(node.comparators) if self.reached(item)), default=0)
+        if any(map(is_literal, node.comparators[last + 1 : last + 2])):
+            return None
+        return [node.left, *node.comparators][last], node.ops[last], node.comparators[last]
+
+
+def observed(test: ast.expr) -> list[tuple[ast.expr, int]]:
+    """Return every sub-expression whose value is kept, with its depth, in an order that depends on the text alone."""
+    found: list[tuple[ast.expr, int]] = []
+    _observe(test, 0, found, deciding=True, kept=True)
+    return found
+
+
+def _observe(node: ast.AST, depth: int, found: list[tuple[ast.expr, int]], *, deciding: bool, kept: bool) -> None:
+    if is_literal(node) or isinstance(node, _UNTOLD):
+        return
+    decides = isinstance(node, _DECISIONS) or _is_not(node)
+    if isinstance(node, ast.expr) and kept and not isinstance(node, _TRANSPARENT) and not (decides and deciding):
+        found.append((node, depth))
+    if not is_opaque(node):
+        for child, child_deciding, child_kept in _children(node, deciding=deciding):
+            _observe(child, depth + 1, found, deciding=child_deciding, kept=child_kept)
+
+
+def _children(node: ast.AST, *, deciding: bool) -> Iterator[tuple[ast.AST, bool, bool]]:
+    """Yield the nodes inside *node*: whether only their truth counts, and whether their own value is kept."""
+    match node:
+        case ast.BoolOp(values=values):
+            yield from ((value, True, True) for value in values)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield operand, True, True
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            yield from ((test, True, True), (body, deciding, True), (orelse, deciding, True))
+        case ast.Call(func=function):
+            # The name of a function says nothing new, and `a.b(c)` is quicker while `a.b` is never an object.
+            yield function, False, not isinstance(function, ast.Name | ast.Attribute)
+            yield from ((item, False, True) for item in (*node.args, *node.keywords))
+        case ast.Subscript(value=value, slice=index):
+            # A tuple with slices inside is not an expression outside of its brackets.
+            yield from ((value, False, True), (index, False, not isinstance(index, ast.Tuple)))
+        case ast.NamedExpr(value=value):
+            yield value, False, True
+        case ast.Await(value=value):
+            yield value, False, not isinstance(value, ast.Call)
+        case _:
+            inside = ast.iter_child_nodes(node)
+            yield from ((child, False, True) for child in inside if isinstance(child, EXPRESSIONS))
+
+
+def is_opaque(node: ast.AST) -> bool:
+    """Return whether *node* is code of its own, whose inside is not observed."""
+    return isinstance(node, _OPAQUE)
+
+
+def is_literal(node: ast.AST) -> bool:
+    """Return whether the text of *node* is its value."""
+    match node:
+        case ast.Constant():
+            return True
+        case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(elts=items):
+            return all(map(is_literal, items))
+        case ast.Dict(keys=keys, values=values):
+            return all(key is not None and is_literal(key) for key in keys) and all(map(is_literal, values))
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert(), operand=ast.Constant()):
+            return True
+        case _:
+            return False
+
+
+def _is_not(node: ast.AST) -> bool:
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)

@@ -1,4 +1,4 @@
-"""The strict basics: for values of the author's own."""
+"""The strict basics, for any values: equality, truth, patterns and exceptions."""
 
 from __future__ import annotations
 
@@ -11,156 +11,19 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
 from whet.dataclass import dataclass
-from whet.grade.expect.differences import difference
 from whet.grade.expect.group import ExpectationFailed, Fail, check_words, cut, place, shorten
 from whet.grade.expect.scope import hard_block
-from whet.grade.expect.values import value_text
+from whet.grade.expect.values import difference, value_text
 
+Pattern = str | re.Pattern[str]
+X = TypeVar("X", bound=BaseException)
+_SHOWN = 1000
 _SHORT = 200
 _MOST_LINES = 20
 _DEEPEST = 100
 # The sides of a comparison, in the lines that name them.
 _SIDES = re.compile(r"(^- |^only |, \+ )(left|right)\b")
 _WORDS = {"left": "observed", "right": "expected"}
-
-
-def is_same(one: Any, other: Any, depth: int = 0) -> bool:
-    """Whether they are equal and of one type, and so is all that plain lists, tuples and maps in them hold."""
-    if type(one) is not type(other):
-        return False
-    # As Python compares what containers hold; deeper than anybody writes, it decides alone.
-    if one is other or type(one) not in (list, tuple, dict) or depth > _DEEPEST:
-        return one is other or bool(one == other)
-    if len(one) != len(other):
-        return False
-    if isinstance(one, dict):
-        return all(key in other and is_same(one[key], other[key], depth + 1) for key in one)
-    return all(is_same(left, right, depth + 1) for left, right in zip(one, other, strict=True))
-
-
-def differences(observed: Any, expected: Any) -> list[str]:
-    """Where two values that are not the same differ; nothing where that is plain to see."""
-    path = _first(observed, expected)
-    if path is not None:
-        where, left, right = path
-        return [f"differs at {where}: {_typed(left, right)}, expected {_typed(right, left)}"]
-    try:
-        lines = difference(observed, ast.Eq(), expected)
-    except Exception:  # noqa: BLE001 - comparing parts runs an author's `__eq__`
-        return []
-    return [_SIDES.sub(lambda found: f"{found[1]}{_WORDS[found[2]]}", line) for line in lines[:_MOST_LINES]]
-
-
-def _first(observed: Any, expected: Any) -> tuple[str, Any, Any] | None:
-    """The path to the innermost values that differ, where both sides have it."""
-    where = ""
-    for _ in range(_DEEPEST):
-        step = next(_steps(observed, expected), None)
-        if step is None:
-            break
-        where, observed, expected = where + step[0], step[1], step[2]
-    return (where, observed, expected) if where else None
-
-
-def _steps(observed: Any, expected: Any) -> Iterator[tuple[str, Any, Any]]:
-    if type(observed) is not type(expected) or type(observed) not in (list, tuple, dict):
-        return
-    if len(observed) != len(expected):
-        return
-    keys = observed if isinstance(observed, dict) else range(len(observed))
-    for key in keys:
-        if isinstance(expected, dict) and key not in expected:
-            return
-        if not is_same(observed[key], expected[key]):
-            yield f"[{value_text(key, _SHORT)}]", observed[key], expected[key]
-
-
-def _typed(value: Any, other: Any) -> str:
-    text = value_text(value, _SHORT)
-    return text if type(value) is type(other) else f"{text} ({type(value).__name__})"
-
-
-X = TypeVar("X", bound=BaseException)
-
-_MOST_SHOWN = 1000
-
-
-@dataclass(slots=True)
-class Raised(Generic[X]):
-    """What a block raised; known when the block is over."""
-
-    error: X | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted(Generic[X]):
-    """The exceptions that will do, and what their text must have in it."""
-
-    kinds: tuple[type[X], ...]
-    match: re.Pattern[str] | None
-
-    def __str__(self) -> str:
-        names = " or ".join(kind.__name__ for kind in self.kinds)
-        return names if self.match is None else f"{names} with a match of /{shorten(self.match.pattern)}/"
-
-    def found_in(self, error: BaseException | None) -> X | None:
-        """The exception, if it is of a kind that was asked for."""
-        return error if isinstance(error, self.kinds) else None
-
-    def takes(self, error: BaseException) -> bool:
-        """Whether it is an observation; what ends a program is one only where it is asked for."""
-        return isinstance(error, (*self.kinds, Exception))
-
-    def complaint(self, error: BaseException | None) -> str | None:
-        """What is wrong with what was raised, if anything is."""
-        if error is None:
-            return f"expected {self}, observed no exception"
-        fits = isinstance(error, self.kinds) and (self.match is None or self.match.search(str(error)))
-        return None if fits else f"expected {self}, observed {_told(error)}"
-
-
-def check_kind(kind: Any) -> tuple[type[Any], ...]:
-    """The kinds of exceptions that were given, one or several."""
-    kinds: tuple[Any, ...] = kind if isinstance(kind, tuple) else (kind,)
-    for each in kinds:
-        if not (isinstance(each, type) and issubclass(each, BaseException)):
-            raise TypeError(f"give the class of an exception, such as ValueError, not {shorten(repr(each))}")
-    if not kinds:
-        raise TypeError("give the class of at least one exception")
-    return kinds
-
-
-class Raising(AbstractContextManager[Raised[X]]):
-    """The block; inside of it plain asserts raise, also where a soft block is around it."""
-
-    def __init__(self, wanted: Wanted[X], miss: Callable[[str], None], hard: AbstractContextManager[None]) -> None:
-        self._wanted, self._miss, self._hard = wanted, miss, hard
-        self._raised: Raised[X] = Raised()
-
-    def __enter__(self) -> Raised[X]:
-        self._hard.__enter__()
-        return self._raised
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        # It only sets things back: what was raised is looked at here.
-        self._hard.__exit__(None, None, None)
-        if error is not None and not self._wanted.takes(error):
-            return False
-        self._raised.error = self._wanted.found_in(error)
-        if complaint := self._wanted.complaint(error):
-            self._miss(complaint)
-        return True
-
-
-def _told(error: BaseException) -> str:
-    return shorten(f"{type(error).__name__}: {error}".removesuffix(": "), _MOST_SHOWN)
-
-
-Pattern = str | re.Pattern[str]
-
-_SHOWN = 1000
 
 
 class Basics:
@@ -187,8 +50,8 @@ class Basics:
             left, right = _shown(expected), _shown(observed)
             if left == right or _is_only_of_another_type(observed, expected):
                 left, right = (f"{text} ({type(it).__name__})" for text, it in ((left, expected), (right, observed)))
-            told = "".join(f"\n  {line}" for line in differences(observed, expected))
-            self._miss(f"expected {left}\nobserved {right}{told}", message)
+            details = "".join(f"\n  {line}" for line in differences(observed, expected))
+            self._miss(f"expected {left}\nobserved {right}{details}", message)
 
     def not_equal(self, observed: object, other: object, message: str | None = None) -> None:
         """They are not."""
@@ -244,8 +107,12 @@ class Basics:
         self._fail(ExpectationFailed(f"{cut(message)}\n{text}" if message else text, location=place()))
 
 
+class NotText(TypeError):
+    """The value to search is not text. The agent may have caused it, so this is not a wrong call of the author."""
+
+
 def _raised_by(call: Callable[[], object]) -> BaseException | None:
-    """What the call raises; one that is async raises nothing before it is awaited."""
+    """Return what the call raises; an async one raises nothing before it is awaited."""
     if not callable(call):
         raise TypeError(f"give a function to call, not a {type(call).__name__}")
     given: object = None
@@ -262,20 +129,16 @@ def _raised_by(call: Callable[[], object]) -> BaseException | None:
 
 
 def compiled(pattern: Pattern) -> re.Pattern[str]:
-    """*pattern*, ready to be searched for."""
+    """Compile *pattern*."""
     try:
         found = re.compile(pattern)
     except re.error as error:
-        raise ValueError(f"{_shown(pattern)} is no regular expression: {error}") from None
+        raise ValueError(f"{_shown(pattern)} is not a regular expression: {error}") from None
     except TypeError:
         raise TypeError(f"a pattern is a string or a compiled pattern, not a {type(pattern).__name__}") from None
     if not isinstance(found.pattern, str):
         raise TypeError("a pattern is one of text, not of bytes")
     return found
-
-
-class NotText(TypeError):
-    """What should be searched is no text; what was observed may be anything, so this is no wrong call."""
 
 
 def _named(function: object) -> str:
@@ -305,3 +168,132 @@ def _shown(value: object) -> str:
 
 def _pattern(pattern: Pattern) -> str:
     return f"/{shorten(pattern if isinstance(pattern, str) else pattern.pattern)}/"
+
+
+@dataclass(slots=True)
+class Raised(Generic[X]):
+    """The exception of a block; known when the block is over."""
+
+    error: X | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted(Generic[X]):
+    """The exceptions that will do, and what their text must have in it."""
+
+    kinds: tuple[type[X], ...]
+    match: re.Pattern[str] | None
+
+    def __str__(self) -> str:
+        names = " or ".join(kind.__name__ for kind in self.kinds)
+        return names if self.match is None else f"{names} with a match of /{shorten(self.match.pattern)}/"
+
+    def found_in(self, error: BaseException | None) -> X | None:
+        """Return the exception if it is of a wanted kind."""
+        return error if isinstance(error, self.kinds) else None
+
+    def takes(self, error: BaseException) -> bool:
+        """Return whether to observe it; what ends a program, such as SystemExit, only if it is wanted."""
+        return isinstance(error, (*self.kinds, Exception))
+
+    def complaint(self, error: BaseException | None) -> str | None:
+        """Return what is wrong with the exception, or None."""
+        if error is None:
+            return f"expected {self}, observed no exception"
+        fits = isinstance(error, self.kinds) and (self.match is None or self.match.search(str(error)))
+        return None if fits else f"expected {self}, observed {_described(error)}"
+
+
+def check_kind(kind: Any) -> tuple[type[Any], ...]:
+    """Return the given kinds of exceptions, one or several."""
+    kinds: tuple[Any, ...] = kind if isinstance(kind, tuple) else (kind,)
+    for each in kinds:
+        if not (isinstance(each, type) and issubclass(each, BaseException)):
+            raise TypeError(f"give the class of an exception, such as ValueError, not {shorten(repr(each))}")
+    if not kinds:
+        raise TypeError("give the class of at least one exception")
+    return kinds
+
+
+class Raising(AbstractContextManager[Raised[X]]):
+    """The block; inside of it plain asserts raise, also where a soft block is around it."""
+
+    def __init__(self, wanted: Wanted[X], miss: Callable[[str], None], hard: AbstractContextManager[None]) -> None:
+        self._wanted, self._miss, self._hard = wanted, miss, hard
+        self._raised: Raised[X] = Raised()
+
+    def __enter__(self) -> Raised[X]:
+        self._hard.__enter__()
+        return self._raised
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        # It only restores its settings: the exception is dealt with here.
+        self._hard.__exit__(None, None, None)
+        if error is not None and not self._wanted.takes(error):
+            return False
+        self._raised.error = self._wanted.found_in(error)
+        if complaint := self._wanted.complaint(error):
+            self._miss(complaint)
+        return True
+
+
+def _described(error: BaseException) -> str:
+    return shorten(f"{type(error).__name__}: {error}".removesuffix(": "), _SHOWN)
+
+
+def is_same(one: Any, other: Any, depth: int = 0) -> bool:
+    """Return whether they are equal and of one type, and so are the items of plain lists, tuples and maps in them."""
+    if type(one) is not type(other):
+        return False
+    # As Python compares the items of containers. It decides alone at a depth that no suite has.
+    if one is other or type(one) not in (list, tuple, dict) or depth > _DEEPEST:
+        return one is other or bool(one == other)
+    if len(one) != len(other):
+        return False
+    if isinstance(one, dict):
+        return all(key in other and is_same(one[key], other[key], depth + 1) for key in one)
+    return all(is_same(left, right, depth + 1) for left, right in zip(one, other, strict=True))
+
+
+def differences(observed: Any, expected: Any) -> list[str]:
+    """Return where two values differ, or nothing if that is plain to see."""
+    path = _first(observed, expected)
+    if path is not None:
+        where, left, right = path
+        return [f"differs at {where}: {_typed(left, right)}, expected {_typed(right, left)}"]
+    try:
+        lines = difference(observed, ast.Eq(), expected)
+    except Exception:  # noqa: BLE001 - comparing parts runs an author's `__eq__`
+        return []
+    return [_SIDES.sub(lambda found: f"{found[1]}{_WORDS[found[2]]}", line) for line in lines[:_MOST_LINES]]
+
+
+def _first(observed: Any, expected: Any) -> tuple[str, Any, Any] | None:
+    """Return the path to the innermost values that differ, if both sides have it."""
+    where = ""
+    for _ in range(_DEEPEST):
+        step = next(_steps(observed, expected), None)
+        if step is None:
+            break
+        where, observed, expected = where + step[0], step[1], step[2]
+    return (where, observed, expected) if where else None
+
+
+def _steps(observed: Any, expected: Any) -> Iterator[tuple[str, Any, Any]]:
+    if type(observed) is not type(expected) or type(observed) not in (list, tuple, dict):
+        return
+    if len(observed) != len(expected):
+        return
+    keys = observed if isinstance(observed, dict) else range(len(observed))
+    for key in keys:
+        if isinstance(expected, dict) and key not in expected:
+            return
+        if not is_same(observed[key], expected[key]):
+            yield f"[{value_text(key, _SHORT)}]", observed[key], expected[key]
+
+
+def _typed(value: Any, other: Any) -> str:
+    text = value_text(value, _SHORT)
+    return text if type(value) is type(other) else f"{text} ({type(value).__name__})"

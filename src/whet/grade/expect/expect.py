@@ -75,7 +75,7 @@ class Expect(_Groups):
 
 
 def _closed(foreign: object) -> str:
-    """What it is; a coroutine is closed, so that Python does not complain of it as well."""
+    """Return the name of its type; close a coroutine, so that Python does not complain about it too."""
     if inspect.iscoroutine(foreign):
         foreign.close()
     return type(foreign).__name__
@@ -87,7 +87,7 @@ def _class(given: str | FailureClass, label: str | None) -> FailureClass:
     if not isinstance(given, str):
         raise TypeError(f"a failure class has an id, a string, not a {type(given).__name__}")
     if not given.strip():
-        raise ValueError("a failure class has an id: an empty string is none")
+        raise ValueError("a failure class has an id: it is not an empty string")
     return FailureClass(id=given, label=label)
 
 

@@ -1,4 +1,4 @@
-"""What an expectation that does not hold says: what was expected, what was observed, the nearest miss, and where."""
+"""What an expectation says if it does not hold: expected, observed, the nearest miss, and the line of the author."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Pointed:
 
 
 def describe(expected: str, what: str, observed: Sequence[str], pointed: Pointed | None = None) -> str:
-    """The whole message: numbered, shortened in the middle, with the item that is worth a second look."""
+    """The whole message: numbered, shortened in the middle, with the item to look at."""
     lines = [f"expected {expected}"]
     if not observed:
         lines.append(f"observed no {what}")
@@ -177,7 +177,7 @@ Fail = Callable[[AssertionError], None]
 
 
 class HasSession(Protocol):
-    """A check's context, which stands for its session."""
+    """The context of a check, which has its session."""
 
     @property
     def session(self) -> Session:
@@ -218,7 +218,7 @@ class Group:
 
 
 def check_words(**words: object) -> None:
-    """Refuse what an author cannot have meant to say."""
+    """Refuse words that are not strings."""
     for name, given in words.items():
         if given is not None and not isinstance(given, str):
             raise TypeError(f"{name} is a string, not a {type(given).__name__}")

@@ -98,7 +98,7 @@ def says(predicate: Callable[[Any], Any], value: Any) -> bool:
     if is_none or inspect.isgenerator(answer) or inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()
-        raise TypeError(f"the predicate {shown(predicate)} gave a {type(answer).__name__}, which is no answer")
+        raise TypeError(f"the predicate {shown(predicate)} gave a {type(answer).__name__}, which is not an answer")
     return bool(answer)
 
 

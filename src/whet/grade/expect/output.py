@@ -1,4 +1,4 @@
-"""Expectations over the agent's answer: its text, or the JSON that it is."""
+"""Expectations over the answer of the agent, as text or JSON, and over what the session took."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from whet.grade.expect.group import Group, Report, Words, characters, session_of
 from whet.grade.expect.matching import TextMatcher, check_matcher, check_predicate, matches, says, shown
 from whet.model.run import figure
 
+TokenKind = Literal["total", "input", "output", "cached", "cache_write", "reasoning"]
+_KINDS: tuple[TokenKind, ...] = get_args(TokenKind)
 _SHOWN = 1000
 _FENCE = re.compile(r"\A\s*```[a-zA-Z]*\n(.*)\n```\s*\Z", re.DOTALL)
 
@@ -51,9 +53,9 @@ class OutputGroup(Group):
         """It is JSON, also inside one fenced block, and satisfies *where*; the value that it is."""
         if where is not None:
             check_predicate(where, "where is a function of the value")
-        value, trouble = _parse(session_of(report).final_output)
-        if trouble is not None:
-            self._miss(f"the output to be JSON, but {trouble}", report, Words(message, explain))
+        value, problem = _parse(session_of(report).final_output)
+        if problem is not None:
+            self._miss(f"the output to be JSON, but {problem}", report, Words(message, explain))
         elif where is not None and not says(where, value):
             self._miss(f"the output to be JSON that satisfies {shown(where)}", report, Words(message, explain))
         return value
@@ -68,9 +70,9 @@ class OutputGroup(Group):
     ) -> Any:
         """It is JSON that this JSON Schema (2020-12 unless it says otherwise) allows; the value that it is."""
         find_problems = _schema(schema)
-        value, trouble = _parse(session_of(report).final_output)
-        if trouble is not None:
-            self._miss(f"the output to be JSON, but {trouble}", report, Words(message, explain))
+        value, problem = _parse(session_of(report).final_output)
+        if problem is not None:
+            self._miss(f"the output to be JSON, but {problem}", report, Words(message, explain))
             return value
         problems = find_problems(value)
         if problems:
@@ -84,53 +86,8 @@ class OutputGroup(Group):
         self._say(f"expected {expected}\n{observed}", words)
 
 
-def _parse(text: str) -> tuple[Any, str | None]:
-    fenced = _FENCE.match(text)
-    try:
-        return json.loads(fenced.group(1) if fenced else text), None
-    except (ValueError, RecursionError) as error:
-        return None, str(error)
-
-
-def _schema(schema: Mapping[str, Any] | bool) -> Callable[[Any], list[str]]:
-    """What finds the problems of a value; a schema that is none is refused whatever the agent said."""
-    # Only here: a check that needs no schema should not wait for the library.
-    import jsonschema_rs  # noqa: PLC0415
-
-    if not isinstance(schema, Mapping | bool):
-        raise TypeError(f"a schema is a map, not a {type(schema).__name__}")
-    try:
-        validator = jsonschema_rs.validator_for(
-            schema if isinstance(schema, bool) else dict(schema), retriever=_stay_inside
-        )
-    except (ValueError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
-        reason = getattr(error, "message", None) or str(error)
-        raise ValueError(f"this is no JSON Schema: {shorten(reason, _SHOWN)}") from None
-
-    def find_problems(value: Any) -> list[str]:
-        most = 10
-        found = [
-            f"{'/'.join(map(str, error.instance_path)) or '(the whole)'}: {shorten(error.message)}"
-            for error, _ in zip(validator.iter_errors(value), range(most + 1), strict=False)
-        ]
-        return found if len(found) <= most else [*found[:most], "and more"]
-
-    return find_problems
-
-
-def _stay_inside(address: str) -> Any:
-    # A check that asks a server decides differently when the server does.
-    raise ValueError(f"{address} is not part of the schema, and is not looked for anywhere else")
-
-
-TokenKind = Literal["total", "input", "output", "cached", "cache_write", "reasoning"]
-
-
-_KINDS: tuple[TokenKind, ...] = get_args(TokenKind)
-
-
 class UsageGroup(Group):
-    """Ceilings; a figure that nobody told, or that is a guess, does not hold, because it cannot be known to."""
+    """Ceilings; a figure that is unknown or a guess does not hold."""
 
     def tokens(
         self,
@@ -170,3 +127,42 @@ class UsageGroup(Group):
             self._say(f"expected {wanted}, but the agent did not tell", words)
         elif seen > most:
             self._say(f"expected {wanted}, observed {figure(seen)}", words)
+
+
+def _parse(text: str) -> tuple[Any, str | None]:
+    fenced = _FENCE.match(text)
+    try:
+        return json.loads(fenced.group(1) if fenced else text), None
+    except (ValueError, RecursionError) as error:
+        return None, str(error)
+
+
+def _schema(schema: Mapping[str, Any] | bool) -> Callable[[Any], list[str]]:
+    """Return a function that finds the problems of a value; refuse an invalid schema, whatever the agent said."""
+    # Only here: a check that needs no schema should not wait for the library.
+    import jsonschema_rs  # noqa: PLC0415
+
+    if not isinstance(schema, Mapping | bool):
+        raise TypeError(f"a schema is a map, not a {type(schema).__name__}")
+    try:
+        validator = jsonschema_rs.validator_for(
+            schema if isinstance(schema, bool) else dict(schema), retriever=_stay_inside
+        )
+    except (ValueError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
+        reason = getattr(error, "message", None) or str(error)
+        raise ValueError(f"this is not a JSON Schema: {shorten(reason, _SHOWN)}") from None
+
+    def find_problems(value: Any) -> list[str]:
+        most = 10
+        found = [
+            f"{'/'.join(map(str, error.instance_path)) or '(the whole)'}: {shorten(error.message)}"
+            for error, _ in zip(validator.iter_errors(value), range(most + 1), strict=False)
+        ]
+        return found if len(found) <= most else [*found[:most], "and more"]
+
+    return find_problems
+
+
+def _stay_inside(address: str) -> Any:
+    # A check that asks a server decides differently when the server does.
+    raise ValueError(f"{address} is not part of the schema, and is not looked for anywhere else")

@@ -37,13 +37,13 @@ class SuiteLoader(SourceFileLoader):
     """Loads a module with its assertions rewritten."""
 
     def get_code(self, fullname: str) -> CodeType:
-        """The module's code, never from or to `__pycache__`: there it would be taken for what Python compiled."""
+        """Return the code of the module, never from or to `__pycache__`: Python would take it for its own."""
         path = self.get_filename(fullname)
         return rewritten(self.get_data(path), path)
 
 
 class HelperFinder:
-    """Finds the modules that lie in a suite's own folder, where Python finds them too, for `SuiteLoader`."""
+    """Finds the modules in the folder of a suite, where Python finds them too, for `SuiteLoader`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -51,9 +51,9 @@ class HelperFinder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec, if the module is one of the folder's; every other one is left to Python."""
+        """Return the spec if the module is one of the folder; leave every other one to Python."""
         top = self.folder / fullname.partition(".")[0]
-        # Not all that lies below counts: the folder may have a virtual environment in it.
+        # Not every module below counts: the folder may have a virtual environment in it.
         if not (top.is_dir() or top.with_name(f"{top.name}.py").is_file()):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
@@ -66,14 +66,14 @@ class HelperFinder:
 
 
 def rewrite_helpers(folder: Path) -> None:
-    """From now on, modules imported from *folder* are rewritten too, also those that a check imports while it runs."""
+    """From now on, rewrite modules that are imported from *folder* too, also by a check while it runs."""
     folder = folder.absolute()
     if not any(isinstance(finder, HelperFinder) and finder.folder == folder for finder in sys.meta_path):
         sys.meta_path.insert(0, HelperFinder(folder))
 
 
 def rewritten(source: bytes, path: str) -> CodeType:
-    """The code of a module, its assertions rewritten; one that cannot fail is refused as a syntax error is."""
+    """Compile a module with its assertions rewritten; refuse an assertion that cannot fail as a syntax error."""
     tree = _parsed(source, path)
     if tree is not None:
         _refuse_always_true(tree, path)
@@ -88,7 +88,7 @@ def rewritten(source: bytes, path: str) -> CodeType:
 
 
 def _parsed(source: bytes, path: str) -> ast.Module | None:
-    """The tree of a module; none where it is deeper than a tree may be, which is not as deep as a text may be."""
+    """Parse a module; return None if it is nested too deeply for a tree, which may be less deep than a text."""
     with warnings.catch_warnings(), contextlib.suppress(RecursionError):
         warnings.simplefilter("ignore")
         return ast.parse(source, path)
@@ -109,12 +109,12 @@ def _refuse_always_true(tree: ast.Module, path: str) -> None:
             test = statement.test if isinstance(statement, ast.Assert) else None
             if test is None or type(test) not in _ALWAYS_TRUE or (isinstance(test, ast.Tuple) and not test.elts):
                 continue
-            told = f"the assertion is always true: {_ALWAYS_TRUE[type(test)]}"
-            raise SyntaxError(told, (path, statement.lineno, statement.col_offset + 1, None))
+            message = f"the assertion is always true: {_ALWAYS_TRUE[type(test)]}"
+            raise SyntaxError(message, (path, statement.lineno, statement.col_offset + 1, None))
 
 
 def _rewrite_module(tree: ast.Module, source: str) -> bool:
-    """Rewrite *tree* in place; whether there was anything to rewrite."""
+    """Rewrite *tree* in place; return whether there was anything to rewrite."""
     lines = source.encode().split(b"\n")
     classes: dict[ast.ClassDef, set[str]] = {}
     found = False
@@ -158,7 +158,7 @@ def _bodies(tree: ast.Module) -> Iterator[tuple[list[ast.stmt], ast.ClassDef | N
 
 
 def _insert(body: list[ast.stmt], statement: ast.stmt) -> None:
-    """Put *statement* first, after what must stand before everything else."""
+    """Put *statement* first, after what must come before everything else."""
     at = 0
     if (
         isinstance(body[0], ast.Expr)
@@ -203,7 +203,7 @@ class _Rewriting:
         return f"@class{number}" if self._in_class else f"@{number}"
 
     def statements(self) -> list[ast.stmt]:
-        """What stands in place of the `assert`."""
+        """Return what replaces the `assert`."""
         first = self.names[0]
         values = [ast.Name(name, ast.Load()) for name in self.names[: len(self._numbers)]]
         arguments = [ast.Constant(self._source), ast.Tuple(list[ast.expr](values), ast.Load())]
@@ -248,7 +248,7 @@ class _Keeper(ast.NodeTransformer):
 
 
 def _source(node: ast.expr, lines: list[bytes]) -> str:
-    """The text of *node* as it stands in the file."""
+    """Return the text of *node* in the file."""
     last = node.end_lineno or node.lineno
     text = lines[node.lineno - 1 : last]
     # The end first: on one line, it is counted from the same beginning.

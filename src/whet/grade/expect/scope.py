@@ -1,4 +1,4 @@
-"""Where a failed expectation goes: it is raised at once, or collected until the check is over."""
+"""Where a failed expectation goes: raised at once, or collected until the check is over."""
 
 from __future__ import annotations
 
@@ -12,48 +12,13 @@ from whet.grade.expect.asserts import collecting as explained_asserts
 from whet.grade.expect.group import ExpectationsFailed
 from whet.model.grade import FailureClass
 
-# The lists of all scopes that are open in this process, in which a check is alone.
-_open: list[list[AssertionError]] = []
-_lock = threading.Lock()
-
-
-@contextmanager
-def threads_may_fail(failures: list[AssertionError]) -> Iterator[None]:
-    """Collect in *failures* what fails in threads that are started inside."""
-    with _lock:
-        _open.append(failures)
-    before = threading.excepthook
-
-    def take(args: threading.ExceptHookArgs) -> None:
-        if isinstance(args.exc_value, AssertionError):
-            failures.append(args.exc_value)
-        else:
-            before(args)
-
-    # Of scopes in several threads none could tell whose thread it was.
-    alone = of_a_thread() is failures
-    if alone:
-        threading.excepthook = take
-    try:
-        yield
-    finally:
-        if alone:
-            threading.excepthook = before
-        with _lock:
-            # By identity: two scopes in which nothing failed are equal lists.
-            _open[:] = [other for other in _open if other is not failures]
-
-
-def of_a_thread() -> list[AssertionError] | None:
-    """Where a thread without a scope of its own collects: the only scope that is open, or nowhere."""
-    return _open[0] if len(_open) == 1 else None
-
-
 E = TypeVar("E", bound=BaseException)
-
 _collected: ContextVar[list[AssertionError] | None] = ContextVar("collected", default=None)
 _class: ContextVar[FailureClass | None] = ContextVar("failure_class", default=None)
 _in_soft_block: ContextVar[bool] = ContextVar("in_soft_block", default=False)
+# The lists of all scopes that are open in this process, in which a check is alone.
+_open: list[list[AssertionError]] = []
+_lock = threading.Lock()
 
 
 @contextmanager
@@ -70,10 +35,10 @@ def collecting() -> Iterator[list[AssertionError]]:
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:
-        told = [*failures, *_members(error)]
-        if len(told) == 1 and told[0] is error:
+        seen = [*failures, *_members(error)]
+        if len(seen) == 1 and seen[0] is error:
             raise
-        raise _together(told) from error
+        raise _together(seen) from error
     finally:
         _collected.reset(token)
     if failures:
@@ -82,7 +47,7 @@ def collecting() -> Iterator[list[AssertionError]]:
 
 def _members(error: BaseException) -> list[BaseException]:
     """What a group of exceptions is made of, as one of `asyncio.TaskGroup` is; crashes last, so that they decide."""
-    # By its type: to ask the exception itself would be to run code of whoever wrote it.
+    # By its type: the exception itself may run any code.
     if not issubclass(type(error), BaseExceptionGroup):
         return [error]
     assert isinstance(error, BaseExceptionGroup)
@@ -102,7 +67,7 @@ def _together(failures: Sequence[BaseException]) -> BaseException:
 
 
 class SoftThenCrashed(Exception):
-    """A check that raised something else after soft expectations had failed; it tells of both."""
+    """A check raised something else after soft expectations had failed; the message has both."""
 
     def __init__(self, merged: ExpectationsFailed, crash: BaseException) -> None:
         super().__init__(str(merged))
@@ -121,7 +86,7 @@ def fail_hard(error: AssertionError) -> None:
 
 
 def fail_softly(error: AssertionError) -> None:
-    """Collect it, or raise it where nobody collects, so that it is never lost."""
+    """Collect it, or raise it if no scope is open, so that it is never lost."""
     failures = _collected.get()
     if failures is None:
         failures = of_a_thread()
@@ -156,7 +121,7 @@ def classifying(failure_class: FailureClass) -> Iterator[None]:
 
 @contextmanager
 def soft_block() -> Iterator[None]:
-    """A block in which every expectation and every plain assert is soft; where nobody collects, it does itself."""
+    """A block in which every expectation and every plain assert is soft; without a scope around it, it is one."""
     if _collected.get() is None and of_a_thread() is None:
         with collecting(), _softly():
             yield
@@ -192,3 +157,35 @@ def _softly() -> Iterator[None]:
         fail_softly(error)
     finally:
         _in_soft_block.reset(token)
+
+
+@contextmanager
+def threads_may_fail(failures: list[AssertionError]) -> Iterator[None]:
+    """Collect in *failures* what fails in threads that are started inside."""
+    with _lock:
+        _open.append(failures)
+    before = threading.excepthook
+
+    def take(args: threading.ExceptHookArgs) -> None:
+        if isinstance(args.exc_value, AssertionError):
+            failures.append(args.exc_value)
+        else:
+            before(args)
+
+    # Of scopes in several threads none could tell whose thread it was.
+    alone = of_a_thread() is failures
+    if alone:
+        threading.excepthook = take
+    try:
+        yield
+    finally:
+        if alone:
+            threading.excepthook = before
+        with _lock:
+            # By identity: two scopes in which nothing failed are equal lists.
+            _open[:] = [other for other in _open if other is not failures]
+
+
+def of_a_thread() -> list[AssertionError] | None:
+    """Where a thread without a scope of its own collects: the only scope that is open, or nowhere."""
+    return _open[0] if len(_open) == 1 else None

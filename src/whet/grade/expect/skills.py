@@ -9,7 +9,7 @@ from whet.grade.expect.items import Items, ItemsGroup, check_count, check_list, 
 from whet.model.skills import Confidence, SkillDetection, SkillEvidence, skill_name
 
 _STRENGTH: dict[Confidence, int] = {"weak": 0, "medium": 1, "strong": 2, "explicit": 3}
-# Words and failed loads are worth knowing, and no proof of use.
+# Words and failed loads do not prove that a skill was used.
 _USUAL: Confidence = "medium"
 _LOADS: Confidence = "strong"
 _SHOWN = 3
@@ -122,7 +122,7 @@ class _Skills(Items[str, SkillDetection]):
         if not isinstance(matcher, str):
             raise TypeError(f"a skill is looked for by its name, a string, not a {type(matcher).__name__}")
         if not matcher.strip():
-            raise ValueError("a skill has a name: an empty string is none")
+            raise ValueError("a skill has a name: it is not an empty string")
 
     def matches(self, matcher: str, item: SkillDetection) -> bool:
         return item.skill == skill_name(matcher)

@@ -1,16 +1,22 @@
-"""Values as short text: bounded however large the value is, and whatever its `__repr__` does."""
+"""Values in messages: as short text, and what two of them differ in.
+
+Everything here is bounded in size and in time, however large a value is and whatever its `__repr__` does.
+"""
 
 from __future__ import annotations
 
+import ast
 import collections
 import dataclasses
+import difflib
 import inspect
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Any
 
-from whet.reading.text import middle
+from whet.reading.text import middle, printable
 
 _Renderer = Callable[[Any, int, int], str]
 
@@ -18,6 +24,14 @@ _UNTOLD = (type, types.ModuleType, types.GeneratorType, types.CoroutineType, typ
 _DEEPEST = 4
 _FEWEST = 20
 _WIDEST_INT = 600
+_SHORT = 60
+_CHUNK = 65_536
+_MOST_ITEMS = 100_000
+_MOST_SEARCHED = 200_000
+_MOST_LINES = 20
+_WINDOW = 100
+_WIDEST = 120
+_ALIKE = 0.6
 
 
 def value_text(value: object, most: int = 300) -> str:
@@ -170,3 +184,187 @@ _RENDERERS: dict[Any, _Renderer] = {
     types.SimpleNamespace.__repr__: _namespace,
     BaseException.__repr__: _exception,
 }
+
+
+def difference(left: Any, operator: ast.cmpop, right: Any) -> list[str]:
+    """Lines of help for `left operator right`, which did not hold."""
+    match operator:
+        case ast.Eq():
+            return list(_unequal(left, right))
+        case ast.In():
+            return list(_nearest(left, right))
+        case ast.NotIn():
+            return list(_found(left, right))
+        case _:
+            return []
+
+
+def _unequal(left: Any, right: Any) -> Iterator[str]:
+    match left, right:
+        case (str(), str()) | (bytes(), bytes()):
+            yield from _unequal_text(left, right)
+        case (list(), list()) | (tuple(), tuple()):
+            yield from _unequal_lists(left, right)
+        case dict(), dict():
+            yield from _unequal_dicts(left, right, lambda key: f"[{value_text(key, _SHORT)}]")
+        case AbstractSet(), AbstractSet():
+            yield from _unequal_sets(left, right)
+        case _ if dataclasses.is_dataclass(left) and type(left) is type(right):
+            names = [item.name for item in dataclasses.fields(left) if item.compare]
+            both = ({name: getattr(side, name) for name in names} for side in (left, right))
+            yield from _unequal_dicts(next(both), next(both), lambda name: f".{name}")
+
+
+def _unequal_text(left: Any, right: Any) -> Iterator[str]:
+    if isinstance(left, str) and ("\n" in left[:_CHUNK] or "\n" in right[:_CHUNK]):
+        yield from _unequal_lines(left, right)
+    elif max(len(left), len(right)) > _SHORT:
+        at = _first_difference(left, right)
+        start = max(0, at - 15)
+        sides = (repr(side[start : at + 45]) for side in (left, right))
+        yield f"differs at {at:,}: {next(sides)} != {next(sides)}"
+
+
+def _first_difference(left: Any, right: Any) -> int:
+    """The index of the first difference, by slices: text can be long."""
+    at, step = 0, _CHUNK
+    while step:
+        while at < min(len(left), len(right)) and left[at : at + step] == right[at : at + step]:
+            at += step
+        step //= 2
+    return min(at, len(left), len(right))
+
+
+def _unequal_lines(left: str, right: str) -> Iterator[str]:
+    """A diff around the first line that differs."""
+    at = _first_difference(left, right)
+    start = left.rfind("\n", 0, at) + 1
+    number = left.count("\n", 0, start)
+    before = left[max(0, start - _CHUNK) : start].splitlines()[-2:]
+    sides = (before + side[start : start + _CHUNK].split("\n")[:_WINDOW] for side in (left, right))
+    yield from _diff(next(sides), next(sides), number - len(before) + 1, "line {}")
+
+
+def _diff(left: list[str], right: list[str], first: int, place: str) -> Iterator[str]:
+    """The lines of a short diff, with two lines around each change."""
+    lines = ["- left, + right"]
+    for group in _groups(left, right):
+        lines.append(f"@ {place.format(first + group[0][1])}")
+        for tag, left_from, left_to, right_from, right_to in group:
+            if tag == "equal":
+                lines += [f"  {line}" for line in left[left_from:left_to]]
+                continue
+            lines += [f"- {line}" for line in left[left_from:left_to]]
+            lines += [f"+ {line}" for line in right[right_from:right_to]]
+    yield from (printable(shorten(line, _WIDEST)) for line in lines[:_MOST_LINES])
+    if len(lines) > _MOST_LINES:
+        yield "..."
+
+
+def _groups(left: list[str], right: list[str]) -> Iterator[list[tuple[str, int, int, int, int]]]:
+    for group in difflib.SequenceMatcher(None, left, right, autojunk=False).get_grouped_opcodes(2):
+        tag, _, left_to, _, right_to = group[-1]
+        # If a window ended early, the lines at its end are not missing: the other side has them further on.
+        cut = max(left_to, right_to) >= _WINDOW and tag in {"insert", "delete"}
+        rest = group[:-1] if cut else group
+        if any(item[0] != "equal" for item in rest):
+            yield rest
+
+
+def _unequal_lists(left: Sequence[Any], right: Sequence[Any]) -> Iterator[str]:
+    if len(left) != len(right):
+        yield f"lengths differ: {len(left):,} != {len(right):,}"
+    pairs = enumerate(islice(zip(left, right, strict=False), _MOST_ITEMS))
+    at = next((at for at, (one, other) in pairs if _differ(one, other)), None)
+    if at is None:
+        at = min(len(left), len(right))
+        longer, side = (left, "left") if len(left) > len(right) else (right, "right")
+        if at < min(len(longer), _MOST_ITEMS):
+            yield f"only {side} has [{at}]: {value_text(longer[at], _SHORT)}"
+        return
+    yield f"differs at [{at}]: {value_text(left[at], _SHORT)} != {value_text(right[at], _SHORT)}"
+    if len(left) != len(right):
+        start = max(0, at - 2)
+        sides = ([value_text(item, _SHORT) for item in side[start : at + _WINDOW]] for side in (left, right))
+        yield from _diff(next(sides), next(sides), start, "[{}]")
+    else:
+        yield from (f"  {line}" for line in _unequal(left[at], right[at]))
+
+
+def _unequal_dicts(left: dict[Any, Any], right: dict[Any, Any], place: Callable[[Any], str]) -> Iterator[str]:
+    for side, one, other in (("left", left, right), ("right", right, left)):
+        only = [key for key in islice(one, _MOST_ITEMS) if key not in other]
+        if only:
+            yield f"only {side} has {value_text(only, _WIDEST)}"
+    shared = (key for key in islice(left, _MOST_ITEMS) if key in right and _differ(left[key], right[key]))
+    unequal = list(islice(shared, 4))
+    for key in unequal[:3]:
+        yield f"differs at {place(key)}: {value_text(left[key], _SHORT)} != {value_text(right[key], _SHORT)}"
+    if len(unequal) > 3:  # noqa: PLR2004 - one more than is shown
+        yield "... and more"
+    for key in unequal[:1]:
+        yield from (f"  {line}" for line in _unequal(left[key], right[key]))
+
+
+def _differ(left: Any, right: Any) -> bool:
+    return left is not right and bool(left != right)
+
+
+def _unequal_sets(left: AbstractSet[Any], right: AbstractSet[Any]) -> Iterator[str]:
+    for side, only in (("left", left - right), ("right", right - left)):
+        if only:
+            yield f"only {side} has {value_text(only, _WIDEST)}"
+
+
+def _nearest(wanted: Any, among: Any) -> Iterator[str]:
+    """What comes nearest to *wanted*, where *among* is too long to be seen whole."""
+    match wanted, among:
+        case str(), str() if len(among) > _SHORT and wanted:
+            number, near = _nearest_line(wanted, among)
+            if near:
+                yield f"nearest: line {number:,}: {near!r}"
+        case str(), list() | tuple() | dict() | AbstractSet() if len(among) > 1:
+            texts = [item[:_WIDEST] for item in islice(among, 500) if isinstance(item, str)]
+            near = next(iter(difflib.get_close_matches(wanted[:_WIDEST], texts, n=1, cutoff=_ALIKE)), "")
+            if near:
+                yield f"nearest: {near!r}"
+
+
+def _nearest_line(wanted: str, text: str) -> tuple[int, str]:
+    """The number of the line that is most like *wanted*, and its likest excerpt; none if nothing is alike."""
+    key = max((line.strip() for line in wanted[:_CHUNK].split("\n")), key=len)[:_WIDEST]
+    grams = _grams(key)
+    lines = [*_pieces(text[:_MOST_SEARCHED])]
+    # Counting shared letter groups is quick; only the best few get a real comparison.
+    best = sorted(lines, key=lambda item: len(grams & _grams(item[1])), reverse=True)[:8]
+    ranked = [(*_likest_excerpt(key, line), at) for at, line in best]
+    likeness, excerpt, number = max(ranked, key=lambda item: item[0])
+    return (number, excerpt) if likeness >= _ALIKE else (0, "")
+
+
+def _pieces(text: str) -> Iterator[tuple[int, str]]:
+    """The lines of *text* with their numbers, long ones in pieces that overlap."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        for at in range(0, max(len(line), 1), 4 * _WIDEST):
+            yield number, line[at : at + 5 * _WIDEST]
+
+
+def _grams(text: str) -> set[str]:
+    folded = text.casefold()
+    return {folded[at : at + 3] for at in range(len(folded) - 2)}
+
+
+def _likest_excerpt(wanted: str, line: str) -> tuple[float, str]:
+    matcher = difflib.SequenceMatcher(None, wanted.lower(), line.lower(), autojunk=False)
+    block = matcher.find_longest_match()
+    start = max(0, block.b - block.a)
+    excerpt = line[start : start + len(wanted)]
+    return difflib.SequenceMatcher(None, wanted.lower(), excerpt.lower(), autojunk=False).ratio(), excerpt
+
+
+def _found(unwanted: Any, text: Any) -> Iterator[str]:
+    """Yield where *unwanted* is in *text*."""
+    if isinstance(unwanted, str) and isinstance(text, str) and len(text) > _SHORT:
+        at = text.find(unwanted)
+        excerpt = text[max(0, at - 20) : at + len(unwanted[:_SHORT]) + 20]
+        yield f"found: line {text.count(chr(10), 0, at) + 1:,}, character {at:,}: {excerpt!r}"

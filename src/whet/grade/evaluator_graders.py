@@ -1,0 +1,306 @@
+"""Grade the tasks of benchmarks, with one grader for each kind of evaluator; that of a judge is in `rubrics`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from whet.dataclass import dataclass
+from whet.errors import AgentError, CheckTimedOut, GraderError, SandboxError, UsageError
+from whet.grade.evaluators import PLAIN, regex
+from whet.grade.evidence import Evidence
+from whet.grade.grader import Grader, WorkerGrader
+from whet.ground.sandbox import Boundary, Command, Sandbox
+from whet.ground.workers import Printed
+from whet.model import plugins, wire
+from whet.model.benchmark import MISSING, BenchmarkTask, Evaluator, Expected
+from whet.model.grade import Grade
+from whet.model.suite import Check, Suite
+from whet.reading.fields import is_number
+from whet.reading.text import shorten
+
+SLOW_PATTERN = "nested repetitions such as (a+)+ take for ever; write the pattern without them"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerEvidence(Evidence):
+    """What a callable skill answered, with secrets still in it; `skill` is its folder."""
+
+    output: Any
+    skill_id: str
+    skill_version: str = ""
+    latency_ms: float | None = None
+    sandbox: Sandbox
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> AnswerEvidence:
+        """Return *evidence* as an answer: if an agent worked, that is the text that it ended with."""
+        if isinstance(evidence, AnswerEvidence):
+            return evidence
+        return cls(
+            **{item.name: getattr(evidence, item.name) for item in fields(Evidence)},
+            output=evidence.session.final_output,
+            skill_id=evidence.session.runner,
+            sandbox=plugins.find("sandboxes", evidence.shell.sandbox)(),
+        )
+
+
+class EvaluatorGrader(Grader):
+    """Decides a task of a benchmark by its evaluator; there is one grader for each kind of evaluator."""
+
+    async def grade(self, check: Check, evidence: Evidence) -> Grade:
+        """Grade an answer; raises `GraderError` if the evaluator breaks, which says nothing about the skill."""
+        task: BenchmarkTask = check.params["task"]
+        own_ms = task.evaluator.timeout_ms
+        began = time.monotonic()
+        limit_s = evidence.timeout_s if own_ms is None else own_ms / 1000
+        grade = await self.evaluate(task, AnswerEvidence.of(evidence), limit_s)
+        duration_s = round(time.monotonic() - began, 6)
+        return replace(grade, check=check.label, duration_s=duration_s, weight=check.weight)
+
+    @abstractmethod
+    async def evaluate(self, task: BenchmarkTask, evidence: AnswerEvidence, timeout_s: float) -> Grade:
+        """Grade an answer by the evaluator of *task*."""
+
+
+class PlainEvaluator(EvaluatorGrader):
+    """Compares the answer at once."""
+
+    async def evaluate(self, task: BenchmarkTask, evidence: AnswerEvidence, timeout_s: float) -> Grade:
+        """Compare the answer with what is expected."""
+        del timeout_s
+        return PLAIN[task.evaluator.kind](evidence.output, task.expected, task.evaluator)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Search:
+    output: Any
+    patterns: tuple[str, ...]
+    evaluator: Evaluator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Searched:
+    grade: Grade | None = None
+    trouble: str = ""
+
+
+class RegexEvaluator(EvaluatorGrader, WorkerGrader):
+    """Searches in a worker, because a pattern may search for ever."""
+
+    def __init__(self, suite: Suite) -> None:
+        WorkerGrader.__init__(self, suite, _serve)
+
+    async def evaluate(self, task: BenchmarkTask, evidence: AnswerEvidence, timeout_s: float) -> Grade:
+        """Search for the patterns of *task*."""
+        request = _Search(output=evidence.output, patterns=task.expected.patterns, evaluator=task.evaluator)
+        searched = await self.ask(
+            request, _Searched, timeout_s=timeout_s, what="the search for patterns", hint=SLOW_PATTERN
+        )
+        if searched.grade is None:
+            raise GraderError(f"the search for patterns failed: {searched.trouble}")
+        return searched.grade
+
+
+def _serve(request: bytes, printed: Printed) -> bytes:
+    del printed
+    asked = wire.decode_exact(request, _Search)
+    try:
+        searched = _Searched(grade=regex(asked.output, Expected(patterns=asked.patterns), asked.evaluator))
+    except Exception as error:  # noqa: BLE001 - the grader reports it
+        searched = _Searched(trouble=f"{type(error).__name__}: {error}")
+    return wire.encode_exact(searched)
+
+
+class CustomEvaluator(EvaluatorGrader):
+    """Runs a scorer of the benchmark's author inside the sandbox."""
+
+    async def evaluate(self, task: BenchmarkTask, evidence: AnswerEvidence, timeout_s: float) -> Grade:
+        """Let the author's scorer decide; it sees its own folder and the skill."""
+        return await run_scorer(
+            find_scorer(task.expected.custom_scorer or "", self.suite.source.parent),
+            _context(task, evidence),
+            evidence.sandbox,
+            timeout_s=timeout_s,
+            readable=(evidence.skill,) if evidence.skill else (),
+        )
+
+
+def _context(task: BenchmarkTask, evidence: AnswerEvidence) -> dict[str, Any]:
+    """Return what a scorer of the author gets."""
+    return {
+        "output": evidence.output,
+        "expected": _expectation(task.expected),
+        "input": dict(task.input),
+        "task": task.id,
+        "latencyMs": evidence.latency_ms,
+        "skill": {
+            "id": evidence.skill_id,
+            "version": evidence.skill_version,
+            "path": str(evidence.skill) if evidence.skill else None,
+        },
+    }
+
+
+def _expectation(expected: Expected) -> dict[str, Any]:
+    """As it was written, without what was not."""
+    written = {
+        "value": expected.value,
+        "keywords": list(expected.keywords) or MISSING,
+        "patterns": list(expected.patterns) or MISSING,
+        "schema": MISSING if expected.schema is None else expected.schema,
+    }
+    return {name: value for name, value in written.items() if value is not MISSING}
+
+
+_PLAYER = Path(__file__).with_name("custom_player.py")
+_MODULE = re.compile(r"[A-Za-z_][\w.]*")
+_USUAL_FUNCTION = "score"
+_PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ")
+_MOST_BYTES = 4 * 1024 * 1024
+_SHOWN = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomScorer:
+    """What `customScorerPath` names: a function of a module or a file, or a program."""
+
+    folder: Path
+    module: str | None = None
+    file: Path | None = None
+    function: str | None = None
+    program: Path | None = None
+
+    @property
+    def shown(self) -> str:
+        """The name of the scorer in messages."""
+        return str(self.program) if self.program else f"{self.file or self.module}:{self.function}"
+
+
+def find_scorer(name: str, folder: Path) -> CustomScorer:
+    """Find the scorer called *name*, relative to the *folder* of the benchmark; raises `UsageError`."""
+    place, _, function = name.rpartition(":") if ":" in name else (name, "", "")
+    path = (folder / place).resolve()
+    if place.endswith(".py"):
+        if not path.is_file():
+            raise UsageError(f"customScorerPath {name}: there is no file {path}")
+        return CustomScorer(folder=folder, file=path, function=function or _USUAL_FUNCTION)
+    if function:
+        if not _MODULE.fullmatch(place):
+            raise UsageError(f"customScorerPath {name}: must be module:function, file.py:function or a program")
+        return CustomScorer(folder=folder, module=place, function=function)
+    if not path.is_file():
+        raise UsageError(f"customScorerPath {name}: there is no file {path}")
+    if not os.access(path, os.X_OK):
+        raise UsageError(f"customScorerPath {name}: {path} may not be executed", hint=f"chmod +x {path}")
+    return CustomScorer(folder=folder, program=path)
+
+
+async def run_scorer(
+    scorer: CustomScorer,
+    context: Mapping[str, Any],
+    sandbox: Sandbox,
+    *,
+    timeout_s: float,
+    readable: tuple[Path, ...] = (),
+) -> Grade:
+    """Ask the grader about an answer; whatever breaks in it is a `GraderError`, and never a 0.
+
+    *context* holds at least `output` and `expected`. The grader has no network, and sees its own folder and *readable*.
+    """
+    with tempfile.TemporaryDirectory(prefix="whet-grader-") as home:
+        out, err = _Kept(scorer.shown), _Kept(scorer.shown, strict=False)
+        boundary = Boundary(writable=(Path(home),), readable=(scorer.folder, _PLAYER.parent, *readable), network=False)
+        try:
+            ended = await sandbox.run(
+                _command(scorer, context, Path(home)), boundary, timeout_s=timeout_s, stdout=out, stderr=err
+            )
+        except (AgentError, SandboxError) as error:
+            raise GraderError(f"the grader {scorer.shown} could not be started: {error.message}") from error
+    if ended.timed_out:
+        raise CheckTimedOut(f"the grader {scorer.shown} did not end within {timeout_s:g} s")
+    if ended.exit_code != 0:
+        how = f"exit code {ended.exit_code}" if ended.exit_code is not None else f"signal {ended.signal}"
+        raise GraderError(f"the grader {scorer.shown} ended with {how}: {err.tail()}")
+    return _read(scorer, out.data)
+
+
+def _command(scorer: CustomScorer, context: Mapping[str, Any], home: Path) -> Command:
+    env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    env |= {"HOME": str(home), "TMPDIR": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
+    if scorer.program:
+        return Command(
+            argv=(str(scorer.program),), env=env, cwd=scorer.folder, stdin=json.dumps(context).encode() + b"\n"
+        )
+    request = {
+        "folder": str(scorer.folder),
+        "module": scorer.module,
+        "file": str(scorer.file) if scorer.file else None,
+        "function": scorer.function,
+        "context": context,
+    }
+    return Command(argv=(sys.executable, str(_PLAYER)), env=env, cwd=scorer.folder, stdin=json.dumps(request).encode())
+
+
+def _read(scorer: CustomScorer, data: bytes) -> Grade:
+    try:
+        given = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise GraderError(f"the grader {scorer.shown} printed no JSON: {_short(data)}") from error
+    if not scorer.program:
+        given = given["given"]
+    decided = _decided(given)
+    if decided is None:
+        raise GraderError(
+            f"the grader {scorer.shown} gave {_short(json.dumps(given).encode())}",
+            hint='it must give true or false, a number from 0 to 1, or {"passed": ..., "score": ..., "reason": ...}',
+        )
+    return decided
+
+
+def _decided(given: Any) -> Grade | None:
+    """Return the grade that a scorer's answer means, if it means one."""
+    answer = given if isinstance(given, dict) else {"passed": given} if isinstance(given, bool) else {"score": given}
+    passed, score, reason = answer.get("passed"), answer.get("score"), answer.get("reason", "")
+    if score is None and isinstance(passed, bool):
+        score = float(passed)
+    if not is_number(score) or not 0 <= score <= 1:
+        return None
+    if passed is None:
+        passed = score >= 1
+    if not isinstance(passed, bool) or not isinstance(reason, str):
+        return None
+    return Grade(check="custom", value=float(score), passed=passed, reason=reason)
+
+
+class _Kept:
+    """Keeps what a scorer prints, up to a limit."""
+
+    def __init__(self, name: str, *, strict: bool = True) -> None:
+        self._name = name
+        self._strict = strict
+        self.data = b""
+
+    def __call__(self, chunk: bytes) -> None:
+        self.data += chunk
+        if len(self.data) > _MOST_BYTES:
+            if self._strict:
+                raise GraderError(f"the grader {self._name} printed more than {_MOST_BYTES} bytes")
+            self.data = self.data[-_SHOWN:]
+
+    def tail(self) -> str:
+        """Return the end of it."""
+        return self.data[-_SHOWN:].decode(errors="replace").strip()
+
+
+def _short(data: bytes) -> str:
+    return shorten(data.decode(errors="replace").strip(), _SHOWN)
