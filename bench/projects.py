@@ -35,6 +35,16 @@ output = "{output}"
 """
 
 
+SCRIPTED = """\
+[run]
+output_dir = "runs"
+
+[runners.quick.agent]
+type = "scripted"
+script = "steps.toml"
+"""
+
+
 @contextmanager
 def folder() -> Iterator[Path]:
     """A folder in memory, where the disk does not speak for us or against us."""
@@ -49,6 +59,15 @@ def write_project(where: Path, *, cases: int, command: str, args: tuple[str, ...
     (where / "suite.py").write_text(SUITE.format(cases=cases))
     quoted = ", ".join(f"'{arg}'" for arg in args)
     (where / "whet.toml").write_text(SETTINGS.format(command=command, args=quoted, output=output))
+    return where / "suite.py"
+
+
+def write_scripted(where: Path) -> Path:
+    """A suite of one case for the scripted agent; the suite's path."""
+    where.mkdir(parents=True, exist_ok=True)
+    (where / "suite.py").write_text(SUITE.format(cases=1))
+    (where / "whet.toml").write_text(SCRIPTED)
+    (where / "steps.toml").write_text('[[steps]]\nsay = "done"\n')
     return where / "suite.py"
 
 

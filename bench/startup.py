@@ -1,33 +1,43 @@
-"""What it costs to say hello: `whet --version` and `whet --help` beside `python -c pass`, in turns."""
+"""What it costs to start: `whet --version`, `--help` and a `run` of one case beside `python -c pass`, in turns."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import time
+from pathlib import Path
 from statistics import median
 
-from projects import whet
+from projects import environment, folder, whet, write_scripted
 
 ROUNDS = 30
 
 
 def measure() -> dict[str, float]:
-    """Medians, and their ratios to the bare interpreter."""
-    commands = {
-        "python -c pass": [sys.executable, "-c", "pass"],
-        "whet --version": whet("--version"),
-        "whet --help": whet("--help"),
-    }
-    times: dict[str, list[float]] = {name: [] for name in commands}
-    for _ in range(ROUNDS):
-        for name, argv in commands.items():
-            began = time.perf_counter()
-            subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
-            times[name].append(time.perf_counter() - began)
+    """Measure medians, and their ratios to the bare interpreter."""
+    with folder() as base:
+        suite = write_scripted(base)
+        commands = {
+            "python -c pass": [sys.executable, "-c", "pass"],
+            "whet --version": whet("--version"),
+            "whet --help": whet("--help"),
+            "whet run": whet("run", str(suite)),
+        }
+        times: dict[str, list[float]] = {name: [] for name in commands}
+        for _ in range(ROUNDS):
+            for name, argv in commands.items():
+                times[name].append(_seconds(argv, base))
     bare = median(times["python -c pass"])
     return {
         "python -c pass, ms": bare * 1000,
         "whet --version, ratio (at most 5)": median(times["whet --version"]) / bare,
         "whet --help, ratio (at most 6)": median(times["whet --help"]) / bare,
+        "start-up of one case, ratio (at most 14)": median(times["whet run"]) / bare,
+        "start-up of one case, fastest, ratio": min(times["whet run"]) / min(times["python -c pass"]),
     }
+
+
+def _seconds(argv: list[str], where: Path) -> float:
+    began = time.perf_counter()
+    subprocess.run(argv, cwd=where, env=environment(where), check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - began

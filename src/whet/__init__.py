@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from whet.version import __version__
 
+# As in `typing`, which takes as long to import as Python to start.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from whet.grade.context import CheckContext as CheckContext
     from whet.grade.context import Ran as Ran
     from whet.grade.evidence import load_report as load_report

@@ -30,8 +30,9 @@ WhetError
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Literal
+
+from whet.dataclass import dataclass
 
 Cause = Literal["agent", "suite", "provider", "infrastructure", "cancelled"]
 Phase = Literal["workspace", "bootstrap", "start", "agent", "observe", "check"]

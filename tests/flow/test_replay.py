@@ -247,7 +247,7 @@ def test_a_recording_cannot_write_outside_of_the_workspace(project: Project, nam
     outcome = project.run()
 
     assert outcome.statuses == {"c": "failed"}
-    assert "which is no path below a workspace" in outcome.message("c")
+    assert "which is not a path below a workspace" in outcome.message("c")
     assert (project.outside / "evil").exists()
 
 

@@ -275,6 +275,8 @@ def test_a_summary_of_the_session_is_not_the_answer() -> None:
 
     assert read.verdict == "prompt-too-long"
     assert read.of(FinalOutput) == []
+    assert read.session.final_output == ""
+    assert [(event.phase, event.text) for event in read.of(Message)] == [("thinking", "A summary.")]
 
 
 def test_an_answer_after_a_summary_is_the_answer() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,42 @@ from whet.model.request import RunRequest, Selection
 from whet.version import __version__
 
 HEAVY = {"pydantic", "rich", "asyncio", "anyio", "msgspec", "importlib.metadata"}
+# What only some suites, agents and settings need.
+UNUSED_BY_A_SCRIPTED_PYTHON_SUITE = {
+    "email",
+    "genai_prices",
+    "http",
+    "httpcore2",
+    "httpx2",
+    "importlib.metadata",
+    "jsonschema",
+    "jsonschema_rs",
+    "pydantic",
+    "rich",
+    "sqlite3",
+    "statistics",
+    "whet.agents.claude_code",
+    "whet.agents.replay",
+    "whet.grade.claims",
+    "whet.grade.expect.expect",
+    "whet.grade.judge",
+    "whet.grade.judge_client",
+    "whet.grade.rubrics",
+    "whet.ground.fetching",
+    "whet.ground.unpacking",
+    "whet.reading.shell_commands",
+    "whet.service",
+    "whet.suites.bench",
+    "whet.suites.evals",
+    "yaml",
+    "zipfile",
+}
+# Not main(), which ends the process before anything can be printed.
 SHOW_MODULES = """
 import sys
-from whet.cli.main import main
+from whet.cli.main import run
 sys.argv = ["whet", *sys.argv[1:]]
-code = main()
+code = run()
 print(*sys.modules, sep="\\n", file=sys.stderr)
 sys.exit(code)
 """
@@ -43,11 +75,18 @@ def whet(*arguments: str | Path, cwd: Path | None = None, **environ: str) -> sub
     )
 
 
-def imported_by(*arguments: str) -> set[str]:
+def imported_by(*arguments: str, cwd: Path | None = None) -> set[str]:
     done = subprocess.run(
-        [sys.executable, "-c", SHOW_MODULES, *arguments], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", SHOW_MODULES, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        cwd=cwd,
     )
-    return set(done.stderr.split())
+    modules = set(done.stderr.split())
+    assert "whet.cli.main" in modules
+    return modules
 
 
 def request_for(*arguments: str) -> RunRequest:
@@ -65,6 +104,22 @@ def test_the_help_is_printed_without_importing_a_command_or_anything_heavy() -> 
     modules = imported_by("--help")
 
     assert not modules & (HEAVY | {f"whet.cli.{name}" for name in COMMANDS})
+
+
+def test_a_scripted_case_of_a_python_suite_is_run_without_importing_what_others_need(tmp_path: Path) -> None:
+    (tmp_path / "suite.py").write_text(
+        "from whet import Case\n"
+        "def holds(report, ctx):\n    assert ctx.final_output() == 'done'\n"
+        "suite = [Case(id='one', prompt='Go.', check=holds)]\n"
+    )
+    (tmp_path / "steps.toml").write_text('[[steps]]\nsay = "done"\n')
+    (tmp_path / "whet.toml").write_text('[runners.demo.agent]\ntype = "scripted"\nscript = "steps.toml"\n')
+
+    modules = imported_by("run", "suite.py", cwd=tmp_path)
+
+    assert "whet.run.attempt" in modules
+    assert all(find_spec(name) for name in UNUSED_BY_A_SCRIPTED_PYTHON_SUITE if name.startswith("whet."))
+    assert not modules & UNUSED_BY_A_SCRIPTED_PYTHON_SUITE
 
 
 def test_the_version_is_the_packages() -> None:

@@ -97,7 +97,7 @@ def test_an_mcp_skill_is_an_address_or_a_program(tmp_path: Path) -> None:
             None,
             'skill.json: adapterType: must be one of subprocess, http, mcp, not "lang',
         ),
-        ({"entrypoint": "python 'x"}, None, "skill.json: entrypoint: is no command line: No closing quotation"),
+        ({"entrypoint": "python 'x"}, None, "skill.json: entrypoint: is not a command line: No closing quotation"),
         (
             {"entrypoint": "mcp://localhost/x"},
             None,

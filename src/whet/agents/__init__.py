@@ -1,1 +1,1 @@
-"""The agents: who is under test, and what it did."""
+"""The agents under test: how each is started, what its output means, and callable skills."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from whet.dataclass import dataclass
 from whet.model.run import Runner
 from whet.model.seen import Event
 from whet.model.session import Usage
@@ -16,7 +17,7 @@ from whet.model.suite import NO_SKILL, SKILL, Case
 Output = Literal["text", "events", "records"]
 # How an agent is given skills: where it looks for them in its home, or by the variable `WHET_SKILL`.
 TakesSkills = Literal["home", "variable"]
-# Where skills are put for agents that are told by a variable.
+# Where skills are put for agents that find them by a variable.
 NAMED_SKILLS = ".agents/skills"
 # What a sign says: the model is asked, is speaking, has said all of an answer, did not answer; or a tool has begun.
 Meaning = Literal["asked", "speaking", "said", "trouble", "tool"]
@@ -75,12 +76,12 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signs:
-    """Lines by which a program shows, before anything is whole, how it stands between it and its model.
+    """Lines by which a program shows what its model is doing, before a message is complete.
 
-    `line` is held against the beginning of each line. Its group `what` is looked up in `means`, where anything else
-    says that the model is speaking; a line without it says nothing. Trouble may have groups `status` and `said`.
+    `line` is matched at the beginning of each line. `means` maps its group `what` to a meaning; any other value means
+    that the model is speaking, and a line without it means nothing. Trouble may have groups `status` and `said`.
     Lines that match are kept in the record only with `kept`: the others are a log that we asked for, or pieces of
-    what is told as a whole later on.
+    a message that is printed as a whole later.
     """
 
     line: re.Pattern[bytes]
@@ -111,7 +112,7 @@ class AgentCommand:
     signs: Signs | None = None
     # The same of its standard error.
     log_signs: Signs | None = None
-    # How it says on standard error that nobody has logged in; it is asked only where no model has answered.
+    # How it says on standard error that it is not logged in; looked for only if no model has answered.
     no_login: re.Pattern[str] | None = None
     # Paths are relative to the home of the attempt, which is deleted afterwards: credentials may lie there.
     home_files: Mapping[str, bytes] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The contract of a client: one call of a skill, and whether the skill is well."""
+"""The contract of a client that calls a skill, and what all clients share: secrets, schemas, JSON-RPC messages."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import contextlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from whet.dataclass import dataclass
 from whet.errors import SkillFailed, UsageError
 from whet.model.benchmark import CallableSkill
 from whet.model.session import Usage
@@ -134,7 +134,7 @@ def read_line(line: bytes, number: int) -> dict[str, Any] | None:
 
 
 def other_id(line: bytes, number: int) -> str | None:
-    """The id that *line* answers instead of *number*, for whoever wonders why nothing came."""
+    """Return the id that *line* answers instead of *number*, to explain why no answer came."""
     with contextlib.suppress(DocumentError):
         answer = read_answer(line) if line.strip().startswith(b"{") else None
         if isinstance(answer, dict) and answer.get("jsonrpc") == "2.0" and answer.get("id") not in (number, None):
@@ -143,7 +143,7 @@ def other_id(line: bytes, number: int) -> str | None:
 
 
 def find_answer(printed: bytes, number: int) -> dict[str, Any] | None:
-    """The last answer in all that was printed; also one that stands over several lines, if nothing else does."""
+    """Return the last answer in all that was printed, or the one that all of it is, over several lines."""
     for line in reversed(printed.splitlines()):
         found = read_line(line, number)
         if found is not None:

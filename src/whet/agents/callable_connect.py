@@ -1,4 +1,4 @@
-"""A skill that is a program and stays: it is asked again and again, and replaced when it dies."""
+"""Connect to callable skills: choose a client for each, and keep the process of one alive from call to call."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class KeptAlive:
         self._all: set[_Alive] = set()
 
     async def call(self, given: Mapping[str, Any], *, timeout_s: float) -> Reply:
-        """Ask one that is idle; its start is no part of the latency."""
+        """Call a process that is idle; its start does not count towards the latency."""
         return await self._ask("invoke", dict(given), timeout_s)
 
     async def health(self) -> str | None:
@@ -188,7 +188,7 @@ async def connect(
 ) -> AsyncIterator[SkillClient]:
     """A client for as long as the context lasts; nothing that it started is running afterwards.
 
-    Its home is made in *scratch*, where whoever comes after a whet that was killed finds and removes it.
+    Its home is made in *scratch*: if whet is killed, the next run finds and removes it there.
     """
     with TemporaryDirectory(prefix="whet-skill-", dir=scratch) as home:
         program = Program(skill, sandbox, environ, Path(home), ceilings)

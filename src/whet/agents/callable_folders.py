@@ -1,16 +1,16 @@
-"""A new skill from a template: a folder that can be evaluated as it stands."""
+"""Folders of callable skills: search them, select the ones that did well, create a new one from a template."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
 from whet.agents.callable_reading import CONFIG, LONGEST_ID, MANIFEST
+from whet.dataclass import dataclass
 from whet.errors import UsageError
 from whet.model.benchmark import ADAPTERS, Adapter, CallableSkill, CompletionReport
 from whet.reading.fields import Fields
@@ -29,7 +29,7 @@ def search(
     adapter: Adapter | None = None,
     min_completion: float | None = None,
 ) -> list[CallableSkill]:
-    """The skills that fit, the best first: by where the query stands, or without one by what they reached before."""
+    """Return the skills that match, the best first: by where the query occurs, or without one by earlier results."""
     fitting = [
         skill
         for skill in skills
@@ -46,8 +46,9 @@ def search(
 
 def best_before(skill: CallableSkill) -> float:
     """The best completion rate that the skill's own manifest tells of."""
-    told = skill.metadata.get("benchmarkResults")
-    rates = [item.get("completionRate") for item in told if isinstance(item, Mapping)] if isinstance(told, list) else []
+    given = skill.metadata.get("benchmarkResults")
+    results = given if isinstance(given, list) else []
+    rates = [item.get("completionRate") for item in results if isinstance(item, Mapping)]
     return max((float(rate) for rate in rates if isinstance(rate, int | float)), default=0.0)
 
 

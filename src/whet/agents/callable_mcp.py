@@ -1,4 +1,4 @@
-"""A skill that is a tool of an MCP server, over its standard streams or over streamable HTTP."""
+"""The client for a skill that is a tool of an MCP server, over its standard streams or over streamable HTTP."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ async def _stdio(program: Program) -> AsyncIterator[TransportStreams]:
                 try:
                     to_us.send_nowait(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
                 except ValueError:
-                    # A log line that looks like JSON is no message.
+                    # A log line that looks like JSON is not a message.
                     continue
                 except anyio.WouldBlock:
                     raise OutputTooLarge("the server sent more messages than anybody could read") from None

@@ -1,4 +1,4 @@
-"""A skill behind an HTTP endpoint: a POST with JSON in it."""
+"""The clients for a skill that is a program, started for each call, or an HTTP endpoint."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class OneShot:
 
 
 async def health_by(ask: Callable[[], Awaitable[object]]) -> str | None:
-    """What went wrong with a question for health, if anything did; not knowing the question is no illness."""
+    """Return what is wrong with a skill, if anything is; one that does not know the question is healthy."""
     try:
         await ask()
     except rpc.MethodUnknown:
@@ -175,7 +175,7 @@ class HttpSkill:
         return Reply(output=output, latency_ms=latency_ms, usage=_usage(response.headers))
 
     async def health(self) -> str | None:
-        """Whether a GET of the same address succeeds; many endpoints know POST only, and that is no illness."""
+        """Return what is wrong if a GET of the same address fails; an endpoint that only knows POST is healthy."""
         try:
             response, _ = await self._send("GET", HEALTH_TIMEOUT_S, None)
         except (AgentTimedOut, OutputTooLarge) as error:
@@ -205,7 +205,7 @@ def http_client(skill: CallableSkill, environ: Mapping[str, str]) -> httpx2.Asyn
 
 
 def broken(url: str, error: Exception) -> AgentError:
-    """What it means that an exchange came to no end: nobody is there, or somebody does not do as HTTP wants it."""
+    """Return the error for an exchange that did not finish: no server, or one that does not speak HTTP."""
     import httpx2  # noqa: PLC0415
 
     said = f"{url}: {str(error) or type(error).__name__}"

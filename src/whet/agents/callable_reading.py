@@ -1,4 +1,4 @@
-"""From a skill's folder to the skill, or to every problem that its files have."""
+"""Read the folders of callable skills: each becomes a skill, or a list of the problems in its files."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from whet.dataclass import dataclass
 from whet.errors import PathRefused, Problem, SuiteError, UsageError
 from whet.ground.secrets import looks_secret
 from whet.model.benchmark import ADAPTERS, AUTHS, Adapter, Auth, CallableSkill
@@ -36,13 +36,13 @@ _CONFIG_KEYS = (
 LONGEST_ID = 100
 _ID = re.compile(rf"[a-z0-9_-]{{1,{LONGEST_ID}}}")
 _VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
-# Folders in which nobody's skill lies.
+# Folders that hold no skills.
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedSkill:
-    """A skill, and what about its files is worth a word."""
+    """A skill, and warnings about its files."""
 
     skill: CallableSkill
     notes: tuple[Problem, ...]
@@ -188,7 +188,7 @@ def _where(about: Fields, how: Fields, adapter: Adapter, entrypoint: str) -> tup
     try:
         words = tuple(shlex.split(entrypoint))
     except ValueError as error:
-        about.problem("entrypoint", f"is no command line: {error}")
+        about.problem("entrypoint", f"is not a command line: {error}")
         words = ()
     if entrypoint and "://" in entrypoint.split(" ", 1)[0]:
         about.problem("entrypoint", f"must be a command line or an http address, not {shown(entrypoint)}")

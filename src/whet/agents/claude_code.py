@@ -31,7 +31,7 @@ _TOKENS = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens
 
 
 def read_tokens(usage: dict[str, Any]) -> dict[str, int | None]:
-    """Its input is told without what was read from and written to the cache."""
+    """Its input leaves out what was read from and written to the cache."""
     read, written = number(usage, "cache_read_input_tokens"), number(usage, "cache_creation_input_tokens")
     gross = plus(number(usage, "input_tokens"), read, written)
     return {"input_tokens": gross, "cached_tokens": read, "cache_write_tokens": written}
@@ -64,7 +64,7 @@ class Bill:
         return {**_most(told, spent), "reasoning_tokens": thoughts, "cost_usd": cost}
 
     def _earlier(self, whole: Figures, told: dict[str, int | None]) -> Figures | None:
-        """What of the totals was spent before the session was resumed; none where that cannot be told."""
+        """Return what of the totals was spent before the session was resumed; None if that is unknown."""
         if self._before is None:
             return {}
         earlier = {name: self._before.told(name) for name in _TOKENS}
@@ -83,7 +83,7 @@ def _most(told: dict[str, int | None], spent: Figures) -> dict[str, float | None
 
 
 def _over_models(models: dict[str, Any]) -> Figures:
-    """The totals over all models, by our names; none where none is told."""
+    """Return the totals over all models, by our names; None if there are none."""
     if not models:
         return {}
     read, cost = [_model(usage) for usage in models.values()], [amount(usage, "costUSD") for usage in models.values()]
@@ -106,7 +106,7 @@ _CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL
 _QUIET = ("IS_SANDBOX", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY")
 _STREAM = ("--output-format", "stream-json", "--verbose", "--include-partial-messages")
 _MODE = ("-p", *_STREAM, "--dangerously-skip-permissions")
-# Pieces of an answer, which is told again when it is whole.
+# Pieces of an answer, which is printed again when it is complete.
 _SIGNS = Signs(
     line=re.compile(rb'\{"type":"stream_event","event":\{"type":"(?P<what>\w+)"'), means={b"message_stop": "said"}
 )
@@ -197,7 +197,7 @@ class ClaudeCodeAgent(base.AgentDefaults):
                 self._prompt = ""
             case "api_retry":
                 error, status = text(seen, "error"), number(seen, "error_status")
-                # Without a status nobody answered.
+                # Without a status there was no answer.
                 kind = _kind(error, status) if status else _ERRORS.get(error or "", "network")
                 yield from self._reading.trouble(error or "it tries again", kind, status)
             case "permission_denied":
@@ -225,7 +225,7 @@ class ClaudeCodeAgent(base.AgentDefaults):
         ran = call_id not in self._refused and not (failed and output.startswith("<tool_use_error>"))
         said = _EXIT_CODE.match(output) if failed else None
         in_background = look(details, "backgroundTaskId") or _IN_BACKGROUND.match(output)
-        # A code that was explained away, or a sub-agent, of which no details are told: it worked, by whichever code.
+        # A code that was explained away, or a sub-agent, whose details are not printed: it worked, whatever the code.
         unsure = failed or not isinstance(details, dict) or look(details, "returnCodeInterpretation") or in_background
         code = int(said[1]) if said else None if unsure else 0
         worked = None if failed or in_background else True

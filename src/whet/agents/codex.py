@@ -54,7 +54,7 @@ class CodexAgent(base.AgentDefaults):
         self._invoked: list[SkillSignal] = []
 
     def command(self, task: Task) -> AgentCommand:
-        """Its login lies in the home of the attempt, or in the user's own; what we set is said on the command line."""
+        """Its login is in the home of the attempt, or in the user's own; our settings are on the command line."""
         options, env = Options(task.runner.options), base.environment(task)
         self._reading.workspace = str(task.workspace)
         own = env["HOME"] == str(task.home)

@@ -53,7 +53,7 @@ class CopilotAgent(AgentDefaults):
         self._failed: TroubleKind = "other"
 
     def command(self, task: Task) -> AgentCommand:
-        """Its state lies in its home; only the file of `--usage-output-file` tells tokens."""
+        """Its state is in its home; only the file of `--usage-output-file` has tokens."""
         self._reading.workspace = str(task.workspace)
         options = Options(task.runner.options)
         env = base.environment(task)
@@ -140,9 +140,9 @@ class CopilotAgent(AgentDefaults):
             yield from self._reading.trouble(look(data, "error", "message"), "permission", at=at)
 
     def _failure(self, data: dict[str, Any], at: str | None) -> Iterator[Event]:
-        """One attempt that failed, which may be made again, or the end; that has no kind where nobody answered."""
+        """One request that failed, which it may repeat, or the end; without an answer, that has no kind."""
         if text(data, "reason"):
-            # It tries again, and why it fails afterwards, if it does, is no longer told.
+            # It tries again. If that fails too, it does not print why.
             self._failed = "context" if data["reason"] == "forced_compaction" else self._failed
             return
         status = number(data, "statusCode")
@@ -165,5 +165,5 @@ class CopilotAgent(AgentDefaults):
 
 def _sum(models: Iterable[Any], name: str) -> int | None:
     """Over all models; unknown where none tells it."""
-    told = [value for model in models if (value := number(model, "usage", name)) is not None]
-    return number(sum(told)) if told else None
+    found = [value for model in models if (value := number(model, "usage", name)) is not None]
+    return number(sum(found)) if found else None

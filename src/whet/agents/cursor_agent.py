@@ -36,7 +36,7 @@ class CursorAgent(AgentDefaults):
         self._thoughts: list[str] = []
 
     def command(self, task: Task) -> AgentCommand:
-        """A prompt that begins with a dash is no option after `--`."""
+        """The prompt follows `--`, so that one which begins with a dash is not an option."""
         self._reading.workspace = str(task.workspace)
         options = Options(task.runner.options)
         passed = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ}

@@ -41,14 +41,14 @@ class Chats:
         return _exit_code(call) if call is not None else None
 
     def inside(self, call_id: Any) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-        """What the sub-agent of a call said and called, round by round; once, whoever asks again."""
+        """Return what the sub-agent of a call said and called, round by round; only the first time."""
         call = self._calls.get(call_id) if isinstance(call_id, str) else None
         for message in self._messages.pop(text(call, "agentId") or "", {}).values():
             if message.get("type") == "gemini":
                 yield as_text(message.get("content")), _calls(message)
 
     def _take(self, data: bytes) -> None:
-        """One file: its first line says whose chat it is; a message that is told again replaces itself."""
+        """Read one file: its first line names the session; a message that is repeated replaces the earlier one."""
         session = ""
         for line in data.splitlines():
             seen = parse(line)
@@ -193,7 +193,7 @@ class GeminiAgent(AgentDefaults):
                 yield from self._result(seen, at)
 
     def learn(self, collected: Mapping[str, bytes]) -> bool:
-        """Exit codes, and what sub-agents did, are told in the files of its chats alone."""
+        """Exit codes, and what sub-agents did, are only in the files of its chats."""
         self._chats = Chats(collected)
         return bool(self._chats)
 

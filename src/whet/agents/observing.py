@@ -1,17 +1,18 @@
-"""From printed lines to a session: events are counted as they come, and not kept."""
+"""The observer: reads what an agent prints, line by line, and sums up its session without keeping the events."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar
 
 from whet.agents.agent import Output
-from whet.agents.prices import priced
+from whet.agents.prices import load_prices, priced
 from whet.agents.turns import Turn
+from whet.dataclass import dataclass
 from whet.errors import BudgetSpent, SessionUnreadable, StepLimitReached
 from whet.model.seen import (
     Event,
@@ -48,7 +49,7 @@ class Characters:
         self._context += size
 
     def heard(self, text: str) -> None:
-        """The model was told something."""
+        """The model read something."""
         self._context += len(text)
 
     def guess(self) -> Usage:
@@ -270,7 +271,7 @@ class Observer:
         self.turn.troubled(event)
 
     def _begin_round(self) -> None:
-        """A model round begins with the first thing that the model says after being told something."""
+        """A model round begins with the first thing that the model says after it has read something."""
         self.trouble = None
         if self._in_round:
             return
@@ -289,6 +290,8 @@ class Observer:
             if value is not None and value >= 0:
                 self._usage[name] = self._usage.get(name, 0) + value
         self._derived |= frozenset(seen.derived)
+        if seen.cost_usd is None and (self.started.model or self._limits.model):
+            load_prices()
         self._hold_budget()
 
     def _hold_budget(self) -> None:
@@ -322,7 +325,7 @@ def _read_event(line: bytes) -> Iterable[Event]:
 
 
 def _merged(known: SessionStarted, more: SessionStarted) -> SessionStarted:
-    """What is known of a session when it is told in several records."""
+    """Merge what several records say about the start of a session."""
     return SessionStarted(
         session_id=more.session_id or known.session_id,
         model=more.model or known.model,

@@ -56,11 +56,11 @@ class OpencodeAgent(AgentDefaults):
         # What sub-agents did, by their sessions.
         self._inner: dict[str, list[dict[str, Any]]] = {}
         self._fresh = True
-        # A call is told once it has ended. Its result waits for the end of the step, so that a step is one round.
+        # A call is printed once it has ended. Its result waits for the end of the step, so that a step is one round.
         self._results: list[Event] = []
 
     def command(self, task: Task) -> AgentCommand:
-        """What it keeps lies below its home, and what `args` say goes to `run`."""
+        """It keeps its files below its home; `args` are passed to `run`."""
         self._reading.workspace, self._fresh = str(task.workspace), task.resume is None
         options = Options(task.runner.options)
         passed = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ}
@@ -97,7 +97,8 @@ class OpencodeAgent(AgentDefaults):
                 yield from self._let_go()
                 self._reason, self._failed = "nothing", None
             case "text" if look(part, "metadata", "compaction_continue") is True:
-                # Its own words, after a summary of the session, which is no answer.
+                # It writes this prompt to itself after a summary of the session.
+                yield from self._reading.summarized()
                 yield from self._let_go()
                 self._reason = "a summary of the session"
             case "text":
@@ -151,7 +152,7 @@ class OpencodeAgent(AgentDefaults):
                 yield event
 
     def _helped(self, session: str | None) -> Iterator[Event]:
-        """What a sub-agent did in the session of its own; once, whoever continues it."""
+        """What a sub-agent did in its own session; only the first time that the session occurs."""
         outside, self._results, failed = self._results, [], self._failed
         for part in self._inner.pop(session or "", ()):
             match part.get("type"):
@@ -180,7 +181,7 @@ class OpencodeAgent(AgentDefaults):
 
     def _trouble(self, error: dict[str, Any], at: str | None) -> Iterator[Event]:
         status = number(error, "data", "statusCode")
-        # An error of the API without a status is one that nobody answered.
+        # An error of the API without a status means that there was no answer.
         names: dict[Any, TroubleKind] = {"ProviderAuthError": "auth", "APIError": "network"}
         kind = names.get(text(error, "name"), "other") if status is None else status_kind(status)
         if text(error, "name") == "ContextOverflowError":
@@ -190,7 +191,7 @@ class OpencodeAgent(AgentDefaults):
 
 
 def _usage(part: dict[str, Any]) -> Iterator[Event]:
-    """Told per step; its input leaves out what came from a cache or went there, its output leaves out reasoning."""
+    """Read the usage of a step; its input leaves out what a cache read or wrote, its output leaves out reasoning."""
     tokens = table(part, "tokens")
     cached, written = number(tokens, "cache", "read"), number(tokens, "cache", "write")
     thought = number(tokens, "reasoning")

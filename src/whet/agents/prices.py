@@ -1,15 +1,16 @@
-"""What tokens cost where the agent does not say: by a dated table of prices, and unknown where the table is silent."""
+"""What tokens cost if the agent does not say: by a dated table of prices, and unknown for a model that is not in it."""
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from whet.model.session import Usage
 
 
 def priced(usage: Usage, model: str | None) -> Usage:
-    """*usage* with what it cost, if that can be known; what an agent said itself is never replaced.
+    """Return *usage* with its cost, if that can be known; never replaces what an agent said itself.
 
     A guess from characters has no price.
     """
@@ -21,9 +22,19 @@ def priced(usage: Usage, model: str | None) -> Usage:
     return usage if cost is None else replace(usage, cost_usd=cost, cost_source="prices")
 
 
+@cache
+def load_prices() -> None:
+    """Begin to load the table on a thread, so that it is there when a session ends: that takes a third of a second."""
+    threading.Thread(target=_load, name="prices", daemon=True).start()
+
+
+def _load() -> None:
+    import genai_prices.data  # noqa: PLC0415, F401
+
+
 @lru_cache(maxsize=1024)
 def _cost(model: str, input_tokens: int, cached: int, cache_write: int, output_tokens: int) -> float | None:
-    # Only here: most runs never ask, and the library takes a third of a second to load.
+    # Only here: most runs never ask.
     from genai_prices import Usage as Tokens  # noqa: PLC0415
     from genai_prices import calc_price  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The agents on this machine: where their programs are, what version they say, and what they could log in with."""
+"""The agents that whet knows on this machine: where their programs are, their versions, and their logins."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
 import anyio
 
+from whet.dataclass import dataclass
 from whet.errors import AttemptError
 from whet.ground.sandbox import Boundary, Command, Sandbox
 from whet.reading.text import one_line
 
-# "problem" keeps a configured runner from starting; "warning" is worth knowing; "absent" is nothing to worry about.
+# "problem" keeps a configured runner from starting; "warning" may matter; "absent" does not.
 State = Literal["ok", "absent", "warning", "problem"]
 
 
@@ -174,7 +175,7 @@ async def _version(program: str, sandbox: Sandbox, environ: Mapping[str, str]) -
 
 
 class _Beginning:
-    """A sink that keeps the beginning; the rest of a talkative program is nobody's concern."""
+    """A sink that keeps the beginning of what a program prints."""
 
     def __init__(self) -> None:
         self._data = bytearray()

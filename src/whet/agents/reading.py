@@ -1,7 +1,7 @@
-"""What tools mean, for every agent: which of them run, read, edit or load a skill, and what a call came to.
+"""From the records of an agent to events: what its tools do, what it says, and what it spends.
 
-An adapter keeps one `Calls` per session and tells it what it finds in the agent's records; every method gives the
-events to pass on.
+An adapter keeps one `Reading` (or one `Calls`) per session and calls a method for each thing that it finds in the
+agent's records. Every method returns the events to pass on.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", 
 
 
 def kind_of(tool: str) -> Kind | None:
-    """What *tool* does, or none where that is nobody's business."""
+    """Return what *tool* does, or None if that does not matter here."""
     return _KINDS.get(tool.lower())
 
 
@@ -106,13 +106,13 @@ class Call(NamedTuple):
 
 
 class Calls:
-    """The calls of one session: what each came to is told when its result is there.
+    """The calls of one session; the events of each follow when its result is there.
 
     Events are given as lists: a transcript may tell of a million calls, and generators within generators take longer.
     """
 
     def __init__(self, workspace: str = "") -> None:
-        # Paths below it are told as seen from it, whichever way an agent writes them.
+        # Paths below it become relative to it, however an agent writes them.
         self.workspace = workspace
         # Where a shell begins, if not in the workspace: some programs stay where the last command went.
         self.cwd = ""
@@ -138,7 +138,7 @@ class Calls:
     ) -> list[Event]:
         """A tool gave its result; `ran=False` where it was refused, so that it did nothing.
 
-        `worked` says whether a command did where its exit code is not told.
+        `worked` says whether a command succeeded if its exit code is unknown.
         """
         known = text(call_id)
         call = self._open.pop(known, None) if known else None
@@ -184,7 +184,7 @@ class Calls:
         return ()
 
     def _ran(self, call: Call, exit_code: int | None, worked: bool | None, at: str | None) -> list[Event]:
-        """A command and what it shows; where nobody says whether it worked, it may have shown nothing."""
+        """A command and the files that it shows; if it is unknown whether it worked, it may have shown none."""
         command = call.command
         if not command:
             return []
@@ -281,9 +281,16 @@ class Reading(Calls):
         (self._last, at), self._held = self._held, None
         return [Message(role="assistant", phase="final" if final else "commentary", text=self._last, at=at)]
 
+    def summarized(self) -> list[Event]:
+        """The words that were held back are a summary that the agent made for itself: a thought, and no answer."""
+        if self._held is None:
+            return []
+        (words, at), self._held = self._held, None
+        return [Message(role="assistant", phase="thinking", text=words, at=at)]
+
 
 class Spending:
-    """Tokens and money told so far, so that totals which come later are not counted twice."""
+    """Tokens and money reported so far, so that later totals are not counted twice."""
 
     def __init__(self, *, derived: tuple[str, ...] = ()) -> None:
         self._told: dict[str, float] = {}
@@ -292,7 +299,7 @@ class Spending:
         self._unsure: frozenset[str] = frozenset()
 
     def resumed(self, earlier: Resume | None) -> None:
-        """Totals go on from those of *earlier*; where that told no figure, later totals of it say nothing."""
+        """Continue the totals of *earlier*; a figure that is missing there stays unknown."""
         before = {name: earlier.usage.told(name) for name in USAGE_FIGURES} if earlier else {}
         if earlier and earlier.usage.cost_source != "agent":
             before["cost_usd"] = None
@@ -308,7 +315,7 @@ class Spending:
             yield UsageSeen(**known, derived=tuple(name for name in self._derives if name in known))
 
     def total(self, **amounts: Any) -> Iterator[Event]:
-        """So much was spent in all; what was told before is part of it."""
+        """Report a total, which includes what was reported before."""
         sure = {name: value for name, value in amounts.items() if name not in self._unsure}
         known = {name: value for name, value in sure.items() if amount(value) is not None}
         yield from self.more(**{name: max(0, value - self._told.get(name, 0)) for name, value in known.items()})

@@ -1,4 +1,4 @@
-"""Taking foreign values: what an agent prints may be anything, so each is looked at before it is used."""
+"""Read values from what an agent printed: it may be anything, so each function checks the type of what it returns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def parse(record: bytes) -> dict[str, Any]:
 
 
 def look(value: Any, *names: str) -> Any:
-    """What lies under *names* in objects within objects, or none.
+    """Return the value at *names* in nested objects, or None.
 
     `text` and `table` do the same by themselves: they are asked for many times of every record.
     """
@@ -115,7 +115,7 @@ _YEAR_10000 = 253_402_300_800_000
 
 
 def moment(milliseconds: Any) -> str | None:
-    """The text for a moment that is told in milliseconds since 1970."""
+    """Return the text for a time in milliseconds since 1970."""
     known = number(milliseconds)
     if known is None or not 0 <= known < _YEAR_10000:
         return None

@@ -1,14 +1,14 @@
-"""An agent that was recorded: it prints again what it printed, changes again what it changed, and costs nothing."""
+"""The replay agent: prints what a recorded agent printed and changes what it changed, at no cost."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from whet.agents.agent import Agent, AgentCommand, AgentDefaults, Options, Output, Task, environment
+from whet.dataclass import dataclass
 from whet.errors import AgentNotStarted, WhetError
 from whet.ground.changes import RecordedChanges, read_changes
 from whet.model import plugins, wire
@@ -120,7 +120,7 @@ class ReplayAgent(AgentDefaults):
 def find_recording(runner: Runner, case: str, variant: str | None, number: int) -> Recording | str:
     """The recording of trial *number* of *case*, or else of its first that has one; or why there is none.
 
-    A recording of one variant only is played for all of them, and no *variant* stands for any.
+    A recording of one variant only is played for all of them, and no *variant* means any.
     """
     root = Path(Options(runner.options).text("script") or "")
     trials = root / "trials" if (root / "trials").is_dir() else root
@@ -180,7 +180,7 @@ def _unreadable(recording: Recording) -> str | None:
 
 
 def _refuse_gaps(runner: Runner, folder: Path) -> None:
-    """A check must not be told that an agent left out what only the recording leaves out."""
+    """Refuse a recording with gaps: a check would think that the agent left out what only the recording lacks."""
     changes = read_changes(folder)
     if _extra(runner, "incomplete") is True or (changes is not None and not changes.missing):
         return

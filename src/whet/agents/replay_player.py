@@ -1,4 +1,4 @@
-"""The program behind the replay agent: it lays recorded changes into its folder and prints what was printed.
+"""The program of the replay agent: it applies recorded changes to its folder and prints the recorded output.
 
 It runs on its own, by `python -I -S`, so it imports nothing but the standard library.
 """
@@ -34,15 +34,15 @@ def lay(folder: Path, into: Path) -> None:
 
 
 def _place(into: Path, path: str, *, make: bool = False) -> Path:
-    """Where *path* lies below *into*: a recording may come from anybody, and must not lead out by `..` or a link."""
+    """Return *path* below *into*: a recording may come from anyone, and must not lead out by `..` or a link."""
     *parents, name = path.split("/")
     if any(part in {"", ".", ".."} for part in (*parents, name)):
-        raise ValueError(f"the recording names {path!r}, which is no path below a workspace")
+        raise ValueError(f"the recording names {path!r}, which is not a path below a workspace")
     place = into
     for part in parents:
         place /= part
         if place.is_symlink() or (place.exists() and not place.is_dir()):
-            raise ValueError(f"the recording names {path!r}, but {part!r} is no folder")
+            raise ValueError(f"the recording names {path!r}, but {part!r} is not a folder")
         if make and not place.exists():
             place.mkdir()
     return place / name

@@ -1,4 +1,4 @@
-"""An agent without a model: it plays a file of steps, really running, reading and writing, so it costs nothing."""
+"""The scripted agent: plays a file of steps without a model; it really runs, reads and writes, at no cost."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class ScriptedAgent(AgentDefaults):
     def command(self, task: Task) -> AgentCommand:
         """The player with the case's steps on standard input."""
         steps = read_steps(script_for(task.runner, task.case))
-        told = json.dumps({"prompt": task.prompt, "steps": steps})
+        script = json.dumps({"prompt": task.prompt, "steps": steps})
         return AgentCommand(
             # -I -S: nothing of the user's Python leaks in, and it starts in 10 ms.
             argv=(sys.executable, "-I", "-S", str(_PLAYER)),
             env=environment(task) | named_skill(task),
-            stdin=told.encode(),
+            stdin=script.encode(),
             output="events",
             readable=(_PLAYER.parent, *mounts(task)),
             home_copies=skill_copies(task, NAMED_SKILLS),

@@ -1,17 +1,21 @@
-"""The program behind the scripted agent: it plays steps in its working folder and prints session events.
+"""The program of the scripted agent: it plays steps in its working folder and prints session events.
 
-It runs on its own, by `python -I -S`, so it imports nothing but the standard library.
+It runs on its own, by `python -I -S`, so it imports only the standard library. Each attempt waits for it, so it imports
+little, and what only some steps need when such a step is played.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+
+# As in `typing`, which takes as long to import as Python to start.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from typing import Any
 
 _calls = 0
 
@@ -31,12 +35,21 @@ def call(tool: str, **args: Any) -> str:
 
 
 def done(call_id: str, tool: str, output: str, ok: bool) -> None:
-    """Tell what a tool gave back."""
+    """Print the result of a tool."""
     emit("tool_result", id=call_id, tool=tool, output=output, ok=ok)
+
+
+def place(path: str) -> Path:
+    """Return where *path* is, seen from the working folder."""
+    from pathlib import Path  # noqa: PLC0415
+
+    return Path.cwd() / path
 
 
 def run(step: dict[str, Any]) -> None:
     """Run a shell command."""
+    import subprocess  # noqa: PLC0415
+
     call_id = call("shell", command=step["run"])
     ended = subprocess.run(  # noqa: S602 - running what the script says is the point
         step["run"], shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
@@ -47,7 +60,7 @@ def run(step: dict[str, Any]) -> None:
 
 def read(step: dict[str, Any]) -> None:
     """Read a file."""
-    path = Path.cwd() / step["read"]
+    path = place(step["read"])
     call_id = call("read", path=step["read"])
     emit("file_read", path=str(path))
     try:
@@ -58,7 +71,7 @@ def read(step: dict[str, Any]) -> None:
 
 def write(step: dict[str, Any]) -> None:
     """Write a file, and the folders above it."""
-    path = Path.cwd() / step["write"]
+    path = place(step["write"])
     call_id = call("write", path=step["write"])
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +85,7 @@ def write(step: dict[str, Any]) -> None:
 
 def delete(step: dict[str, Any]) -> None:
     """Delete a file."""
-    path = Path.cwd() / step["delete"]
+    path = place(step["delete"])
     call_id = call("delete", path=step["delete"])
     try:
         path.unlink()
@@ -113,11 +126,11 @@ ACTIONS: dict[str, Callable[[dict[str, Any]], None]] = {
 
 def main() -> None:
     """Play what standard input says."""
-    told = json.load(sys.stdin)
-    emit("message", role="user", text=told["prompt"])
-    for step in told["steps"]:
+    script = json.load(sys.stdin)
+    emit("message", role="user", text=script["prompt"])
+    for step in script["steps"]:
         filled = {
-            key: value.replace("{prompt}", told["prompt"]) if isinstance(value, str) else value
+            key: value.replace("{prompt}", script["prompt"]) if isinstance(value, str) else value
             for key, value in step.items()
         }
         word = next(word for word in ACTIONS if word in filled)

@@ -1,7 +1,7 @@
-"""Whose turn it is: whether the model is asked, speaks or has answered, or a tool of the agent is at work.
+"""Whose turn it is: the model is asked, speaks or has answered, or a tool of the agent is running.
 
 An agent that is stopped at its time limit may have been slow, or may have waited for a provider that did not answer.
-Only the second is no failure of the agent, so what comes after the limit, when programs tidy up, is not looked at.
+Only the first is a failure of the agent. What a program prints after the limit, while it cleans up, does not count.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Turn:
         self._overflows = 0
 
     def sign(self, meaning: Meaning) -> None:
-        """The program showed where it stands; trouble is told as an event."""
+        """The program showed what its model is doing; trouble comes as an event."""
         if not self._in_time():
             return
         match meaning:
@@ -195,7 +195,7 @@ class Sieve:
         return self._signs.kept
 
     def _troubled(self, named: dict[str, bytes | None], head: bytes) -> Trouble:
-        """Trouble by the program's own word; without a status, nobody answered."""
+        """Trouble that the program reported; without a status, there was no answer."""
         status = int(named.get("status") or 0) or None
         said = (named.get("said") or head).decode("utf-8", "replace").strip()
         kind = status_kind(status) if status else "network"

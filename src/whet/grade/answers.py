@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.errors import GraderError
 from whet.grade.assertions import NoJson, Subject, any_json, at_pointer, decide_assertion, first_json, whole_json
 from whet.grade.claim_files import Outcome, failed, passed, undecided

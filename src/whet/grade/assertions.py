@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.grade import claim_files as files
 from whet.grade.claim_files import Outcome, failed, passed, shortened, undecided
 from whet.grade.evaluators import same

@@ -11,12 +11,13 @@ import linecache
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any, Literal
 
+from whet.dataclass import dataclass
 from whet.errors import AttemptError
 from whet.grade.context import CheckContext, Gaps, RecordedContext, Shell
 from whet.grade.evidence import EventLog

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from whet.dataclass import dataclass
 from whet.ground.protecting import Before, Found, digest_of, find
 from whet.ground.tree import open_file
 from whet.reading.claims import Absent, Changed, Contains, Created, Exists, Matches, PathClaim, Pattern

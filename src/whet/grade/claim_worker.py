@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal
 
+from whet.dataclass import dataclass
 from whet.errors import WhetError, WorkspaceError
 from whet.grade import claim_files as files
 from whet.grade.claim_files import Outcome, failed, passed, shortened, undecided

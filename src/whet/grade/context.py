@@ -8,13 +8,14 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import ClassVar, NoReturn
 
 import anyio
 
+from whet.dataclass import dataclass
 from whet.errors import AgentNotFound, AgentNotStarted, Cause, GraderError
 from whet.ground.sandbox import Boundary, Command, Ended, Sandbox
 from whet.model import plugins

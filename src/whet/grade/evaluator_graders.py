@@ -10,10 +10,11 @@ import tempfile
 import time
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.errors import AgentError, CheckTimedOut, GraderError, SandboxError, UsageError
 from whet.grade.evaluators import PLAIN, regex
 from whet.grade.evidence import Evidence

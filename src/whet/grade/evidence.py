@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
+from whet.dataclass import dataclass
 from whet.errors import StoreError
 from whet.grade.context import Gaps, Shell
 from whet.model import wire

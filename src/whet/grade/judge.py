@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import anyio
 
+from whet.dataclass import dataclass
 from whet.grade.grader import Grader
 from whet.grade.judge_client import JudgeClient, JudgeSettings, find_key, judge_settings
 from whet.grade.judge_questions import HIGHEST_RATING, VERSION, Prompt, Question, Vote

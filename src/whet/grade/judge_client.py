@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import anyio
 
 from whet.agents.prices import priced
+from whet.dataclass import dataclass
 from whet.errors import JudgeFailed, NoVerdict, UsageError
 from whet.grade.judge_questions import TOOL, VERDICT_SCHEMA, Prompt, Verdict, Vote, read_call, read_text
 from whet.model.session import Usage, token_count

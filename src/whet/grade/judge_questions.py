@@ -6,9 +6,10 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.errors import NoVerdict
 from whet.model.session import Usage
 from whet.reading.fields import is_number

@@ -13,14 +13,13 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import CoroutineType, FrameType, ModuleType, TracebackType
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.grade.context import CheckContext, Ran, RecordedContext
 from whet.grade.expect.asserts import MISSING
-from whet.grade.expect.expect import Expect
 from whet.grade.expect.values import is_telling, value_text
 from whet.model.grade import Changes, Location
 from whet.model.session import Session, Usage
@@ -191,6 +190,9 @@ def _is_wrong_call(message: str) -> bool:
 
 def _api() -> frozenset[str]:
     """The names of the classes whose methods a check calls."""
+    # Only here: all groups of expectations, which a suite that asserts by itself does not load.
+    from whet.grade.expect.expect import Expect  # noqa: PLC0415
+
     groups = [type(value) for value in vars(Expect()).values()]
     kinds = (*_HANDED, *(kind for group in groups for kind in group.__mro__), *Expect.__mro__)
     return frozenset(kind.__name__ for kind in kinds if kind.__module__.split(".")[0] == "whet")

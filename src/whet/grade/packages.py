@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import anyio
 import anyio.to_thread
 
+from whet.dataclass import dataclass
 from whet.errors import PackageError, WorkspaceError
 from whet.grade.context import NotRecorded
 from whet.grade.evidence import Evidence, RecordedEvidence

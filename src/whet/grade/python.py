@@ -50,7 +50,7 @@ def _modules(folder: Path) -> list[ModuleType]:
 
 def _lies_in(module: ModuleType, folder: Path) -> bool:
     file = getattr(module, "__file__", None)
-    return isinstance(file, str) and Path(file).is_relative_to(folder) and "site-packages" not in file
+    return isinstance(file, str) and file.startswith(f"{folder}/") and "site-packages" not in file
 
 
 def _look(modules: list[ModuleType]) -> tuple[Any, ...]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
 
+from whet.dataclass import dataclass
 from whet.grade.evaluator_graders import AnswerEvidence, EvaluatorGrader
 from whet.grade.evaluators import as_text
 from whet.grade.evidence import Evidence

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from math import frexp, ldexp, sqrt
 
+from whet.dataclass import dataclass
 from whet.errors import UsageError
 from whet.model.benchmark import Sample
 from whet.model.event import Results

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import ceil, comb, exp, floor, lgamma, log, sqrt
 from random import Random
-from statistics import NormalDist
 
 from whet.grade.scores import by_task, mean, score_of, weight_unit, weighted_mean
 from whet.model.benchmark import Difference, Interval, PassK, Sample
@@ -148,6 +147,9 @@ def ratio(clusters: Sequence[Cluster]) -> float | None:
 
 def _tail(count: int) -> float:
     """The share to cut off at each end."""
+    # Only here: it brings fractions and decimals along, and most runs have no interval by bootstrap.
+    from statistics import NormalDist  # noqa: PLC0415
+
     t = t_quantile((1 + _LEVEL) / 2, count - 1)
     return NormalDist().cdf(-sqrt(count / (count - 1)) * t)
 

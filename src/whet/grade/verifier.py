@@ -9,9 +9,9 @@ import signal
 import stat
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from whet.dataclass import dataclass
 from whet.errors import AgentNotFound, AgentNotStarted
 from whet.grade.context import Shell, plain_environment
 from whet.grade.evidence import Evidence

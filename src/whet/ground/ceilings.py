@@ -13,10 +13,11 @@ import resource
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from whet.dataclass import dataclass
 from whet.errors import SandboxError
 from whet.ground.cgroups import Group, places
 from whet.ground.sandbox import Command, Ended, find_program

@@ -12,11 +12,12 @@ import os
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+from whet.dataclass import dataclass
 from whet.model.suite import Ceilings
 
 Controller = Literal["memory", "pids", "cpu"]

@@ -7,10 +7,11 @@ import os
 import stat
 import tarfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 from pathlib import Path
 
+from whet.dataclass import dataclass
 from whet.errors import WorkspaceError
 from whet.ground.secrets import Masker
 from whet.ground.tree import GIT, Tree, explained

@@ -8,9 +8,10 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from whet.dataclass import dataclass
 from whet.ground.tree import GIT, Descent, Folders, Tree, walk
 from whet.model.grade import Changes
 from whet.reading.text import escape_surrogates

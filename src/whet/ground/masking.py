@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import os
 import re
-import sqlite3
 import stat
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from whet.dataclass import dataclass
 from whet.ground.copying import extents, remove_tree
 from whet.ground.secrets import HIDDEN, Masker
 from whet.ground.tree import Descent, Step, grant, walk
 from whet.reading.text import escape_surrogates
+
+if TYPE_CHECKING:
+    import sqlite3
 
 _SQLITE_HEADER = b"SQLite format 3\0"
 _LOGIN_NAME = re.compile(r"credential|secret|passw|api_?key|(access|refresh|auth|id)_?token", re.IGNORECASE)
@@ -221,6 +223,9 @@ def mask_database(masker: Masker, path: Path) -> None:
 
     Nothing of them stays in the file. Raises `sqlite3.Error` if the file cannot be read or rewritten.
     """
+    # Only here: few agents keep a database.
+    import sqlite3  # noqa: PLC0415
+
     deadline = time.monotonic() + _PATIENCE_S
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)

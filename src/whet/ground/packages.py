@@ -9,7 +9,7 @@ import os
 import stat
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count, islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
+from whet.dataclass import dataclass
 from whet.errors import PackageError, WorkspaceError
 from whet.ground.copying import copy_tree, remove_tree
 from whet.ground.package_settings import Fetched, PackageSettings, kind_of, local_path, shown_ref, take_local

@@ -9,10 +9,11 @@ import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
+from whet.dataclass import dataclass
 from whet.errors import WorkspaceError
 from whet.ground.copying import remove_tree
 from whet.ground.tree import GIT, Descent, grant, hash_file, open_file, walk

@@ -6,10 +6,11 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from whet.dataclass import dataclass
 from whet.errors import AgentNotFound, AgentNotStarted, UsageError
 from whet.model import plugins
 from whet.model.run import Runner

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import platform
 import struct
 from collections.abc import Iterator
 from functools import lru_cache
@@ -105,7 +104,7 @@ Instruction = tuple[int, int, int, int]
 @lru_cache
 def refused_calls() -> bytes | None:
     """Return the filter for bubblewrap; None if we do not know the calls of this architecture."""
-    machine = platform.machine()
+    machine = os.uname().machine
     if machine not in _ARCHITECTURES:
         return None
     return b"".join(struct.pack("HBBI", *each) for each in _filter(machine))

@@ -12,11 +12,11 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, NamedTuple, Self, TypeAlias
 
+from whet.dataclass import dataclass
 from whet.errors import WorkspaceError
 from whet.reading.text import escape_surrogates
 

@@ -27,9 +27,13 @@ import struct
 import warnings  # noqa: F401 - os.get_exec_path imports it, which a fork should not have to
 from array import array
 from collections.abc import Mapping
-from typing import NoReturn
 
 from whet.ground.descent import become_subreaper, descendants, end_descendants, libc, reap, signal_all, wake_with_parent
+
+# As in `typing`, which takes as long to import as Python to start.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_RESTRICT_SELF = 444, 446
 _SCOPE_ABSTRACT_SOCKETS, _SCOPE_SIGNALS = 1, 2

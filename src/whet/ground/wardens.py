@@ -252,6 +252,10 @@ class Wardens:
         """Return the descriptor with which a worker asks the same nursery for wardens."""
         return self._started().fileno()
 
+    def start(self) -> None:
+        """Start the nursery now, so that it is ready when the first command needs it."""
+        self._started()
+
     def borrow(self, control: int, held: int) -> None:
         """In a worker: ask the nursery of whet for wardens; each keeps *held* open until it ends."""
         for warden in self._idle:

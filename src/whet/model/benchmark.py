@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
+from whet.dataclass import dataclass
 from whet.model.session import Usage
 
 Adapter = Literal["subprocess", "http", "mcp"]

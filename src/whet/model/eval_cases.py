@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Literal
+
+from whet.dataclass import dataclass
 
 SourceKind = Literal["manual", "imported", "contributor_aggregate", "org_exemplars"]
 SOURCE_KINDS: tuple[SourceKind, ...] = ("manual", "imported", "contributor_aggregate", "org_exemplars")

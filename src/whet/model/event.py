@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
+from whet.dataclass import dataclass
 from whet.model.benchmark import Evaluated
 from whet.model.grade import Rate, Status
 from whet.model.run import Execution, Plan, RunInfo, SnapshotOutcome, Trial, TrialResult

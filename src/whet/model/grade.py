@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from whet.dataclass import dataclass
 
 Status = Literal["passed", "failed", "expected-failed", "unexpected-passed", "errored"]
 STATUSES: tuple[Status, ...] = ("passed", "failed", "expected-failed", "unexpected-passed", "errored")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
+from whet.dataclass import dataclass
 from whet.errors import UsageError
 from whet.model.run import Runner, ScheduleName
 from whet.model.suite import Ceilings, WorkspaceSpec

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from whet.dataclass import dataclass
 from whet.model.grade import AS_EXPECTED, Failure, FailureClass, Grade, Status
 from whet.model.session import Usage
 from whet.model.skills import SkillDetection

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import cached_property
 from typing import Any, Literal
 
+from whet.dataclass import dataclass
 from whet.model.seen import CommandRun, Event, FileEdit, FileRead, ToolCall
 from whet.model.skills import SkillDetection, detect_skills
 

@@ -11,12 +11,10 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from whet.dataclass import dataclass
 from whet.model.seen import CommandRun, Event, FileEdit, FileRead, Message, SessionStarted, SkillSignal
-from whet.reading.shell_commands import joined
-from whet.reading.shell_files import command_uses, shell_reads
 from whet.reading.text import shorten
 
 _MANIFEST = "SKILL.md"
@@ -226,6 +224,9 @@ class SkillWatch:
         """Note a command: one that reads or runs a file of the folder uses the skill; one that names it may not."""
         if not self._places.concern(event.command) and not self._places.concern(event.cwd or ""):
             return
+        # Only here and below: the reader of shell commands is large, and many sessions run none that matters.
+        from whet.reading.shell_files import command_uses  # noqa: PLC0415
+
         for use in command_uses(event.command, event.cwd or ""):
             for path in use.written:
                 self._places.wrote(path)
@@ -240,6 +241,9 @@ class SkillWatch:
 
     def _on_shown(self, event: CommandRun) -> None:
         """What a command shows was read by it; most adapters say so by events that follow, and other agents do not."""
+        from whet.reading.shell_commands import joined  # noqa: PLC0415
+        from whet.reading.shell_files import shell_reads  # noqa: PLC0415
+
         for path in shell_reads(event.command, event.exit_code):
             whole = joined(event.cwd or "", path)
             manifest = self._places.manifest(whole)

@@ -6,11 +6,12 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.ground.secrets import looks_secret
 from whet.plan.settings_table import GIVEN, SETTINGS, Key, Rule, Setting, Table, Value, is_variable_name
 from whet.reading.settings_files import SettingsFile

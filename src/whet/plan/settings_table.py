@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from whet.dataclass import dataclass
 from whet.model.request import SANDBOXES
 from whet.model.run import METRICS, SCHEDULES
 from whet.reading.fields import LARGEST_WHOLE, is_number, is_whole

@@ -7,10 +7,11 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.errors import ConfigError, StoreError, SuiteError, UsageError
 from whet.grade.grader import grader_class
 from whet.model import plugins

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from whet.agents.callable import input_problems, missing_secrets
 from whet.agents.callable_reading import find_skills
+from whet.dataclass import dataclass
 from whet.errors import Problem, StoreError, SuiteError, UsageError
 from whet.grade.scores import Weights
 from whet.model.benchmark import Benchmark, CallableSkill, EvaluatorKind

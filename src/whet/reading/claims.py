@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from whet.dataclass import dataclass
 from whet.errors import UsageError
 
 

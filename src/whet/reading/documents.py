@@ -11,11 +11,11 @@ import re
 import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from json import JSONDecodeError, JSONDecoder
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from whet.dataclass import dataclass
 from whet.errors import Problem
 
 Value: TypeAlias = "str | int | float | bool | tuple[Node, ...] | Mapping[str, Node] | None"

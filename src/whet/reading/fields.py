@@ -6,10 +6,11 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, TypeGuard, TypeVar, cast, overload
 
+from whet.dataclass import dataclass
 from whet.errors import Problem
 from whet.reading.documents import Node
 from whet.reading.text import did_you_mean, shorten, shown

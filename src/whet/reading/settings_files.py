@@ -8,10 +8,10 @@ import re
 import stat
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.errors import ConfigError
 from whet.reading.documents import too_long_in
 

@@ -6,10 +6,11 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
+from whet.dataclass import dataclass
 from whet.reading.shell_lines import Draft, scan
 from whet.reading.shell_simple import SimpleCommand
 from whet.reading.shell_words import MAX_DEPTH, Scope

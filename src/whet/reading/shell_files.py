@@ -6,9 +6,9 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
+from whet.dataclass import dataclass
 from whet.reading.shell_commands import followed, joined, read_command
 from whet.reading.shell_simple import SimpleCommand
 

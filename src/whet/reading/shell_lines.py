@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from whet.dataclass import dataclass
 from whet.reading.shell_words import ASSIGNMENT, Nested, Scope, Unterminated, WordScanner
 
 # Each try takes one more quote literally; a text with more of them is read loosely, a long one sooner.

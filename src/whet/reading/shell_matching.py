@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.reading.shell_commands import read_command
 from whet.reading.shell_search import (
     Matcher,

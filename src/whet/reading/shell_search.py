@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from whet.dataclass import dataclass
 from whet.errors import UsageError
 from whet.reading.shell_simple import Role, SimpleCommand, is_positional, quote_word, roles, traces
 from whet.reading.text import middle, printable

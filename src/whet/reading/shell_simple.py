@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
+
+from whet.dataclass import dataclass
 
 _NEGATIVE_NUMBER = re.compile(r"-\.?\d")
 _CLUSTER = re.compile(r"-[A-Za-z0-9]{2,32}")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from whet.dataclass import dataclass
 from whet.reading.shell_simple import decode_ansi
 
 # Deeper nesting is read flat, because every level costs stack.

@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.errors import DiskFailed, RecordChanged
 from whet.model import wire
 from whet.model.run import TrialKey, TrialResult

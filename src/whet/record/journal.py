@@ -6,9 +6,9 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from whet.dataclass import dataclass
 from whet.errors import RecordLost, RecordUnwritten, StoreError
 from whet.model import wire
 from whet.model.grade import Status

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.errors import StoreError, UsageError
 from whet.model import wire
 from whet.model.run import TrialKey, TrialResult

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from whet.dataclass import dataclass
 from whet.errors import StoreError
 from whet.model import wire
 from whet.model.request import RunRequest, Selection

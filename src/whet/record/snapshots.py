@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
+from whet.dataclass import dataclass
 from whet.errors import ConfigError, StoreError, UsageError
 from whet.grade.scores import mean
 from whet.model import wire

@@ -11,10 +11,10 @@ import os
 import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.errors import UsageError
 from whet.model import wire
 from whet.model.request import Settings

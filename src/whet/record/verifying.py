@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from whet.dataclass import dataclass
 from whet.errors import RecordChanged, StoreError
 from whet.model.run import Execution, Plan, RunInfo, Runner, SnapshotOutcome, TrialKey, TrialResult
 from whet.model.session import Usage

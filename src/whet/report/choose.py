@@ -6,11 +6,11 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
+from whet.dataclass import dataclass
 from whet.errors import PluginError, UsageError
 from whet.model import plugins
 from whet.report.guard import GuardedReporter, GuardThread, Hangs, Patience, exits_refused

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from whet.dataclass import dataclass
 from whet.grade.statistics import lifts_of
 from whet.model.benchmark import CompletionReport, Interval, SampleStatus, Summary
 from whet.model.event import ExecutionSummary, Results

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from whet.dataclass import dataclass
 from whet.grade.statistics import told_lift
 from whet.model.benchmark import CompletionReport, Evaluated, SampleStatus
 from whet.model.run import RunInfo

@@ -6,10 +6,10 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from whet.dataclass import dataclass
 from whet.errors import AgentTimedOut, BudgetSpent, StepLimitReached
 from whet.grade.evidence import QUESTIONS_FILE, events_path
 from whet.model.event import ExecutionSummary, Results, SessionSeen

@@ -8,10 +8,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from whet.dataclass import dataclass
 from whet.model.event import RunEnded, RunEvent, RunStarted
 
 T = TypeVar("T")

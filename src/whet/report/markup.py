@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
+from whet.dataclass import dataclass
 from whet.reading.text import clean, one_line
 
 # Text and prose are other people's, and escaped; prose keeps its line breaks in HTML. Numbers and words are ours:

@@ -6,11 +6,11 @@ import select
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, TextIO, runtime_checkable
 
+from whet.dataclass import dataclass
 from whet.model.event import Notice, RunEvent
 from whet.reading.text import one_line
 from whet.report.guard import Hangs

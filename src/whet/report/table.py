@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import sqrt
 from typing import Literal
 
+from whet.dataclass import dataclass
 from whet.model.grade import AS_EXPECTED, Rate
 from whet.model.run import Runner, TrialResult
 from whet.reading.text import count, duration, money, number, one_line, percent

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import anyio.to_thread
@@ -11,6 +11,7 @@ import anyio.to_thread
 from whet.agents.agent import Agent, AgentCommand, Resume, Signs, Task
 from whet.agents.observing import Observer, Watch
 from whet.agents.turns import Sieve, Turn
+from whet.dataclass import dataclass
 from whet.errors import AgentError, ContextExhausted, PromptTooLong
 from whet.ground.ceilings import suspected
 from whet.ground.packages import in_package

@@ -6,9 +6,10 @@ import errno
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 
+from whet.dataclass import dataclass
 from whet.errors import AttemptError, DiskFailed, ModelRejected
 from whet.ground.protecting import Baseline
 from whet.model.grade import Changes, Failure, FailureClass, Grade, Location

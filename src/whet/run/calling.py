@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
 from whet.agents.callable import Reply, SkillClient, output_problems
+from whet.dataclass import dataclass
 from whet.errors import GraderError, SkillFailed, Undecidable
 from whet.grade.evaluator_graders import AnswerEvidence
 from whet.grade.evidence import Evidence

@@ -23,7 +23,6 @@ from whet.model.run import Trial
 from whet.model.seen import PROVIDER_TROUBLE, CommandRun, Event, FileRead, Trouble
 from whet.model.skills import proof_of, was_loaded
 from whet.model.suite import NO_SKILL, SkillUnderTest
-from whet.reading.shell_commands import read_command
 from whet.run.attempt_record import AttemptRecord
 from whet.run.parts import AttemptParts
 
@@ -169,6 +168,9 @@ def _paths_in(event: Event) -> str:
 
 def _actions(line: str) -> Iterator[tuple[str, ...]]:
     """Yield the commands of a line, without those that print their words or use them as a message."""
+    # Only here: most sessions end well, and the reader of shell commands is large.
+    from whet.reading.shell_commands import read_command  # noqa: PLC0415
+
     for command in read_command(line):
         notes = command.name == "git" and command.words[:1] in (("commit",), ("tag",))
         if command.name not in _TALKS and not notes:

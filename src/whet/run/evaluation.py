@@ -7,7 +7,6 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from whet.agents.callable import SkillClient, secrets_of
 from whet.agents.callable_connect import connect
 from whet.agents.callable_reading import MANIFEST, find_skills, manifests, read_skill
 from whet.agents.prices import priced
+from whet.dataclass import dataclass
 from whet.errors import AttemptError, Problem, SuiteError, UsageError
 from whet.grade.evaluator_graders import find_scorer
 from whet.ground.sandbox import Sandbox

@@ -6,12 +6,13 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import anyio
 
+from whet.dataclass import dataclass
 from whet.grade.expect.group import Asked
 from whet.ground.descent import become_subreaper
 from whet.ground.sandbox import Sandbox, choose_sandbox, hold_network

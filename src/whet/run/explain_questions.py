@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import anyio.to_thread
 
 from whet.agents.agent import Resume
+from whet.dataclass import dataclass
 from whet.errors import AttemptError, StoreError, UsageError, WorkspaceError
 from whet.grade.evidence import QUESTIONS_FILE
 from whet.grade.expect.group import Asked

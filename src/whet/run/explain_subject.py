@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from whet.dataclass import dataclass
 from whet.errors import StoreError, UsageError
 from whet.grade.evidence import QUESTIONS_FILE, load_report
 from whet.grade.expect.group import Asked

@@ -18,11 +18,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import anyio
 
+from whet.dataclass import dataclass
 from whet.ground.sandbox import Sandbox, hold_network
 from whet.ground.secrets import Masker
 from whet.model.request import RunRequest

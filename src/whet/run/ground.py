@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
@@ -11,6 +11,7 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 
+from whet.dataclass import dataclass
 from whet.errors import AgentError, BootstrapFailed, WorkspaceError
 from whet.ground.ceilings import suspected
 from whet.ground.copying import remove_tree

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.grade.grader import Grader, grader_class
 from whet.ground.package_settings import bucket_keys, package_settings
 from whet.ground.packages import Packages

@@ -7,7 +7,7 @@ import sys
 import tarfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any, TextIO
 import anyio.to_thread
 
 from whet.agents.replay_player import lay
+from whet.dataclass import dataclass
 from whet.errors import AttemptError, WorkspaceError
 from whet.grade.context import Gaps
 from whet.grade.evidence import RecordedEvidence

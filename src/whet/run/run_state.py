@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import Literal
 
+from whet.dataclass import dataclass
 from whet.errors import RecordUnwritten, StoreError
 from whet.model.benchmark import Evaluated
 from whet.model.event import Notice, RunEnded, RunEvent, TrialEnded

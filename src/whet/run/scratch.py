@@ -8,13 +8,14 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count
 from pathlib import Path
 
 import anyio
 
 from whet.agents.agent import AgentCommand, Unpacking
+from whet.dataclass import dataclass
 from whet.errors import AttemptError, OutputTooLarge
 from whet.ground.copying import remove_tree
 from whet.ground.sandbox import Boundary, Command, Sandbox

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 from whet.agents.agent import AgentCommand, Rows
+from whet.dataclass import dataclass
 from whet.errors import WhetError, WorkspaceError
 from whet.ground.copying import copy_tree, remove_tree
 from whet.ground.masking import is_database, mask_database, mask_files
@@ -146,6 +145,9 @@ def _copy(source: Path, target: Path) -> None:
 
 def _drop_what_cannot_be_masked(masker: Masker, kept: Path) -> Iterator[str]:
     """Mask databases from within; what is too large or cannot be read might hold anything, and is removed."""
+    # Only here and below: few agents keep a session that is masked or asked as a database.
+    import sqlite3  # noqa: PLC0415
+
     for path in _files(kept):
         try:
             problem = "it is larger than 64 MiB" if path.stat().st_size > _LARGEST_STATE else None
@@ -206,6 +208,8 @@ def _is_own(home: Path, path: Path, largest: int) -> bool:
 
 def _answer(database: Path, rows: Rows) -> bytes:
     """A line for each row; none where it is no such database."""
+    import sqlite3  # noqa: PLC0415
+
     left = _MOST_STEPS // _STEPS_AT_ONCE
 
     def too_long() -> bool:

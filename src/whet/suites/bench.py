@@ -6,10 +6,11 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.errors import SuiteError
 from whet.model.grade import Location
 from whet.model.run import folder_name, id_problem

@@ -6,10 +6,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.errors import Problem, SuiteError, UnknownName, UsageError
 from whet.model.benchmark import (
     COMPARISONS,

@@ -7,9 +7,10 @@ import posixpath
 import re
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path, PurePosixPath
 
+from whet.dataclass import dataclass
 from whet.ground.packages import path_problem
 
 _DEFAULT_WORKDIR = "/app"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from importlib.resources import files
 from typing import Any, Literal
 from uuid import UUID
 
+from whet.dataclass import dataclass
 from whet.errors import SuiteError
 from whet.model.eval_cases import (
     LONGEST_TEXT,

@@ -10,10 +10,11 @@ import posixpath
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.errors import PackageError, Problem, SuiteError, UsageError
 from whet.ground.package_settings import kind_of, local_path
 from whet.ground.packages import PATHS_HINT, path_problem

@@ -6,10 +6,10 @@ import json
 import shutil
 import tomllib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.model.run import id_problem
 
 _TEST_FOLDERS = ("test", "tests", "spec", "__tests__")

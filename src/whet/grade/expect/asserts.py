@@ -8,10 +8,11 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 from typing import Any
 
+from whet.dataclass import dataclass
 from whet.grade.expect.values import difference, is_telling, shorten, value_text
 
 Hook = Callable[[AssertionError], bool]

@@ -7,10 +7,10 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
+from whet.dataclass import dataclass
 from whet.grade.expect.group import ExpectationFailed, Fail, check_words, cut, place, shorten
 from whet.grade.expect.scope import hard_block
 from whet.grade.expect.values import difference, value_text

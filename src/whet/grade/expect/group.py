@@ -7,12 +7,12 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple, Protocol
 
+from whet.dataclass import dataclass
 from whet.model.grade import FailureClass, Location
 from whet.model.session import Session
 from whet.reading.text import middle, printable

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from whet.dataclass import dataclass
 from whet.grade.expect.group import Pointed, Report, Words, nearest, session_of, shorten
 from whet.grade.expect.items import OrderedGroup, OrderedItems, check_list
 from whet.grade.expect.matching import check_matcher, check_predicate, says, shown
