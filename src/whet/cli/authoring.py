@@ -122,7 +122,7 @@ def validate_command(files: tuple[Path, ...], strict: bool) -> None:
     """
     # Only now: "whet validate --help" needs none of it.
     from whet.reading.paths import refusals
-    from whet.run.evaluation import Examined, examine
+    from whet.suites.examining import Examined, examine
     from whet.suites.format import load_suite
 
     problems: list[Problem] = []

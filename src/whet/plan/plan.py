@@ -246,7 +246,7 @@ def _workspace(suite: Suite, settings: Settings) -> WorkspaceSpec:
             hint="leave out run.cwd and --cwd, or use a shared workspace",
         )
     # A flag stands above the suite, and the suite above files.
-    return replace(spec, cwd=cwd) if spec.cwd is None or _outranks_suite(settings, "run.cwd") else spec
+    return replace(spec, cwd=cwd) if spec.cwd is None or outranks_suite(settings, "run.cwd") else spec
 
 
 def _limits(suite: Suite, case: Case, settings: Settings) -> Limits:
@@ -254,9 +254,9 @@ def _limits(suite: Suite, case: Case, settings: Settings) -> Limits:
     own = case.limits
     if own.timeout_s is None and settings.origins.get("defaults.timeout_ms") == BUILT_IN:
         own = replace(own, timeout_s=suite.usual_timeout_s)
-    own_counts = own.timeout_s is not None and not _outranks_suite(settings, "defaults.timeout_ms")
+    own_counts = own.timeout_s is not None and not outranks_suite(settings, "defaults.timeout_ms")
     steps = [limit for limit in (own.max_steps, settings.max_steps) if limit is not None]
-    own_budget = own.budget_usd is not None and not _outranks_suite(settings, "defaults.budget_usd")
+    own_budget = own.budget_usd is not None and not outranks_suite(settings, "defaults.budget_usd")
     return replace(
         own,
         timeout_s=own.timeout_s if own_counts else settings.timeout_s,
@@ -265,7 +265,7 @@ def _limits(suite: Suite, case: Case, settings: Settings) -> Limits:
     )
 
 
-def _outranks_suite(settings: Settings, key: str) -> bool:
+def outranks_suite(settings: Settings, key: str) -> bool:
     """Whether a setting was given for this run, by flag or variable, and so stands above what a suite says."""
     return settings.origins.get(key, "").startswith(("flag ", "WHET_"))
 

@@ -107,12 +107,12 @@ class Planned:
 
 def settle(request: RunRequest) -> Planned:
     """The run that was asked for, or the one to go on with."""
-    earlier = _earlier(request)
+    earlier = earlier_run(request)
     return _planned(earlier.request if earlier else request, earlier)
 
 
-def _earlier(request: RunRequest) -> Recorded | None:
-    """What an earlier run was asked, where this one goes on with it."""
+def earlier_run(request: RunRequest) -> Recorded | None:
+    """Return the run that *request* resumes, if it resumes one."""
     if request.resume is None:
         return None
     start = request.suite or Path.cwd()

@@ -97,8 +97,7 @@ def recorded(run_dir: Path, request: RunRequest) -> Recorded:
             f"{run_dir.name} has no agent to go on with: it regrades {facts['regraded_from']}",
             hint=f"whet regrade {facts['regraded_from']}",
         )
-    if facts.get("command") == "eval":
-        raise UsageError(f"{run_dir.name} is an evaluation of skills", hint=f"whet eval --resume {run_dir.name}")
+    _refuse_other_command(facts, request, run_dir.name)
     try:
         flags = _flags(facts)
         suite = Path(facts["suite_path"])
@@ -112,7 +111,7 @@ def recorded(run_dir: Path, request: RunRequest) -> Recorded:
     _refuse_other(request, flags)
     again = replace(
         request,
-        **typed_before(facts),
+        **_typed_before(facts),
         update_snapshots=request.update_snapshots or bool(facts.get("update_snapshots")),
         model=facts.get("model"),
         in_place=bool(facts.get("in_place")),
@@ -136,24 +135,12 @@ def recorded(run_dir: Path, request: RunRequest) -> Recorded:
     )
 
 
-def typed_before(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _typed_before(facts: Mapping[str, Any]) -> dict[str, Any]:
     """What was typed for the run in *facts*; from another folder its paths would lead elsewhere."""
     typed = facts.get("typed") or {}
     if typed.get("cwd") != str(Path.cwd()):
         return {"again": (), "going_on": ()}
     return {name: tuple(map(str, typed[name])) for name in ("again", "going_on")}
-
-
-def recorded_flags(facts: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags of the run in *facts*, with what *given* may change of them."""
-    flags = _flags(facts)
-    _refuse_changes([name for name, value in given.items() if name not in _FREE and flags.get(name) != value])
-    return _freed(flags, given)
-
-
-def recorded_selection(facts: Mapping[str, Any]) -> Selection:
-    """What the run in *facts* was to choose."""
-    return _selection(facts["selection"])
 
 
 def _flags(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,15 +151,21 @@ def _freed(flags: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]
     return {**flags, **{name: value for name, value in given.items() if name in _FREE}}
 
 
+def _refuse_other_command(facts: Mapping[str, Any], request: RunRequest, run: str) -> None:
+    evaluation = facts.get("command") == "eval"
+    if evaluation == (request.command == "eval"):
+        return
+    if evaluation:
+        raise UsageError(f"{run} is an evaluation of skills", hint=f"whet eval --resume {run}")
+    raise UsageError(f"{run} is not an evaluation of callable skills", hint=f"whet run --resume {run}")
+
+
 def _refuse_other(request: RunRequest, flags: Mapping[str, Any]) -> None:
     changed = [name for name, value in request.flags.items() if name not in _FREE and flags.get(name) != value]
     if request.selection != Selection() or request.last_failed:
         changed.append("selection")
     kept = ("model", "in_place", "fail_fast", "strict", "skill")
-    _refuse_changes(changed + [name for name in kept if getattr(request, name)])
-
-
-def _refuse_changes(changed: list[str]) -> None:
+    changed += [name for name in kept if getattr(request, name)]
     if changed:
         raise UsageError(
             f"a resumed run does what it was asked the first time; it cannot change {', '.join(changed)}",
