@@ -321,7 +321,7 @@ def test_an_api_key_has_a_header_of_its_own(tmp_path: Path, endpoint: str, monke
     ("do", "error", "message"),
     [
         ("error", SkillFailed, "HTTP 500"),
-        ("garbage", SkillFailed, "its answer is no JSON: .*: no json"),
+        ("garbage", SkillFailed, "its answer is not JSON: .*: no json"),
         ("hang", AgentTimedOut, "within 0.5 s"),
     ],
 )

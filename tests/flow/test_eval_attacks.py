@@ -34,7 +34,7 @@ RAW = 'say("{" + f\'"jsonrpc":"2.0","id":{q["id"]},"result":\' + %s + "}")'
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        (RAW % '"NaN"', "its answer holds NaN, which is no JSON"),
+        (RAW % '"NaN"', "its answer holds NaN, which JSON does not have"),
         (RAW % '"1e400"', "its answer holds a number that is too large"),
         (RAW % '"[" * 900 + "]" * 900', "its answer is nested deeper than 200 levels"),
         (RAW % '"[" * 200000 + "]" * 200000', "its answer is nested deeper than 200 levels"),

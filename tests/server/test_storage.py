@@ -17,7 +17,7 @@ from sqlalchemy.exc import OperationalError
 
 from whet.errors import UsageError
 from whet.service.auth import create_key
-from whet.service.database import Database, newest_version, version_of
+from whet.service.database import Database, metadata, newest_version, version_of
 from whet.service.service import Rates
 from whet.service.start import open_database
 from whet.service.stored_runs import (
@@ -32,7 +32,6 @@ from whet.service.stored_runs import (
     start_run,
 )
 from whet.service.stored_suites import Once, create_suite
-from whet.service.tables import metadata
 
 
 @pytest.fixture

@@ -139,8 +139,8 @@ def test_null_is_a_value_and_nothing_is_none(tmp_path: Path) -> None:
         ({"id": None}, "id: is missing"),
         ({"scoringMethod": "median"}, 'scoringMethod: must be one of mean, weighted_mean, pass_at_k, not "median"'),
         ({"scoringMethod": None}, "scoringMethod: is missing"),
-        ({"maxLatencyMs": 0}, "maxLatencyMs: must be a number, more than 0, not 0"),
-        ({"k": 1.5}, "k: must be a whole number, not 1.5"),
+        ({"maxLatencyMs": 0}, "maxLatencyMs: must be a number above 0, not 0"),
+        ({"k": 1.5}, "k: must be an integer of at least 1 and at most 2**53, not 1.5"),
         ({"tasks": []}, "tasks: must be a list with at least one task, not []"),
         ({"tasks": [1]}, "tasks[0]: must be an object, not 1"),
         ({"version": 2}, "version: must be a string, not 2"),
@@ -164,10 +164,10 @@ def test_a_wrong_field_of_a_benchmark_is_named_by_its_place(
     ("changes", "message"),
     [
         ({"inputData": "x"}, 'tasks[0].inputData: must be an object, not "x"'),
-        ({"timeoutMs": -1}, "tasks[0].timeoutMs: must be a number, more than 0, not -1"),
-        ({"timeoutMs": True}, "tasks[0].timeoutMs: must be a number, more than 0, not true"),
-        ({"weight": -1}, "tasks[0].weight: must be a number, at least 0, not -1"),
-        ({"tags": ["a", 1]}, "tasks[0].tags[1]: must be a string that is not empty, not 1"),
+        ({"timeoutMs": -1}, "tasks[0].timeoutMs: must be a number above 0, not -1"),
+        ({"timeoutMs": True}, "tasks[0].timeoutMs: must be a number above 0, not true"),
+        ({"weight": -1}, "tasks[0].weight: must be a number of at least 0, not -1"),
+        ({"tags": ["a", 1]}, "tasks[0].tags[1]: must be a string, not 1"),
         ({"expectedOutput": {"type": "exact"}}, "tasks[0].expectedOutput.value: is missing, and exact looks at"),
         (
             {"evaluator": {"type": "EXACT"}},
@@ -224,7 +224,10 @@ def test_keys_that_nothing_reads_are_mentioned_and_no_reason_to_refuse(tmp_path:
 
     notes = [str(note).split("b.json: ")[1] for note in read(tmp_path, written).notes]
 
-    assert notes == ["difficulty: is not read by whet", "one: tasks[0].timoutMs: is not read by whet"]
+    assert notes == [
+        "difficulty: is not a known field, and is ignored",
+        "one: tasks[0].timoutMs: is not a known field, and is ignored",
+    ]
     assert read(tmp_path, written).notes[1].hint == 'did you mean "timeoutMs"?'
 
 
@@ -237,11 +240,11 @@ def test_what_an_evaluator_does_not_look_at_is_mentioned(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"id": "a",\n  oops}', "is no JSON: Expecting property name enclosed in double quotes in line 2, column 3"),
+        ('{"id": "a",\n  oops}', "is not JSON: Expecting property name enclosed in double quotes in line 2, column 3"),
         ('{"id": "a", "id": "b"}', 'has the key "id" twice in one object'),
-        ('{"weight": NaN}', "holds NaN, which is no JSON"),
+        ('{"weight": NaN}', "holds NaN, which JSON does not have"),
         ("[]", "must be an object, not []"),
-        ("[" * 100_000, "is nested too deeply"),
+        ("[" * 100_000, "is nested deeper than 200 levels"),
     ],
 )
 def test_a_file_that_is_no_benchmark_at_all_says_why(tmp_path: Path, text: str, message: str) -> None:
@@ -308,7 +311,7 @@ def test_an_unknown_benchmark_is_answered_with_the_nearest_and_with_what_could_n
 
     assert caught.value.hint is not None
     assert 'did you mean "mine"?' in caught.value.hint
-    assert "a.json is no JSON" in caught.value.hint
+    assert "a.json is not JSON" in caught.value.hint
 
 
 def test_two_files_of_one_id_are_refused(tmp_path: Path) -> None:

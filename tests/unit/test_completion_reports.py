@@ -120,7 +120,7 @@ def test_a_report_of_others_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"{", "is no JSON"),
+        (b"{", "is not JSON"),
         ([1], r"\[0\]: must be an object, not 1"),
         ([{"skillId": "a", "benchmarkId": "b"}], r"\[0\].taskResults: is missing"),
         (

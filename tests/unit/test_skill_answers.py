@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from whet.agents.callable import DEEPEST, BadAnswer, read_answer
+from whet.agents.callable import read_answer
 from whet.model.session import token_count
+from whet.reading.documents import DEEPEST_VALUE as DEEPEST
+from whet.reading.documents import DocumentError
 
 
 @pytest.mark.parametrize("text", ['{"a": [1, 2.5, null, true, "x"]}', "[" * (DEEPEST - 1) + "]" * (DEEPEST - 1), '"x"'])
@@ -16,19 +18,19 @@ def test_json_is_an_answer(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "is no JSON"),
-        ("{'a': 1}", "is no JSON"),
+        ("", "is not JSON"),
+        ("{'a': 1}", "is not JSON"),
         ("[NaN]", "holds NaN"),
         ('{"a": -Infinity}', "holds -Infinity"),
         ("[[1e999]]", "a number that is too large"),
-        ("9" * 5000, "is no JSON"),
+        ("9" * 5000, "number is too long"),
         ("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1), "nested deeper than"),
         ("[" * 500_000, "nested deeper than"),
         ('{"a":' * 900 + "1" + "}" * 900, "nested deeper than"),
     ],
 )
 def test_what_others_could_not_read_is_no_answer(text: str, told: str) -> None:
-    with pytest.raises(BadAnswer, match=told):
+    with pytest.raises(DocumentError, match=told):
         read_answer(text)
 
 

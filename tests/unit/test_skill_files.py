@@ -113,7 +113,7 @@ def test_an_mcp_skill_is_an_address_or_a_program(tmp_path: Path) -> None:
         ({}, {"authType": "bearer"}, "adapter.config.json: authTokenEnvKey: is missing: bearer needs the name"),
         ({}, {"env": {"API_KEY": "x"}}, "adapter.config.json: env.API_KEY: looks like a secret"),
         ({}, {"headers": {"Authorization": "x"}}, "adapter.config.json: headers.Authorization: looks like a secret"),
-        ({}, {"timeoutMs": 0}, "adapter.config.json: timeoutMs: must be a number, more than 0, not 0"),
+        ({}, {"timeoutMs": 0}, "adapter.config.json: timeoutMs: must be a number above 0, not 0"),
     ],
 )
 def test_a_wrong_field_is_named_by_its_file_and_place(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any, Protocol
 from whet.errors import SkillFailed, UsageError
 from whet.model.benchmark import CallableSkill
 from whet.model.session import Usage
+from whet.reading.documents import DocumentError, load_json
 from whet.reading.schemas import schema_problems
 from whet.reading.text import shown
 
@@ -95,47 +95,9 @@ def compact(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass") + b"\n"
 
 
-# Deeper than anybody nests an answer, and shallow enough for every walk over it.
-DEEPEST = 200
-
-
-class BadAnswer(ValueError):
-    """What is wrong with an answer."""
-
-
 def read_answer(data: bytes | str) -> Any:
-    """The value that *data* is; a `BadAnswer` says why it is none."""
-    try:
-        value = json.loads(data, parse_constant=_refuse)
-    except RecursionError:
-        raise BadAnswer(f"is nested deeper than {DEEPEST} levels") from None
-    except BadAnswer:
-        raise
-    except ValueError as error:
-        raise BadAnswer(f"is no JSON: {error}") from error
-    _refuse_deep_and_endless(value)
-    return value
-
-
-def _refuse(name: str) -> Any:
-    raise BadAnswer(f"holds {name}, which is no JSON")
-
-
-def _refuse_deep_and_endless(value: Any) -> None:
-    """Level by level and not by recursion: how deep it goes is what is asked."""
-    level = [value]
-    for _ in range(DEEPEST):
-        if any(isinstance(item, float) and not math.isfinite(item) for item in level):
-            raise BadAnswer("holds a number that is too large")
-        level = [
-            inner
-            for item in level
-            if isinstance(item, dict | list)
-            for inner in (item.values() if isinstance(item, dict) else item)
-        ]
-        if not level:
-            return
-    raise BadAnswer(f"is nested deeper than {DEEPEST} levels")
+    """Parse *data*, in which a key may be repeated; raises `DocumentError`."""
+    return load_json(data, repeats=True)
 
 
 _SHOWN = 500
@@ -163,7 +125,7 @@ def read_line(line: bytes, number: int) -> dict[str, Any] | None:
         return None
     try:
         answer = read_answer(text)
-    except BadAnswer as error:
+    except DocumentError as error:
         if _MARK in text and text.endswith(b"}") and not isinstance(error.__cause__, json.JSONDecodeError):
             raise SkillFailed(f"its answer {error}") from error
         return None
@@ -173,7 +135,7 @@ def read_line(line: bytes, number: int) -> dict[str, Any] | None:
 
 def other_id(line: bytes, number: int) -> str | None:
     """The id that *line* answers instead of *number*, for whoever wonders why nothing came."""
-    with contextlib.suppress(BadAnswer):
+    with contextlib.suppress(DocumentError):
         answer = read_answer(line) if line.strip().startswith(b"{") else None
         if isinstance(answer, dict) and answer.get("jsonrpc") == "2.0" and answer.get("id") not in (number, None):
             return shown(answer["id"], _SHOWN, quotes=False) if "result" in answer or "error" in answer else None

@@ -75,9 +75,9 @@ class Strategy:
 
 def read_strategy(fields: Fields) -> Strategy:
     """A strategy as it is written; what is wrong is noted in *fields*."""
-    fields.mention_unknown(("filters", "sortBy", "order", "topK"))
+    fields.warn_of_unknown(("filters", "sortBy", "order", "topK"))
     filters = fields.table("filters")
-    filters.mention_unknown(("minCompletionRate", "maxErrorRate", "maxLatencyP95Ms", "adapterTypes", "requiredTags"))
+    filters.warn_of_unknown(("minCompletionRate", "maxErrorRate", "maxLatencyP95Ms", "adapterTypes", "requiredTags"))
     sort = fields.choice("sortBy", SORTS)
     adapters = filters.texts("adapterTypes")
     for name in adapters:
@@ -87,7 +87,7 @@ def read_strategy(fields: Fields) -> Strategy:
     return Strategy(
         min_completion=filters.number("minCompletionRate", least=0, most=1.0),
         max_errors=filters.number("maxErrorRate", least=0, most=1.0),
-        max_p95_ms=filters.number("maxLatencyP95Ms"),
+        max_p95_ms=filters.number("maxLatencyP95Ms", above=0),
         adapters=adapters,
         tags=filters.texts("requiredTags"),
         sort_by=next((word for word in SORTS if word == sort), "compositeScore"),

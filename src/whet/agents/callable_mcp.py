@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from whet.agents.callable import MOST_BYTES, BadAnswer, Reply, compact, read_answer
+from whet.agents.callable import MOST_BYTES, Reply, compact, read_answer
 from whet.agents.callable_program import Program, Tail, broken
 from whet.errors import (
     AgentCrashed,
@@ -21,6 +21,7 @@ from whet.errors import (
     UsageError,
 )
 from whet.model.benchmark import CallableSkill
+from whet.reading.documents import DocumentError
 
 if TYPE_CHECKING:
     from mcp.client import Client
@@ -167,7 +168,7 @@ def _output(result: Any) -> Any:
         return result.structured_content
     try:
         return read_answer(text)
-    except BadAnswer:
+    except DocumentError:
         return text
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from whet.agents import callable as rpc
-from whet.agents.callable import HEALTH_TIMEOUT_S, MOST_BYTES, BadAnswer, Reply, auth_headers, environment, read_answer
+from whet.agents.callable import HEALTH_TIMEOUT_S, MOST_BYTES, Reply, auth_headers, environment, read_answer
 from whet.errors import (
     AgentCrashed,
     AgentError,
@@ -23,6 +23,7 @@ from whet.ground.sandbox import Boundary, Command, Ended, Sandbox, Sink, Talk
 from whet.model.benchmark import CallableSkill
 from whet.model.session import Usage, token_count
 from whet.model.suite import Ceilings
+from whet.reading.documents import DocumentError
 from whet.reading.text import shorten
 from whet.version import __version__
 
@@ -169,7 +170,7 @@ class HttpSkill:
             raise SkillFailed(f"HTTP {response.status_code}: {_body(data)}")
         try:
             output = read_answer(data)
-        except BadAnswer as error:
+        except DocumentError as error:
             raise SkillFailed(f"its answer {error}: {_body(data)}") from error
         return Reply(output=output, latency_ms=latency_ms, usage=_usage(response.headers))
 

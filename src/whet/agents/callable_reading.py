@@ -15,7 +15,9 @@ from urllib.parse import urlsplit
 from whet.errors import PathRefused, Problem, SuiteError, UsageError
 from whet.ground.secrets import looks_secret
 from whet.model.benchmark import ADAPTERS, AUTHS, Adapter, Auth, CallableSkill
-from whet.reading.fields import BadDocument, Fields, Findings, read_document
+from whet.reading.document_files import read_plain
+from whet.reading.documents import DocumentError
+from whet.reading.fields import Fields, Findings
 from whet.reading.paths import refusals
 from whet.reading.schemas import SchemaTrouble, check_schema
 from whet.reading.text import shown
@@ -110,19 +112,19 @@ def read_skill(file: Path) -> LoadedSkill:
     config = _object(config_file) if config_file.is_file() else {}
     about = Fields(manifest, Findings(str(file)))
     how = Fields(config, Findings(str(config_file)))
-    about.mention_unknown(_MANIFEST_KEYS)
-    how.mention_unknown(_CONFIG_KEYS)
+    about.warn_of_unknown(_MANIFEST_KEYS)
+    how.warn_of_unknown(_CONFIG_KEYS)
     skill = _skill(about, how, root)
     problems = about.findings.problems + how.findings.problems
     if problems:
         raise SuiteError(problems)
-    return LoadedSkill(skill, (*about.findings.notes, *how.findings.notes))
+    return LoadedSkill(skill, (*about.findings.warnings, *how.findings.warnings))
 
 
 def _object(file: Path) -> dict[str, Any]:
     try:
-        document = read_document(file)
-    except BadDocument as error:
+        document = read_plain(file)
+    except DocumentError as error:
         raise SuiteError([Problem(file=str(file), message=str(error))]) from error
     if not isinstance(document, dict):
         raise SuiteError([Problem(file=str(file), message=f"must be an object, not {shown(document)}")])
@@ -131,15 +133,15 @@ def _object(file: Path) -> dict[str, Any]:
 
 def _skill(about: Fields, how: Fields, root: Path) -> CallableSkill:
     adapter = _adapter(about, how)
-    entrypoint = about.text("entrypoint", required=True)
+    entrypoint = about.text("entrypoint", required=True) or ""
     metadata = about.table("metadata")
     argv, url = _where(about, how, adapter, entrypoint)
     retries = how.number("retries", least=0)
     return CallableSkill(
         id=_matching(about, "id", _ID, f"lower-case letters, digits, dashes and underscores, at most {LONGEST_ID}"),
-        name=about.text("name", required=True),
+        name=about.text("name", required=True) or "",
         version=_matching(about, "version", _VERSION, "a version such as 1.0.0"),
-        description=about.text("description", empty=True),
+        description=about.text("description", empty=True) or "",
         adapter=adapter,
         entrypoint=entrypoint,
         root=root,
@@ -149,13 +151,13 @@ def _skill(about: Fields, how: Fields, root: Path) -> CallableSkill:
         tags=about.texts("tags"),
         input_schema=_schema(about, "inputSchema"),
         output_schema=_schema(about, "outputSchema"),
-        tool=how.text("toolName") or metadata.text("toolName") or None,
+        tool=how.text("toolName") or metadata.text("toolName"),
         auth=_auth(how),
-        auth_variable=how.text("authTokenEnvKey") or None,
+        auth_variable=how.text("authTokenEnvKey"),
         pass_env=how.texts("passEnv"),
         env=_texts(how, "env"),
         headers=_texts(how, "headers"),
-        timeout_ms=how.number("timeoutMs"),
+        timeout_ms=how.number("timeoutMs", above=0),
         retries=None if retries is None else int(retries),
         keep_alive=how.flag("keepAlive", False),
         network=how.flag("network", False),
@@ -225,7 +227,7 @@ def _texts(fields: Fields, name: str) -> dict[str, str]:
 
 
 def _matching(fields: Fields, name: str, pattern: re.Pattern[str], what: str) -> str:
-    value = fields.text(name, required=True)
+    value = fields.text(name, required=True) or ""
     if value and not pattern.fullmatch(value):
         fields.problem(name, f"must be {what}, not {shown(value)}")
     return value

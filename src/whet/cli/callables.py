@@ -136,20 +136,20 @@ def select_command(
 def _read(file: Path) -> Strategy:
     from whet.agents.callable_folders import read_strategy
     from whet.reading.document_files import read_plain
-    from whet.reading.fields import BadDocument, Fields, Findings
+    from whet.reading.fields import Fields, Findings
     from whet.reading.text import shown
 
     try:
         document: Any = tomllib.loads(file.read_text("utf-8")) if file.suffix == ".toml" else read_plain(file)
-    except (BadDocument, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise SuiteError([Problem(file=str(file), message=str(error))]) from error
     if not isinstance(document, dict):
         raise SuiteError([Problem(file=str(file), message=f"must be an object, not {shown(document)}")])
     findings = Findings(str(file))
     strategy = read_strategy(Fields(document, findings))
     # A key that is not read would leave somebody with a choice that they did not ask for.
-    if findings.problems or findings.notes:
-        raise SuiteError([*findings.problems, *findings.notes])
+    if findings.problems or findings.warnings:
+        raise SuiteError([*findings.problems, *findings.warnings])
     return strategy
 
 

@@ -89,7 +89,7 @@ def serve_command(
     Make a key first: whet keys create --org ORG
     """
     with server_extra():
-        from whet.service.requests import MB, Limits
+        from whet.service.http import MB, Limits
         from whet.service.start import default_database, serve
 
     return serve(

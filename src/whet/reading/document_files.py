@@ -1,28 +1,43 @@
-"""Seeing what a JSON or YAML file is for before it is read for good."""
+"""JSON and YAML files: read them with or without lines, and see which kind of suite they hold."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from whet.reading.documents import Document, DocumentError, Node, read_json
-from whet.reading.fields import BadDocument
-from whet.reading.fields import read_document as read_json_values
+from whet.reading.documents import Document, DocumentError, Node, load_json, read_json, refuse_endless
 from whet.reading.yaml_documents import read_yaml
 
 _READERS = {".json": read_json, ".yaml": read_yaml, ".yml": read_yaml}
 SUFFIXES = tuple(_READERS)
+_YAML_SUFFIXES = (".yaml", ".yml")
 
 
 def read_document(path: Path) -> Document:
-    """What *path* holds; a `DocumentError` where it cannot be read."""
+    """Read *path* with the line of every value; raises `DocumentError`."""
+    return _READERS[path.suffix.lower()](_text(_data(path)))
+
+
+def read_plain(path: Path) -> Any:
+    """Return the value in *path*, YAML by its suffix and otherwise JSON; raises `DocumentError`."""
+    if path.suffix.lower() not in _YAML_SUFFIXES:
+        return load_json(_text(_data(path)))
+    document = read_document(path)
+    if document.repeats:
+        double = document.repeats[0]
+        lines = f"in lines {double.first} and {double.line}"
+        raise DocumentError(f'has the key "{double.key}" twice in one object, {lines}')
+    value = document.root.plain()
+    refuse_endless(value)
+    return value
+
+
+def _data(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise DocumentError(f"cannot be read: {error.strerror}") from error
-    return _READERS[path.suffix.lower()](_text(data))
 
 
 def _text(data: bytes) -> str:
@@ -66,37 +81,3 @@ def is_manifest(node: Node) -> bool:
 
 def _has_cases(node: Node) -> bool:
     return isinstance(node.value, Mapping) and "cases_json" in node.value
-
-
-YAML_SUFFIXES = (".yaml", ".yml")
-
-
-def read_plain(path: Path) -> Any:
-    """The value in *path*, YAML by its ending and otherwise JSON; a `BadDocument` where there is none."""
-    if path.suffix.lower() not in YAML_SUFFIXES:
-        return read_json_values(path)
-    try:
-        document = read_document(path)
-    except DocumentError as error:
-        place = f" in line {error.line}" if error.line else ""
-        raise BadDocument(f"{error.message}{place}") from error
-    if document.repeats:
-        double = document.repeats[0]
-        raise BadDocument(f'has the key "{double.key}" twice in one object, in lines {double.first} and {double.line}')
-    value = document.root.plain()
-    _refuse_what_json_cannot_hold(value)
-    return value
-
-
-def _refuse_what_json_cannot_hold(value: Any) -> None:
-    match value:
-        case float() if not math.isfinite(value):
-            raise BadDocument(f"holds {value}, which JSON cannot")
-        case dict():
-            for inner in value.values():
-                _refuse_what_json_cannot_hold(inner)
-        case list():
-            for inner in value:
-                _refuse_what_json_cannot_hold(inner)
-        case _:
-            return

@@ -1,29 +1,44 @@
-"""Strict JSON, with the line of every value."""
+"""The one reader of JSON: strict, as plain values or with the line of every value.
+
+`read_json` is for files that people write: it says where a problem is. `load_json` is for JSON that programs write.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import re
+import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from json import JSONDecodeError, JSONDecoder
+from pathlib import Path
 from typing import Any, TypeAlias
+
+from whet.errors import Problem
 
 Value: TypeAlias = "str | int | float | bool | tuple[Node, ...] | Mapping[str, Node] | None"
 # Deeper than anybody nests a suite, and shallow enough for every walk over it.
 DEEPEST = 100
 # More digits than any number has that can be counted with, and few enough to be read at once.
 LONGEST_NUMBER = 400
+_INDEX = re.compile(r"\[(\d{1,9})\]\.?")
 
 
-class DocumentError(Exception):
-    """A file that cannot be read as what it should be."""
+class DocumentError(ValueError):
+    """A text that cannot be read as what it should be."""
 
     def __init__(self, message: str, *, line: int | None = None, hint: str | None = None) -> None:
-        super().__init__(message)
+        super().__init__(message if line is None else f"{message} in line {line}")
         self.message = message
         self.line = line
         self.hint = hint
+
+    def problem(self, file: Path) -> Problem:
+        """Return it as a problem of *file*."""
+        place = f"line {self.line}" if self.line else None
+        return Problem(file=str(file), field=place, message=self.message, hint=self.hint)
 
 
 def refuse_long_number(written: str, place: Iterable[str | int], line: int) -> None:
@@ -52,6 +67,31 @@ class Node:
             case _:
                 return self.value
 
+    def at(self, path: str) -> Node:
+        """Return the innermost node that exists on *path*, such as `cases[3].env.HOME`."""
+        node, rest = self, path
+        while rest and (step := node._step(rest)) is not None:
+            node, rest = step
+        return node
+
+    def _step(self, path: str) -> tuple[Node, str] | None:
+        match self.value:
+            case tuple() if found := _INDEX.match(path):
+                index = int(found[1])
+                return (self.value[index], path[found.end() :]) if index < len(self.value) else None
+            case Mapping():
+                names = [path.partition(".")[0].partition("[")[0], *self.value]
+                # A name may have a dot or a bracket in it.
+                fits = (name for name in names if name in self.value and _leads(path, name))
+                name = next(fits, None)
+                return None if name is None else (self.value[name], path[len(name) :].removeprefix("."))
+            case _:
+                return None
+
+
+def _leads(path: str, name: str) -> bool:
+    return path.startswith(name) and path[len(name) : len(name) + 1] in ("", ".", "[")
+
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
@@ -69,6 +109,18 @@ class Document:
     root: Node
     repeats: tuple[Repeat, ...] = ()
 
+    def repeat_problems(self, file: Path) -> list[Problem]:
+        """Return a problem of *file* for each key that is repeated."""
+        return [
+            Problem(
+                file=str(file),
+                field=f"line {repeat.line}",
+                message=f'has the key "{repeat.key}" a second time; the first is in line {repeat.first}',
+                hint="only one of them would count: remove the other",
+            )
+            for repeat in self.repeats
+        ]
+
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<fraction>(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)")
@@ -80,6 +132,77 @@ _STRINGS = JSONDecoder()
 def read_json(text: str) -> Document:
     """The document that *text* is."""
     return _Reader(text).document()
+
+
+# Deeper than anybody nests an answer, and shallow enough for every walk over it.
+DEEPEST_VALUE = 200
+
+
+def load_json(data: bytes | str, *, repeats: bool = False) -> Any:
+    """Parse *data*; raises `DocumentError`, also for a key that is in one object twice unless *repeats*."""
+    hook = None if repeats else _refuse_repeats
+    try:
+        value = json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=hook)
+    except RecursionError:
+        raise DocumentError(f"is nested deeper than {DEEPEST_VALUE} levels") from None
+    except JSONDecodeError as error:
+        place = f"in line {error.lineno}, column {error.colno}"
+        raise DocumentError(f"is not JSON: {error.msg} {place}") from error
+    except DocumentError:
+        raise
+    except UnicodeDecodeError as error:
+        raise DocumentError("is not JSON: it is not UTF-8") from error
+    except ValueError as error:
+        raise DocumentError(too_long_in(data if isinstance(data, str) else data.decode(errors="replace"))) from error
+    refuse_endless(value)
+    return value
+
+
+def refuse_endless(value: Any) -> None:
+    """Raise a `DocumentError` if *value* is nested too deeply or has a number that JSON cannot hold."""
+    # Level by level and not by recursion: the depth is what is checked.
+    level = [value]
+    for _ in range(DEEPEST_VALUE):
+        numbers = [item for item in level if isinstance(item, float)]
+        if any(map(math.isnan, numbers)):
+            raise DocumentError("holds nan, which JSON cannot")
+        if any(map(math.isinf, numbers)):
+            raise DocumentError("holds a number that is too large")
+        level = [
+            inner
+            for item in level
+            if isinstance(item, dict | list)
+            for inner in (item.values() if isinstance(item, dict) else item)
+        ]
+        if not level:
+            return
+    raise DocumentError(f"is nested deeper than {DEEPEST_VALUE} levels")
+
+
+def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        double = next(key for key in keys if keys.count(key) > 1)
+        raise DocumentError(f'has the key "{double}" twice in one object')
+    return found
+
+
+def _refuse_constant(name: str) -> Any:
+    raise DocumentError(f"holds {name}, which JSON does not have")
+
+
+# With the key before it, in JSON or in TOML; each run of characters is begun once, however long it is.
+_LONG = r'(?:(?:"([^"\\\n]*)"|(?<![\w.-])([\w.-]+))[ \t]*[:=]\s*)?[-+]?(?<![\d_])\d(?:_?\d){%d}'
+
+
+def too_long_in(text: str) -> str:
+    """Return the message for JSON or TOML with a number that Python does not read: where, and how long it may be."""
+    most = sys.get_int_max_str_digits()
+    found = re.search(_LONG % most, text)
+    key = found and (found[1] or found[2])
+    place = f"line {text.count(chr(10), 0, found.end()) + 1}: " if found else ""
+    return f"{place}{f'{key[:60]}: ' if key else ''}number is too long: it may have {most:,} digits"
 
 
 class _Reader:

@@ -1,19 +1,18 @@
-"""Taking fields out of somebody's JSON document: each is as it should be, or gives a problem with its place."""
+"""One reader for the fields of any document: each field gives a checked value, or a problem with its place."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from pathlib import Path
-from typing import Any, TypeGuard
+from types import MappingProxyType
+from typing import Any, TypeGuard, TypeVar, cast, overload
 
 from whet.errors import Problem
-from whet.reading.text import shown
+from whet.reading.documents import Node
+from whet.reading.text import did_you_mean, shorten, shown
 
 # Beyond it not every whole number is one of its own, in JSON as others read it.
 LARGEST_WHOLE = 2**53
@@ -30,68 +29,45 @@ def is_whole(value: object, least: int, most: int = LARGEST_WHOLE) -> TypeGuard[
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-# With the key that stands before it, in JSON or in TOML; each run of characters is begun once, however long it is.
-_LONG = r'(?:(?:"([^"\\\n]*)"|(?<![\w.-])([\w.-]+))[ \t]*[:=]\s*)?[-+]?(?<![\d_])\d(?:_?\d){%d}'
-
-
-def too_long_in(text: str) -> str:
-    """What to say of JSON or TOML with a number that Python does not read: where it is, and how long it may be."""
-    most = sys.get_int_max_str_digits()
-    found = re.search(_LONG % most, text)
-    key = found and (found[1] or found[2])
-    place = f"line {text.count(chr(10), 0, found.end()) + 1}: " if found else ""
-    return f"{place}{f'{key[:60]}: ' if key else ''}number is too long: it may have {most:,} digits"
-
-
-class BadDocument(ValueError):
-    """A text that is no JSON, or not clearly so."""
-
-
-def read_document(path: Path) -> Any:
-    """The JSON value in a file; a key that stands twice and a number that is none are refused."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise BadDocument("is no UTF-8 text") from error
-    except OSError as error:
-        raise BadDocument(f"cannot be read: {error.strerror}") from error
-    try:
-        return json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_refuse_constant)
-    except json.JSONDecodeError as error:
-        raise BadDocument(f"is no JSON: {error.msg} in line {error.lineno}, column {error.colno}") from error
-    except BadDocument:
-        raise
-    except ValueError as error:
-        raise BadDocument(too_long_in(text)) from error
-    except RecursionError as error:
-        raise BadDocument("is nested too deeply") from error
-
-
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        double = next(key for key in keys if keys.count(key) > 1)
-        raise BadDocument(f'has the key "{double}" twice in one object')
-    return found
-
-
-def _refuse_constant(name: str) -> Any:
-    raise BadDocument(f"holds {name}, which is no JSON")
+# To look for the field that was meant takes long, and a document with more slips than this has no use for it.
+_MOST_HINTS = 100
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class Findings:
-    """What is wrong with a document, and what is only worth a word."""
+    """The problems and warnings of one document, and what holds for all of its fields.
 
-    file: str
+    With the `root` of the document, each problem has its line. If `null_is_missing`, a field that is null counts
+    as one that is not there.
+    """
+
+    file: str = ""
+    root: Node | None = None
+    null_is_missing: bool = True
+    longest_text: int | None = None
     problems: list[Problem] = field(default_factory=list)
-    notes: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+
+    def line(self, path: str) -> int:
+        """Return the line of what is at *path*; 1 if the lines are not known."""
+        return 1 if self.root is None else self.root.at(path).line
+
+    def at(self, path: str, message: str, hint: str | None = None, case: str | None = None) -> Problem:
+        """Return a problem with its place; an empty *path* is the whole document."""
+        place = path
+        if self.root is not None:
+            line = f"line {self.line(path)}"
+            place = f"{path} ({line})" if path else line
+        return Problem(file=self.file, case=case, field=place or None, message=message, hint=hint)
 
 
 @dataclass(slots=True)
 class Fields:
-    """One object of a document, and where it stands."""
+    """Reads the fields of one object: returns each value checked, or notes a problem and returns none.
+
+    `path` is the place of the object in its document, such as `cases[3].env`.
+    """
 
     values: Mapping[str, Any]
     findings: Findings
@@ -99,98 +75,200 @@ class Fields:
     case: str | None = None
 
     def problem(self, name: str, message: str, hint: str | None = None) -> None:
-        """Something is wrong with the field *name*."""
-        self.findings.problems.append(self._at(name, message, hint))
+        """Note what is wrong with the field *name*, or without a name with the object."""
+        self.findings.problems.append(self.findings.at(self.place(name), message, hint, self.case))
 
-    def note(self, name: str, message: str, hint: str | None = None) -> None:
-        """Something about the field *name* is worth a word."""
-        self.findings.notes.append(self._at(name, message, hint))
+    def warn(self, name: str, message: str, hint: str | None = None) -> None:
+        """Note what looks wrong with the field *name*."""
+        self.findings.warnings.append(self.findings.at(self.place(name), message, hint, self.case))
 
-    def _at(self, name: str, message: str, hint: str | None) -> Problem:
-        place = f"{self.path}.{name}" if self.path and name else name or self.path or None
-        return Problem(file=self.findings.file, case=self.case, field=place, message=message, hint=hint)
+    def place(self, name: str) -> str:
+        """Return the path of the field *name*."""
+        return f"{self.path}.{name}" if self.path and name else name or self.path
 
-    def mention_unknown(self, known: Sequence[str]) -> None:
-        """Note each key that nothing reads: others may have put it there, but it may be a slip."""
+    def refuse_unknown(self, known: Sequence[str]) -> None:
+        """Note a problem for each field that nothing reads: most likely a slip that changes what is measured."""
         for name in self.values:
             if name not in known:
-                near = get_close_matches(name, known, n=1)
-                self.note(name, "is not read by whet", f'did you mean "{near[0]}"?' if near else None)
+                self.problem(name, "is not a known field", self._meant(name, known))
 
-    def text(self, name: str, *, required: bool = False, default: str = "", empty: bool = False) -> str:
-        """A string."""
-        value = self.values.get(name)
-        if value is None:
-            if required:
-                self.problem(name, "is missing")
-            return default
+    def warn_of_unknown(self, known: Sequence[str], aliases: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Note a warning for each field that nothing reads; *aliases* are other words for known fields."""
+        for name in self.values:
+            if name not in known:
+                plain = re.sub(r"[^a-z]", "", name.lower())
+                meant = self._meant(aliases.get(plain, name), known)
+                self.warn(name, "is not a known field, and is ignored", meant)
+
+    def _meant(self, name: str, known: Sequence[str]) -> str | None:
+        if len(self.findings.problems) >= _MOST_HINTS:
+            return None
+        return did_you_mean(name, known) or f"known: {', '.join(known)}"
+
+    def given(self, name: str) -> Any:
+        """Return the value as it is; none if there is none, or null."""
+        return self.values.get(name)
+
+    def has(self, name: str, *, required: bool = False, hint: str | None = None) -> bool:
+        """Return whether the field is there; note a problem if it is *required* and missing."""
+        if self.values.get(name) is not None or (name in self.values and not self.findings.null_is_missing):
+            return True
+        if required:
+            self.problem(name, "must not be null" if name in self.values else "is missing", hint)
+        return False
+
+    def text(self, name: str, *, required: bool = False, empty: bool = False, hint: str | None = None) -> str | None:
+        """Read a string that says something, or with *empty* any string at all."""
+        return (
+            self.text_at(name, self.given(name), empty=empty) if self.has(name, required=required, hint=hint) else None
+        )
+
+    def text_at(self, name: str, value: Any, *, empty: bool = False, blank: bool = False) -> str | None:
+        """Check that *value*, which is at *name*, is a string that says something; *blank* allows "  " as well."""
+        longest = self.findings.longest_text
         if not isinstance(value, str):
-            self.problem(name, f"must be a string, not {shown(value)}")
-            return default
-        if not empty and not value.strip():
+            self.problem(name, f"must be a string, not {self.shown(name, value)}", self._quoted(name, value))
+        elif not (empty or (value if blank else value.strip())):
             self.problem(name, "must not be empty")
-            return default
-        return value
+        elif longest is not None and len(value) > longest:
+            self.problem(name, f"has more than {longest:,} characters")
+        elif not (empty or blank or is_portable(value)):
+            self.problem(name, "holds a character that no program can be given (NUL or half a surrogate pair)")
+        else:
+            return value
+        return None
 
-    def choice(self, name: str, words: Sequence[str], *, required: bool = False) -> str | None:
-        """One of some words."""
-        value = self.text(name, required=required)
-        if not value:
-            return None
-        if value not in words:
-            near = get_close_matches(value, words, n=1)
-            hint = f'did you mean "{near[0]}"?' if near else None
-            self.problem(name, f'must be one of {", ".join(words)}, not "{value}"', hint)
-            return None
-        return value
-
-    def number(
-        self, name: str, *, default: float | None = None, least: float | None = None, most: float = math.inf
-    ) -> Any:
-        """A number of at least *least*, or without one more than 0."""
-        value = self.values.get(name)
-        if value is None:
-            return default
-        if not is_number(value) or value > most or (value <= 0 if least is None else value < least):
-            floor = "more than 0" if least is None else f"at least {least:g}"
-            ceiling = f" and at most {most:g}" if most < math.inf else ""
-            self.problem(name, f"must be a number, {floor}{ceiling}, not {shown(value)}")
-            return default
-        return value
-
-    def flag(self, name: str, default: bool) -> bool:
-        """Yes or no."""
-        value = self.values.get(name)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            self.problem(name, f"must be true or false, not {shown(value)}")
-            return default
-        return value
-
-    def texts(self, name: str, *, required: bool = False) -> tuple[str, ...]:
-        """A list of strings that are not empty; a required one has at least one."""
-        value = self.values.get(name)
-        if value is None:
-            if required:
-                self.problem(name, "is missing")
+    def texts(self, name: str, *, required: bool = False, blank: bool = False) -> tuple[str, ...]:
+        """Read a list of strings that are not empty; a *required* one has at least one item."""
+        if not self.has(name, required=required):
             return ()
-        if not isinstance(value, list):
-            self.problem(name, f"must be a list of strings, not {shown(value)}")
+        value = self.given(name)
+        if not isinstance(value, list | tuple):
+            hint = "put it into a list" if isinstance(value, str) else None
+            self.problem(name, f"must be a list of strings, not {self.shown(name, value)}", hint)
             return ()
         if required and not value:
             self.problem(name, "must not be empty")
+        found = (self.text_at(place, item, blank=blank) for place, item in self.items(name))
+        return tuple(text for text in found if text is not None)
+
+    def choice(self, name: str, words: Sequence[T], *, required: bool = False) -> T | None:
+        """Read one of some *words*."""
+        value = self.text(name, required=required, empty=True)
+        if value is None:
+            return None
+        for word in words:
+            if word == value:
+                return word
+        known = [str(word) for word in words]
+        self.problem(name, f"must be one of {', '.join(known)}, not {shown(value)}", did_you_mean(value, known))
+        return None
+
+    @overload
+    def number(
+        self, name: str, *, default: float, above: float | None = None, least: float | None = None, most: float = ...
+    ) -> float: ...
+
+    @overload
+    def number(
+        self,
+        name: str,
+        *,
+        default: None = None,
+        above: float | None = None,
+        least: float | None = None,
+        most: float = ...,
+    ) -> float | None: ...
+
+    def number(
+        self,
+        name: str,
+        *,
+        default: float | None = None,
+        above: float | None = None,
+        least: float | None = None,
+        most: float = math.inf,
+    ) -> float | None:
+        """Read a number within its bounds, as it is written: 120000 does not become 120000.0."""
+        if not self.has(name):
+            return default
+        value = self.given(name)
+        fits = is_number(value) and value <= most
+        if not fits or (above is not None and value <= above) or (least is not None and value < least):
+            floor = f" above {above:g}" if above is not None else f" of at least {least:g}" if least is not None else ""
+            ceiling = f" and at most {most:g}" if most < math.inf else ""
+            hint = "leave out the quotes" if isinstance(value, str) and re.fullmatch(r"[0-9.]+", value) else None
+            self.problem(name, f"must be a number{floor}{ceiling}, not {self.shown(name, value)}", hint)
+            return default
+        return cast("float", value)
+
+    def whole(self, name: str, *, least: int = 1, most: int = LARGEST_WHOLE) -> int | None:
+        """Read a whole number; 3.0 is one, because JSON does not tell it from 3."""
+        if not self.has(name):
+            return None
+        value = self.given(name)
+        if not is_number(value) or value != int(value) or not least <= value <= most:
+            ceiling = f" and at most {'2**53' if most == LARGEST_WHOLE else f'{most:,}'}"
+            self.problem(name, f"must be an integer of at least {least}{ceiling}, not {self.shown(name, value)}")
+            return None
+        return int(value)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """Read true or false."""
+        value = self.given(name)
+        if not self.has(name) or isinstance(value, bool):
+            return default if value is None else value
+        self.problem(name, f"must be true or false, not {self.shown(name, value)}")
+        return default
+
+    def items(self, name: str, *, most: int | None = None) -> Iterator[tuple[str, Any]]:
+        """Yield the items of a list, each with its place."""
+        if not self.has(name):
+            return
+        value = self.given(name)
+        if not isinstance(value, list | tuple):
+            self.problem(name, f"must be a list, not {self.shown(name, value)}")
+            return
+        if most is not None and len(value) > most:
+            self.problem(name, f"has {len(value)} items, and at most {most} are allowed")
+            return
         for index, item in enumerate(value):
-            if not isinstance(item, str) or not item:
-                self.problem(f"{name}[{index}]", f"must be a string that is not empty, not {shown(item)}")
-        return tuple(item for item in value if isinstance(item, str))
+            yield f"{name}[{index}]", item
 
     def table(self, name: str, *, required: bool = False) -> Fields:
-        """An object within this one; an empty one where there is none."""
-        value = self.values.get(name)
-        path = f"{self.path}.{name}" if self.path else name
-        if value is None and required:
-            self.problem(name, "is missing")
-        elif value is not None and not isinstance(value, dict):
-            self.problem(name, f"must be an object, not {shown(value)}")
-        return Fields(value if isinstance(value, dict) else {}, self.findings, path, self.case)
+        """Read an object within this one; an empty one if there is none."""
+        return self.object(name, self.given(name) if self.has(name, required=required) else {})
+
+    def object(self, name: str, value: Any) -> Fields:
+        """Check that *value*, which is at *name*, is an object; an empty one if it is not."""
+        if not isinstance(value, Mapping):
+            self.problem(name, f"must be an object, not {self.shown(name, value)}")
+        return Fields(value if isinstance(value, Mapping) else {}, self.findings, self.place(name), self.case)
+
+    def checked(self, name: str, value: T | None, reason: Callable[[T], str | None]) -> T | None:
+        """Return *value*, unless there is a *reason* against it, which is noted."""
+        why = reason(value) if value is not None else None
+        if why is not None:
+            self.problem(name, why)
+            return None
+        return value
+
+    def shown(self, name: str, value: Any) -> str:
+        """Return *value*, which is at *name*, for a message: a number as it is written in the document."""
+        return shorten(self._written(name) or shown(value))
+
+    def _quoted(self, name: str, value: Any) -> str | None:
+        written = self._written(name) if isinstance(value, bool | int | float) else None
+        return f'put it in quotes: "{shorten(written)}"' if written else None
+
+    def _written(self, name: str) -> str | None:
+        root = self.findings.root
+        return None if root is None else root.at(self.place(name)).written
+
+
+def is_portable(text: str) -> bool:
+    """Return whether a program can be given *text*: it has no NUL and no half of a surrogate pair."""
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import ConfigError
-from whet.reading.fields import too_long_in
+from whet.reading.documents import too_long_in
 
 PROJECT_FILE = "whet.toml"
 PYPROJECT = "pyproject.toml"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +99,12 @@ def bounded(text: str, most: int = _MESSAGE_CHARACTERS) -> str:
         return text
     half = most // 2
     return f"{text[:half]}\n… {number(len(text) - 2 * half)} characters left out …\n{text[-half:]}"
+
+
+def did_you_mean(word: str, known: Sequence[str]) -> str | None:
+    """Return a hint with the known word that is most like *word*; none if none is."""
+    near = get_close_matches(word, known, n=1)
+    return f'did you mean "{near[0]}"?' if near else None
 
 
 def width(text: str) -> int:

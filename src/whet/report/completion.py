@@ -23,7 +23,9 @@ from whet.model.benchmark import (
     Summary,
 )
 from whet.model.session import Usage
-from whet.reading.fields import BadDocument, Fields, Findings, read_document
+from whet.reading.document_files import read_plain
+from whet.reading.documents import DocumentError
+from whet.reading.fields import Fields, Findings
 from whet.reading.text import shown
 
 _STATUSES: tuple[SampleStatus, ...] = ("pass", "fail", "error", "timeout")
@@ -33,8 +35,8 @@ _EVALUATORS = {"exact_match": "exact"}
 def read_reports(path: Path) -> list[CompletionReport]:
     """The reports in *path*: an array, or a single one."""
     try:
-        document = read_document(path)
-    except BadDocument as error:
+        document = read_plain(path)
+    except DocumentError as error:
         raise SuiteError([Problem(file=str(path), message=str(error))]) from error
     written = document if isinstance(document, list) else [document]
     findings = Findings(str(path))
@@ -51,13 +53,13 @@ def _read_report(item: Any, place: str, findings: Findings) -> CompletionReport:
     named = how.choice("scoringMethod", SCORING_METHODS)
     scoring: ScoringMethod = next((method for method in SCORING_METHODS if method == named), "mean")
     ks = tuple(k for k in how.values.get("k") or () if isinstance(k, int) and k > 0) or (1,)
-    max_latency_ms = float(how.number("maxLatencyMs", default=DEFAULT_MAX_LATENCY_MS))
+    max_latency_ms = float(how.number("maxLatencyMs", above=0, default=DEFAULT_MAX_LATENCY_MS))
     weights = _weights(how.table("compositeWeights"))
     return CompletionReport(
-        skill=fields.text("skillId", required=True),
-        skill_version=fields.text("skillVersion", empty=True),
-        benchmark=fields.text("benchmarkId", required=True),
-        timestamp=fields.text("timestamp", empty=True),
+        skill=fields.text("skillId", required=True) or "",
+        skill_version=fields.text("skillVersion", empty=True) or "",
+        benchmark=fields.text("benchmarkId", required=True) or "",
+        timestamp=fields.text("timestamp", empty=True) or "",
         summary=summarize(
             [call.sample for call in calls],
             scoring=scoring,
@@ -77,7 +79,8 @@ def _read_report(item: Any, place: str, findings: Findings) -> CompletionReport:
 
 def _weights(fields: Fields) -> dict[str, float]:
     names = [each.name for each in dataclass_fields(Weights)]
-    return {name: float(fields.number(name, least=0)) for name in names if fields.number(name, least=0) is not None}
+    read = {name: fields.number(name, least=0) for name in names}
+    return {name: float(value) for name, value in read.items() if value is not None}
 
 
 def _calls(fields: Fields, findings: Findings) -> list[CallRecord]:
@@ -94,12 +97,12 @@ def _read_call(fields: Fields) -> CallRecord:
     if fields.flag("errored", False):
         status = "errored"
     latency = fields.number("latencyMs", default=0.0, least=0)
-    evaluator = fields.text("scorerType", default="unknown")
+    evaluator = fields.text("scorerType") or "unknown"
     answered = status in {"pass", "fail"}
     return CallRecord(
         sample=Sample(
-            task=fields.text("taskId", required=True),
-            run=int(fields.number("runId", default=1)),
+            task=fields.text("taskId", required=True) or "",
+            run=int(fields.number("runId", above=0, default=1)),
             status=status,
             score=float(fields.number("score", default=0.0, least=0, most=1.0)),
             # Others write 0 where nothing was answered.
@@ -109,7 +112,7 @@ def _read_call(fields: Fields) -> CallRecord:
         evaluator=_EVALUATORS.get(evaluator, evaluator),
         output=fields.values.get("output"),
         error=fields.text("error", empty=True) or None,
-        reason=fields.text("reason", empty=True),
+        reason=fields.text("reason", empty=True) or "",
         usage=_usage(fields.table("usage")),
         flags=fields.texts("flags"),
     )
@@ -121,7 +124,12 @@ def _usage(fields: Fields) -> Usage | None:
     taken = fields.number("promptTokens", least=0)
     given = fields.number("completionTokens", least=0)
     cost = fields.number("estimatedUSD", least=0)
-    return Usage(input_tokens=taken, output_tokens=given, cost_usd=cost, cost_source="prices" if cost else None)
+    return Usage(
+        input_tokens=None if taken is None else int(taken),
+        output_tokens=None if given is None else int(given),
+        cost_usd=cost,
+        cost_source="prices" if cost else None,
+    )
 
 
 def _object(item: Any, place: str, findings: Findings) -> Fields:

@@ -20,7 +20,7 @@ from whet.service import routes_evidence as events
 from whet.service import routes_operation as operation
 from whet.service import routes_runs as runs
 from whet.service import routes_suites as suites
-from whet.service.problems import answer_problems
+from whet.service.http import answer_problems
 from whet.service.queue import dispatch
 from whet.service.routes_operation import page_router as page
 from whet.service.service import Metrics, Service

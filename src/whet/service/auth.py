@@ -16,10 +16,9 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from whet.errors import UsageError
-from whet.service.database import Database, now_us
-from whet.service.problems import Refused
+from whet.service.database import Database, keys, now_us, organisations
+from whet.service.http import Refused
 from whet.service.service import Service, in_thread
-from whet.service.tables import keys, organisations
 
 SCOPES = ("read", "write", "run")
 # whet_<8 to be shown>_<43 that only the owner has>; long enough to be hashed once, without salt or stretching.

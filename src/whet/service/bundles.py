@@ -19,11 +19,10 @@ from whet.ground.fetching import fetch
 from whet.ground.package_settings import PackageLimits
 from whet.ground.unpacking import unpack
 from whet.reading.paths import REMOTE, reference_problem
-from whet.service.database import now_us
+from whet.service.database import bundles, now_us
 from whet.service.run_folder import RunPlace
 from whet.service.service import Service, in_thread
 from whet.service.stored_runs import StoredRun
-from whet.service.tables import bundles
 
 
 def has_bundle(connection: Connection, organisation_id: str, sha256: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from whet.model.eval_cases import EvalSuite, TriggerQuery, competitor_of
-from whet.service.problems import Refused
+from whet.service.http import Refused
 from whet.service.service import reasons_against
 from whet.service.stored_suites import StoredSuite
 from whet.suites.eval_documents import Need, needs_of, not_runnable_reasons, read_patch, read_suite, suite_kind, to_json

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from whet.service import shapes
 from whet.service.auth import At, Reader
 from whet.service.database import DEFAULT_LIMIT
-from whet.service.problems import Refused, answer, not_found
+from whet.service.http import Refused, answer, not_found
 from whet.service.routes_runs import RunId, find_run
 from whet.service.routes_suites import Limit
 from whet.service.run_folder import RunPlace, journal_lines, place_of

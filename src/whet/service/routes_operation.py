@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from whet.service import shapes
 from whet.service.auth import At
-from whet.service.problems import answer, not_found
+from whet.service.http import answer, not_found
 from whet.service.service import CONTENT_TYPE, Service, in_thread
 from whet.service.stored_runs import count_by_status
 from whet.version import __version__

@@ -33,8 +33,21 @@ from whet.service.bundles import (
 )
 from whet.service.database import DEFAULT_LIMIT, Database, Page
 from whet.service.documents import suite_of
-from whet.service.problems import JSON, Refused, answer, id_in, invalid_values, not_found, page_of
-from whet.service.requests import MB, IdempotencyKey, Limits, decode_json, limit_body, read_body
+from whet.service.http import (
+    JSON,
+    MB,
+    IdempotencyKey,
+    Limits,
+    Refused,
+    answer,
+    decode_json,
+    id_in,
+    invalid_values,
+    limit_body,
+    not_found,
+    page_of,
+    read_body,
+)
 from whet.service.routes_suites import Cursor, Limit, SuiteId, once_only
 from whet.service.run_folder import place_of
 from whet.service.service import QUEUE, Service, in_thread, reasons_against

@@ -13,8 +13,20 @@ from whet.service import stored_suites as stored
 from whet.service.auth import At, Reader, Writer
 from whet.service.database import DEFAULT_LIMIT, MOST
 from whet.service.documents import packed, patched, read_document, shown_suite, suite_of
-from whet.service.problems import Refused, answer, id_in, not_found, page_of
-from whet.service.requests import IdempotencyKey, IfMatch, IfNoneMatch, etag, read_json, require_match, unchanged
+from whet.service.http import (
+    IdempotencyKey,
+    IfMatch,
+    IfNoneMatch,
+    Refused,
+    answer,
+    etag,
+    id_in,
+    not_found,
+    page_of,
+    read_json,
+    require_match,
+    unchanged,
+)
 from whet.service.service import Service, in_thread
 from whet.service.stored_suites import Once, OtherRequest, StoredSuite, made_before, remember
 

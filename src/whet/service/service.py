@@ -32,7 +32,7 @@ from whet.grade.rubrics import judge_settings_of
 from whet.ground.package_settings import Buckets, PackageLimits, PackageSettings
 from whet.model.request import Settings
 from whet.service.database import CONNECTIONS, Database
-from whet.service.requests import Limits
+from whet.service.http import Limits
 from whet.service.stored_runs import STATUSES
 from whet.suites.eval_documents import Need
 

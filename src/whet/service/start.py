@@ -27,7 +27,7 @@ from whet.plan.settings import load_settings
 from whet.service.app import make_app
 from whet.service.bundles import clear_drafts
 from whet.service.database import Database, migrate
-from whet.service.requests import Limits
+from whet.service.http import Limits
 from whet.service.service import Service, find_lacking
 
 # Any number, as long as it is always the same one.
@@ -84,7 +84,7 @@ def _in_use(what: str) -> UsageError:
 class ImpatientProtocol(H11Protocol):
     """HTTP as uvicorn speaks it, which by itself would wait for the end of a head for ever."""
 
-    # For the head of a request; bodies have a limit of their own (`service/requests.py`).
+    # For the head of a request; bodies have a limit of their own (`service/http.py`).
     patience_s = 20.0
     _timer: asyncio.TimerHandle | None = None
 

@@ -10,8 +10,7 @@ from typing import Any, Literal
 import msgspec
 from sqlalchemy import Connection, func, insert, select, update
 
-from whet.service.database import Page, next_cursor, now_us
-from whet.service.tables import run_events, runs
+from whet.service.database import Page, next_cursor, now_us, run_events, runs
 
 _TOGETHER = 500
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, and_, bindparam, delete, insert, select, update
 
-from whet.service.database import Page, next_cursor, now_us
-from whet.service.tables import idempotency, suite_versions, suites
+from whet.service.database import Page, idempotency, next_cursor, now_us, suite_versions, suites
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

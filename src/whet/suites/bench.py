@@ -1,14 +1,16 @@
-"""The cases of a bench suite, with what they take from its defaults."""
+"""The bench format: a suite of prompts and expectations in a JSON or YAML file."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from whet.errors import Problem, SuiteError
+from whet.errors import SuiteError
 from whet.model.grade import Location
 from whet.model.run import folder_name, id_problem
 from whet.model.suite import BootstrapSpec, Case, Check, Limits, Suite, WorkspaceSpec
@@ -16,37 +18,99 @@ from whet.reading.claim_lines import read_claim
 from whet.reading.claim_objects import read_object, write_claim
 from whet.reading.claims import Absent, Claim, ClaimError, Exists, Reading
 from whet.reading.document_files import SUFFIXES, is_eval_suite, read_document
-from whet.reading.documents import Document, DocumentError, Node
+from whet.reading.documents import Document, DocumentError
+from whet.reading.fields import Fields, Findings, is_portable
 from whet.reading.paths import glob_problem, literal_head
 from whet.reading.settings_files import find_project
-from whet.suites.bench_fields import Fields, Notes, shown, text_problem
+from whet.reading.text import shorten, shown
 
-
-def check_protect(given: Fields) -> None:
-    """Note the patterns that cannot be used."""
-    for pattern, place in _patterns(given):
-        if problem := glob_problem(pattern):
-            place.note("", problem)
-
-
-def warn_of_nothing(given: Fields, project: Path) -> None:
-    """Tell of patterns that protect nothing, because they begin with a name that the project does not have."""
-    for pattern, place in _patterns(given):
-        head = literal_head(pattern)
-        if head and not glob_problem(pattern) and not os.path.lexists(project / head):
-            place.warn("", f'"{pattern}" protects nothing: there is no "{head}" in {project}')
-
-
-def _patterns(given: Fields) -> Iterator[tuple[str, Fields]]:
-    node = given.members.get("protect")
-    items = node.value if node is not None and isinstance(node.value, tuple) else ()
-    prefix = f"{given.path}." if given.path else ""
-    for index, item in enumerate(items):
-        if isinstance(item.value, str) and item.value.strip():
-            yield item.value, Fields(given.notes, item, f"{prefix}protect[{index}]", given.case)
-
-
+TOP = ("name", "description", "model", "defaults", "protect", "cases", "$schema", "version")
+DEFAULTS = ("budget", "timeout", "model", "env", "setup")
 CASE = ("id", "prompt", "expect", "budget", "timeout", "model", "protect", "tags", "env", "setup")
+# Spellings that are too far from the right one to be found by likeness.
+_OTHER_WORDS = {
+    "budgetusd": "budget",
+    "maxcost": "budget",
+    "timeoutms": "timeout",
+    "timeoutseconds": "timeout",
+    "expectations": "expect",
+    "assert": "expect",
+    "task": "prompt",
+    "tests": "cases",
+    "bootstrap": "setup",
+    "environment": "env",
+    "title": "name",
+}
+USUAL_TIMEOUT_S = 600.0
+_LOOKS_LIKE_MS = 10_000
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class BenchFormat:
+    """Any `.json`, `.yaml` or `.yml` file."""
+
+    def recognizes(self, path: Path) -> bool:
+        """By its ending, unless it is an eval suite."""
+        return path.suffix.lower() in SUFFIXES and not is_eval_suite(path)
+
+    def lower(self, path: Path) -> Suite:
+        """Read the file and check all that can be checked without running an agent."""
+        document = _document(path)
+        # A field that is null says something else than one that is not there.
+        findings = Findings(str(path), document.root, null_is_missing=False)
+        findings.problems += document.repeat_problems(path)
+        suite = _suite(document.root.plain(), path, findings)
+        if findings.problems or suite is None:
+            raise SuiteError(findings.problems, findings.warnings)
+        return suite
+
+
+def _document(path: Path) -> Document:
+    try:
+        return read_document(path)
+    except DocumentError as error:
+        raise SuiteError([error.problem(path)]) from None
+
+
+def _suite(value: Any, path: Path, findings: Findings) -> Suite | None:
+    top = Fields({}, findings).object("", value)
+    if not isinstance(value, Mapping):
+        return None
+    if "cases" not in top.values and "tasks" in top.values:
+        top.problem("tasks", "are those of a benchmark for callable skills", f"whet eval --benchmark {path.name}")
+        return None
+    top.warn_of_unknown(TOP, _OTHER_WORDS)
+    name = top.text("name", required=True)
+    if name is not None and (problem := id_problem(name)):
+        top.problem("name", problem)
+    # Not the current folder: where somebody stands must not change what is tried.
+    project = find_project(path.parent) or path.parent
+    cases = lower_cases(top, _defaults(top), project)
+    return Suite(
+        name=name or "",
+        cases=cases,
+        source=path,
+        digest=hashlib.sha256(path.read_bytes()).hexdigest(),
+        workspace=WorkspaceSpec(mode="isolated", template_dir=project),
+        description=top.text("description") or "",
+        usual_timeout_s=USUAL_TIMEOUT_S,
+        warnings=tuple(findings.warnings),
+    )
+
+
+def _defaults(top: Fields) -> Defaults:
+    model = top.text("model")
+    protect = top.texts("protect")
+    given = top.table("defaults")
+    given.warn_of_unknown(DEFAULTS, _OTHER_WORDS)
+    return Defaults(
+        budget_usd=given.number("budget", above=0),
+        timeout_s=_seconds(given, "timeout"),
+        model=given.text("model") or model,
+        env=_variables(given, "env"),
+        setup=_script(given, "setup"),
+        protect=protect,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,93 +127,93 @@ class Defaults:
 
 def lower_cases(top: Fields, defaults: Defaults, project: Path) -> tuple[Case, ...]:
     """The cases of the model, which work in copies of *project*; what is wrong with any of them is noted."""
-    check_protect(top)
-    node = top.members.get("cases")
-    if node is None:
-        top.note("cases", "is missing")
+    _check_protect(top)
+    if "cases" not in top.values:
+        top.problem("cases", "is missing")
         return ()
-    if not isinstance(node.value, tuple) or not node.value:
-        top.note("cases", "has no cases" if node.value == () else f"must be a list of cases, not {shown(node)}")
+    given = top.given("cases")
+    if not isinstance(given, list) or not given:
+        top.problem("cases", "has no cases" if given == [] else f"must be a list of cases, not {shown(given)}")
         return ()
-    written = [_fields(top, index, item) for index, item in enumerate(node.value)]
+    written = [_fields(top, place, item) for place, item in top.items("cases")]
     _note_clashes(written)
-    cases = tuple(_case(each, defaults, project) for each in written if each.is_object())
+    cases = tuple(
+        _case(each, defaults, project) for each, item in zip(written, given, strict=True) if isinstance(item, Mapping)
+    )
     # What a setup makes is not there yet.
     if all(case.bootstrap is None for case in cases):
-        warn_of_nothing(top, project)
+        _warn_of_nothing(top, project)
     return cases
 
 
-def _fields(top: Fields, index: int, item: Node) -> Fields:
-    """The fields of a case, called by its id where it has a usable one."""
-    identifier = item.value.get("id") if isinstance(item.value, Mapping) else None
-    named = identifier is not None and text_problem(identifier) is None and str(identifier.value).isprintable()
-    case = str(identifier.value)[:60] if named and identifier else None
-    return Fields(top.notes, item, f"cases[{index}]", case)
+def _fields(top: Fields, place: str, item: Any) -> Fields:
+    """Return the fields of a case, with its id as its name if it has a usable one."""
+    name = item.get("id") if isinstance(item, Mapping) else None
+    named = isinstance(name, str) and name.strip() and name.isprintable() and is_portable(name)
+    fields = top.object(place, item)
+    return replace(fields, case=shorten(name)) if named and isinstance(name, str) else fields
 
 
 def _case(given: Fields, defaults: Defaults, project: Path) -> Case:
-    given.warn_unknown(CASE)
-    check_protect(given)
+    given.warn_of_unknown(CASE, _OTHER_WORDS)
+    _check_protect(given)
     identifier = given.text("id", required=True)
     if identifier is not None and (problem := id_problem(identifier)):
-        given.note("id", problem)
-    env = {**defaults.env, **given.variables("env")}
-    setup = given.script("setup") or defaults.setup
+        given.problem("id", problem)
+    env = {**defaults.env, **_variables(given, "env")}
+    setup = _script(given, "setup") or defaults.setup
     if setup is None:
-        warn_of_nothing(given, project)
+        _warn_of_nothing(given, project)
     return Case(
         id=identifier or "",
         prompt=given.text("prompt", required=True) or "",
         checks=tuple(_checks(given)),
-        tags=given.texts("tags"),
+        tags=tuple(dict.fromkeys(given.texts("tags"))),
         limits=Limits(
-            timeout_s=given.seconds("timeout") or defaults.timeout_s,
-            budget_usd=given.number("budget") or defaults.budget_usd,
+            timeout_s=_seconds(given, "timeout") or defaults.timeout_s,
+            budget_usd=given.number("budget", above=0) or defaults.budget_usd,
         ),
         model=given.text("model") or defaults.model,
         env=env,
         protect=tuple(dict.fromkeys((*defaults.protect, *given.texts("protect")))),
         bootstrap=BootstrapSpec(command="/bin/sh", args=("-c", setup), env=env) if setup else None,
-        location=Location(file=str(given.notes.file), line=given.node.line),
+        location=Location(file=given.findings.file, line=given.findings.line(given.path)),
     )
 
 
 def _checks(given: Fields) -> Iterator[Check]:
     """A check for each expectation."""
-    node = given.members.get("expect")
-    if node is None:
-        given.note("expect", "is missing", 'expect at least one thing, such as "test:npm test"')
+    if not given.has("expect", required=True, hint='expect at least one thing, such as "test:npm test"'):
         return
-    if not isinstance(node.value, tuple):
-        given.note("expect", f"must be a list of expectations, not {shown(node)}", "put it into a list")
+    expected = given.given("expect")
+    if not isinstance(expected, list):
+        given.problem("expect", f"must be a list of expectations, not {shown(expected)}", "put it into a list")
         return
-    if not node.value:
-        given.note("expect", "is empty: the case would pass whatever the agent does", 'such as "test:npm test"')
+    if not expected:
+        given.problem("expect", "is empty: the case would pass whatever the agent does", 'such as "test:npm test"')
     seen: list[Claim] = []
-    for index, item in enumerate(node.value):
-        each = Fields(given.notes, item, f"{given.path}.expect[{index}]", given.case)
-        reading = _reading(each)
+    for place, item in given.items("expect"):
+        reading = _reading(given, place, item)
         if reading is None:
             continue
         for warning in (*reading.warnings, *_contradictions(reading.claim, seen)):
-            each.warn("", warning)
+            given.warn(place, warning)
         seen.append(reading.claim)
-        raw = item.value.strip() if isinstance(item.value, str) else write_claim(reading.claim)
-        yield Check(grader="claim", params={"claim": reading.claim, "line": item.line}, label=raw)
+        raw = item.strip() if isinstance(item, str) else write_claim(reading.claim)
+        line = given.findings.line(given.place(place))
+        yield Check(grader="claim", params={"claim": reading.claim, "line": line}, label=raw)
 
 
-def _reading(each: Fields) -> Reading | None:
-    value = each.node.value
+def _reading(given: Fields, place: str, item: Any) -> Reading | None:
     try:
-        if isinstance(value, str):
-            return read_claim(value)
-        if isinstance(value, Mapping):
-            return read_object(each.node.plain())
+        if isinstance(item, str):
+            return read_claim(item)
+        if isinstance(item, Mapping):
+            return read_object(item)
     except ClaimError as error:
-        each.note("", error.message, error.hint)
+        given.problem(place, error.message, error.hint)
         return None
-    each.note("", f"must be a string or an object, not {shown(each.node)}")
+    given.problem(place, f"must be a string or an object, not {given.shown(place, item)}")
     return None
 
 
@@ -165,98 +229,63 @@ def _note_clashes(written: list[Fields]) -> None:
     """Ids that are the same, or would be the same folder, also where letter case does not count."""
     first: dict[str, tuple[Fields, str]] = {}
     for each in written:
-        node = each.members.get("id")
-        if node is None or not isinstance(node.value, str) or not node.value.strip():
+        name = each.given("id")
+        if not isinstance(name, str) or not name.strip():
             continue
-        earlier, identifier = first.setdefault(folder_name(node.value).casefold(), (each, node.value))
+        earlier, identifier = first.setdefault(folder_name(name).casefold(), (each, name))
         if earlier is each:
             continue
-        if identifier == node.value:
-            each.note("id", f"is the id of {earlier.path} (line {earlier.node.line}) too", "give each case its own")
+        if identifier == name:
+            line = each.findings.line(earlier.path)
+            each.problem("id", f"is the id of {earlier.path} (line {line}) too", "give each case its own")
         else:
-            each.note("id", f'would share the folder "{folder_name(node.value)}" with {earlier.path}, "{identifier}"')
+            each.problem("id", f'would share the folder "{folder_name(name)}" with {earlier.path}, "{identifier}"')
 
 
-TOP = ("name", "description", "model", "defaults", "protect", "cases", "$schema", "version")
-USUAL_TIMEOUT_S = 600.0
-DEFAULTS = ("budget", "timeout", "model", "env", "setup")
+def _seconds(given: Fields, name: str) -> float | None:
+    """Read a time limit; warn of one of hours, which is more likely one in milliseconds."""
+    value = given.number(name, above=0)
+    if value is not None and value >= _LOOKS_LIKE_MS:
+        given.warn(name, f"is {value:g} seconds, which looks like milliseconds", f"write {value / 1000:g}")
+    return None if value is None else float(value)
 
 
-class BenchFormat:
-    """Any `.json`, `.yaml` or `.yml` file."""
-
-    def recognizes(self, path: Path) -> bool:
-        """By its ending, unless it is an eval suite."""
-        return path.suffix.lower() in SUFFIXES and not is_eval_suite(path)
-
-    def lower(self, path: Path) -> Suite:
-        """Read the file and check all that can be checked without running an agent."""
-        notes = Notes(path)
-        suite = _suite(_document(path, notes), path, notes)
-        if notes.problems or suite is None:
-            raise SuiteError(notes.problems, notes.warnings)
-        return suite
+def _variables(given: Fields, name: str) -> dict[str, str]:
+    """Read variables and their values."""
+    variables = given.table(name)
+    for key, value in variables.values.items():
+        if not _VARIABLE.fullmatch(key):
+            variables.problem(key, "is not the name of a variable")
+        if not isinstance(value, str) or "\0" in value:
+            variables.problem(key, f"must be a string, not {variables.shown(key, value)}", "put it in quotes")
+    return {key: str(value) for key, value in variables.values.items()}
 
 
-def _document(path: Path, notes: Notes) -> Document:
-    try:
-        found = read_document(path)
-    except DocumentError as error:
-        place = f"line {error.line}" if error.line else None
-        problem = Problem(file=str(path), field=place, message=error.message, hint=error.hint)
-        raise SuiteError([problem]) from None
-    notes.problems += (
-        Problem(
-            file=str(path),
-            field=f"line {repeat.line}",
-            message=f'has the key "{repeat.key}" a second time; the first is in line {repeat.first}',
-            hint="only one of them would count: remove the other",
-        )
-        for repeat in found.repeats
-    )
-    return found
+def _script(given: Fields, name: str) -> str | None:
+    """Read a line of shell, or several in a list."""
+    if not isinstance(given.given(name), list):
+        return given.text(name)
+    lines = given.texts(name)
+    return "\n".join(("set -e", *lines)) if lines else None
 
 
-def _suite(document: Document, path: Path, notes: Notes) -> Suite | None:
-    top = Fields(notes, document.root)
-    if not top.is_object():
-        return None
-    if "cases" not in top.members and "tasks" in top.members:
-        top.note("tasks", "are those of a benchmark for callable skills", f"whet eval --benchmark {path.name}")
-        return None
-    top.warn_unknown(TOP)
-    name = top.text("name", required=True)
-    if name is not None and (problem := id_problem(name)):
-        top.note("name", problem)
-    # Not the current folder: where somebody stands must not change what is tried.
-    project = find_project(path.parent) or path.parent
-    cases = lower_cases(top, _defaults(top), project)
-    return Suite(
-        name=name or "",
-        cases=cases,
-        source=path,
-        digest=hashlib.sha256(path.read_bytes()).hexdigest(),
-        workspace=WorkspaceSpec(mode="isolated", template_dir=project),
-        description=top.text("description") or "",
-        usual_timeout_s=USUAL_TIMEOUT_S,
-        warnings=tuple(notes.warnings),
-    )
+def _check_protect(given: Fields) -> None:
+    """Note the patterns that cannot be used."""
+    for place, pattern in _patterns(given):
+        if problem := glob_problem(pattern):
+            given.problem(place, problem)
 
 
-def _defaults(top: Fields) -> Defaults:
-    model = top.text("model")
-    protect = top.texts("protect")
-    if "defaults" not in top.members:
-        return Defaults(model=model, protect=protect)
-    given = Fields(top.notes, top.members["defaults"], "defaults")
-    if not given.is_object():
-        return Defaults(model=model, protect=protect)
-    given.warn_unknown(DEFAULTS)
-    return Defaults(
-        budget_usd=given.number("budget"),
-        timeout_s=given.seconds("timeout"),
-        model=given.text("model") or model,
-        env=given.variables("env"),
-        setup=given.script("setup"),
-        protect=protect,
-    )
+def _warn_of_nothing(given: Fields, project: Path) -> None:
+    """Warn of patterns that protect nothing, because they begin with a name that the project does not have."""
+    for place, pattern in _patterns(given):
+        head = literal_head(pattern)
+        if head and not glob_problem(pattern) and not os.path.lexists(project / head):
+            given.warn(place, f'"{pattern}" protects nothing: there is no "{head}" in {project}')
+
+
+def _patterns(given: Fields) -> Iterator[tuple[str, str]]:
+    items = given.given("protect")
+    for index, item in enumerate(items if isinstance(items, list) else ()):
+        if isinstance(item, str) and item.strip():
+            yield f"protect[{index}]", item

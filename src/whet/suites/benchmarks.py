@@ -27,7 +27,8 @@ from whet.model.benchmark import (
 )
 from whet.model.run import folder_name, id_problem
 from whet.reading.document_files import SUFFIXES, read_plain
-from whet.reading.fields import BadDocument, Fields, Findings
+from whet.reading.documents import DocumentError
+from whet.reading.fields import Fields, Findings
 from whet.reading.schemas import SchemaTrouble, check_schema
 from whet.reading.text import shown
 
@@ -51,8 +52,8 @@ _TAKES_VALUE: tuple[EvaluatorKind, ...] = ("exact", "llm_judge", "custom")
 
 def read_task(fields: Fields, default: EvaluatorKind | None) -> BenchmarkTask:
     """The task that *fields* say; what is wrong is noted in them."""
-    fields.mention_unknown(_TASK)
-    identifier = fields.text("id", required=True)
+    fields.warn_of_unknown(_TASK)
+    identifier = fields.text("id", required=True) or ""
     trouble = id_problem(identifier) if identifier else None
     if trouble:
         fields.problem("id", trouble)
@@ -61,16 +62,16 @@ def read_task(fields: Fields, default: EvaluatorKind | None) -> BenchmarkTask:
         given = "is missing" if missing else f"must be an object, not {shown(fields.values['inputData'])}"
         fields.problem("inputData", given)
     expected, evaluator = fields.table("expectedOutput", required=True), fields.table("evaluator")
-    expected.mention_unknown(_EXPECTED)
-    evaluator.mention_unknown(_EVALUATOR)
+    expected.warn_of_unknown(_EXPECTED)
+    evaluator.warn_of_unknown(_EVALUATOR)
     kind = _kind(expected, evaluator, default)
     return BenchmarkTask(
         id=identifier,
-        description=fields.text("description", empty=True),
+        description=fields.text("description", empty=True) or "",
         input=fields.values.get("inputData") or {},
         expected=_expected(expected, evaluator, kind),
         evaluator=_evaluator(evaluator, kind),
-        timeout_ms=fields.number("timeoutMs"),
+        timeout_ms=fields.number("timeoutMs", above=0),
         tags=tuple(dict.fromkeys(fields.texts("tags"))),
         weight=float(fields.number("weight", default=1.0, least=0)),
     )
@@ -91,14 +92,12 @@ def _kind(expected: Fields, evaluator: Fields, default: EvaluatorKind | None) ->
 
 def _named(fields: Fields) -> EvaluatorKind | None:
     value = fields.choice("type", (*EVALUATORS, *ALIASES))
-    if value is None:
-        return None
-    return ALIASES.get(value) or next(kind for kind in EVALUATORS if kind == value)
+    return None if value is None else ALIASES.get(value) or next(kind for kind in EVALUATORS if kind == value)
 
 
 def _expected(fields: Fields, evaluator: Fields, kind: EvaluatorKind) -> Expected:
     _check_subject(fields, evaluator, kind)
-    patterns = fields.texts("patterns", required=kind == "regex")
+    patterns = fields.texts("patterns", blank=True, required=kind == "regex")
     for index, pattern in enumerate(patterns):
         try:
             re.compile(pattern)
@@ -112,11 +111,11 @@ def _expected(fields: Fields, evaluator: Fields, kind: EvaluatorKind) -> Expecte
             fields.problem("schema", f"is no JSON Schema: {error}")
     return Expected(
         value=fields.values.get("value", MISSING),
-        keywords=fields.texts("keywords", required=kind == "contains"),
+        keywords=fields.texts("keywords", blank=True, required=kind == "contains"),
         patterns=patterns,
         schema=schema,
-        judge_prompt=fields.text("judgePrompt", required=kind == "llm_judge") or None,
-        custom_scorer=fields.text("customScorerPath") or evaluator.text("customScorerPath") or None,
+        judge_prompt=fields.text("judgePrompt", required=kind == "llm_judge"),
+        custom_scorer=fields.text("customScorerPath") or evaluator.text("customScorerPath"),
     )
 
 
@@ -133,11 +132,10 @@ def _check_subject(fields: Fields, evaluator: Fields, kind: EvaluatorKind) -> No
     for other, subject in _SUBJECT.items():
         ignored = subject in fields.values and subject != _SUBJECT[kind]
         if ignored and not (other == "exact" and kind in _TAKES_VALUE):
-            fields.note(subject, f"is not looked at by {kind}")
+            fields.warn(subject, f"is not looked at by {kind}")
 
 
 def _evaluator(fields: Fields, kind: EvaluatorKind) -> Evaluator:
-    compare = fields.choice("compare", COMPARISONS)
     subject = fields.choice("subject", SUBJECTS)
     if subject == "files" and kind != "custom":
         fields.problem("subject", f'"files" can be looked at by custom only, not by {kind}')
@@ -145,11 +143,11 @@ def _evaluator(fields: Fields, kind: EvaluatorKind) -> Evaluator:
         kind=kind,
         # Only keywords are looked for without regard to case, unless the task says so.
         case_sensitive=fields.flag("caseSensitive", kind != "contains"),
-        compare="text" if compare == "text" else "json",
+        compare=fields.choice("compare", COMPARISONS) or "json",
         tolerance=float(fields.number("tolerance", default=0.0, least=0)),
-        threshold=float(fields.number("threshold", default=0.5, most=1.0)),
-        timeout_ms=fields.number("timeoutMs"),
-        subject="files" if subject == "files" else "output",
+        threshold=float(fields.number("threshold", default=0.5, above=0, most=1.0)),
+        timeout_ms=fields.number("timeoutMs", above=0),
+        subject=subject or "output",
     )
 
 
@@ -192,7 +190,7 @@ def read_tasks(path: Path, *, default: EvaluatorKind | None = None) -> LoadedBen
 def _document(path: Path) -> tuple[Any, Findings]:
     try:
         return read_plain(path), Findings(str(path))
-    except BadDocument as error:
+    except DocumentError as error:
         raise SuiteError([Problem(file=str(path), message=str(error))]) from error
 
 
@@ -200,19 +198,16 @@ def _benchmark(
     document: dict[str, Any], findings: Findings, path: Path, default: EvaluatorKind | None, at: str = "tasks"
 ) -> LoadedBenchmark:
     fields = Fields(document, findings)
-    fields.mention_unknown(_KNOWN)
+    fields.warn_of_unknown(_KNOWN)
     scoring = fields.choice("scoringMethod", SCORING_METHODS, required=True)
-    k = fields.number("k", default=1)
-    if not isinstance(k, int):
-        fields.problem("k", f"must be a whole number, not {shown(k)}")
     benchmark = Benchmark(
-        id=fields.text("id", required=True),
-        name=fields.text("name", required=True),
-        version=fields.text("version", required=True),
-        domain=fields.text("domain", required=True),
-        scoring=next((method for method in SCORING_METHODS if method == scoring), "mean"),
-        max_latency_ms=float(fields.number("maxLatencyMs", default=DEFAULT_MAX_LATENCY_MS)),
-        k=int(k),
+        id=fields.text("id", required=True) or "",
+        name=fields.text("name", required=True) or "",
+        version=fields.text("version", required=True) or "",
+        domain=fields.text("domain", required=True) or "",
+        scoring=scoring or "mean",
+        max_latency_ms=float(fields.number("maxLatencyMs", above=0, default=DEFAULT_MAX_LATENCY_MS)),
+        k=fields.whole("k") or 1,
         metadata=fields.table("metadata").values,
         tasks=_tasks(fields, at, default),
         source=path.resolve(),
@@ -220,7 +215,7 @@ def _benchmark(
     )
     if findings.problems:
         raise SuiteError(findings.problems)
-    return LoadedBenchmark(benchmark, tuple(findings.notes))
+    return LoadedBenchmark(benchmark, tuple(findings.warnings))
 
 
 def _tasks(fields: Fields, at: str, default: EvaluatorKind | None) -> tuple[BenchmarkTask, ...]:
@@ -316,7 +311,7 @@ def _ids(folder: Path, unreadable: list[str]) -> list[tuple[Path, str]]:
     for file in _files(folder):
         try:
             document: Any = read_plain(file)
-        except BadDocument as error:
+        except DocumentError as error:
             unreadable.append(f"{file} {error}")
             continue
         if isinstance(document, dict) and isinstance(document.get("id"), str) and "tasks" in document:

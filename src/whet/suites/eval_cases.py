@@ -316,7 +316,7 @@ def _resource_hints(given: Fields) -> ResourceHints:
     env = given.table("env")
     for name, value in env.values.items():
         if not name or "=" in name:
-            env.problem(name, "is no name of a variable")
+            env.problem(name, "is not the name of a variable")
         if not isinstance(value, str):
             env.problem(name, f"must be a string, not {shown(value)}", "put it in quotes")
     return ResourceHints(

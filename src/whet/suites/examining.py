@@ -12,7 +12,7 @@ from whet.agents.callable_reading import MANIFEST, find_skills, manifests, read_
 from whet.errors import Problem, SuiteError, UsageError
 from whet.grade.custom import find_grader
 from whet.reading.document_files import SUFFIXES, read_plain
-from whet.reading.fields import BadDocument
+from whet.reading.documents import DocumentError
 from whet.reading.text import count
 from whet.suites.benchmarks import FILES, LoadedBenchmark, read_benchmark, read_tasks
 
@@ -36,7 +36,7 @@ def examine(path: Path) -> list[Examined] | None:
         return [_skill(path)]
     try:
         document = read_plain(path)
-    except BadDocument:
+    except DocumentError:
         # The reader of suites says where.
         return None
     if isinstance(document, list):

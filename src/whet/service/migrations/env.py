@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from whet.service.tables import metadata
+from whet.service.database import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],
