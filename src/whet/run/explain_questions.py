@@ -88,54 +88,6 @@ class Explanations:
         return replace(self, explanations=(*self.explanations, more))
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    questions: tuple[Asked, ...] = ()
-
-
-def questions_for(folder: Path, typed: Iterable[str]) -> tuple[Asked, ...]:
-    """The questions to ask: those *typed*, or else those that the attempt in *folder* left; each of them once."""
-    given = tuple(Asked(question=text) for text in typed)
-    if any(not asked.question.strip() for asked in given):
-        raise UsageError("--ask needs a question")
-    found = given or _kept(folder)
-    if not found:
-        raise UsageError(
-            f"{folder}: no question was left for its agent",
-            hint='ask one with --ask "...", or give expectations an explain="..."',
-        )
-    return tuple({asked.question: asked for asked in reversed(found)}.values())[::-1]
-
-
-def _kept(folder: Path) -> tuple[Asked, ...]:
-    file = folder / QUESTIONS_FILE
-    if not file.is_file():
-        return ()
-    try:
-        return wire.decode(file.read_bytes(), _Kept).questions
-    except (OSError, wire.WireError) as error:
-        raise StoreError(f"{file} cannot be read: {error}") from error
-
-
-def read_explanations(folder: Path, fresh: Explanations) -> Explanations:
-    """What was asked before, or *fresh*."""
-    file = folder / EXPLANATIONS_FILE
-    if not file.is_file():
-        return fresh
-    try:
-        return wire.decode(file.read_bytes(), Explanations)
-    except (OSError, wire.WireError) as error:
-        raise StoreError(f"{file} cannot be read: {error}", hint="move it away to begin anew") from error
-
-
-def write_explanations(folder: Path, explanations: Explanations) -> None:
-    """Keep them, in one step."""
-    try:
-        write_atomically(folder / EXPLANATIONS_FILE, wire.encode_pretty(explanations))
-    except OSError as error:
-        raise StoreError(f"{folder / EXPLANATIONS_FILE} cannot be written: {error.strerror}") from error
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interview:
     """A session that questions are put to, each to a copy of its own, so that no answer depends on another."""
@@ -235,3 +187,51 @@ def _make_anew(folder: Path) -> None:
         folder.mkdir(parents=True)
     except OSError as error:
         raise WorkspaceError(f"{folder} cannot be made: {error.strerror}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    questions: tuple[Asked, ...] = ()
+
+
+def questions_for(folder: Path, typed: Iterable[str]) -> tuple[Asked, ...]:
+    """The questions to ask: those *typed*, or else those that the attempt in *folder* left; each of them once."""
+    given = tuple(Asked(question=text) for text in typed)
+    if any(not asked.question.strip() for asked in given):
+        raise UsageError("--ask needs a question")
+    found = given or _kept(folder)
+    if not found:
+        raise UsageError(
+            f"{folder}: no question was left for its agent",
+            hint='ask one with --ask "...", or give expectations an explain="..."',
+        )
+    return tuple({asked.question: asked for asked in reversed(found)}.values())[::-1]
+
+
+def _kept(folder: Path) -> tuple[Asked, ...]:
+    file = folder / QUESTIONS_FILE
+    if not file.is_file():
+        return ()
+    try:
+        return wire.decode(file.read_bytes(), _Kept).questions
+    except (OSError, wire.WireError) as error:
+        raise StoreError(f"{file} cannot be read: {error}") from error
+
+
+def read_explanations(folder: Path, fresh: Explanations) -> Explanations:
+    """What was asked before, or *fresh*."""
+    file = folder / EXPLANATIONS_FILE
+    if not file.is_file():
+        return fresh
+    try:
+        return wire.decode(file.read_bytes(), Explanations)
+    except (OSError, wire.WireError) as error:
+        raise StoreError(f"{file} cannot be read: {error}", hint="move it away to begin anew") from error
+
+
+def write_explanations(folder: Path, explanations: Explanations) -> None:
+    """Keep them, in one step."""
+    try:
+        write_atomically(folder / EXPLANATIONS_FILE, wire.encode_pretty(explanations))
+    except OSError as error:
+        raise StoreError(f"{folder / EXPLANATIONS_FILE} cannot be written: {error.strerror}") from error

@@ -21,63 +21,12 @@ from whet.ground.sandbox import Boundary, Command, Sandbox
 from whet.ground.secrets import MaskedStream, Masker
 
 _TAIL = 2000
-
-
-class Capture:
-    """A sink that writes to a file and passes on what it wrote."""
-
-    def __init__(
-        self, path: Path, *, masker: Masker, most_bytes: int, then: Callable[[bytes], None] | None = None
-    ) -> None:
-        self.path = path
-        self.tail = b""
-        self._stream = MaskedStream(masker)
-        self._left = most_bytes
-        self._most = most_bytes
-        self._then = then
-        self._file: int | None = None
-
-    def __call__(self, chunk: bytes) -> None:
-        """Take one piece of output; raises where there is too much of it."""
-        taken = chunk[: self._left]
-        self._left -= len(taken)
-        self._write(self._stream.feed(taken))
-        if len(taken) < len(chunk):
-            # The ceiling may have cut a secret in two; its beginning is not to be written either.
-            self._stream.forget()
-            raise OutputTooLarge(
-                f"printed more than {self._most} bytes and was stopped",
-                hint="raise defaults.max_output_bytes if this is what it should do",
-            )
-
-    @property
-    def written(self) -> bool:
-        """Whether there was any output."""
-        return self._file is not None
-
-    def close(self) -> None:
-        """Write what was held back and close the file."""
-        self._write(self._stream.finish())
-        if self._file is not None:
-            os.close(self._file)
-
-    def _write(self, data: bytes) -> None:
-        if not data:
-            return
-        if self._file is None:
-            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._file, view) :]
-        self.tail = (self.tail + data)[-_TAIL:]
-        if self._then:
-            self._then(data)
-
-
 _PREFIX = "whet-"
 _NOTE = ".scratch"
 # As `mkdtemp` names them.
 _NAME = re.compile(r"whet-[a-z0-9_]{8}")
+_PATIENCE_S = 120.0
+_PASSED_ON = ("PATH", "LANG", "LC_ALL")
 
 
 @contextmanager
@@ -137,8 +86,55 @@ def _is_ours(path: Path) -> bool:
     return names_scratch(path) and closed and found.st_uid == os.geteuid()
 
 
-_PATIENCE_S = 120.0
-_PASSED_ON = ("PATH", "LANG", "LC_ALL")
+class Capture:
+    """A sink that writes to a file and passes on what it wrote."""
+
+    def __init__(
+        self, path: Path, *, masker: Masker, most_bytes: int, then: Callable[[bytes], None] | None = None
+    ) -> None:
+        self.path = path
+        self.tail = b""
+        self._stream = MaskedStream(masker)
+        self._left = most_bytes
+        self._most = most_bytes
+        self._then = then
+        self._file: int | None = None
+
+    def __call__(self, chunk: bytes) -> None:
+        """Take one piece of output; raises where there is too much of it."""
+        taken = chunk[: self._left]
+        self._left -= len(taken)
+        self._write(self._stream.feed(taken))
+        if len(taken) < len(chunk):
+            # The ceiling may have cut a secret in two; its beginning is not to be written either.
+            self._stream.forget()
+            raise OutputTooLarge(
+                f"printed more than {self._most} bytes and was stopped",
+                hint="raise defaults.max_output_bytes if this is what it should do",
+            )
+
+    @property
+    def written(self) -> bool:
+        """Whether there was any output."""
+        return self._file is not None
+
+    def close(self) -> None:
+        """Write what was held back and close the file."""
+        self._write(self._stream.finish())
+        if self._file is not None:
+            os.close(self._file)
+
+    def _write(self, data: bytes) -> None:
+        if not data:
+            return
+        if self._file is None:
+            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._file, view) :]
+        self.tail = (self.tail + data)[-_TAIL:]
+        if self._then:
+            self._then(data)
 
 
 @dataclass(slots=True)
