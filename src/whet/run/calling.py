@@ -170,7 +170,7 @@ def check_health(
     ]
     if problems:
         raise SuiteError(problems)
-    return tuple(f"{name} does not say that it is well: {masker.text(each.reason)}" for name, each in found.items())
+    return tuple(f"{name} is not healthy: {masker.text(each.reason)}" for name, each in found.items())
 
 
 async def _ask_all(

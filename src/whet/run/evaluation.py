@@ -96,7 +96,7 @@ class _Evaluation:
         masker.learn(filter(can_be_hidden, self._secrets()))
         warnings: list[str] = []
         if self.asked.settings.max_cost_usd is not None and not self._costs_are_known():
-            warnings.append("no skill and no judge tells what it costs, so --max-cost holds nothing")
+            warnings.append("no skill and no judge reports a cost, so --max-cost has no effect")
         if not self.asked.request.check_health:
             return tuple(warnings)
         return (*warnings, *check_health(self.asked.skills_to_call(), sandbox, masker, os.environ))

@@ -34,7 +34,7 @@ WRITERS: dict[str, tuple[str, Callable[[Sequence[CompletionReport]], bytes]]] = 
 def reports_of(
     info: RunInfo, results: Results, benchmark: Benchmark, skills: Sequence[CallableSkill], weights: Weights
 ) -> list[CompletionReport]:
-    """A report for each skill, from what the journal holds of it."""
+    """Make a report for each skill from the journal."""
     tasks = {task.id: task for task in benchmark.tasks}
     calls: dict[str, list[CallRecord]] = {skill.id: [] for skill in skills}
     judging: dict[str, Usage] = {}
@@ -106,7 +106,7 @@ def _call(result: TrialResult, task: BenchmarkTask, run_dir: Path) -> CallRecord
 
 
 def _output(result: TrialResult, run_dir: Path) -> Any:
-    """The answer; the journal has no more of a long one than its beginning."""
+    """Return the answer; of a long one, the journal has only the beginning."""
     if not result.final_output:
         return None
     try:
@@ -118,7 +118,7 @@ def _output(result: TrialResult, run_dir: Path) -> Any:
 
 
 def judging_of(result: TrialResult) -> Usage:
-    """What the judge took for a trial; a vote that was cached took nothing."""
+    """Return what the judge used for a trial; a cached vote used nothing."""
     total = Usage()
     for evidence in _judged(result):
         for vote in wire.decode(json.dumps(evidence["votes"]), tuple[Vote, ...]):
@@ -127,7 +127,7 @@ def judging_of(result: TrialResult) -> Usage:
 
 
 def _judged(result: TrialResult) -> Iterator[dict[str, Any]]:
-    """What the judge left of each of its grades."""
+    """Yield the evidence of each grade by a judge."""
     for grade in result.grades:
         if grade.check == "llm_judge" and grade.evidence:
             yield json.loads(grade.evidence)

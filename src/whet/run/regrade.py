@@ -1,4 +1,4 @@
-"""The regrading of one trial: its record is taken over, its checks are asked again, and the verdict follows."""
+"""Regrade a recorded run: restore what each trial left, ask its checks again, and show which verdicts changed."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ _WIDEST = 100
 _UNKNOWN_CHANGES = "the run was made before changed files were recorded"
 _DIFF_FILE = "diff.patch"
 _BEGAN_AS_PACKAGE = "it began as a package, and is kept only where a trial does not go as expected"
-# What the earlier checks left; what the checks leave now takes its place.
+# Files of the earlier checks, which those of the new checks replace.
 _OF_CHECKS = ("grades.json", "check.log", "explain.json", WORKSPACE_FILE)
 _TERMINAL = "terminal"
 
 
 def regrade(reference: str, *, suite: Path | None, flags: Mapping[str, Any], config_file: Path | None) -> int:
-    """Regrade the run that *reference* names, by *suite* or by its own as it is now; the exit code."""
+    """Regrade the run that *reference* names, by *suite* or by its own suite as it is now; return the exit code."""
     here = load_settings(suite or Path.cwd(), flags=flags, environ=os.environ, config_file=config_file)
     record = read_record(find_run_folder(reference, here.output_dir))
     record.check_files()
@@ -91,26 +91,26 @@ def _planned(record: Record, path: Path, settings: Settings, request: RunRequest
 
 
 def _stream(settings: Settings) -> TextIO:
-    """Stdout, unless a reporter writes a document there."""
+    """Return stdout, unless a reporter writes a document there."""
     documents = [name for name in settings.reporters if name != _TERMINAL and "=" not in name]
     return sys.stderr if documents else sys.stdout
 
 
 @dataclass(slots=True)
 class Regrading:
-    """Brings trials to their results from a record; remembers each with what it was before."""
+    """Runs trials from a record; remembers each result with what it was before."""
 
     record: Record
     seen: list[tuple[TrialResult, TrialResult]] = field(default_factory=list)
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
     async def __call__(self, parts: RunParts, shared: SharedGround, trial: Trial) -> TrialResult:
-        """The result of one trial."""
+        """Return the result of one trial."""
         del shared
         old = self.record.result(trial.key)
         if old is None:
             return _never_ended(trial, self.record)
-        await anyio.to_thread.run_sync(_take_over, self.record, old, parts.run_dir)
+        await anyio.to_thread.run_sync(_copy_record, self.record, old, parts.run_dir)
         session = self.record.session(old)
         if session is None:
             new = replace(old, key=trial.key)
@@ -155,7 +155,7 @@ async def _regraded(parts: RunParts, trial: Trial, earlier: _Earlier, ground: Pa
 
 async def _check(parts: RunParts, trial: Trial, earlier: _Earlier, record: AttemptRecord, ground: Path) -> None:
     """Ask the graders, check by check."""
-    gaps, record.changes = await anyio.to_thread.run_sync(lay_ground, earlier.record, earlier.result, ground)
+    gaps, record.changes = await anyio.to_thread.run_sync(restore_workspace, earlier.record, earlier.result, ground)
     if trial.execution.workspace.package is not None and earlier.result.workspace_dir is None:
         gaps = replace(gaps, workspace=_BEGAN_AS_PACKAGE)
     whole = await evidence_of(parts, trial, record, ground)
@@ -171,8 +171,8 @@ async def _check(parts: RunParts, trial: Trial, earlier: _Earlier, record: Attem
         record.notes += await anyio.to_thread.run_sync(_keep, parts, ground, parts.run_dir / record.workspace_dir)
 
 
-def _take_over(record: Record, old: TrialResult, run_dir: Path) -> None:
-    """Copy what was recorded of a trial, so that the new run folder stands on its own."""
+def _copy_record(record: Record, old: TrialResult, run_dir: Path) -> None:
+    """Copy what was recorded of a trial, so that the new run folder does not need the old one."""
     regraded = record.session(old) is not None
     _copy(record.run_dir, run_dir, f"trials/{trial_folder(old.key)}")
     for attempt in old.attempts:
@@ -214,8 +214,8 @@ def _never_ended(trial: Trial, record: Record) -> TrialResult:
     )
 
 
-def lay_ground(record: Record, result: TrialResult, into: Path) -> tuple[Gaps, Changes]:
-    """Make the folder *into* and fill it with what the trial left; what is missing of it, and what had changed."""
+def restore_workspace(record: Record, result: TrialResult, into: Path) -> tuple[Gaps, Changes]:
+    """Restore the workspace of a trial in the new folder *into*; return what is missing of it, and what had changed."""
     into.mkdir()
     artifacts = record.run_dir / result.artifact_dir
     recorded = _known_changes(artifacts, result)
@@ -229,7 +229,7 @@ def lay_ground(record: Record, result: TrialResult, into: Path) -> tuple[Gaps, C
     template = _template(record)
     if reason is None and template is not None:
         copy_tree(template, into)
-    _lay(artifacts, into)
+    _restore_changes(artifacts, into)
     return Gaps(workspace=reason, changes=unknown, paths=recorded.kept if recorded else ()), changes
 
 
@@ -252,7 +252,7 @@ def _changes(artifacts: Path, recorded: RecordedChanges | None) -> Changes:
 
 
 def _reasons(record: Record, result: TrialResult, recorded: RecordedChanges | None) -> Iterator[str]:
-    """Why the workspace cannot be made again as it was."""
+    """Yield the reasons why the workspace cannot be restored as it was."""
     if record.workspace is None:
         yield "the run does not say what its workspaces began as"
         return
@@ -277,7 +277,7 @@ def _template(record: Record) -> Path | None:
 
 
 def _untouched_since(folder: Path, moment: str) -> bool:
-    """Whether nothing in *folder* changed since; a copy of it counts as changed, because its times are new."""
+    """Return whether nothing in *folder* changed since; a copy of it counts as changed, because its times are new."""
     since_ns = int(datetime.fromisoformat(moment).timestamp() * 1e9)
     if not folder.is_dir():
         return False
@@ -289,15 +289,15 @@ def _untouched_since(folder: Path, moment: str) -> bool:
     return True
 
 
-def _lay(artifacts: Path, into: Path) -> None:
+def _restore_changes(artifacts: Path, into: Path) -> None:
     try:
         lay(artifacts, into)
     except (OSError, ValueError, tarfile.TarError) as error:
-        raise WorkspaceError(f"the recorded changes in {artifacts} cannot be laid out again: {error}") from error
+        raise WorkspaceError(f"the recorded changes in {artifacts} cannot be restored: {error}") from error
 
 
 def describe_changes(run_id: str, seen: Iterable[tuple[TrialResult, TrialResult]]) -> list[str]:
-    """A line of totals, a line for each verdict that changed, and the counts before and after."""
+    """Return a line of totals, a line for each verdict that changed, and the counts before and after."""
     pairs = sorted(seen, key=lambda pair: str(pair[0].key))
     changed = [(old, new) for old, new in pairs if old.status != new.status]
     trials = "verdict" if len(pairs) == 1 else "verdicts"

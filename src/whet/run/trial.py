@@ -1,4 +1,4 @@
-"""One trial, from its first attempt to its verdict."""
+"""Run one trial: attempt it as often as its retries allow, and decide on the verdict."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from whet.run.ground import SharedGround
 from whet.run.parts import RunParts
 
 OUTPUT_KEPT = 2000
-# Makes the attempt of that number.
+# Makes the attempt with that number.
 Attempting: TypeAlias = Callable[[int], Awaitable[AttemptRecord]]
 
 
 async def run_trial(parts: RunParts, shared: SharedGround, trial: Trial) -> TrialResult:
-    """Attempt it as often as it is allowed and worth it; the last attempt decides, and all of them are kept."""
+    """Run an agent on the trial; the last attempt decides, and all of them are kept."""
     return await attempted(parts, trial, partial(run_attempt, parts, shared, trial), retries=parts.plan.retries)
 
 
 async def attempted(parts: RunParts, trial: Trial, attempt: Attempting, *, retries: int) -> TrialResult:
-    """What up to *retries* further attempts come to, whatever an attempt consists of."""
+    """Attempt a trial, with up to *retries* further attempts, and return its result."""
     records: list[AttemptRecord] = []
     for number in range(1, retries + 2):
         try:
@@ -43,12 +43,12 @@ async def attempted(parts: RunParts, trial: Trial, attempt: Attempting, *, retri
 
 
 def verdict(record: AttemptRecord, *, expected_fail: bool) -> Status:
-    """Whether it went as expected; only an assertion can be expected to fail."""
+    """Return whether it went as expected; only an assertion can be expected to fail."""
     if record.failure is None:
         return "unexpected-passed" if expected_fail else "passed"
     if record.failure.code == "assertion":
         return "expected-failed" if expected_fail else "failed"
-    # A check that raises fails its case, also by its author's mistake; everything else that is not the agent's doing
+    # A check that raises fails its case, also by its author's mistake; everything else that the agent did not cause
     # says nothing about the agent.
     if record.failure.cause == "agent" or record.failure.code == "check-mistake":
         return "failed"
@@ -56,17 +56,17 @@ def verdict(record: AttemptRecord, *, expected_fail: bool) -> Status:
 
 
 def _worth_another(record: AttemptRecord, trial: Trial) -> bool:
-    """A second attempt follows a failure that could end differently; an expected one is no failure."""
+    """Return whether another attempt could end differently; an expected failure is not retried."""
     return record.retry and verdict(record, expected_fail=trial.execution.case.expected_fail) in {"failed", "errored"}
 
 
 def result_of(trial: Trial, records: list[AttemptRecord]) -> TrialResult:
-    """What the attempts at a trial come to; the last one decides."""
+    """Return the result of a trial; its last attempt decides."""
     last = records[-1]
     expected_fail = trial.execution.case.expected_fail
     status = verdict(last, expected_fail=expected_fail)
     if trial.execution.control and status == "failed":
-        # It was run to be compared with, and may fail.
+        # It only serves for comparison, and may fail.
         status = "expected-failed"
     output = last.session.final_output if last.session else ""
     failure, failure_class = last.failure, last.failure_class
@@ -99,7 +99,7 @@ def result_of(trial: Trial, records: list[AttemptRecord]) -> TrialResult:
 
 
 def _score(record: AttemptRecord) -> float:
-    """How well it went; an agent that came to no end did nothing well."""
+    """Return the score; an agent that did not finish has none of it."""
     if record.failure is not None and record.failure.code != "assertion":
         return 0.0
     return score_of(record.grades) or 0.0
