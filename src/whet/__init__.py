@@ -10,9 +10,9 @@ from whet.version import __version__
 if TYPE_CHECKING:
     from whet.grade.context import CheckContext as CheckContext
     from whet.grade.context import Ran as Ran
+    from whet.grade.evidence import load_report as load_report
     from whet.grade.expect.expect import expect as expect
     from whet.grade.expect.tools import Tool as Tool
-    from whet.grade.grader import load_report as load_report
     from whet.model.grade import Changes as Changes
     from whet.model.grade import Failure as Failure
     from whet.model.grade import FailureClass as FailureClass
@@ -49,7 +49,7 @@ _HOMES = {
     "case": "suites.authoring",
     "command": "reading.shell_matching",
     "expect": "grade.expect.expect",
-    "load_report": "grade.grader",
+    "load_report": "grade.evidence",
     "read_command": "reading.shell_commands",
 }
 

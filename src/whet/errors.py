@@ -71,7 +71,7 @@ class Problem:
 
     def __str__(self) -> str:
         where = ": ".join(part for part in (self.file, self.case, self.field) if part)
-        return f"{where}: {self.message}"
+        return f"{where}: {self.message}" if where else self.message
 
 
 class SuiteError(UsageError):

@@ -14,10 +14,8 @@ import pytest
 from benching import case, write
 from project import EVENTS, SHELL, Outcome, Project, wait_for
 
-from whet.cli import callables as eval_command
-from whet.cli import running as bench_command
-from whet.cli import running as run_command
-from whet.cli.running import _SELECTING, _chosen
+from whet.cli.callables import _TOLD_AGAIN, eval_command
+from whet.cli.running import _SELECTING, _chosen, bench_command, run_command
 
 
 def printed(ended: Outcome, option: str) -> list[str]:
@@ -94,12 +92,12 @@ def test_what_is_made_of_an_evaluation_is_told_to_its_resume_again(project: Proj
     del project
     words = ["--skills", "a", "b", "--runs=2", "--format", "json", "--min-completion=0.5", "--k", "2", "--verbose"]
 
-    kept = list(_chosen(words, eval_command.command, lambda name: name in eval_command._TOLD_AGAIN, others=False))
+    kept = list(_chosen(words, eval_command, lambda name: name in _TOLD_AGAIN, others=False))
 
     assert kept == ["--format", "json", "--min-completion=0.5", "--k", "2", "--verbose"]
 
 
-@pytest.mark.parametrize("command", [run_command.command, bench_command.command, eval_command.command])
+@pytest.mark.parametrize("command", [run_command, bench_command, eval_command])
 def test_every_option_that_is_taken_away_is_one_of_some_command(command: click.Command) -> None:
     words = ["suite", "--last-failed", "--case", "x", "--case=y", "--", "--case"]
 

@@ -253,7 +253,7 @@ def test_a_suite_that_cannot_be_loaded_is_a_collection_error(suite: Project) -> 
 
     assert done.code == 2
     assert "ERROR collecting suite_wrong.py" in done.text
-    assert "promt: is not a field" in done.text
+    assert "promt: is not a known field" in done.text
     assert "ERROR collecting suite_broken.py" in done.text
     assert "Traceback" not in done.text
     assert _runs(suite) == []

@@ -15,8 +15,8 @@ from whet.model.grade import Failure
 from whet.model.run import TrialKey, TrialResult
 from whet.model.session import Usage
 from whet.record.chain import Chain, Reading
-from whet.record.folder import write_run_file
 from whet.record.journal import Journal
+from whet.record.run_file import write_run_file
 
 LINES = 4
 

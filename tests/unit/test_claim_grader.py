@@ -13,7 +13,7 @@ import pytest
 from whet.grade import claims as grader_module
 from whet.grade.claims import ClaimGrader
 from whet.grade.context import Shell
-from whet.grade.grader import Evidence
+from whet.grade.evidence import Evidence
 from whet.ground.protecting import Baseline
 from whet.model.grade import Changes, Grade
 from whet.model.session import SessionSummary

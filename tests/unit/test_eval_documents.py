@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from whet.errors import SuiteError
 from whet.model.eval_cases import TaskPackage, TriggerQuery
 from whet.suites.eval_documents import (
     not_runnable_reasons,
@@ -21,7 +22,6 @@ from whet.suites.eval_documents import (
     suite_schema,
     to_json,
 )
-from whet.suites.eval_fields import EvalSuiteError
 
 PACKAGE = {
     "case_kind": "task_package",
@@ -67,9 +67,9 @@ def suite_of(*cases: Any, **fields: Any) -> dict[str, Any]:
 
 
 def problems(value: Any, **how: Any) -> list[tuple[str, str]]:
-    with pytest.raises(EvalSuiteError) as caught:
+    with pytest.raises(SuiteError) as caught:
         read_suite(value, **how)
-    return [(problem.path, problem.message) for problem in caught.value.problems]
+    return [(problem.field or "", problem.message) for problem in caught.value.problems]
 
 
 def test_a_case_that_says_little_has_the_documented_defaults() -> None:
@@ -185,10 +185,10 @@ def test_a_patch_changes_what_it_names_and_replaces_all_cases() -> None:
 
 @pytest.mark.parametrize("name", ["source_id", "source_kind"])
 def test_a_patch_cannot_change_where_a_suite_comes_from(name: str) -> None:
-    with pytest.raises(EvalSuiteError) as caught:
+    with pytest.raises(SuiteError) as caught:
         read_patch({name: "manual"})
 
-    assert [(each.path, each.message) for each in caught.value.problems] == [
+    assert [(each.field, each.message) for each in caught.value.problems] == [
         (name, "cannot be changed: make a new suite")
     ]
 
@@ -255,10 +255,10 @@ def test_what_is_read_is_written_back_and_reads_to_the_same() -> None:
 def test_a_slip_in_the_name_of_the_kind_is_told_as_one() -> None:
     document = suite_of({"case_knd": "exact_match", "query": "q", "expected": 1})
 
-    with pytest.raises(EvalSuiteError) as raised:
+    with pytest.raises(SuiteError) as raised:
         read_suite(document)
 
-    slip = next(problem for problem in raised.value.problems if problem.path == "cases_json[0].case_knd")
+    slip = next(problem for problem in raised.value.problems if problem.field == "cases_json[0].case_knd")
     assert slip.hint == 'did you mean "case_kind"?'
 
 
@@ -316,7 +316,7 @@ def test_reader_and_schema_allow_the_same(document: Any) -> None:
     try:
         read_suite(document)
         found: list[str] = []
-    except EvalSuiteError as error:
+    except SuiteError as error:
         found = [str(problem) for problem in error.problems]
 
     said = [error.message for error in jsonschema.Draft202012Validator(suite_schema()).iter_errors(document)]

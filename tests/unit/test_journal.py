@@ -11,8 +11,9 @@ import pytest
 from whet.errors import StoreError, UsageError
 from whet.model.run import Attempt, TrialKey, TrialResult
 from whet.model.session import Usage
-from whet.record.folder import create_run_folder, find_run_folder, lock, point_latest, write_run_file
+from whet.record.folder import create_run_folder, find_run_folder, lock, point_latest
 from whet.record.journal import Journal
+from whet.record.run_file import write_run_file
 
 
 def result(number: int, output: str = "") -> TrialResult:

@@ -18,7 +18,6 @@ from whet.reading.fields import is_number, is_whole
 from whet.reading.text import written
 from whet.suites.benchmarks import read_benchmark
 from whet.suites.eval_documents import read_suite, to_json
-from whet.suites.eval_fields import EvalSuiteError
 from whet.suites.format import load_suite
 
 PACKAGE = {
@@ -125,7 +124,7 @@ def test_a_number_that_is_too_long_is_named_with_its_place_and_the_limit(tmp_pat
 
 
 def test_an_eval_suite_says_that_a_number_is_too_large() -> None:
-    with pytest.raises(EvalSuiteError) as caught:
+    with pytest.raises(SuiteError) as caught:
         read_suite({**SUITE, "cases_json": [{**PACKAGE, "weight": int(HUGE)}]})
 
     assert "weight" in str(caught.value)

@@ -14,7 +14,7 @@ import pytest
 
 from whet.errors import PackageError
 from whet.grade.context import Shell
-from whet.grade.grader import Evidence
+from whet.grade.evidence import Evidence
 from whet.grade.packages import TaskPackageGrader
 from whet.ground.copying import copy_tree
 from whet.ground.package_settings import PackageSettings

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from whet.errors import CheckerDied, CheckTimedOut, GraderError
+from whet.errors import GraderError
 from whet.grade.assertions import NoJson, Subject, any_json, at_pointer, decide_assertion, first_json, whole_json
 from whet.grade.claim_files import Outcome, failed, passed, undecided
+from whet.grade.context import NotRecorded
 from whet.grade.evaluators import same
-from whet.grade.grader import EventLog, Evidence, NotRecorded, RecordedEvidence
-from whet.ground.workers import Printed, WorkerDied, WorkerHung, Workers
+from whet.grade.evidence import EventLog, Evidence, RecordedEvidence
+from whet.grade.grader import WorkerGrader
+from whet.ground.workers import Printed
 from whet.model import wire
 from whet.model.benchmark import Evaluator
 from whet.model.eval_cases import FILE_OPS, BooleanAssertion, ExactMatch, JsonSchema
 from whet.model.grade import Grade
 from whet.model.session import Session, SessionSummary
-from whet.model.suite import Case, Check, Suite
+from whet.model.suite import Check, Suite
 from whet.reading.schemas import SchemaTrouble, schema_problems
 from whet.reading.text import shown
 
@@ -104,6 +105,7 @@ def _boolean(case: BooleanAssertion, subject: Subject) -> Decided:
     return failed(missed, told), value
 
 
+_SLOW_PATTERN = "nested repetitions in a pattern, such as (a+)+, take for ever"
 _SIGNS = {"passed": "+", "failed": "-", "undecided": "?"}
 
 
@@ -123,20 +125,14 @@ class _Answer:
     trouble: str = ""
 
 
-class AnswerGrader:
+class AnswerGrader(WorkerGrader):
     """Asks workers that were forked when the suite had just been loaded."""
 
-    # Half an answer is none.
-    informs = False
-
     def __init__(self, suite: Suite) -> None:
-        self._workers = Workers.fork(_Decider(suite).serve)
-
-    async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> None:
-        """Nothing: only what is there at the end counts."""
+        super().__init__(suite, _Decider(suite).serve)
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
-        """The decision; a `GraderError` where it cannot be come to."""
+        """Decide *check*; raises `GraderError` if that is not possible."""
         _refuse_gaps(check, evidence)
         began = time.monotonic()
         request = _Request(
@@ -146,7 +142,9 @@ class AnswerGrader:
             events_path=str(evidence.events_path) if evidence.events_path else None,
             workspace=str(evidence.workspace),
         )
-        answer = await self._ask(request, timeout_s=evidence.timeout_s)
+        answer = await self.ask(
+            request, _Answer, timeout_s=evidence.timeout_s, what="the decision about the answer", hint=_SLOW_PATTERN
+        )
         if answer.outcome is None or answer.outcome.state == "undecided":
             raise GraderError(answer.outcome.reason if answer.outcome else answer.trouble)
         return Grade(
@@ -158,27 +156,6 @@ class AnswerGrader:
             duration_s=round(time.monotonic() - began, 6),
             weight=check.weight,
         )
-
-    async def grade_all(self, checks: Sequence[Check], evidence: Evidence) -> AsyncIterator[Grade]:
-        """One after the other."""
-        for check in checks:
-            yield await self.grade(check, evidence)
-
-    async def _ask(self, request: _Request, *, timeout_s: float) -> _Answer:
-        try:
-            answer = await self._workers.call(wire.encode_exact(request), timeout_s=timeout_s)
-        except WorkerHung:
-            raise CheckTimedOut(
-                f"no decision about the answer within {timeout_s:g} s",
-                hint="nested repetitions in a pattern, such as (a+)+, take for ever",
-            ) from None
-        except WorkerDied:
-            raise CheckerDied("deciding about the answer ended the process that did") from None
-        return wire.decode_exact(answer, _Answer)
-
-    def close(self) -> None:
-        """End the workers."""
-        self._workers.close()
 
 
 class _Decider:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,11 @@ from typing import Any
 from whet.grade import claim_files as files
 from whet.grade.claim_files import Outcome, failed, passed, shortened, undecided
 from whet.grade.evaluators import same
-from whet.grade.triggers import loaded_among
 from whet.ground.protecting import Before
 from whet.model.benchmark import Evaluator
 from whet.model.eval_cases import Assertion
 from whet.model.session import Session
+from whet.model.skills import SkillDetection
 from whet.reading.claims import Contains, Exists, Matches, PathClaim
 from whet.reading.patterns import compiled, pattern_of
 from whet.reading.text import shown
@@ -168,8 +169,13 @@ def _skill(name: str | None, subject: Subject) -> Outcome:
     names = frozenset((name,)) if name else subject.skill_names
     if not names:
         return undecided("no skill is named, and there is none under test")
-    found = loaded_among(subject.session.detected_skills, names)
+    found = proof_of_loading(subject.session.detected_skills, names)
     return _said(found is not None, f"it was loaded: {found}", f"{' or '.join(sorted(names))} was not loaded")
+
+
+def proof_of_loading(detections: Iterable[SkillDetection], names: frozenset[str]) -> str | None:
+    """Return the evidence that a skill with one of *names* was loaded, if there is any."""
+    return next((each.proof for each in detections if each.loaded and each.skill in names), None)
 
 
 def _claim(assertion: Assertion) -> PathClaim:

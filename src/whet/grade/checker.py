@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from whet.errors import AttemptError
-from whet.grade.context import CheckContext, Shell
+from whet.grade.context import CheckContext, Gaps, RecordedContext, Shell
+from whet.grade.evidence import EventLog
 from whet.grade.expect.asserts import text_of
 from whet.grade.expect.group import Asked, questions_of
 from whet.grade.expect.scope import SoftThenCrashed, collecting
-from whet.grade.grader import EventLog, Gaps, RecordedContext
 from whet.grade.mistakes import complaint, finish, is_mistake, noticing, stumbled_over, traceback_of
 from whet.ground.workers import Printed
 from whet.model import wire

@@ -10,10 +10,10 @@ from pathlib import Path
 from whet.errors import CheckerDied, CheckTimedOut, GraderError
 from whet.grade.claim_files import Outcome, undecided
 from whet.grade.claim_worker import ClaimAnswer, ClaimAnswers, ClaimDecider, ClaimRequest, SurveyAnswer, SurveyRequest
-from whet.grade.grader import Evidence, NotRecorded, RecordedEvidence
+from whet.grade.context import NotRecorded
+from whet.grade.evidence import Evidence, RecordedEvidence
+from whet.grade.grader import WorkerGrader
 from whet.ground.protecting import Baseline, Before, find
-from whet.ground.workers import WorkerDied, WorkerHung, Workers
-from whet.model import wire
 from whet.model.grade import Changes, Grade, Location
 from whet.model.suite import Case, Check, Suite
 from whet.reading.claims import Absent, Claim, CommandClaim, Contains, Exists, Matches, path_of
@@ -24,14 +24,14 @@ _GRACE_S = 15.0
 _RESTORED_SHOWN = 5
 
 
-class ClaimGrader:
+class ClaimGrader(WorkerGrader):
     """Asks workers that were forked when the suite had just been loaded."""
 
     informs = True
 
     def __init__(self, suite: Suite) -> None:
+        super().__init__(suite, ClaimDecider(suite).serve)
         self._source = str(suite.source)
-        self._workers = Workers.fork(ClaimDecider(suite).serve)
 
     async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> Baseline:
         """What the claims of *case* need to know later; to be asked between setup and agent.
@@ -50,15 +50,12 @@ class ClaimGrader:
     async def _surveyed(self, request: SurveyRequest, timeout_s: float) -> SurveyAnswer:
         limit_s = PATTERN_TIMEOUT_S if request.search else timeout_s
         try:
-            answer = await self._workers.call(wire.encode_exact(request), timeout_s=limit_s)
-        except WorkerHung:
-            if request.search:
-                # The same search is made after the agent has ended, and says there what is wrong with it.
-                return await self._surveyed(replace(request, search=False), timeout_s)
-            raise CheckTimedOut(f"looking at the workspace took more than {timeout_s:g} s") from None
-        except WorkerDied:
-            raise CheckerDied("the look at the workspace ended its process") from None
-        return wire.decode_exact(answer, SurveyAnswer)
+            return await self.ask(request, SurveyAnswer, timeout_s=limit_s, what="looking at the workspace")
+        except CheckTimedOut:
+            if not request.search:
+                raise
+            # The same search is made after the agent has ended, and says then what is wrong with it.
+            return await self._surveyed(replace(request, search=False), timeout_s)
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         """The decision on one claim; one that cannot be decided is a grade too, so that the others are heard."""
@@ -99,19 +96,14 @@ class ClaimGrader:
         request = _request(checks, claims, evidence)
         limit_s = max(_limit(claim, evidence) for claim in claims)
         try:
-            answer = await self._workers.call(wire.encode_exact(request), timeout_s=limit_s)
-        except (WorkerHung, WorkerDied) as error:
+            return (await self.ask(request, ClaimAnswers, timeout_s=limit_s, what="deciding the claim")).answers
+        except (CheckTimedOut, CheckerDied) as error:
             if len(checks) > 1:
-                # Whose doing that was, each of them shows alone.
+                # Asked one by one, the claim that did it is the only one without a decision.
                 return [(await self._answers([check], evidence))[0] for check in checks]
-            hung = isinstance(error, WorkerHung)
+            hung = isinstance(error, CheckTimedOut)
             outcome = _hung(claims[0], limit_s) if hung else undecided("deciding it ended the process that did")
             return [ClaimAnswer(outcome=outcome, duration_s=limit_s if hung else 0.0)]
-        return wire.decode_exact(answer, ClaimAnswers).answers
-
-    def close(self) -> None:
-        """End the workers."""
-        self._workers.close()
 
 
 def _could_be_vacuous_by_a_pattern(claims: Sequence[Claim]) -> bool:

@@ -1,4 +1,4 @@
-"""Running a command for a check: in the workspace, inside the same kind of sandbox that the agent ran in."""
+"""What a check is given: the session, the workspace and its changes, and a shell in the agent's kind of sandbox."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import ClassVar, NoReturn
 
 import anyio
 
-from whet.errors import AgentNotFound, AgentNotStarted
+from whet.errors import AgentNotFound, AgentNotStarted, Cause, GraderError
 from whet.ground.sandbox import Boundary, Command, Ended, Sandbox
 from whet.model import plugins
 from whet.model.grade import Changes
@@ -174,3 +175,65 @@ class CheckContext:
         """Run a shell command line, or a program with its arguments, in the workspace and inside the sandbox."""
         argv = ("/bin/sh", "-c", command) if isinstance(command, str) else tuple(command)
         return self._run(argv, timeout_s)
+
+
+class NotRecorded(GraderError):
+    """A check asked for what the record does not hold."""
+
+    code = "not-recorded"
+    cause: ClassVar[Cause] = "infrastructure"
+    class_id = "not-recorded"
+    class_label = "Not recorded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gaps:
+    """Why the workspace is not whole and why its changes are not known, if so; `paths` can be read all the same."""
+
+    workspace: str | None = None
+    changes: str | None = None
+    paths: tuple[str, ...] = ()
+
+
+class RecordedContext(CheckContext):
+    """The context of a check over a record; remembers what it could not give, whatever the check makes of it."""
+
+    __slots__ = ("_gaps", "_whole", "lacked")
+
+    def __init__(self, whole: CheckContext, gaps: Gaps) -> None:
+        for name, value in (("_whole", whole), ("_gaps", gaps), ("session", whole.session), ("lacked", [])):
+            object.__setattr__(self, name, value)
+
+    _whole: CheckContext
+    _gaps: Gaps
+    lacked: list[str]
+
+    @property
+    def workspace(self) -> Path:
+        """Where the agent worked, if all of it was recorded."""
+        if self._gaps.workspace is not None:
+            self._lack("the workspace", self._gaps.workspace)
+        return self._whole.workspace
+
+    def changes(self) -> Changes:
+        """What the agent created, modified and deleted, if that was recorded."""
+        if self._gaps.changes is not None:
+            self._lack("the changes", self._gaps.changes)
+        return self._whole.changes()
+
+    def read(self, path: str | Path) -> str:
+        """The text of a file; in a workspace that is not whole, of one that the agent changed."""
+        if self._gaps.workspace is not None and str(PurePosixPath(path)) not in self._gaps.paths:
+            self._lack(str(path), self._gaps.workspace)
+        return self._whole.read(path)
+
+    def run(self, command: str | Sequence[str], *, timeout_s: float = _COMMAND_TIMEOUT_S) -> Ran:
+        """Run a command in the workspace, if all of it was recorded."""
+        if self._gaps.workspace is not None:
+            self._lack("the workspace", self._gaps.workspace)
+        return self._whole.run(command, timeout_s=timeout_s)
+
+    def _lack(self, what: str, why: str) -> NoReturn:
+        message = f"the check looks at {what}, which was not recorded: {why}"
+        self.lacked.append(message)
+        raise NotRecorded(message)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from whet.errors import CheckerDied, CheckTimedOut, GraderError
 from whet.grade.custom import CustomGrader, find_grader, run_grader
+from whet.grade.judge_questions import Question
 from whet.ground.sandbox import Sandbox
 from whet.ground.workers import Printed, WorkerDied, WorkerHung, Workers
 from whet.model import wire
@@ -224,8 +225,8 @@ class Answered:
 class Judge(Protocol):
     """Whoever grades by asking a language model."""
 
-    async def grade(self, task: BenchmarkTask, output: Any) -> Grade:
-        """The grade; a `JudgeFailed` where there is none."""
+    async def grade(self, question: Question, *, threshold: float = 0.5) -> Grade:
+        """Return the grade; raises `JudgeFailed`."""
 
 
 class Evaluators:
@@ -257,7 +258,8 @@ class Evaluators:
             case "llm_judge":
                 if self._judge is None:
                     raise GraderError("this task is graded by a language model, and none is set up")
-                return await self._judge.grade(task, answered.output)
+                question = _question(task, answered.output)
+                return await self._judge.grade(question, threshold=task.evaluator.threshold)
             case "custom":
                 readable = (answered.skill_dir,) if answered.skill_dir else ()
                 return await run_grader(
@@ -274,6 +276,17 @@ class Evaluators:
         """Let go of what it holds."""
         if self._regex is not None:
             self._regex.close()
+
+
+def _question(task: BenchmarkTask, output: Any) -> Question:
+    expected = task.expected
+    return Question(
+        name=task.id,
+        criteria=expected.judge_prompt or "",
+        answer=as_text(output),
+        given=task.input,
+        reference=None if expected.value is MISSING else as_text(expected.value),
+    )
 
 
 def _context(task: BenchmarkTask, answered: Answered) -> dict[str, Any]:

@@ -12,12 +12,42 @@ from typing import Any
 
 import anyio
 
-from whet.grade.judge_client import JudgeClient, JudgeSettings, find_key
-from whet.grade.judge_questions import VERSION, Question, Vote, question
+from whet.grade.grader import Grader
+from whet.grade.judge_client import JudgeClient, JudgeSettings, find_key, judge_settings
+from whet.grade.judge_questions import HIGHEST_RATING, VERSION, Prompt, Question, Vote
 from whet.model import wire
-from whet.model.benchmark import BenchmarkTask
 from whet.model.grade import Grade
+from whet.model.run import Runner
 from whet.model.session import Usage
+from whet.model.suite import Check, Suite
+
+
+class JudgingGrader(Grader):
+    """A grader that asks a language model, as the table `[judge]` of the settings says."""
+
+    def __init__(self, suite: Suite) -> None:
+        super().__init__(suite)
+        self._judges: dict[JudgeSettings, LlmJudge] = {}
+
+    @classmethod
+    def needs_judge(cls, check: Check, runner: Runner) -> bool:
+        """Return True: override it if some checks are decided without a judge."""
+        del check, runner
+        return True
+
+    def judge(self, *, model: str | None = None, votes: int | None = None) -> LlmJudge:
+        """Return the judge of the settings, with another *model* or number of *votes* if you name them."""
+        usual = judge_settings(self.suite.judge)
+        wanted = replace(usual, model=model or usual.model, votes=votes or usual.votes)
+        if wanted not in self._judges:
+            self._judges[wanted] = LlmJudge(wanted, os.environ)
+        return self._judges[wanted]
+
+    async def release(self) -> None:
+        """Close the connections of the judges, in the event loop that opened them."""
+        made, self._judges = self._judges, {}
+        for judge in made.values():
+            await judge.close()
 
 
 class VerdictCache:
@@ -55,9 +85,6 @@ class VerdictCache:
         return self._folder / name[:2] / f"{name}.json"
 
 
-_HIGHEST = 10
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
     """What judging took, apart from what was judged; a cost that nobody knows is `None`."""
@@ -78,34 +105,38 @@ class LlmJudge:
         self._room: anyio.CapacityLimiter | None = None
         self.spent = Spent()
 
-    async def grade(self, task: BenchmarkTask, output: Any) -> Grade:
-        """The mean of the votes, as a share of 10; signs of manipulation are told, and change nothing by themselves."""
-        votes, flags = await self.votes(task, output)
-        value = mean(vote.verdict.rating for vote in votes) / _HIGHEST
-        nearest = min(votes, key=lambda vote: abs(vote.verdict.rating / _HIGHEST - value))
+    async def grade(self, question: Question, *, threshold: float = 0.5) -> Grade:
+        """Return the mean of the votes, as a share of 10; it passes from *threshold* on.
+
+        The reason lists signs of manipulation, which change nothing by themselves. Raises `JudgeFailed`.
+        """
+        votes, flags = await self.votes(question)
+        value = mean(vote.verdict.rating for vote in votes) / HIGHEST_RATING
+        nearest = min(votes, key=lambda vote: abs(vote.verdict.rating / HIGHEST_RATING - value))
+        rationale = nearest.verdict.rationale or "(no rationale)"
         warning = f" [flagged: the answer {'; '.join(flags)}]" if flags else ""
         return Grade(
             check="llm_judge",
             value=value,
-            passed=value >= task.evaluator.threshold,
-            reason=f"{value * _HIGHEST:g} of {_HIGHEST}: {nearest.verdict.rationale or '(no rationale)'}{warning}",
+            passed=value >= threshold,
+            reason=f"{value * HIGHEST_RATING:g} of {HIGHEST_RATING}: {rationale}{warning}",
             evidence=wire.encode({"model": self._model, "votes": votes, "flags": flags}).decode(),
         )
 
-    async def votes(self, task: BenchmarkTask, output: Any) -> tuple[list[Vote], list[str]]:
-        """Every vote, and the signs of manipulation."""
-        asked = question(task, output)
-        votes = [await self._vote(asked, number) for number in range(1, self._settings.votes + 1)]
-        return votes, _flags(asked, votes)
+    async def votes(self, question: Question) -> tuple[list[Vote], list[str]]:
+        """Return every vote, and the signs of manipulation."""
+        prompt = question.prompt()
+        votes = [await self._vote(prompt, number) for number in range(1, self._settings.votes + 1)]
+        return votes, _flags(question, votes)
 
-    async def _vote(self, asked: Question, number: int) -> Vote:
+    async def _vote(self, prompt: Prompt, number: int) -> Vote:
         settings = self._settings
-        depends_on = [VERSION, settings.address, self._model, settings.temperature, asked.system, asked.user, number]
+        depends_on = [VERSION, settings.address, self._model, settings.temperature, prompt.system, prompt.user, number]
         found = self._cache.find(depends_on)
         if found is None:
             self._room = self._room or anyio.CapacityLimiter(settings.max_parallel)
             async with self._room:
-                found = await self._client.ask(asked)
+                found = await self._client.ask(prompt)
             self._cache.keep(depends_on, found)
         self.spent = _added(self.spent, found)
         return found
@@ -115,9 +146,9 @@ class LlmJudge:
         await self._client.close()
 
 
-def _flags(asked: Question, votes: list[Vote]) -> list[str]:
+def _flags(question: Question, votes: list[Vote]) -> list[str]:
     seen = any(vote.verdict.manipulation for vote in votes)
-    return [*asked.flags, *(["tries to influence its rating, says the judge"] if seen else [])]
+    return [*question.flags, *(["tries to influence its rating, says the judge"] if seen else [])]
 
 
 def _added(spent: Spent, vote: Vote) -> Spent:

@@ -11,7 +11,7 @@ import anyio
 
 from whet.agents.prices import priced
 from whet.errors import JudgeFailed, NoVerdict, UsageError
-from whet.grade.judge_questions import TOOL, VERDICT_SCHEMA, Question, Verdict, Vote, read_call, read_text
+from whet.grade.judge_questions import TOOL, VERDICT_SCHEMA, Prompt, Verdict, Vote, read_call, read_text
 from whet.model.session import Usage, token_count
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ class JudgeSettings:
         return found
 
 
-def judge_settings(given: Mapping[str, Any], *, cache_dir: Path | None) -> JudgeSettings:
-    """The `[judge]` table of the settings, checked by then, over the defaults; *cache_dir* where it names none."""
-    values: dict[str, Any] = {"cache_dir": cache_dir, **given}
+def judge_settings(given: Mapping[str, Any]) -> JudgeSettings:
+    """Lay the table `[judge]` of the settings, which is checked already, over the defaults."""
+    values: dict[str, Any] = dict(given)
     if "timeout_ms" in values:
         values["timeout_s"] = values.pop("timeout_ms") / 1000
     if values.get("temperature") == "default":
@@ -92,7 +92,7 @@ class JudgeWire(Protocol):
     def headers(self, key: str) -> dict[str, str]:
         """What proves who asks."""
 
-    def body(self, settings: JudgeSettings, asked: Question) -> dict[str, Any]:
+    def body(self, settings: JudgeSettings, prompt: Prompt) -> dict[str, Any]:
         """The request."""
 
     def read(self, answer: Mapping[str, Any]) -> tuple[Verdict, Usage]:
@@ -106,12 +106,12 @@ class ChatCompletions:
         """A bearer."""
         return {"Authorization": f"Bearer {key}"}
 
-    def body(self, settings: JudgeSettings, asked: Question) -> dict[str, Any]:
+    def body(self, settings: JudgeSettings, prompt: Prompt) -> dict[str, Any]:
         """Two messages and one tool that must be called."""
         tool = {"name": TOOL, "description": _ABOUT, "parameters": VERDICT_SCHEMA}
         return {
             "model": settings.model_name,
-            "messages": [{"role": "system", "content": asked.system}, {"role": "user", "content": asked.user}],
+            "messages": [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}],
             "tools": [{"type": "function", "function": tool}],
             "tool_choice": {"type": "function", "function": {"name": TOOL}},
             **_temperature(settings),
@@ -141,13 +141,13 @@ class Messages:
         """A key and the date of the interface."""
         return {"x-api-key": key, "anthropic-version": "2023-06-01"}
 
-    def body(self, settings: JudgeSettings, asked: Question) -> dict[str, Any]:
+    def body(self, settings: JudgeSettings, prompt: Prompt) -> dict[str, Any]:
         """The same, in its own shape."""
         return {
             "model": settings.model_name,
             "max_tokens": _MOST_TOKENS,
-            "system": asked.system,
-            "messages": [{"role": "user", "content": asked.user}],
+            "system": prompt.system,
+            "messages": [{"role": "user", "content": prompt.user}],
             "tools": [{"name": TOOL, "description": _ABOUT, "input_schema": VERDICT_SCHEMA}],
             "tool_choice": {"type": "tool", "name": TOOL},
             **_temperature(settings),
@@ -195,9 +195,9 @@ class JudgeClient:
         self._key = key
         self._client: httpx2.AsyncClient | None = None
 
-    async def ask(self, asked: Question) -> Vote:
+    async def ask(self, prompt: Prompt) -> Vote:
         """A verdict; a `JudgeFailed` after as many tries as the settings allow."""
-        body = self._wire.body(self._settings, asked)
+        body = self._wire.body(self._settings, prompt)
         for attempt in range(self._settings.retries + 1):
             last = attempt == self._settings.retries
             answer, wait_s = await self._post(body, attempt, last=last)

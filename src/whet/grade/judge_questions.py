@@ -1,4 +1,4 @@
-"""What a judge is asked: criteria from the task's author, and an answer that is evidence and no instruction."""
+"""The question to a judge, and the verdict in its reply; the answer that it rates is evidence, never an instruction."""
 
 from __future__ import annotations
 
@@ -6,74 +6,15 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from whet.errors import NoVerdict
-from whet.grade.evaluators import as_text
-from whet.model.benchmark import MISSING, BenchmarkTask
 from whet.model.session import Usage
 from whet.reading.fields import is_number
 from whet.reading.text import shorten, shown
 
-_BARE = re.compile(r"\A\W*(?:rating|score)?\W*(\d+(?:\.\d+)?)(?:\s*/\s*10)?\W*\Z", re.IGNORECASE)
-_HIGHEST_RATING = 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """A rating from 0 to 10, why, and whether the judge saw an attempt to influence it."""
-
-    rating: float
-    rationale: str
-    manipulation: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vote:
-    """One verdict, what it took, and whether it was asked for this time."""
-
-    verdict: Verdict
-    usage: Usage
-    cached: bool = False
-
-
-def read_call(arguments: Any) -> Verdict:
-    """The verdict in the arguments of a tool call, as text or as an object."""
-    try:
-        told = json.loads(arguments) if isinstance(arguments, str) else arguments
-    except ValueError as error:
-        raise NoVerdict(f"the judge called its tool with no JSON: {shown(arguments, 300, quotes=False)}") from error
-    return _verdict(told, arguments)
-
-
-def read_text(text: str) -> Verdict:
-    """The verdict of a model that answers in words: JSON, also in a fence, or a bare number."""
-    inner = re.sub(r"\A\s*```\w*\n|\n```\s*\Z", "", text.strip())
-    try:
-        told = json.loads(inner)
-    except ValueError:
-        told = None
-    if isinstance(told, Mapping):
-        return _verdict(told, text)
-    bare = _BARE.match(inner)
-    if bare is None:
-        raise NoVerdict(f"the judge gave no rating: {shorten(text, 300)}")
-    return _verdict({"rating": float(bare[1]), "rationale": ""}, text)
-
-
-def _verdict(told: Any, answer: Any) -> Verdict:
-    rating = told.get("rating") if isinstance(told, Mapping) else None
-    if not is_number(rating) or not 0 <= rating <= _HIGHEST_RATING:
-        raise NoVerdict(f"the judge gave no rating from 0 to {_HIGHEST_RATING}: {shown(answer, 300, quotes=False)}")
-    return Verdict(
-        rating=float(rating),
-        rationale=str(told.get("rationale") or ""),
-        manipulation=told.get("manipulation") is True,
-    )
-
-
-# Part of what a cached verdict is found by: another wording may give another verdict.
+# A part of the key of cached verdicts: another wording may give another verdict.
 VERSION = 1
 TOOL = "record_verdict"
 VERDICT_SCHEMA: dict[str, Any] = {
@@ -105,31 +46,104 @@ _SIGNS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is said to the model, and the signs of manipulation that the answer bears."""
+    """An answer to rate by criteria; `given` is what the program was given, `reference` an answer that is right."""
+
+    name: str
+    criteria: str
+    answer: str
+    given: Mapping[str, Any] = field(default_factory=dict)
+    reference: str | None = None
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The signs of manipulation in the answer."""
+        return flags_of(self.answer)
+
+    def prompt(self) -> Prompt:
+        """Return what the model reads; the same question always gives the same prompt."""
+        text = self.answer
+        cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}\n[... {len(text) - _LONGEST} more characters]"
+        # An answer cannot contain the hash of itself, so it cannot close the fence from inside.
+        marker = hashlib.sha256(f"{self.name}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        parts = [
+            f"# Criteria\n\n{self.criteria}",
+            f"# What the program was given\n\n{json.dumps(dict(self.given), ensure_ascii=False, indent=2)}",
+        ]
+        if self.reference is not None:
+            parts.append(f"# A reference answer\n\n{self.reference}")
+        fence = f"----- BEGIN ANSWER {marker} -----\n{cut}\n----- END ANSWER {marker} -----"
+        parts.append(f"# The answer to rate\n\n{fence}")
+        return Prompt(system=_SYSTEM, user="\n\n".join(parts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """The two messages that the model reads."""
 
     system: str
     user: str
-    flags: tuple[str, ...]
-
-
-def question(task: BenchmarkTask, output: Any) -> Question:
-    """The question about one answer; the same task and answer always give the same one."""
-    text = as_text(output)
-    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}\n[... {len(text) - _LONGEST} more characters]"
-    # Nobody can write an answer that holds the hash of itself, so nobody can close the fence from inside.
-    marker = hashlib.sha256(f"{task.id}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    parts = [
-        f"# Criteria\n\n{task.expected.judge_prompt or ''}",
-        f"# What the program was given\n\n{json.dumps(dict(task.input), ensure_ascii=False, indent=2)}",
-    ]
-    if task.expected.value is not MISSING:
-        parts.append(f"# A reference answer\n\n{as_text(task.expected.value)}")
-    parts.append(f"# The answer to rate\n\n----- BEGIN ANSWER {marker} -----\n{shown}\n----- END ANSWER {marker} -----")
-    return Question(_SYSTEM, "\n\n".join(parts), flags_of(text))
 
 
 def flags_of(text: str) -> tuple[str, ...]:
-    """The signs of manipulation in an answer."""
+    """Return the signs of manipulation in an answer."""
     return tuple(name for name, pattern in _SIGNS.items() if re.search(pattern, text, re.IGNORECASE))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """A rating from 0 to 10, the reason, and whether the judge saw an attempt to influence it."""
+
+    rating: float
+    rationale: str
+    manipulation: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vote:
+    """One verdict, what it cost, and whether it comes from the cache."""
+
+    verdict: Verdict
+    usage: Usage
+    cached: bool = False
+
+
+def read_call(arguments: Any) -> Verdict:
+    """Return the verdict in the arguments of a tool call, which are a text or an object; raises `NoVerdict`."""
+    try:
+        given = json.loads(arguments) if isinstance(arguments, str) else arguments
+    except ValueError as error:
+        raise NoVerdict(f"the judge called its tool with no JSON: {shown(arguments, _SHOWN, quotes=False)}") from error
+    return _verdict(given, arguments)
+
+
+def read_text(text: str) -> Verdict:
+    """Return the verdict of a model that answers in words: JSON, perhaps in a fence, or a number alone."""
+    inner = re.sub(r"\A\s*```\w*\n|\n```\s*\Z", "", text.strip())
+    try:
+        given = json.loads(inner)
+    except ValueError:
+        given = None
+    if isinstance(given, Mapping):
+        return _verdict(given, text)
+    bare = _BARE.match(inner)
+    if bare is None:
+        raise NoVerdict(f"the judge gave no rating: {shorten(text, _SHOWN)}")
+    return _verdict({"rating": float(bare[1]), "rationale": ""}, text)
+
+
+_BARE = re.compile(r"\A\W*(?:rating|score)?\W*(\d+(?:\.\d+)?)(?:\s*/\s*10)?\W*\Z", re.IGNORECASE)
+HIGHEST_RATING = 10
+_SHOWN = 300
+
+
+def _verdict(given: Any, reply: Any) -> Verdict:
+    rating = given.get("rating") if isinstance(given, Mapping) else None
+    if not is_number(rating) or not 0 <= rating <= HIGHEST_RATING:
+        raise NoVerdict(f"the judge gave no rating from 0 to {HIGHEST_RATING}: {shown(reply, _SHOWN, quotes=False)}")
+    return Verdict(
+        rating=float(rating),
+        rationale=str(given.get("rationale") or ""),
+        manipulation=given.get("manipulation") is True,
+    )

@@ -18,11 +18,10 @@ from pathlib import Path
 from types import CoroutineType, FrameType, ModuleType, TracebackType
 from typing import Any
 
-from whet.grade.context import CheckContext, Ran
+from whet.grade.context import CheckContext, Ran, RecordedContext
 from whet.grade.expect.asserts import MISSING
 from whet.grade.expect.expect import Expect
 from whet.grade.expect.values import is_telling, value_text
-from whet.grade.grader import RecordedContext
 from whet.model.grade import Changes, Location
 from whet.model.session import Session, Usage
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -12,7 +11,9 @@ import anyio
 import anyio.to_thread
 
 from whet.errors import PackageError, WorkspaceError
-from whet.grade.grader import Evidence, NotRecorded, RecordedEvidence
+from whet.grade.context import NotRecorded
+from whet.grade.evidence import Evidence, RecordedEvidence
+from whet.grade.grader import Grader
 from whet.grade.verifier import (
     BadReward,
     NotRun,
@@ -27,10 +28,9 @@ from whet.grade.verifier import (
 )
 from whet.ground.copying import remove_tree
 from whet.ground.packages import in_package, inside, package_workspace
-from whet.ground.protecting import Baseline
 from whet.model.eval_cases import TaskPackage
 from whet.model.grade import FailureClass, Grade
-from whet.model.suite import NO_SKILL, SKILL, Case, Check, PackageSpec, Suite
+from whet.model.suite import NO_SKILL, SKILL, Check, PackageSpec
 
 _TIMEOUT_S = 120.0
 _SHOWN = 2000
@@ -39,18 +39,10 @@ _LONGEST_VARIABLE = 128 * 1024 - 64
 _TAKEN_AWAY_SHOWN = 5
 
 
-class TaskPackageGrader:
+class TaskPackageGrader(Grader):
     """Lets the verifier of a package decide; whatever keeps it from deciding is no failure of the agent."""
 
     informs = True
-
-    def __init__(self, suite: Suite) -> None:
-        del suite
-
-    async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> Baseline | None:
-        """Nothing: what the agent must not see was never there."""
-        del case, workspace, store, timeout_s
-        return None
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         """The decision of the verifier; a grade that is undecided where it came to none."""
@@ -65,14 +57,6 @@ class TaskPackageGrader:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(remove_tree, folder)
         return replace(decided, check=check.label, weight=check.weight, duration_s=round(time.monotonic() - began, 6))
-
-    async def grade_all(self, checks: Sequence[Check], evidence: Evidence) -> AsyncIterator[Grade]:
-        """One after the other."""
-        for check in checks:
-            yield await self.grade(check, evidence)
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 def _refuse_gaps(evidence: Evidence) -> None:

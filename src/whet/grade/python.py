@@ -8,16 +8,17 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from whet.errors import CheckCrashed, CheckerDied, CheckMistaken, CheckTimedOut, GraderError
+from whet.errors import CheckCrashed, CheckMistaken, GraderError
 from whet.grade.checker import CheckAnswer, Checker, CheckRequest, ClassifyRequest
-from whet.grade.grader import QUESTIONS_FILE, Evidence, NotRecorded, RecordedEvidence
-from whet.ground.workers import WorkerDied, WorkerHung, Workers
+from whet.grade.context import NotRecorded
+from whet.grade.evidence import QUESTIONS_FILE, Evidence, RecordedEvidence
+from whet.grade.grader import WorkerGrader
 from whet.model import wire
 from whet.model.grade import FailureClass, Grade, Location
 from whet.model.run import TrialResult
@@ -92,17 +93,11 @@ def _crashed(answer: CheckAnswer) -> GraderError:
     return error  # type: ignore[no-any-return]
 
 
-class PythonGrader:
+class PythonGrader(WorkerGrader):
     """Asks workers that were forked when the suite had just been loaded."""
 
-    # A check is given whole sessions only.
-    informs = False
-
     def __init__(self, suite: Suite) -> None:
-        self._workers = Workers.fork(Checker(suite).serve, partial(watch, suite.source.parent))
-
-    async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> None:
-        """Checks in Python are told what changed."""
+        super().__init__(suite, Checker(suite).serve, partial(watch, suite.source.parent))
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         """Run the check; what it prints is kept beside the other evidence."""
@@ -115,7 +110,7 @@ class PythonGrader:
             shell=evidence.shell,
             gaps=evidence.gaps if isinstance(evidence, RecordedEvidence) else None,
         )
-        answer = await self._ask(request, timeout_s=evidence.timeout_s, what="check")
+        answer = await self.ask(request, CheckAnswer, timeout_s=evidence.timeout_s, what="the check")
         if answer.printed:
             evidence.keep("check.log", answer.printed)
         if answer.questions:
@@ -136,35 +131,16 @@ class PythonGrader:
             weight=check.weight,
         )
 
-    async def grade_all(self, checks: Sequence[Check], evidence: Evidence) -> AsyncIterator[Grade]:
-        """One after the other: a check in Python may do anything to the next."""
-        for check in checks:
-            yield await self.grade(check, evidence)
-
     async def classify(self, case: Case, result: TrialResult, *, timeout_s: float) -> FailureClass | None:
-        """What the author's `classify_failure` says; a `GraderError` where it fails to say anything."""
+        """Return what the author's `classify_failure` says; raises `GraderError` if it fails."""
+        if case.classify is None:
+            return None
         request = ClassifyRequest(case=case.id, result=result)
-        answer = await self._ask(request, timeout_s=timeout_s, what="classify_failure")
+        answer = await self.ask(request, CheckAnswer, timeout_s=timeout_s, what="classify_failure")
         if answer.outcome != "passed":
             where = _shown(answer.location)
             raise GraderError(f"classify_failure raised {answer.message}{where}")
         return answer.failure_class
-
-    async def _ask(self, request: CheckRequest | ClassifyRequest, *, timeout_s: float, what: str) -> CheckAnswer:
-        try:
-            answer = await self._workers.call(wire.encode_exact(request), timeout_s=timeout_s)
-        except WorkerHung:
-            raise CheckTimedOut(f"the {what} did not end within {timeout_s:g} s") from None
-        except WorkerDied:
-            raise CheckerDied(f"the {what} ended its process") from None
-        try:
-            return wire.decode_exact(answer, CheckAnswer)
-        except wire.WireError:
-            raise CheckerDied(f"the {what} spoiled its own process") from None
-
-    def close(self) -> None:
-        """End the workers."""
-        self._workers.close()
 
 
 def _shown(location: Location | None) -> str:

@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from whet.errors import GraderError
-from whet.grade.grader import EventLog, Evidence
-from whet.grade.rubrics import Judges
+from whet.grade.assertions import proof_of_loading
+from whet.grade.evidence import EventLog, Evidence
+from whet.grade.judge import JudgingGrader
+from whet.grade.judge_questions import Question
 from whet.ground.workspaces import described
 from whet.model import wire
-from whet.model.benchmark import BenchmarkTask, Evaluator, Expected
 from whet.model.eval_cases import TriggerQuery
 from whet.model.grade import Grade
-from whet.model.run import NO_AGENT
+from whet.model.run import NO_AGENT, Runner
 from whet.model.session import Session
-from whet.model.skills import SkillDetection
-from whet.model.suite import Case, Check, MadeSkill, SkillUnderTest, Suite
-
-# Named in a command or spoken of is not loaded.
-_LOADED = frozenset(("explicit", "strong", "medium"))
-
-
-def loaded(detections: Iterable[SkillDetection]) -> dict[str, str]:
-    """The skills that were loaded, each with the best evidence of it."""
-    return {
-        each.skill: f"{each.evidence[0].why} ({each.confidence})" for each in detections if each.confidence in _LOADED
-    }
-
-
-def loaded_among(detections: Iterable[SkillDetection], names: frozenset[str]) -> str | None:
-    """The evidence that one of *names* was loaded; none where none was."""
-    found = loaded(detections)
-    return next((found[name] for name in found if name in names), None)
-
+from whet.model.suite import Check, MadeSkill, SkillUnderTest
 
 _CRITERIA = """What stands between the marker lines is a request that a user makes of an agent.
 The agent has the skills that are listed below, and knows of each only its name and description.
@@ -43,44 +25,39 @@ Rate from 0 to 10 how sure it is that the agent would load the skill "{name}" fo
 10 where it certainly would, 0 where it certainly would not."""
 
 
-def routing_task(skill: SkillUnderTest, others: Sequence[MadeSkill]) -> BenchmarkTask:
-    """The question, for a judge that is given the request as what it rates."""
+def _question(skill: SkillUnderTest, others: Sequence[MadeSkill], query: str) -> Question:
+    """Ask whether an agent with these skills would load *skill*; the request of the user is what the judge rates."""
     known = [(skill.name, skill.description), *((each.name, each.description) for each in others)]
-    return BenchmarkTask(
-        id=skill.name,
-        description="",
+    return Question(
+        name=skill.name,
+        criteria=_CRITERIA.format(name=skill.name),
+        answer=query,
         # By name, so that the place in the list gives nothing away.
-        input={"skills": [{"name": name, "description": text} for name, text in sorted(known)]},
-        expected=Expected(judge_prompt=_CRITERIA.format(name=skill.name)),
-        evaluator=Evaluator(kind="llm_judge"),
+        given={"skills": [{"name": name, "description": text} for name, text in sorted(known)]},
     )
 
 
 _YES = 5.0
 
 
-class TriggerGrader:
+class TriggerGrader(JudgingGrader):
     """By what an agent really did; where none was run, by the word of a language model."""
 
-    informs = False
-
-    def __init__(self, suite: Suite) -> None:
-        self._skill = suite.skill
-        self._judges = Judges(suite.judge)
-
-    async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> None:
-        """Nothing: only the session counts."""
+    @classmethod
+    def needs_judge(cls, check: Check, runner: Runner) -> bool:
+        """Return whether there is no agent whose session could decide."""
+        del check
+        return runner.agent == NO_AGENT
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         """Whether it was loaded, or was not, as the case expects."""
-        if self._skill is None:
+        skill = self.suite.skill
+        if skill is None:
             raise GraderError("there is no skill under test", hint="name its folder with --skill")
         began = time.monotonic()
         case: TriggerQuery = check.params["case"]
         by_judge = evidence.session.agent == NO_AGENT
-        triggered, told, proof = (
-            await self._judged(case, evidence, self._skill) if by_judge else _seen(evidence, self._skill)
-        )
+        triggered, told, proof = await self._judged(case, evidence, skill) if by_judge else _seen(evidence, skill)
         held = triggered == (case.expectation == "should_trigger")
         return Grade(
             check=check.label,
@@ -93,9 +70,9 @@ class TriggerGrader:
         )
 
     async def _judged(self, case: TriggerQuery, evidence: Evidence, skill: SkillUnderTest) -> tuple[bool, str, str]:
-        judge = self._judges.ask(votes=case.runs)
+        judge = self.judge(votes=case.runs)
         others = tuple(described(path) for path in evidence.case.skills)
-        votes, flags = await judge.votes(routing_task(skill, others), case.query)
+        votes, flags = await judge.votes(_question(skill, others, case.query))
         yes = sum(vote.verdict.rating >= _YES for vote in votes)
         triggered = yes / len(votes) >= case.threshold
         said = f"{yes} of {len(votes)} votes say that {skill.name} would be loaded"
@@ -103,25 +80,13 @@ class TriggerGrader:
         proof = wire.encode({"mode": "judge", "votes": votes, "flags": flags}).decode()
         return triggered, f"{said}: {reason}" if reason else said, proof
 
-    async def grade_all(self, checks: Sequence[Check], evidence: Evidence) -> AsyncIterator[Grade]:
-        """One after the other."""
-        for check in checks:
-            yield await self.grade(check, evidence)
-
-    async def release(self) -> None:
-        """Let go of connections."""
-        await self._judges.release()
-
-    def close(self) -> None:
-        """Nothing is left by then."""
-
 
 def _seen(evidence: Evidence, skill: SkillUnderTest) -> tuple[bool, str, str]:
     """What the session says."""
     session = Session.of(evidence.session, EventLog(evidence.events_path))
     detections = session.detected_skills
-    found = loaded_among(detections, skill.names)
-    others = sorted(name for name in loaded(detections) if name not in skill.names)
+    found = proof_of_loading(detections, skill.names)
+    others = sorted(each.skill for each in detections if each.loaded and each.skill not in skill.names)
     told = f"{skill.name} was loaded: {found}" if found else f"{skill.name} was not loaded"
     if others:
         told += f"; loaded besides: {', '.join(others)}" if found else f"; loaded instead: {', '.join(others)}"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from whet.errors import AgentNotFound, AgentNotStarted
 from whet.grade.context import Shell, plain_environment
-from whet.grade.grader import Evidence
+from whet.grade.evidence import Evidence
 from whet.ground.ceilings import suspected
 from whet.ground.packages import ShownAt
 from whet.ground.sandbox import Boundary, Command, Ended, Sandbox

@@ -157,6 +157,16 @@ class SkillDetection:
     confidence: Confidence
     evidence: tuple[SkillEvidence, ...]
 
+    @property
+    def loaded(self) -> bool:
+        """Whether the agent read or ran something of the skill: to name it in a command or a message is not enough."""
+        return self.confidence != "weak"
+
+    @property
+    def proof(self) -> str:
+        """The best evidence, with its confidence."""
+        return f"{self.evidence[0].why} ({self.confidence})"
+
 
 def detect_skills(events: Iterable[Event], placed: Iterable[str] = ()) -> tuple[SkillDetection, ...]:
     """What speaks for each skill in a whole session; *placed* are the skills under test."""

@@ -12,32 +12,29 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import ConfigError, StoreError, SuiteError, UsageError
+from whet.grade.grader import grader_class
 from whet.model import plugins
 from whet.model.request import RunRequest, Settings
 from whet.model.run import NO_AGENT, Execution, Plan, Runner, in_variant
 from whet.model.suite import NO_SKILL, SKILL, Case, Suite, WorkspaceSpec
 from whet.plan.plan import make_plan, mount_problems, skill_problems, template_problems
+from whet.plan.resume import Resumed, resume
 from whet.plan.settings import load_settings
 from whet.plan.skill import bind_skill
-from whet.record import folder as folders
-from whet.record.folder import RUN_FILE
-from whet.record.history import Record, last_failed, newest_run, settings_of, skill_of
-from whet.record.request import Recorded, recorded
+from whet.record.folder import RUN_FILE, find_run_folder
+from whet.record.recorded_run import RecordedRun, newest_run, read_run
 from whet.record.sealing import file_problems
-from whet.record.verifying import check_journal
 from whet.suites.format import load_suite
 
 
 def check_judge(plan: Plan) -> None:
-    """Refuse to begin what a judge would have to decide whom nobody can ask."""
+    """Fail early if a judge is needed but not configured."""
     asking = [execution for execution in plan.executions if _is_judged(execution)]
     if not asking:
         return
-    # Only here and below: most runs have no judge, whose HTTP client takes long to import.
-    from whet.grade.judge_client import find_key  # noqa: PLC0415
-    from whet.grade.rubrics import judge_settings_of  # noqa: PLC0415
+    from whet.grade.judge_client import find_key, judge_settings  # noqa: PLC0415 - only if a judge is needed
 
-    settings = judge_settings_of(plan.suite.judge)
+    settings = judge_settings(plan.suite.judge)
     try:
         find_key(settings, os.environ)
         _ = settings.model_name
@@ -47,18 +44,16 @@ def check_judge(plan: Plan) -> None:
 
 
 def judge_key(plan: Plan) -> str | None:
-    """The key, which nobody may see, where a judge is asked."""
+    """Return the key of the judge, if one is needed."""
     if not any(_is_judged(execution) for execution in plan.executions):
         return None
-    from whet.grade.judge_client import find_key  # noqa: PLC0415
-    from whet.grade.rubrics import judge_settings_of  # noqa: PLC0415
+    from whet.grade.judge_client import find_key, judge_settings  # noqa: PLC0415 - only if a judge is needed
 
-    return find_key(judge_settings_of(plan.suite.judge), os.environ)
+    return find_key(judge_settings(plan.suite.judge), os.environ)
 
 
 def _is_judged(execution: Execution) -> bool:
-    graders = {check.grader for check in execution.case.checks}
-    return "rubric" in graders or ("trigger" in graders and execution.runner.agent == NO_AGENT)
+    return any(grader_class(check.grader).needs_judge(check, execution.runner) for check in execution.case.checks)
 
 
 def _hint(execution: Execution) -> str | None:
@@ -82,7 +77,7 @@ def replay_problems(runner: Runner, cases: Sequence[Case]) -> Iterator[str]:
     root, names = Path(script), {case.id for case in cases}
     as_it_is = f"bring it back, or play it as it is with script = {str(root / 'trials')!r}"
     try:
-        lines = check_journal(root)
+        lines = read_run(root).lines
     except StoreError as error:
         yield f"agent.script: {error.message}; {as_it_is}"
         return
@@ -100,7 +95,7 @@ class Planned:
     suite: Suite
     settings: Settings
     plan: Plan
-    earlier: Recorded | None = None
+    earlier: Resumed | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
 
@@ -111,16 +106,16 @@ def settle(request: RunRequest) -> Planned:
     return _planned(earlier.request if earlier else request, earlier)
 
 
-def earlier_run(request: RunRequest) -> Recorded | None:
+def earlier_run(request: RunRequest) -> Resumed | None:
     """Return the run that *request* resumes, if it resumes one."""
     if request.resume is None:
         return None
     start = request.suite or Path.cwd()
     settings = load_settings(start, flags=request.flags, environ=os.environ, config_file=request.config_file)
-    return recorded(folders.find_run_folder(request.resume, settings.output_dir), request)
+    return resume(read_run(find_run_folder(request.resume, settings.output_dir)), request)
 
 
-def _planned(request: RunRequest, earlier: Recorded | None) -> Planned:
+def _planned(request: RunRequest, earlier: Resumed | None) -> Planned:
     """Load and plan: everything that can be wrong is found here, before anything starts."""
     assert request.suite is not None
     path = request.suite
@@ -128,12 +123,12 @@ def _planned(request: RunRequest, earlier: Recorded | None) -> Planned:
     selection = request.selection
     if request.last_failed:
         last = newest_run(settings.output_dir, path.resolve())
-        selection = replace(selection, only=last_failed(last))
-        request = replace(request, skill=request.skill or skill_of(last))
-        if request.config_file is None and (named := settings_of(last)):
+        selection = replace(selection, only=last.failed())
+        request = replace(request, skill=request.skill or last.skill)
+        if request.config_file is None and last.config_file is not None:
             # Under the same settings as then: other runners would be another question.
-            request = replace(request, config_file=named)
-            settings = load_settings(path, flags=request.flags, environ=os.environ, config_file=named)
+            request = replace(request, config_file=last.config_file)
+            settings = load_settings(path, flags=request.flags, environ=os.environ, config_file=last.config_file)
     suite = bind_skill(load_suite(path), request.skill, settings)
     if request.strict and suite.warnings:
         raise SuiteError(suite.warnings)
@@ -230,7 +225,7 @@ def _check_agents(plan: Plan, settings: Settings) -> None:
         raise ConfigError("\n".join(f"{where}: {problem}" for problem in problems))
 
 
-def plan_regrading(suite: Suite, settings: Settings, record: Record) -> Plan:
+def plan_regrading(suite: Suite, settings: Settings, record: RecordedRun) -> Plan:
     """One execution for each that was recorded and whose case is still there, in the suite's order."""
     trials: dict[tuple[str, str, str], int] = {}
     for case, runner, variant, number in record.results:
@@ -261,7 +256,7 @@ def plan_regrading(suite: Suite, settings: Settings, record: Record) -> Plan:
     )
 
 
-def notices(suite: Suite, record: Record) -> Iterator[str]:
+def notices(suite: Suite, record: RecordedRun) -> Iterator[str]:
     """What of the suite was not recorded, and what of the record is no longer in the suite."""
     cases = [case.id for case in suite.cases]
     recorded = list(dict.fromkeys(case for case, *_ in record.results))
@@ -290,7 +285,7 @@ def _is_control(trials: Mapping[tuple[str, str, str], int], case: Case, runner: 
     return variant == NO_SKILL and (case.id, runner, SKILL) in trials
 
 
-def _runner(name: str, settings: Settings, record: Record) -> Runner:
+def _runner(name: str, settings: Settings, record: RecordedRun) -> Runner:
     """The runner as it is configured, or else as the record tells."""
     configured = next((runner for runner in settings.runners if runner.id == name), None)
     session = next((record.session(item) for item in record.results.values() if item.key.runner == name), None)

@@ -19,12 +19,10 @@ from whet.model.request import RunRequest, Selection, Settings
 from whet.model.run import Execution, Plan, Runner
 from whet.model.suite import Case, Limits, Suite
 from whet.plan.plan import counted, make_plan, outranks_suite
+from whet.plan.resume import Resumed
 from whet.plan.settings import BUILT_IN, load_settings
 from whet.plan.settle import Planned, earlier_run
-from whet.record.chain import is_done
-from whet.record.folder import read_run_file
-from whet.record.history import finished, last_failed, newest_run
-from whet.record.request import Recorded
+from whet.record.recorded_run import newest_run
 from whet.suites.benchmarks import LoadedBenchmark, find_benchmark, read_benchmark, read_tasks
 
 COMMAND = "eval"
@@ -72,22 +70,20 @@ class EvalRequest:
             },
         }
 
-    def resuming(self, earlier: Recorded) -> EvalRequest:
+    def resuming(self, earlier: Resumed) -> EvalRequest:
         """Return the request that the run *earlier* answers, with what this one may change of it."""
-        try:
-            facts = read_run_file(earlier.run_dir)["eval"]
-            return replace(
-                self,
-                run=earlier.request,
-                skills=tuple(Path(place) for place in facts["skills"]),
-                benchmark=facts["benchmark"],
-                tasks=Path(facts["tasks"]) if facts["tasks"] else None,
-                evaluator=facts["evaluator"],
-                check_schemas=bool(facts["check_schemas"]),
-            )
-        except (KeyError, TypeError) as error:
-            name = earlier.run_dir.name
-            raise StoreError(f"{name}: run.json is not the record of an evaluation: {error!r}") from error
+        asked, name = earlier.run.asked.eval, earlier.run_dir.name
+        if asked is None:
+            raise StoreError(f"{name}: run.json is not the record of an evaluation: it names no skills")
+        return replace(
+            self,
+            run=earlier.request,
+            skills=tuple(Path(place) for place in asked.skills),
+            benchmark=asked.benchmark,
+            tasks=Path(asked.tasks) if asked.tasks else None,
+            evaluator=asked.evaluator,
+            check_schemas=asked.check_schemas,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +104,7 @@ class PlannedEvaluation:
     def skills_to_call(self) -> list[CallableSkill]:
         """Return the skills with calls still to make; a skill of which only files are graded is never called."""
         earlier = self.planned.earlier
-        done = {result.key for result in finished(earlier.run_dir) if is_done(result)} if earlier else set()
+        done = earlier.run.done if earlier else frozenset()
         tasks = {task.id for task in self.benchmark.tasks if task.evaluator.subject == "output"}
         trials = (trial for trial in self.planned.plan.trials() if trial.key not in done)
         called = {trial.key.runner for trial in trials if trial.key.case in tasks}
@@ -141,7 +137,7 @@ def settle_evaluation(request: EvalRequest) -> PlannedEvaluation:
     return PlannedEvaluation(request=request, planned=planned, benchmark=benchmark, skills=skills, weights=weights)
 
 
-def _resumed(request: EvalRequest) -> tuple[EvalRequest, Recorded | None]:
+def _resumed(request: EvalRequest) -> tuple[EvalRequest, Resumed | None]:
     """Return the request of an earlier run, and its record, if this one resumes it."""
     run = request.run
     if run.resume is None:
@@ -171,7 +167,7 @@ def _selection(run: RunRequest, benchmark: Benchmark, settings: Settings) -> Sel
     """Return what was selected; what failed last time is decided now."""
     if not run.last_failed:
         return run.selection
-    return replace(run.selection, only=last_failed(newest_run(settings.output_dir, benchmark.source)))
+    return replace(run.selection, only=newest_run(settings.output_dir, benchmark.source).failed())
 
 
 def _plan(benchmark: Benchmark, skills: Sequence[CallableSkill], settings: Settings, selection: Selection) -> Plan:

@@ -140,7 +140,8 @@ def _content_digest(path: Path) -> bytes:
 
 
 def bind_skill(suite: Suite, place: Path | None, settings: Settings) -> Suite:
-    """*suite* with the skill at *place*; without one, only the variant that has none is left."""
+    """Add the judge of the settings and the skill at *place*; without one, only the variant without it is left."""
+    suite = replace(suite, judge={"cache_dir": settings.output_dir.parent / "judge", **settings.judge})
     if SKILL not in suite.variants:
         if place is not None:
             raise UsageError(
@@ -150,7 +151,7 @@ def bind_skill(suite: Suite, place: Path | None, settings: Settings) -> Suite:
         return suite
     store = settings.output_dir.parent / "skills"
     made = tuple(_with_made(case, store) for case in suite.cases)
-    suite = replace(suite, cases=made, judge={"cache_dir": settings.output_dir.parent / "judge", **settings.judge})
+    suite = replace(suite, cases=made)
     if place is None:
         return replace(suite, variants=(NO_SKILL,))
     return replace(suite, skill=_find_skill(place, suite.source, store, settings))

@@ -202,12 +202,13 @@ class Fields:
             return default
         return cast("float", value)
 
-    def whole(self, name: str, *, least: int = 1, most: int = LARGEST_WHOLE) -> int | None:
-        """Read a whole number; 3.0 is one, because JSON does not tell it from 3."""
+    def whole(self, name: str, *, least: int = 1, most: int = LARGEST_WHOLE, exact: bool = False) -> int | None:
+        """Read a whole number; 3.0 is one unless *exact*, because JSON does not tell it from 3."""
         if not self.has(name):
             return None
         value = self.given(name)
-        if not is_number(value) or value != int(value) or not least <= value <= most:
+        whole = isinstance(value, int) if exact else is_number(value) and value == int(value)
+        if not whole or isinstance(value, bool) or not least <= value <= most:
             ceiling = f" and at most {'2**53' if most == LARGEST_WHOLE else f'{most:,}'}"
             self.problem(name, f"must be an integer of at least {least}{ceiling}, not {self.shown(name, value)}")
             return None
@@ -272,3 +273,49 @@ def is_portable(text: str) -> bool:
         return b"\0" not in text.encode()
     except UnicodeEncodeError:
         return False
+
+
+DEEPEST = 64
+
+
+def unsound(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield the path and a message for each part of *value* that cannot be stored as JSON.
+
+    That is a text with a NUL or half a surrogate pair, a number that is none or too large, and nesting too deep.
+    """
+    if depth > DEEPEST:
+        yield path, f"is nested more than {DEEPEST} levels deep"
+        return
+    match value:
+        case Mapping():
+            for key, item in value.items():
+                if not isinstance(key, str) or _text_problem(key) is not None:
+                    yield path, f"has the key {key!r}, which cannot be stored"
+                    continue
+                yield from unsound(item, f"{path}.{key}" if path else key, depth + 1)
+        case list() | tuple():
+            for index, item in enumerate(value):
+                yield from unsound(item, f"{path}[{index}]", depth + 1)
+        case _:
+            if (why := _value_problem(value)) is not None:
+                yield path, why
+
+
+def _value_problem(value: Any) -> str | None:
+    match value:
+        case None | bool():
+            return None
+        case int():
+            return None if -(2**63) <= value < 2**64 else "is a number that is too large"
+        case str():
+            return _text_problem(value)
+        case float():
+            return None if math.isfinite(value) else "is a number that JSON does not have"
+        case _:
+            return f"is a {type(value).__name__}, which JSON does not have"
+
+
+def _text_problem(text: str) -> str | None:
+    if is_portable(text):
+        return None
+    return "holds a NUL character" if "\0" in text else "holds half a surrogate pair"

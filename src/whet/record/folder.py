@@ -5,16 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
-
-import msgspec
+from typing import BinaryIO
 
 from whet.errors import StoreError, UsageError
-from whet.model import wire
 
 RUN_FILE = "run.json"
 JOURNAL_FILE = "journal.jsonl"
@@ -24,8 +21,6 @@ SOURCES_FILE = "sources.json"
 LATEST = "latest"
 # The mode of what holds the words of agents.
 PRIVATE = 0o600
-# What run.json says of a journal whose every line has a hash.
-_CHAINED = "chained"
 _ELSEWHERE = "free some space, or choose another folder with --output-dir"
 
 
@@ -90,12 +85,6 @@ def open_new(path: Path, mode: int = PRIVATE) -> BinaryIO:
     return os.fdopen(descriptor, "wb")
 
 
-def write_run_file(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Keep what was asked."""
-    with writing(folder / RUN_FILE):
-        write_atomically(folder / RUN_FILE, wire.encode_pretty({**facts, "journal": _CHAINED}), mode=PRIVATE)
-
-
 @contextmanager
 def writing(place: Path) -> Iterator[None]:
     """Say in our words that *place* cannot be written."""
@@ -103,26 +92,6 @@ def writing(place: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreError(f"{place} cannot be written: {error.strerror}", hint=_ELSEWHERE) from error
-
-
-def read_run_file(folder: Path) -> dict[str, Any]:
-    """What was asked of an earlier run."""
-    try:
-        facts = msgspec.json.decode((folder / RUN_FILE).read_bytes())
-    except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
-        raise StoreError(f"{folder / RUN_FILE} cannot be read: {error}") from error
-    if not isinstance(facts, dict):
-        raise StoreError(f"{folder / RUN_FILE} is not the record of a run")
-    return facts
-
-
-def is_chained(run_file: Path) -> bool:
-    """Whether each line of the run's journal has a hash; an older whet wrote none."""
-    try:
-        facts = msgspec.json.decode(run_file.read_bytes())
-    except (OSError, UnicodeDecodeError, msgspec.DecodeError):
-        return False
-    return isinstance(facts, dict) and facts.get("journal") == _CHAINED
 
 
 _held: set[tuple[int, int]] = set()

@@ -15,7 +15,8 @@ from whet.model.grade import Status
 from whet.model.run import TrialKey, TrialResult
 from whet.model.session import Usage
 from whet.record.chain import Chain, Reading, is_done, refuse_other_run, run_hash
-from whet.record.folder import PRIVATE, RUN_FILE, is_chained
+from whet.record.folder import PRIVATE, RUN_FILE
+from whet.record.run_file import is_chained
 
 FREE_SPACE = "free some space"
 

@@ -17,9 +17,10 @@ from whet.model.session import Usage
 from whet.model.suite import NO_SKILL, SKILL, TRIGGERED, Case, Check, Limits, Suite, WorkspaceSpec
 from whet.reading.text import shown
 from whet.record.chain import Chain, Line, Reading, changed, counted, is_done, refuse_other_run, run_hash
-from whet.record.folder import JOURNAL_FILE, RESULTS_FILE, RUN_FILE, SOURCES_FILE, SPENT_FILE, is_chained
+from whet.record.folder import JOURNAL_FILE, RESULTS_FILE, RUN_FILE, SOURCES_FILE, SPENT_FILE
 from whet.record.journal import Entry
 from whet.record.results import DIGEST_CLOSING, DIGEST_OPENING, JournalResults, write_document
+from whet.record.run_file import is_chained
 from whet.record.sealing import (
     FOLDERS,
     file_problems,

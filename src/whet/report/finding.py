@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from whet.errors import AgentTimedOut, BudgetSpent, StepLimitReached
-from whet.grade.grader import QUESTIONS_FILE, events_path
+from whet.grade.evidence import QUESTIONS_FILE, events_path
 from whet.model.event import ExecutionSummary, Results, SessionSeen
 from whet.model.grade import Status
 from whet.model.run import STATE_FILE, UNHELD, RunInfo, TrialKey, TrialResult

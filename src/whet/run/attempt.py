@@ -9,7 +9,7 @@ import anyio
 import anyio.to_thread
 
 from whet.errors import AttemptError, ModelRejected, Vacuous, WorkspaceError, WorkspaceSpoiled
-from whet.grade.grader import QUESTIONS_FILE
+from whet.grade.evidence import QUESTIONS_FILE
 from whet.ground.changes import note_folders, record_changes
 from whet.ground.workspace import SHORTAGES
 from whet.model.run import Trial

@@ -17,7 +17,7 @@ from whet.errors import (
     ProviderFailed,
     SessionUnfinished,
 )
-from whet.grade.grader import EventLog, events_path
+from whet.grade.evidence import EventLog, events_path
 from whet.ground.sandbox import Ended
 from whet.model.run import Trial
 from whet.model.seen import PROVIDER_TROUBLE, CommandRun, Event, FileRead, Trouble
@@ -112,8 +112,6 @@ def _crash(ended: Ended, reason: str, tail: bytes) -> str:
     return f"{how}:\n{said}" if said else how
 
 
-# An agent may mention a skill that it knows from elsewhere; only reading or loading it counts.
-_USED = frozenset(("explicit", "strong", "medium"))
 _SHOWN = 200
 _TALKS = frozenset(("echo", "printf"))
 
@@ -144,8 +142,8 @@ def refuse_contaminated(parts: AttemptParts, trial: Trial, record: AttemptRecord
 
 def _detected(skill: SkillUnderTest, record: AttemptRecord) -> str | None:
     for detection in record.detected_skills:
-        if detection.skill in skill.names and detection.confidence in _USED:
-            return f"{detection.evidence[0].why} ({detection.confidence})"
+        if detection.skill in skill.names and detection.loaded:
+            return detection.proof
     return None
 
 

@@ -49,7 +49,7 @@ def _judge(evaluation: PlannedEvaluation) -> LlmJudge | None:
     if not evaluation.benchmark.needs_judge:
         return None
     settings = evaluation.settings
-    return LlmJudge(judge_settings(settings.judge, cache_dir=settings.output_dir.parent / "judge"), os.environ)
+    return LlmJudge(judge_settings({"cache_dir": settings.output_dir.parent / "judge", **settings.judge}), os.environ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +104,14 @@ class _Evaluation:
     def _costs_are_known(self) -> bool:
         if self.judge is None:
             return False
-        settings = judge_settings(self.asked.settings.judge, cache_dir=None)
+        settings = judge_settings(self.asked.settings.judge)
         return priced(Usage(input_tokens=1, output_tokens=1), settings.model_name).cost_usd is not None
 
     def _secrets(self) -> Iterator[str]:
         for skill in self.asked.skills:
             yield from secrets_of(skill, os.environ).values()
         if self.judge is not None:
-            yield find_key(judge_settings(self.asked.settings.judge, cache_dir=None), os.environ)
+            yield find_key(judge_settings(self.asked.settings.judge), os.environ)
 
     def conclude(self, info: RunInfo, results: JournalResults) -> Conclusion:
         """Write the reports; the code says whether a skill completes less than asked for."""

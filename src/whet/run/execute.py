@@ -13,7 +13,6 @@ import anyio
 import anyio.to_thread
 
 from whet.errors import RecordUnwritten, WhetError
-from whet.grade.grader import Releasing
 from whet.ground.copying import remove_tree
 from whet.model.event import TrialEnded, TrialStarted
 from whet.model.run import Plan, Trial, TrialResult
@@ -62,8 +61,7 @@ async def execute(
 async def _close(state: RunState, parts: RunParts, shared: SharedGround) -> None:
     """Release the graders and the sandbox, and keep the shared workspace if a trial in it went wrong."""
     for grader in parts.graders.values():
-        if isinstance(grader, Releasing):
-            await grader.release()
+        await grader.release()
     await parts.sandbox.close()
     for message in await keep_shared(parts, shared):
         state.notice(message, "info")

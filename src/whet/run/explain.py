@@ -184,16 +184,17 @@ def _prepare(request: ExplainRequest, asking: _Asking, session: SessionSummary, 
 
 def _settings(request: ExplainRequest, subject: Subject) -> Settings:
     """Load the settings as they are now, from where the run had them."""
-    flags = {name: value for name, value in subject.flags().items() if name in _KEPT_FLAGS} | dict(request.flags)
-    config_file = request.config_file or subject.record.config_file
-    return load_settings(subject.record.suite_path, flags=flags, environ=os.environ, config_file=config_file)
+    record = subject.record
+    flags = {name: value for name, value in record.asked.flags.items() if name in _KEPT_FLAGS} | dict(request.flags)
+    config_file = request.config_file or record.config_file
+    return load_settings(record.suite, flags=flags, environ=os.environ, config_file=config_file)
 
 
 def _parts(subject: Subject, execution: Execution, settings: Settings, sandbox: Sandbox, scratch: Path) -> AttemptParts:
     """Make what the agent needs, for a plan of this one trial; its suite need not be loaded again."""
     record = subject.record
     plan = Plan(
-        suite=Suite(name=subject.result.key.suite, cases=(execution.case,), source=record.suite_path, digest=""),
+        suite=Suite(name=subject.result.key.suite, cases=(execution.case,), source=record.suite, digest=""),
         executions=(execution,),
         schedule="serial",
         max_parallel=1,

@@ -12,8 +12,8 @@ import anyio.to_thread
 
 from whet.agents.agent import Resume
 from whet.errors import AttemptError, StoreError, UsageError, WorkspaceError
+from whet.grade.evidence import QUESTIONS_FILE
 from whet.grade.expect.group import Asked
-from whet.grade.grader import QUESTIONS_FILE
 from whet.ground.copying import remove_tree
 from whet.ground.plain_workspace import SharedWorkspace
 from whet.ground.workspace import Workspace

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from whet.errors import StoreError, UsageError
+from whet.grade.evidence import QUESTIONS_FILE, load_report
 from whet.grade.expect.group import Asked
-from whet.grade.grader import QUESTIONS_FILE, load_report
 from whet.model import plugins, wire
 from whet.model.request import Settings
 from whet.model.run import STATE_FILE, Attempt, Execution, Runner, TrialResult
 from whet.model.session import SessionSummary
 from whet.model.suite import Case, Limits, WorkspaceSpec
 from whet.reading.text import count
-from whet.record.folder import RUN_FILE, read_run_file
-from whet.record.history import Record, read_record
+from whet.record.folder import RUN_FILE
+from whet.record.recorded_run import RecordedRun, read_run
 from whet.run.readiness import look_at_runner
 from whet.run.scratch import names_scratch
 from whet.run.session_state import SessionState, read_state
@@ -30,7 +29,7 @@ _HINT = "name the folder of a trial, such as .whet/runs/latest/trials/CASE/RUNNE
 class Subject:
     """One attempt of a recorded run; the folders in `result` are those of this attempt."""
 
-    record: Record
+    record: RecordedRun
     result: TrialResult
     attempt: Attempt
 
@@ -46,11 +45,6 @@ class Subject:
         which = f", attempt {self.attempt.number}" if len(self.result.attempts) > 1 else ""
         return f"{key.case} @ {key.runner} #{key.number}{which}"
 
-    def flags(self) -> dict[str, Any]:
-        """Return the options that the run was started with."""
-        found = read_run_file(self.record.run_dir).get("flags")
-        return dict(found) if isinstance(found, dict) else {}
-
 
 def find_subject(folder: Path) -> Subject:
     """Return the attempt of *folder*, or the one that decided its trial, or the only one below with questions."""
@@ -60,7 +54,8 @@ def find_subject(folder: Path) -> Subject:
     run_dir = next((each for each in (place, *place.parents) if (each / RUN_FILE).is_file()), None)
     if run_dir is None:
         raise UsageError(f"{folder} is not the folder of a trial: it belongs to no run", hint=_HINT)
-    record = read_record(run_dir)
+    record = read_run(run_dir)
+    record.refuse_empty()
     below = str(place.relative_to(run_dir))
     found = list(_subjects(record, below))
     if len(found) > 1:
@@ -73,7 +68,7 @@ def find_subject(folder: Path) -> Subject:
     return found[0]
 
 
-def _subjects(record: Record, below: str) -> Iterator[Subject]:
+def _subjects(record: RecordedRun, below: str) -> Iterator[Subject]:
     """Yield the attempt whose folder is *below*, or else the deciding attempt of each trial in that folder."""
     for result in record.results.values():
         exact = [attempt for attempt in result.attempts if attempt.artifact_dir == below]
@@ -128,12 +123,12 @@ def _refuse_strange(subject: Subject, state: SessionState) -> None:
         raise StoreError(f"{file}: {state.session_id} is not the id of a session")
 
 
-def _strange_folder(record: Record, state: SessionState) -> str | None:
+def _strange_folder(record: RecordedRun, state: SessionState) -> str | None:
     """Return the first folder outside of the scratch folder, except the one that the run worked in."""
     scratch = Path(state.home).parent
     if not names_scratch(scratch):
         return state.home
-    given = (record.workspace or {}).get("cwd")
+    given = (record.asked.workspace or {}).get("cwd")
     laid = [state.home, state.temporary, *([state.workspace] if state.workspace != given else [])]
     return next((path for path in laid if Path(path).parent != scratch or Path(path).name == ".."), None)
 
@@ -178,14 +173,7 @@ def doubts(subject: Subject, runner: Runner, questions: Iterable[Asked]) -> Iter
             raise UsageError(f'runner "{runner.id}": {finding.message}', hint=finding.hint)
         if finding.state == "warning":
             yield f"{finding.message}: {finding.hint}" if finding.hint else finding.message
-    before = _recorded_model(subject, runner)
+    before = subject.record.asked.setting(f"runners.{runner.id}.agent.model")
     if before != runner.model:
         now, then = (f"model {name}" if name else "no model" for name in (runner.model, before))
         yield f'runner "{runner.id}" names {now}, and named {then} when it was run'
-
-
-def _recorded_model(subject: Subject, runner: Runner) -> str | None:
-    rows = read_run_file(subject.record.run_dir).get("settings")
-    found = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
-    wanted = f"runners.{runner.id}.agent.model"
-    return next((str(row.get("value")) for row in found if row.get("key") == wanted), None)

@@ -12,8 +12,8 @@ import anyio
 import anyio.to_thread
 
 from whet.errors import AttemptError, CheckMistaken, GraderError, JudgeFailed, NoVerdict, Undecidable
-from whet.grade.context import Shell
-from whet.grade.grader import Evidence, NotRecorded, events_path
+from whet.grade.context import NotRecorded, Shell
+from whet.grade.evidence import Evidence, events_path
 from whet.ground.copying import remove_tree
 from whet.ground.protecting import Baseline
 from whet.model import wire

@@ -8,32 +8,22 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from whet.grade.grader import Grader
-from whet.grade.python import PythonGrader
+from whet.grade.grader import Grader, grader_class
 from whet.ground.package_settings import bucket_keys, package_settings
 from whet.ground.packages import Packages
 from whet.ground.sandbox import Sandbox
 from whet.ground.secrets import Masker, secret_values
 from whet.ground.workspaces import Workspaces
-from whet.model import plugins
-from whet.model.grade import FailureClass
 from whet.model.request import Settings
-from whet.model.run import Plan, Trial, TrialKey, TrialResult, folder_name
+from whet.model.run import Plan, Trial, TrialKey, folder_name
 from whet.model.seen import Event
 from whet.model.session import Usage
-from whet.model.suite import NO_SKILL, Case, Ceilings, Suite
+from whet.model.suite import NO_SKILL, Ceilings, Suite
 from whet.plan.settle import judge_key
 from whet.run.run_state import RunState
 from whet.run.scratch import Unpacked
-
-
-class Classifier(Protocol):
-    """Asks the author's code which class a failure belongs to."""
-
-    async def classify(self, case: Case, result: TrialResult, *, timeout_s: float) -> FailureClass | None:
-        """Return the class, or none; raises `GraderError` if that fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +78,6 @@ class RunParts(AttemptParts):
     workspaces: Workspaces
     packages: Packages
     graders: Mapping[str, Grader]
-    classifier: Classifier | None
     # Takes note of what an attempt had used when a signal ended it.
     cut_short: Callable[[TrialKey, Usage], None]
     # Whether a check decides on an untouched workspace, by case, variant and number, if that was asked.
@@ -122,7 +111,7 @@ def make_graders(suite: Suite, stack: ExitStack) -> dict[str, Grader]:
     """Whoever decides the checks of *suite*, let go of with *stack*."""
     graders: dict[str, Grader] = {}
     for name in sorted({check.grader for case in suite.cases for check in case.checks}):
-        graders[name] = plugins.find("graders", name)(suite)
+        graders[name] = grader_class(name)(suite)
         stack.callback(graders[name].close)
     return graders
 
@@ -134,7 +123,6 @@ def make_run_parts(
     plan, settings = state.plan, state.settings
     records = _records(plan, settings)
     own = (*records, state.info.run_dir, scratch)
-    python = graders.get("python")
     return RunParts(
         **_attempt_parts(settings, plan.suite, state.info.run_dir, scratch, sandbox, masker),
         hidden=(*records, scratch, *_of_others(os.environ)),
@@ -142,7 +130,6 @@ def make_run_parts(
         workspaces=Workspaces(scratch, own=own),
         packages=Packages(scratch, package_settings(settings.packages), dict(os.environ), own),
         graders=graders,
-        classifier=python if isinstance(python, PythonGrader) else None,
         cut_short=state.spent.add,
     )
 

@@ -17,7 +17,8 @@ import anyio.to_thread
 
 from whet.agents.replay_player import lay
 from whet.errors import AttemptError, WorkspaceError
-from whet.grade.grader import Gaps, RecordedEvidence
+from whet.grade.context import Gaps
+from whet.grade.evidence import RecordedEvidence
 from whet.ground.changes import RecordedChanges, read_changes, read_folders
 from whet.ground.copying import copy_tree, remove_tree
 from whet.ground.masking import mask_files
@@ -30,7 +31,7 @@ from whet.plan.settle import Planned, notices, plan_regrading
 from whet.plan.skill import bind_skill
 from whet.reading.text import one_line
 from whet.record.folder import find_run_folder
-from whet.record.history import Record, read_record
+from whet.record.recorded_run import RecordedRun, read_run
 from whet.record.sealing import WORKSPACE_FILE
 from whet.run.attempt_record import AttemptRecord
 from whet.run.flow import Approach, perform
@@ -52,9 +53,10 @@ _TERMINAL = "terminal"
 def regrade(reference: str, *, suite: Path | None, flags: Mapping[str, Any], config_file: Path | None) -> int:
     """Regrade the run that *reference* names, by *suite* or by its own suite as it is now; return the exit code."""
     here = load_settings(suite or Path.cwd(), flags=flags, environ=os.environ, config_file=config_file)
-    record = read_record(find_run_folder(reference, here.output_dir))
+    record = read_run(find_run_folder(reference, here.output_dir))
+    record.refuse_empty()
     record.check_files()
-    path = suite or record.suite_path
+    path = suite or record.suite
     config_file = config_file or record.config_file
     settings = load_settings(path, flags=flags, environ=os.environ, config_file=config_file)
     planned = _planned(
@@ -78,14 +80,14 @@ def regrade(reference: str, *, suite: Path | None, flags: Mapping[str, Any], con
     return code
 
 
-def _planned(record: Record, path: Path, settings: Settings, request: RunRequest) -> Planned:
+def _planned(record: RecordedRun, path: Path, settings: Settings, request: RunRequest) -> Planned:
     suite = bind_skill(load_suite(path), record.skill, settings)
     return Planned(
         request=request,
         suite=suite,
         settings=settings,
         plan=plan_regrading(suite, settings, record),
-        facts={"regraded_from": record.run_dir.name, "workspace": record.workspace},
+        facts={"regraded_from": record.run_dir.name, "workspace": record.asked.workspace},
         notices=tuple(notices(suite, record)),
     )
 
@@ -100,7 +102,7 @@ def _stream(settings: Settings) -> TextIO:
 class Regrading:
     """Runs trials from a record; remembers each result with what it was before."""
 
-    record: Record
+    record: RecordedRun
     seen: list[tuple[TrialResult, TrialResult]] = field(default_factory=list)
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
@@ -123,7 +125,7 @@ class Regrading:
 
 @dataclass(frozen=True, slots=True)
 class _Earlier:
-    record: Record
+    record: RecordedRun
     result: TrialResult
     session: SessionSummary
 
@@ -171,7 +173,7 @@ async def _check(parts: RunParts, trial: Trial, earlier: _Earlier, record: Attem
         record.notes += await anyio.to_thread.run_sync(_keep, parts, ground, parts.run_dir / record.workspace_dir)
 
 
-def _copy_record(record: Record, old: TrialResult, run_dir: Path) -> None:
+def _copy_record(record: RecordedRun, old: TrialResult, run_dir: Path) -> None:
     """Copy what was recorded of a trial, so that the new run folder does not need the old one."""
     regraded = record.session(old) is not None
     _copy(record.run_dir, run_dir, f"trials/{trial_folder(old.key)}")
@@ -195,7 +197,7 @@ def _keep(parts: RunParts, ground: Path, destination: Path) -> list[str]:
     return mask_files(parts.masker, destination) if parts.masker else []
 
 
-def _never_ended(trial: Trial, record: Record) -> TrialResult:
+def _never_ended(trial: Trial, record: RecordedRun) -> TrialResult:
     failure = Failure(
         phase="start",
         code="not-recorded",
@@ -214,7 +216,7 @@ def _never_ended(trial: Trial, record: Record) -> TrialResult:
     )
 
 
-def restore_workspace(record: Record, result: TrialResult, into: Path) -> tuple[Gaps, Changes]:
+def restore_workspace(record: RecordedRun, result: TrialResult, into: Path) -> tuple[Gaps, Changes]:
     """Restore the workspace of a trial in the new folder *into*; return what is missing of it, and what had changed."""
     into.mkdir()
     artifacts = record.run_dir / result.artifact_dir
@@ -251,14 +253,14 @@ def _changes(artifacts: Path, recorded: RecordedChanges | None) -> Changes:
     )
 
 
-def _reasons(record: Record, result: TrialResult, recorded: RecordedChanges | None) -> Iterator[str]:
+def _reasons(record: RecordedRun, result: TrialResult, recorded: RecordedChanges | None) -> Iterator[str]:
     """Yield the reasons why the workspace cannot be restored as it was."""
-    if record.workspace is None:
+    if record.asked.workspace is None:
         yield "the run does not say what its workspaces began as"
         return
-    if record.workspace.get("mode") == "shared":
+    if record.asked.workspace.get("mode") == "shared":
         yield "it was shared between trials"
-    if record.workspace.get("bootstrap"):
+    if record.asked.workspace.get("bootstrap"):
         yield "what its bootstrap command wrote is not known"
     template = _template(record)
     if template is not None and not _untouched_since(template, result.started_at):
@@ -271,8 +273,8 @@ def _reasons(record: Record, result: TrialResult, recorded: RecordedChanges | No
         yield "its .git folder is never recorded"
 
 
-def _template(record: Record) -> Path | None:
-    named = record.workspace.get("template_dir") if record.workspace else None
+def _template(record: RecordedRun) -> Path | None:
+    named = record.asked.workspace.get("template_dir") if record.asked.workspace else None
     return Path(named) if isinstance(named, str) else None
 
 

@@ -26,7 +26,7 @@ from whet.plan.settle import Planned
 from whet.reading.text import path_for_people
 from whet.record import folder as folders
 from whet.record.journal import Journal, Spent
-from whet.record.request import Recorded
+from whet.record.run_file import run_facts, write_run_file
 from whet.record.snapshots import SnapshotFile, snapshot_rule
 from whet.record.sources import sources_of, write_sources
 from whet.report.choose import make_reporters
@@ -148,10 +148,10 @@ def _open_record(planned: Planned, masker: Masker) -> Path:
         earlier.check(plan, settings)
         return earlier.run_dir
     run_dir = folders.create_run_folder(settings.output_dir)
-    facts = Recorded.facts(planned.request, describe(settings), plan, version=__version__)
+    facts = run_facts(planned.request, describe(settings), plan, version=__version__)
     with folders.writing(run_dir):
         digest = write_sources(run_dir, sources_of(plan, settings, planned.request.more_reporters))
-    folders.write_run_file(run_dir, masker.tree({**facts, **planned.facts, "sources": digest}))
+    write_run_file(run_dir, masker.tree({**facts, **planned.facts, "sources": digest}))
     folders.point_latest(run_dir)
     return run_dir
 

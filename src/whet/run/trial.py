@@ -118,15 +118,22 @@ def _attempt(record: AttemptRecord, *, expected_fail: bool) -> Attempt:
 
 
 async def classified(parts: RunParts, trial: Trial, result: TrialResult) -> TrialResult:
-    """Let the author assign or override the failure class; failing at that is told and costs nothing."""
+    """Let the graders of a case assign or override the failure class; the first that names one decides.
+
+    A grader that fails at it adds a note, and the result stays.
+    """
     case = trial.execution.case
-    if result.status == "passed" or case.classify is None or parts.classifier is None:
+    if result.status == "passed":
         return result
-    try:
-        given = await parts.classifier.classify(case, result, timeout_s=parts.plan.check_timeout_s)
-    except GraderError as error:
-        return replace(result, notes=(*result.notes, parts.masker.text(error.message)))
-    return result if given is None else replace(result, failure_class=_masked_class(parts, given))
+    for name in dict.fromkeys(check.grader for check in case.checks):
+        try:
+            given = await parts.graders[name].classify(case, result, timeout_s=parts.plan.check_timeout_s)
+        except GraderError as error:
+            result = replace(result, notes=(*result.notes, parts.masker.text(error.message)))
+            continue
+        if given is not None:
+            return replace(result, failure_class=_masked_class(parts, given))
+    return result
 
 
 def _masked_class(parts: RunParts, given: FailureClass) -> FailureClass:

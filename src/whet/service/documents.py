@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
+from whet.errors import Problem, SuiteError
 from whet.model.eval_cases import EvalSuite, TriggerQuery, competitor_of
 from whet.service.http import Refused
 from whet.service.service import reasons_against
 from whet.service.stored_suites import StoredSuite
 from whet.suites.eval_documents import Need, needs_of, not_runnable_reasons, read_patch, read_suite, suite_kind, to_json
-from whet.suites.eval_fields import EvalSuiteError, FieldProblem
 
 # A document with thousands of mistakes is told of the first ones.
 _MOST_DETAILS = 200
@@ -23,7 +23,7 @@ def read_document(value: Any) -> EvalSuite:
     """The suite that a caller sent; nothing in it may be a path, because that would be one of the server."""
     try:
         suite = read_suite(value, remote_only=True)
-    except EvalSuiteError as error:
+    except SuiteError as error:
         raise _refused(error.problems) from None
     return _without_paths(suite)
 
@@ -32,7 +32,7 @@ def patched(stored: StoredSuite, value: Any) -> EvalSuite:
     """The stored suite with the change that a caller sent."""
     try:
         suite = read_patch(value, remote_only=True).apply(suite_of(stored))
-    except EvalSuiteError as error:
+    except SuiteError as error:
         raise _refused(error.problems) from None
     return _without_paths(suite)
 
@@ -97,8 +97,10 @@ def shown_time(moment_us: int) -> str:
 
 def _without_paths(suite: EvalSuite) -> EvalSuite:
     problems = [
-        FieldProblem(
-            f"cases_json[{index}].competing_skills[{place}]", 'must be a name with a description: "deploy: Ships it."'
+        Problem(
+            file="",
+            field=f"cases_json[{index}].competing_skills[{place}]",
+            message='must be a name with a description: "deploy: Ships it."',
         )
         for index, case in enumerate(suite.cases)
         if isinstance(case, TriggerQuery)
@@ -110,9 +112,9 @@ def _without_paths(suite: EvalSuite) -> EvalSuite:
     return suite
 
 
-def _refused(problems: Sequence[FieldProblem]) -> Refused:
+def _refused(problems: Sequence[Problem]) -> Refused:
     found = [
-        (problem.path, f"{problem.message}; {problem.hint}" if problem.hint else problem.message)
+        (problem.field or "", f"{problem.message}; {problem.hint}" if problem.hint else problem.message)
         for problem in problems
     ]
     more = len(found) - _MOST_DETAILS

@@ -16,13 +16,14 @@ from fastapi import Path as InPath
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from whet.record.recorded_run import journal_lines
 from whet.service import shapes
 from whet.service.auth import At, Reader
 from whet.service.database import DEFAULT_LIMIT
 from whet.service.http import Refused, answer, not_found
 from whet.service.routes_runs import RunId, find_run
 from whet.service.routes_suites import Limit
-from whet.service.run_folder import RunPlace, journal_lines, place_of
+from whet.service.run_folder import RunPlace, place_of
 from whet.service.service import Service, in_thread
 from whet.service.stored_runs import StoredEvent, StoredRun, events_after
 

@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 
 from whet.errors import DiskFailed
-from whet.record.folder import JOURNAL_FILE, LATEST, RESULTS_FILE, RUN_FILE, write_atomically
+from whet.record.folder import JOURNAL_FILE, RESULTS_FILE, write_atomically
+from whet.record.recorded_run import journal_lines, run_folders
+from whet.record.run_file import read_run_file
 from whet.service.database import Database
 from whet.service.stored_runs import NewEvent, add_events
 
@@ -50,10 +52,7 @@ class RunPlace:
     @property
     def record(self) -> Path | None:
         """The run folder, once there is one that can be gone on with."""
-        if not self.records.is_dir():
-            return None
-        found = (folder for folder in self.records.iterdir() if folder.name != LATEST and (folder / RUN_FILE).is_file())
-        return min(found, default=None)
+        return next(iter(run_folders(self.records)), None)
 
     @property
     def journal(self) -> Path | None:
@@ -119,22 +118,8 @@ class Tail:
         return len(events)
 
 
-def journal_lines(journal: Path, offset: int, most: int | None = None) -> tuple[list[bytes], int]:
-    """The whole lines from *offset* on, at most so many, and where they end; a line being written is left alone."""
-    lines: list[bytes] = []
-    with journal.open("rb") as file:
-        file.seek(offset)
-        for line in file:
-            if not line.endswith(b"\n") or len(lines) == most:
-                break
-            lines.append(line)
-            offset += len(line)
-    return lines, offset
-
-
 def _planned(record: Path) -> NewEvent:
-    facts = msgspec.json.decode((record / RUN_FILE).read_bytes())
-    return NewEvent("planned", "run_planned", msgspec.json.encode({"trials": facts.get("trials")}))
+    return NewEvent("planned", "run_planned", msgspec.json.encode({"trials": read_run_file(record).trials}))
 
 
 def _ended(line: bytes) -> NewEvent:

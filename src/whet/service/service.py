@@ -27,8 +27,7 @@ from prometheus_client import (
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from whet.errors import UsageError
-from whet.grade.judge_client import find_key
-from whet.grade.rubrics import judge_settings_of
+from whet.grade.judge_client import find_key, judge_settings
 from whet.ground.package_settings import Buckets, PackageLimits, PackageSettings
 from whet.model.request import Settings
 from whet.service.database import CONNECTIONS, Database
@@ -151,7 +150,7 @@ def reasons_against(needs: Iterable[str], lacking: Mapping[Need, str]) -> list[s
 
 
 def _no_judge(settings: Settings, environ: Mapping[str, str]) -> str | None:
-    judge = judge_settings_of(settings.judge)
+    judge = judge_settings(settings.judge)
     try:
         find_key(judge, environ)
         _ = judge.model_name

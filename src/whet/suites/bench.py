@@ -104,7 +104,7 @@ def _defaults(top: Fields) -> Defaults:
     given = top.table("defaults")
     given.warn_of_unknown(DEFAULTS, _OTHER_WORDS)
     return Defaults(
-        budget_usd=given.number("budget", above=0),
+        budget_usd=_amount(given, "budget"),
         timeout_s=_seconds(given, "timeout"),
         model=given.text("model") or model,
         env=_variables(given, "env"),
@@ -171,7 +171,7 @@ def _case(given: Fields, defaults: Defaults, project: Path) -> Case:
         tags=tuple(dict.fromkeys(given.texts("tags"))),
         limits=Limits(
             timeout_s=_seconds(given, "timeout") or defaults.timeout_s,
-            budget_usd=given.number("budget", above=0) or defaults.budget_usd,
+            budget_usd=_amount(given, "budget") or defaults.budget_usd,
         ),
         model=given.text("model") or defaults.model,
         env=env,
@@ -242,12 +242,17 @@ def _note_clashes(written: list[Fields]) -> None:
             each.problem("id", f'would share the folder "{folder_name(name)}" with {earlier.path}, "{identifier}"')
 
 
+def _amount(given: Fields, name: str) -> float | None:
+    value = given.number(name, above=0)
+    return None if value is None else float(value)
+
+
 def _seconds(given: Fields, name: str) -> float | None:
     """Read a time limit; warn of one of hours, which is more likely one in milliseconds."""
-    value = given.number(name, above=0)
+    value = _amount(given, name)
     if value is not None and value >= _LOOKS_LIKE_MS:
         given.warn(name, f"is {value:g} seconds, which looks like milliseconds", f"write {value / 1000:g}")
-    return None if value is None else float(value)
+    return value
 
 
 def _variables(given: Fields, name: str) -> dict[str, str]:

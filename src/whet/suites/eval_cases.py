@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from difflib import get_close_matches
+from typing import Any
 
 from whet.model.eval_cases import (
     CALL_OPS,
@@ -37,11 +38,11 @@ from whet.model.eval_cases import (
 )
 from whet.model.run import id_problem
 from whet.reading.claims import ClaimError
+from whet.reading.fields import Fields
 from whet.reading.paths import digest_problem, inside_problem, pointer_problem, reference_problem
 from whet.reading.patterns import pattern_of
 from whet.reading.schemas import SchemaTrouble, check_schema
 from whet.reading.text import shown
-from whet.suites.eval_fields import Fields
 
 _KNOWN = ("op", "type", "target", "value", "negate", "description")
 _MOST = 100
@@ -148,7 +149,7 @@ def read_case(given: Fields, *, remote_only: bool) -> EvalCase | None:
     """The case that an object says; none where it does not say its kind."""
     kind = given.choice("case_kind", CASE_KINDS, required=True)
     if kind is None:
-        given.point_at_slip("case_kind")
+        _point_at_slip(given, "case_kind")
         return None
     if kind == "task_package":
         return _task_package(given, remote_only=remote_only)
@@ -156,6 +157,13 @@ def read_case(given: Fields, *, remote_only: bool) -> EvalCase | None:
     if remote_only and isinstance(case, TriggerQuery):
         _refuse_folders(given, case)
     return case
+
+
+def _point_at_slip(given: Fields, name: str) -> None:
+    """Note a field that looks like *name*, which is missing and decides which other fields are known."""
+    if name not in given.values:
+        for near in get_close_matches(name, list(given.values), n=1, cutoff=0.8):
+            given.problem(near, "is not a known field", f'did you mean "{name}"?')
 
 
 def _trigger_query(given: Fields) -> TriggerQuery:
@@ -167,8 +175,8 @@ def _trigger_query(given: Fields) -> TriggerQuery:
         expectation=_expectation(given),
         invocation_type=given.choice("invocation_type", INVOCATION_TYPES),
         competing_skills=given.texts("competing_skills"),
-        runs=given.count("runs", most=_MOST_RUNS),
-        threshold=_or(given.number("threshold", above=0, most=1), DEFAULT_SHARE),
+        runs=given.whole("runs", most=_MOST_RUNS),
+        threshold=given.number("threshold", above=0, most=1, default=DEFAULT_SHARE),
     )
 
 
@@ -196,8 +204,8 @@ def _llm_rubric(given: Fields) -> LlmRubric:
         **_common(given),
         instruction=_asked(given, "instruction"),
         rubric=_rubric(given),
-        pass_threshold=_or(given.number("pass_threshold", least=0, most=1), DEFAULT_THRESHOLD),
-        judge=JudgeHints(model=judge.text("model"), votes=judge.count("votes", most=_MOST_VOTES)),
+        pass_threshold=given.number("pass_threshold", least=0, most=1, default=DEFAULT_THRESHOLD),
+        judge=JudgeHints(model=judge.text("model"), votes=judge.whole("votes", most=_MOST_VOTES)),
         reference=given.text("reference"),
         inputs=given.table("inputs").values,
     )
@@ -221,13 +229,13 @@ def _rubric(given: Fields) -> tuple[RubricItem, ...]:
 
 def _rubric_item(given: Fields, place: str, number: int, value: Any) -> RubricItem:
     if isinstance(value, str):
-        return RubricItem(id=str(number), description=given.item_text(place, value, note=True))
+        return RubricItem(id=str(number), description=given.text_at(place, value) or "")
     item = given.object(place, value)
     item.refuse_unknown(("id", "description", "weight", "required"))
     return RubricItem(
         id=item.text("id") or str(number),
         description=item.text("description", required=True) or "",
-        weight=_or(item.number("weight", above=0), 1.0),
+        weight=item.number("weight", above=0, default=1.0),
         required=item.flag("required", default=False),
     )
 
@@ -244,7 +252,7 @@ def _exact_match(given: Fields) -> ExactMatch:
         path=given.checked("path", given.text("path", empty=True), pointer_problem),
         case_sensitive=given.flag("case_sensitive", default=True),
         trim=given.flag("trim", default=True),
-        numeric_tolerance=_or(given.number("numeric_tolerance", least=0), 0.0),
+        numeric_tolerance=given.number("numeric_tolerance", least=0, default=0.0),
     )
 
 
@@ -337,7 +345,7 @@ def _common(given: Fields) -> dict[str, Any]:
     return {
         "task_id": given.checked(name, given.text(name), id_problem),
         "tags": tuple(dict.fromkeys(given.texts("tags"))),
-        "weight": _or(given.number("weight", above=0), 1.0),
+        "weight": given.number("weight", above=0, default=1.0),
         "source": given.text("source"),
     }
 
@@ -356,13 +364,6 @@ def _refuse_twins(given: Fields, named: list[tuple[str, str]]) -> None:
         if name in seen:
             given.problem(place, f"{shown(name)} is the id of another item too")
         seen.add(name)
-
-
-T = TypeVar("T")
-
-
-def _or(value: T | None, default: T) -> T:
-    return default if value is None else value
 
 
 _READERS: Mapping[CaseKind, Callable[[Fields], EvalCase]] = {

@@ -10,7 +10,9 @@ from importlib.resources import files
 from typing import Any, Literal
 from uuid import UUID
 
+from whet.errors import SuiteError
 from whet.model.eval_cases import (
+    LONGEST_TEXT,
     MOST_CASES,
     SOURCE_KINDS,
     VERIFIER_KINDS,
@@ -26,9 +28,9 @@ from whet.model.eval_cases import (
     VerifierKind,
 )
 from whet.model.run import folder_name, id_problem
+from whet.reading.fields import Fields, Findings, unsound
 from whet.reading.text import shown
 from whet.suites.eval_cases import read_case
-from whet.suites.eval_fields import EvalSuiteError, FieldProblem, Fields, unsound
 
 CHANGEABLE = ("name", "verifier_kind", "supports_no_skill", "resource_limits_json", "cases_json")
 PROVENANCE = ("source_id", "source_kind")
@@ -55,12 +57,15 @@ class EvalSuitePatch:
         return replace(suite, **given)
 
 
-def read_suite(value: object, *, remote_only: bool = False, most_cases: int = MOST_CASES) -> EvalSuite:
-    """The suite that a JSON value says; an `EvalSuiteError` with all that is wrong with it.
+def read_suite(
+    value: object, *, remote_only: bool = False, most_cases: int = MOST_CASES, findings: Findings | None = None
+) -> EvalSuite:
+    """Return the suite that a JSON value describes; raises `SuiteError` with all of its problems.
 
-    With *remote_only* packages must lie at an address, as a service wants it that must not read its own files.
+    With *remote_only*, packages must be at an address: a service must not read its own files. *findings* know the
+    file and the lines.
     """
-    given = _top(value)
+    given = _top(value, findings)
     given.refuse_unknown((*CHANGEABLE, *PROVENANCE, *ADDED, *_ALWAYS_ALLOWED))
     suite = EvalSuite(
         source_id=_source_id(given),
@@ -71,13 +76,13 @@ def read_suite(value: object, *, remote_only: bool = False, most_cases: int = MO
         resource_limits=_resource_limits(given),
         cases=_cases(given, "cases_json", remote_only=remote_only, most=most_cases),
     )
-    _raise_if_any(given.problems)
+    _raise_if_any(given.findings)
     return suite
 
 
-def read_manifest(value: object, *, most_cases: int = MOST_CASES) -> EvalSuite:
-    """The suite that an import manifest says: task packages under `cases`, imported and deterministic."""
-    given = _top(value)
+def read_manifest(value: object, *, most_cases: int = MOST_CASES, findings: Findings | None = None) -> EvalSuite:
+    """Return the suite of an import manifest: task packages under `cases`, imported and deterministic."""
+    given = _top(value, findings)
     given.refuse_unknown((*MANIFEST, *_ALWAYS_ALLOWED))
     cases = _cases(_packages(given), "cases", remote_only=False, most=most_cases)
     suite = EvalSuite(
@@ -88,12 +93,12 @@ def read_manifest(value: object, *, most_cases: int = MOST_CASES) -> EvalSuite:
         resource_limits=_resource_limits(given),
         cases=cases,
     )
-    _raise_if_any(given.problems)
+    _raise_if_any(given.findings)
     return suite
 
 
 def read_patch(value: object, *, remote_only: bool = False, most_cases: int = MOST_CASES) -> EvalSuitePatch:
-    """The change that a JSON value says; provenance cannot be changed."""
+    """Return the change that a JSON value describes; provenance cannot be changed."""
     given = _top(value)
     for name in PROVENANCE:
         if name in given.values:
@@ -110,21 +115,24 @@ def read_patch(value: object, *, remote_only: bool = False, most_cases: int = MO
         resource_limits=_resource_limits(given) if "resource_limits_json" in told else None,
         cases=_cases(given, "cases_json", remote_only=remote_only, most=most_cases) if "cases_json" in told else None,
     )
-    _raise_if_any(given.problems)
+    _raise_if_any(given.findings)
     return patch
 
 
-def _top(value: object) -> Fields:
-    """The fields of the document, once nothing in it is unheard of."""
-    _raise_if_any(list(unsound(value)))
-    if not isinstance(value, Mapping):
-        raise EvalSuiteError([FieldProblem("", f"must be an object, not {shown(value)}")])
-    return Fields(value, [])
+def _top(value: object, findings: Findings | None = None) -> Fields:
+    """Return the fields of the document, once all of it can be stored."""
+    findings = findings or Findings()
+    findings.longest_text = LONGEST_TEXT
+    findings.problems += (findings.at(path, message) for path, message in unsound(value))
+    _raise_if_any(findings)
+    given = Fields({}, findings).object("", value)
+    _raise_if_any(findings)
+    return given
 
 
-def _raise_if_any(problems: list[FieldProblem]) -> None:
-    if problems:
-        raise EvalSuiteError(problems)
+def _raise_if_any(findings: Findings) -> None:
+    if findings.problems:
+        raise SuiteError(findings.problems)
 
 
 def _name(given: Fields) -> str | None:
@@ -156,7 +164,7 @@ def _packages(given: Fields) -> Fields:
     for index, case in enumerate(told):
         if isinstance(case, Mapping) and case["case_kind"] != TaskPackage.kind:
             given.problem(f"cases[{index}].case_kind", f"must be {TaskPackage.kind} in an import manifest")
-    return Fields({**given.values, "cases": told}, given.problems)
+    return Fields({**given.values, "cases": told}, given.findings)
 
 
 def _cases(given: Fields, name: str, *, remote_only: bool, most: int) -> tuple[EvalCase, ...]:

@@ -13,9 +13,9 @@ from whet.errors import PackageError, Problem, SuiteError, UsageError
 from whet.ground.package_refs import kind_of, local_path
 from whet.ground.packages import PATHS_HINT
 from whet.model.eval_cases import DEFAULT_SKILL_PLACE, MOST_CASES, EvalCase, EvalSuite, ResourceHints, TaskPackage
+from whet.reading.fields import Findings
 from whet.suites.dockerfile import read_image
 from whet.suites.eval_documents import read_manifest
-from whet.suites.eval_fields import EvalSuiteError
 from whet.suites.task_toml import BadTask, Imported, Losses, Lost, TaskFile, read_task_file, seen_from
 
 _MOST_CASES = 100_000
@@ -25,14 +25,7 @@ _WANTED = ("task_id", "instruction", "verifier_ref")
 
 def import_manifest(document: Any, path: Path, folder: Path) -> Imported:
     """The suite that the manifest *document*, read from *path*, stands for."""
-    try:
-        suite = read_manifest(document, most_cases=_MOST_CASES)
-    except EvalSuiteError as error:
-        problems = [
-            Problem(file=str(path), field=problem.path or None, message=problem.message, hint=problem.hint)
-            for problem in error.problems
-        ]
-        raise SuiteError(problems) from error
+    suite = read_manifest(document, most_cases=_MOST_CASES, findings=Findings(str(path)))
     cases = tuple(_moved(case, path.parent, folder) for case in suite.cases)
     return Imported(suite=replace(suite, cases=cases), lost=tuple(_unsaid(document["cases"])))
 

@@ -21,6 +21,7 @@ from whet.grade.expect.asserts import text_of
 from whet.grade.expect.rewriting import SuiteLoader, rewrite_helpers
 from whet.model.run import folder_name
 from whet.model.suite import Case, Suite, WorkspaceSpec
+from whet.reading.fields import Findings
 from whet.suites import authoring
 from whet.suites.python_fields import lower_case, lower_workspace
 from whet.suites.python_mistakes import HINT, ImportHangs, dropped_generators, limit_s, patience
@@ -233,7 +234,7 @@ def _cases(module: ModuleType, path: Path, problems: list[Problem]) -> Iterator[
     if not written and not problems:
         problems.append(Problem(file=str(path), field="suite", message="has no cases"))
     for number, (name, item) in enumerate(written):
-        lowered = lower_case(item, name=name, index=number, path=path, problems=problems)
+        lowered = lower_case(item, name=name, index=number, findings=Findings(str(path), problems=problems))
         if lowered is not None:
             yield lowered
 
@@ -289,4 +290,4 @@ def _clashes(written: list[tuple[str | None, Any]], path: Path) -> Iterator[Prob
 
 def _workspace(module: ModuleType, path: Path, problems: list[Problem]) -> WorkspaceSpec | None:
     declared = getattr(module, "workspace", None)
-    return None if declared is None else lower_workspace(declared, path, problems)
+    return None if declared is None else lower_workspace(declared, Findings(str(path), problems=problems))

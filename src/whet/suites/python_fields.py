@@ -1,19 +1,17 @@
-"""The fields of a Python suite, one by one: each is taken as it should be, or gives a problem with its place."""
+"""The cases and the workspace of a Python suite: what its author wrote becomes the model, or problems."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from whet.errors import Problem
 from whet.model.grade import Location
 from whet.model.run import id_problem
 from whet.model.suite import BootstrapSpec, Case, Check, Limits, WorkspaceMode, WorkspaceSpec
-from whet.reading.fields import is_number, is_whole
+from whet.reading.fields import Fields, Findings
 from whet.reading.text import shorten, written
 from whet.suites import authoring
 
@@ -22,201 +20,107 @@ _MARK = 'write @case(prompt="...") above the function'
 _MODES: tuple[WorkspaceMode, ...] = ("shared", "isolated")
 
 
-@dataclass(slots=True)
-class _Reader:
-    """Takes fields out of something written, and notes what is wrong with them."""
-
-    path: Path
-    problems: list[Problem]
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    case: str | None = None
-    prefix: str = ""
-
-    def note(self, name: str, message: str, hint: str | None = None) -> None:
-        place = f"{self.prefix}{name}" if name else self.prefix.rstrip(".") or None
-        self.problems.append(Problem(file=str(self.path), case=self.case, field=place, message=message, hint=hint))
-
-    def refuse_unknown(self, written: Any, known: tuple[str, ...]) -> None:
-        for name in self.fields:
-            if name not in known:
-                near = get_close_matches(name, known, n=1)
-                self.note(
-                    name, "is not a field", f'did you mean "{near[0]}"?' if near else f"known: {', '.join(known)}"
-                )
-        if getattr(written, "positional", ()):
-            self.note("", "takes named fields only", f"known: {', '.join(known)}")
-
-    def text(self, name: str, *, required: bool = False, hint: str | None = None) -> str | None:
-        value = self.fields.get(name)
-        if value is None:
-            if required:
-                self.note(name, "is missing", hint)
-            return None
-        if not isinstance(value, str):
-            self.note(name, f"must be a string, not {_shown(value)}")
-            return None
-        if not value.strip():
-            self.note(name, "must not be empty")
-            return None
-        if "\0" in value or not _is_utf8(value):
-            self.note(name, "holds a character that no program can be given (NUL or half a surrogate pair)")
-            return None
-        return value
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        value = self.fields.get(name, ())
-        if isinstance(value, str) or not isinstance(value, list | tuple | set | frozenset):
-            self.note(name, f"must be a list of strings, not {_shown(value)}")
-            return ()
-        bad = [item for item in value if not isinstance(item, str) or not item.strip()]
-        if bad:
-            self.note(name, f"must be a list of non-empty strings; {_shown(bad[0])} is not one")
-            return ()
-        return tuple(dict.fromkeys(value)) if name == "tags" else tuple(value)
-
-    def number(self, name: str) -> int | None:
-        value = self.fields.get(name)
-        if value is None:
-            return None
-        if not is_whole(value, 1):
-            self.note(name, f"must be an integer of at least 1 and at most 2**53, not {_shown(value)}")
-            return None
-        return value
-
-    def amount(self, name: str) -> float | None:
-        value = self.fields.get(name)
-        if value is None:
-            return None
-        if not is_number(value) or value < 0:
-            self.note(name, f"must be a number of at least 0, not {_shown(value)}")
-            return None
-        return float(value)
-
-    def flag(self, name: str) -> bool:
-        value = self.fields.get(name, False)
-        if not isinstance(value, bool):
-            self.note(name, f"must be True or False, not {_shown(value)}")
-        return value is True
-
-    def function(self, name: str, *, most: int, required: bool = False) -> Callable[..., Any] | None:
-        value = self.fields.get(name)
-        if value is None:
-            if required:
-                self.note(name, "is missing")
-            return None
-        if not callable(value):
-            self.note(name, f"must be a function, not {_shown(value)}")
-            return None
-        if _yields(value):
-            self.note(name, "must not yield: nothing would run it to its end")
-            return None
-        if _required_parameters(value) > most:
-            self.note(name, f"must be callable with at most {most} argument{'s' if most > 1 else ''}")
-            return None
-        return value  # type: ignore[no-any-return] # an author's function gives what it gives
-
-    def folder(self, name: str, *, must_exist: bool = False) -> Path | None:
-        value = self.fields.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, str | Path) or not str(value):
-            self.note(name, f"must be a path, not {_shown(value)}")
-            return None
-        try:
-            found = (self.path.parent / Path(value).expanduser()).resolve()
-        except RuntimeError as error:
-            self.note(name, f"{value}: {error}")
-            return None
-        if must_exist and not found.is_dir():
-            self.note(name, f"{found} {'is not a folder' if found.exists() else 'does not exist'}")
-            return None
-        return found
-
-
-def lower_case(written: Any, *, name: str | None, index: int, path: Path, problems: list[Problem]) -> Case | None:
-    """One case of the model, or its problems."""
+def lower_case(written: Any, *, name: str | None, index: int, findings: Findings) -> Case | None:
+    """Return the case of the model; none if *findings* get a problem with it."""
     place = name or f"suite[{index}]"
     if not isinstance(written, authoring.Case):
-        problems.append(Problem(file=str(path), case=place, message=f"must be a Case, not {_shown(written)}"))
+        findings.problems.append(findings.at("", f"must be a Case, not {_shown(written)}", case=place))
         return None
-    before = len(problems)
+    before = len(findings.problems)
     identifier = written.fields.get("id", name)
-    reader = _Reader(path, problems, {**written.fields, "id": identifier}, case=_place(identifier, place, written.line))
-    reader.refuse_unknown(written, authoring.Case.known)
+    fields = {**written.fields, "id": identifier}
+    reader = _reader(written, fields, authoring.Case.known, findings, case=_place(identifier, place, written.line))
     _check_id(reader, name)
     lowered = replace(_case(reader, written), location=Location(file=written.file, line=written.line))
-    return lowered if len(problems) == before else None
+    return lowered if len(findings.problems) == before else None
 
 
-def _case(reader: _Reader, written: authoring.Case) -> Case:
-    timeout_ms = reader.number("timeout_ms")
+def _case(reader: _PythonFields, written: authoring.Case) -> Case:
+    timeout_ms = reader.whole("timeout_ms", exact=True)
+    budget = reader.number("budget_usd", least=0)
     check = reader.function("check", most=_CHECK_PARAMETERS, required=True)
     return Case(
-        id=str(reader.fields.get("id")),
+        id=str(reader.given("id")),
         prompt=reader.text("prompt", required=True, hint=_MARK if written.by_mark else None) or "",
         checks=(Check(grader="python", params={"function": check}),),
-        tags=reader.texts("tags"),
+        tags=tuple(dict.fromkeys(reader.texts("tags"))),
         limits=Limits(
             timeout_s=None if timeout_ms is None else timeout_ms / 1000,
-            max_steps=reader.number("max_steps"),
-            budget_usd=reader.amount("budget_usd"),
+            max_steps=reader.whole("max_steps", exact=True),
+            budget_usd=None if budget is None else float(budget),
         ),
         expected_fail=reader.flag("expected_fail"),
         classify=reader.function("classify_failure", most=1),
     )
 
 
-def _check_id(reader: _Reader, name: str | None) -> None:
+def _reader(
+    written: Any,
+    fields: Mapping[str, Any],
+    known: tuple[str, ...],
+    findings: Findings,
+    *,
+    place: str = "",
+    case: str | None = None,
+) -> _PythonFields:
+    """Return a reader of *fields*, once those that *written* does not have are noted."""
+    # None is the same as nothing, and a set as good as a list.
+    plain = {
+        name: tuple(value) if isinstance(value, set | frozenset) else value
+        for name, value in fields.items()
+        if value is not None or name not in known
+    }
+    reader = _PythonFields(plain, findings, place, case)
+    reader.refuse_unknown(known)
+    if getattr(written, "positional", ()):
+        reader.problem("", "takes named fields only", f"known: {', '.join(known)}")
+    return reader
+
+
+def _check_id(reader: _PythonFields, name: str | None) -> None:
     identifier = reader.text("id", required=True)
     if identifier is None:
         return
     problem = id_problem(identifier)
     if problem:
-        reader.note("id", problem)
+        reader.problem("id", problem)
     if name is not None and identifier != name:
-        reader.note(
+        reader.problem(
             "id", f'is "{identifier}", but the map calls it "{name}"', "leave the id out, or make them the same"
         )
 
 
-def lower_workspace(written: Any, path: Path, problems: list[Problem]) -> WorkspaceSpec | None:
-    """The workspace of the model, or its problems."""
+def lower_workspace(written: Any, findings: Findings) -> WorkspaceSpec | None:
+    """Return the workspace of the model; none if it is not a `Workspace`, which *findings* then say."""
     if not isinstance(written, authoring.Workspace):
-        message = f"must be a Workspace, not {_shown(written)}"
-        problems.append(Problem(file=str(path), field="workspace", message=message))
+        findings.problems.append(findings.at("workspace", f"must be a Workspace, not {_shown(written)}"))
         return None
-    reader = _Reader(path, problems, written.fields, prefix="workspace.")
-    reader.refuse_unknown(written, authoring.Workspace.known)
-    mode = reader.text("mode", required=True)
-    if mode is not None and mode not in _MODES:
-        near = get_close_matches(mode, _MODES, n=1)
-        reader.note(
-            "mode", f'must be "shared" or "isolated", not "{mode}"', f'did you mean "{near[0]}"?' if near else None
-        )
+    reader = _reader(written, written.fields, authoring.Workspace.known, findings, place="workspace")
+    mode = reader.choice("mode", _MODES, required=True)
     if mode == "isolated" and written.fields.get("cwd") is not None:
-        reader.note("cwd", "has no meaning in an isolated workspace", 'use mode="shared", or template_dir')
+        reader.problem("cwd", "has no meaning in an isolated workspace", 'use mode="shared", or template_dir')
     return WorkspaceSpec(
-        mode="shared" if mode == "shared" else "isolated",
+        mode=mode or "isolated",
         cwd=reader.folder("cwd"),
         template_dir=reader.folder("template_dir", must_exist=True),
-        bootstrap=_bootstrap(written.fields.get("bootstrap"), path, problems),
+        bootstrap=_bootstrap(written.fields.get("bootstrap"), findings),
     )
 
 
-def _bootstrap(written: Any, path: Path, problems: list[Problem]) -> BootstrapSpec | None:
+def _bootstrap(written: Any, findings: Findings) -> BootstrapSpec | None:
     if written is None:
         return None
     fields = written if isinstance(written, Mapping) else getattr(written, "fields", None)
-    reader = _Reader(path, problems, fields or {}, prefix="workspace.bootstrap.")
     if fields is None:
-        reader.note("", f"must be a Bootstrap, not {_shown(written)}")
+        findings.problems.append(findings.at("workspace.bootstrap", f"must be a Bootstrap, not {_shown(written)}"))
         return None
-    reader.refuse_unknown(written, authoring.Bootstrap.known)
+    reader = _reader(written, fields, authoring.Bootstrap.known, findings, place="workspace.bootstrap")
+    path = Path(findings.file)
     command = reader.text("command", required=True)
-    timeout_ms = reader.number("timeout_ms")
-    env = reader.fields.get("env") or {}
+    timeout_ms = reader.whole("timeout_ms", exact=True)
+    env = reader.given("env") or {}
     if not isinstance(env, Mapping) or not all(isinstance(item, str) for pair in env.items() for item in pair):
-        reader.note("env", f"must be a map of strings to strings, not {_shown(env)}")
+        reader.problem("env", f"must be a map of strings to strings, not {_shown(env)}")
         env = {}
     return BootstrapSpec(
         command=_from_suite(command or "", path),
@@ -231,6 +135,59 @@ def _from_suite(word: str, path: Path) -> str:
     if word in {".", ".."} or word.startswith(("./", "../")):
         return str((path.parent / word).resolve())
     return word
+
+
+class _PythonFields(Fields):
+    """The fields of an object that an author made; values are shown as Python writes them."""
+
+    __slots__ = ()
+
+    def shown(self, name: str, value: Any) -> str:  # noqa: ARG002 - there is no document to look it up in
+        """Return *value* for a message."""
+        return _shown(value)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """Read True or False."""
+        if not self.has(name):
+            return default
+        value = self.given(name)
+        if not isinstance(value, bool):
+            self.problem(name, f"must be True or False, not {self.shown(name, value)}")
+        return value is True
+
+    def function(self, name: str, *, most: int, required: bool = False) -> Callable[..., Any] | None:
+        """Read a function that needs at most *most* arguments."""
+        if not self.has(name, required=required):
+            return None
+        value = self.given(name)
+        if not callable(value):
+            self.problem(name, f"must be a function, not {self.shown(name, value)}")
+            return None
+        if _yields(value):
+            self.problem(name, "must not yield: nothing would run it to its end")
+            return None
+        if _required_parameters(value) > most:
+            self.problem(name, f"must be callable with at most {most} argument{'s' if most > 1 else ''}")
+            return None
+        return value  # type: ignore[no-any-return] # an author's function gives what it gives
+
+    def folder(self, name: str, *, must_exist: bool = False) -> Path | None:
+        """Read the path of a folder, relative to the suite."""
+        if not self.has(name):
+            return None
+        value = self.given(name)
+        if not isinstance(value, str | Path) or not str(value):
+            self.problem(name, f"must be a path, not {self.shown(name, value)}")
+            return None
+        try:
+            found = (Path(self.findings.file).parent / Path(value).expanduser()).resolve()
+        except RuntimeError as error:
+            self.problem(name, f"{value}: {error}")
+            return None
+        if must_exist and not found.is_dir():
+            self.problem(name, f"{found} {'is not a folder' if found.exists() else 'does not exist'}")
+            return None
+        return found
 
 
 def _place(identifier: Any, place: str, line: int) -> str:
@@ -255,14 +212,6 @@ def _yields(function: Callable[..., Any]) -> bool:
     """Whether to call it gives a generator, also where it is an object that can be called."""
     calls = (function, type(function).__call__)
     return any(inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call) for call in calls)
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _shown(value: Any) -> str:

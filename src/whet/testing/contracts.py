@@ -11,9 +11,10 @@ from pathlib import Path
 
 import anyio
 
-from whet.errors import GraderError, Problem, SuiteError
+from whet.errors import GraderError, SuiteError
 from whet.grade.context import Shell
-from whet.grade.grader import Evidence, Grader, Releasing
+from whet.grade.evidence import Evidence
+from whet.grade.grader import Grader
 from whet.ground.protecting import Baseline
 from whet.model import wire
 from whet.model.grade import Changes, Grade
@@ -138,8 +139,7 @@ async def _decide(grader: Grader, stage: _Stage) -> tuple[Grade, ...]:
         want(not [given async for given in grader.grade_all((), evidence)], "`grade_all` gives grades without a check")
         return tuple(alone)
     finally:
-        if isinstance(grader, Releasing):
-            await grader.release()
+        await grader.release()
 
 
 async def _survey(grader: Grader, stage: _Stage) -> Baseline | None:
@@ -264,8 +264,8 @@ def _check_spoiled(format_class: Callable[[], Format], path: Path, data: bytes) 
         suite = format_class().lower(path)
     except SuiteError as error:
         for problem in error.problems:
-            named = isinstance(problem, Problem) and bool(problem.file) and bool(problem.message)
-            want(named, f"a SuiteError has a problem without a file or a message: {problem!r}")
+            is_told = bool(problem.file and problem.message)
+            want(is_told, f"a SuiteError has a problem without a file or a message: {problem!r}")
     except Exception as error:
         raise ContractBroken(f"`lower` raises {error!r} for {shown}; raise a SuiteError") from error
     else:

@@ -1,0 +1,119 @@
+"""What graders decide about: the evidence that an attempt left, as it happened or as a record holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+from whet.errors import StoreError
+from whet.grade.context import Gaps, Shell
+from whet.model import wire
+from whet.model.grade import Changes
+from whet.model.seen import Event
+from whet.model.session import Session, SessionSummary
+from whet.model.suite import Case
+from whet.model.wire import decode_event
+
+if TYPE_CHECKING:
+    from whet.ground.packages import Prepared
+    from whet.ground.protecting import Baseline
+
+# Where questions for the agent are kept, beside the other evidence.
+QUESTIONS_FILE = "explain.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Everything that a grader may look at.
+
+    `keep(name, text)` writes a file beside the other evidence, without secrets. `baseline` is what your grader's
+    `survey` returned before the agent started. `timeout_s` limits a check, `command_timeout_s` each command of a claim.
+    `skill` is the folder of the skill under test, in the variant that has it. `prepared` is the package that the
+    workspace began as, if it began as one.
+    """
+
+    case: Case
+    session: SessionSummary
+    events_path: Path | None
+    workspace: Path
+    changes: Changes
+    artifact_dir: Path
+    shell: Shell
+    keep: Callable[[str, str], None]
+    timeout_s: float
+    baseline: Baseline | None = None
+    prepared: Prepared | None = None
+    command_timeout_s: float = 300.0
+    variant: str = "default"
+    skill: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedEvidence(Evidence):
+    """Evidence from a record, with its gaps.
+
+    `folders` existed before the agent started, which a list of changes does not show.
+    """
+
+    gaps: Gaps
+    folders: tuple[str, ...] = ()
+
+
+class EventLog(Sequence[Event]):
+    """One event per line; read once, on first use, because most checks never look."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._loaded: tuple[Event, ...] | None = None
+
+    def _all(self) -> tuple[Event, ...]:
+        if self._loaded is None:
+            self._loaded = tuple(read_events(self._path)) if self._path else ()
+        return self._loaded
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Event]: ...
+    def __getitem__(self, index: int | slice) -> Event | Sequence[Event]:
+        return self._all()[index]
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self._all())
+
+    def __repr__(self) -> str:
+        return repr(list(self._all()))
+
+
+def read_events(path: Path) -> Iterator[Event]:
+    """The events in *path*, one at a time."""
+    with path.open("rb") as file:
+        yield from (decode_event(line) for line in file if line.strip())
+
+
+_FILE = "session.json"
+_HINT = "name the folder of an attempt, such as trials/case/runner/default/1/1"
+
+
+def load_report(path: str | Path) -> Session:
+    """The session that a trial's folder, or its session.json, holds; its events are read when they are used."""
+    folder = Path(path)
+    file = folder / _FILE if folder.is_dir() else folder
+    try:
+        summary = wire.decode(file.read_bytes(), SessionSummary)
+    except OSError as error:
+        raise StoreError(f"{file}: {error.strerror}; {_HINT}") from error
+    except wire.WireError as error:
+        raise StoreError(f"{file}: is no session: {error}; {_HINT}") from error
+    return Session.of(summary, EventLog(events_path(file.parent)))
+
+
+def events_path(folder: Path) -> Path | None:
+    """Where the events of a session lie: as they were normalized, or as an agent of our own kind printed them."""
+    names = (folder / name for name in ("events.jsonl", "transcript.jsonl"))
+    return next((path for path in names if path.exists()), None)

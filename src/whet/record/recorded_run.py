@@ -1,0 +1,171 @@
+"""Read the folder of a run: what was asked, how each trial ended, and which runs there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from whet.errors import StoreError, UsageError
+from whet.model import wire
+from whet.model.run import TrialKey, TrialResult
+from whet.model.session import SessionSummary
+from whet.record.chain import Line, is_done
+from whet.record.folder import RESULTS_FILE, RUN_FILE
+from whet.record.run_file import RunFile, read_run_file
+from whet.record.verifying import check_files, check_journal
+
+_SESSION = "session.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedRun:
+    """A run folder whose journal, run.json and results fit together; `lines` has one line for each ended trial."""
+
+    run_dir: Path
+    asked: RunFile
+    lines: tuple[Line, ...]
+
+    @property
+    def suite(self) -> Path:
+        """Where the suite was."""
+        if self.asked.suite_path is None:
+            raise StoreError(f"{self.run_dir}: run.json is not the record of a run: it names no suite")
+        return Path(self.asked.suite_path)
+
+    @property
+    def config_file(self) -> Path | None:
+        """The settings file that the run was given by name."""
+        return Path(self.asked.config_file) if self.asked.config_file else None
+
+    @property
+    def skill(self) -> Path | None:
+        """The skill under test."""
+        return Path(self.asked.skill) if self.asked.skill else None
+
+    @cached_property
+    def results(self) -> Mapping[tuple[str, str, str, int], TrialResult]:
+        """How trials ended, by case, runner, variant and number; the suite may have another name by now."""
+        return {_name(line.result.key): line.result for line in self.lines}
+
+    @property
+    def done(self) -> frozenset[TrialKey]:
+        """The trials that a resume does not try again."""
+        return frozenset(line.result.key for line in self.lines if is_done(line.result))
+
+    def result(self, key: TrialKey) -> TrialResult | None:
+        """Return how that trial ended."""
+        return self.results.get(_name(key))
+
+    def session(self, result: TrialResult) -> SessionSummary | None:
+        """Return the session that checks looked at, if the trial got that far."""
+        decided = result.failure is None or result.failure.phase == "check"
+        file = self.run_dir / result.artifact_dir / _SESSION
+        if not decided or not file.is_file():
+            return None
+        try:
+            session = wire.decode(file.read_bytes(), SessionSummary)
+        except (OSError, wire.WireError) as error:
+            raise StoreError(f"{file} cannot be read: {error}") from error
+        return session if session.complete else None
+
+    def failed(self) -> frozenset[tuple[str, str, str]]:
+        """Return the executions with a trial that did not go as expected, or a usage snapshot that does not hold."""
+        failed = frozenset(
+            (case, runner, variant) for (case, runner, variant, _), result in self.results.items() if not result.passed
+        ) | _not_held(self.run_dir / RESULTS_FILE)
+        if not failed:
+            raise UsageError(f"nothing failed in the last run ({self.run_dir.name})", hint="leave out --last-failed")
+        return failed
+
+    def refuse_empty(self) -> None:
+        """Refuse a run of which no trial has ended."""
+        if not self.lines:
+            raise UsageError(f"no trial of {self.run_dir.name} has ended, so it holds nothing yet")
+
+    def check_files(self, key: TrialKey | None = None) -> None:
+        """Refuse a record if a file has changed since its trial ended; with *key*, look at that trial only."""
+        check_files(self.run_dir, [line for line in self.lines if key is None or line.result.key == key])
+
+
+def read_run(run_dir: Path) -> RecordedRun:
+    """Read the run in *run_dir*; raises `RecordChanged` if its record does not fit together."""
+    lines = tuple(check_journal(run_dir))
+    return RecordedRun(run_dir=run_dir, asked=read_run_file(run_dir), lines=lines)
+
+
+def run_folders(output_dir: Path) -> list[Path]:
+    """Return the run folders in *output_dir*, the oldest first: their names sort by time."""
+    found = sorted(path.parent for path in output_dir.glob(f"*/{RUN_FILE}"))
+    # "latest" is a link to one of them.
+    return [folder for folder in found if not folder.is_symlink()]
+
+
+def newest_run(output_dir: Path, suite: Path) -> RecordedRun:
+    """Read the newest run of *suite*."""
+    for folder in reversed(run_folders(output_dir)):
+        try:
+            asked = read_run_file(folder)
+        except StoreError:
+            # A folder that cannot be read is somebody else's.
+            continue
+        if asked.suite_path == str(suite):
+            return read_run(folder)
+    raise UsageError(f"{suite} has not been run into {output_dir} before", hint="leave out --last-failed")
+
+
+def journal_lines(journal: Path, offset: int, most: int | None = None) -> tuple[list[bytes], int]:
+    """Return the whole lines from *offset* on, at most so many, and where they end.
+
+    This follows a run while it is under way: a line that is being written is left alone, and nothing is checked.
+    """
+    lines: list[bytes] = []
+    with journal.open("rb") as file:
+        file.seek(offset)
+        for line in file:
+            if not line.endswith(b"\n") or len(lines) == most:
+                break
+            lines.append(line)
+            offset += len(line)
+    return lines, offset
+
+
+def _name(key: TrialKey) -> tuple[str, str, str, int]:
+    return key.case, key.runner, key.variant, key.number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Execution:
+    runner: str
+    variant: str
+    passed: bool
+    snapshot: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    id: str
+    executions: tuple[_Execution, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Results:
+    cases: tuple[_Case, ...]
+
+
+def _not_held(results: Path) -> frozenset[tuple[str, str, str]]:
+    """Return the executions whose usage snapshot does not hold; a run that was killed has no results that say so."""
+    if not results.exists():
+        return frozenset()
+    try:
+        document = wire.decode(results.read_bytes(), _Results)
+    except (OSError, wire.WireError) as error:
+        raise StoreError(f"{results} cannot be read: {error}", hint="leave out --last-failed") from error
+    return frozenset(
+        (case.id, execution.runner, execution.variant)
+        for case in document.cases
+        for execution in case.executions
+        if execution.snapshot is not None and not execution.passed
+    )
