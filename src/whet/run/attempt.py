@@ -17,18 +17,18 @@ from whet.run.agent_session import run_agent
 from whet.run.attempt_record import AttemptRecord, recording
 from whet.run.ending import refuse_contaminated
 from whet.run.grading import evidence_of, grade, grade_for_information, survey
-from whet.run.ground import Ground, SharedGround, changes_of, clean_up, keep_workspace, prepare_ground
+from whet.run.ground import Ground, changes_of, clean_up, keep_workspace, prepare_ground
 from whet.run.parts import RunParts
 from whet.run.session_state import keep_state
 
 
-async def run_attempt(parts: RunParts, shared: SharedGround, trial: Trial, number: int) -> AttemptRecord:
+async def run_attempt(parts: RunParts, trial: Trial, number: int) -> AttemptRecord:
     """Make one attempt; every failure of it is data in the record."""
     with recording(parts, trial, number) as record:
         _refuse_rejected(parts, trial)
         artifact_dir = parts.run_dir / record.artifact_dir
         os.makedirs(artifact_dir, exist_ok=True)  # noqa: PTH103 - twice as fast as Path.mkdir
-        ground = await prepare_ground(parts, shared, trial, artifact_dir)
+        ground = await prepare_ground(parts, trial, artifact_dir)
         try:
             try:
                 await _survey(parts, ground, trial, record)

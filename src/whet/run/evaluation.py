@@ -24,7 +24,6 @@ from whet.record.results import JournalResults
 from whet.run.calling import Calling, call_trial, check_health
 from whet.run.evaluation_reports import judging_of, reports_of, write_reports
 from whet.run.flow import Approach, perform
-from whet.run.ground import SharedGround
 from whet.run.parts import RunParts
 from whet.run.run_state import ERRORED, FAILED, PASSED, Conclusion
 
@@ -83,8 +82,7 @@ class _Evaluation:
                     clients[skill.id] = await stack.enter_async_context(client)
                 yield
 
-        async def run_trial(parts: RunParts, shared: SharedGround, trial: Trial) -> TrialResult:
-            del shared
+        async def run_trial(parts: RunParts, trial: Trial) -> TrialResult:
             return await call_trial(parts, calling, trial)
 
         return Approach(

@@ -22,7 +22,7 @@ from whet.model.run import Trial
 from whet.model.session import SessionSummary, Usage
 from whet.model.suite import Check
 from whet.run.attempt_record import AttemptRecord
-from whet.run.ground import SharedGround, clean_up, prepare_ground
+from whet.run.ground import clean_up, prepare_ground
 from whet.run.parts import RunParts
 
 # A survey reads everything that is protected in the workspace.
@@ -209,7 +209,7 @@ async def _untouched(parts: RunParts, trial: Trial, evidence: Evidence) -> Async
     alone = replace(trial, execution=replace(trial.execution, workspace=replace(spec, mode="isolated")))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        ground = await prepare_ground(parts, SharedGround(), alone, folder)
+        ground = await prepare_ground(parts, alone, folder)
     except (AttemptError, OSError):
         yield None
         return

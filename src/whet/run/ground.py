@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
@@ -44,18 +44,7 @@ class Ground:
         return self.home.with_name(f"{self.home.name}.d")
 
 
-@dataclass(slots=True)
-class SharedGround:
-    """The one workspace of all attempts, prepared once; if that fails, it fails for each of them."""
-
-    lock: anyio.Lock = field(default_factory=anyio.Lock)
-    ready: Workspace | None = None
-    trouble: WorkspaceError | None = None
-    # Whether a trial in it did not end as expected, so that people may want to look at it.
-    went_wrong: bool = False
-
-
-async def prepare_ground(parts: RunParts, shared: SharedGround, trial: Trial, artifact_dir: Path) -> Ground:
+async def prepare_ground(parts: RunParts, trial: Trial, artifact_dir: Path) -> Ground:
     """Make workspace, home and temporary folder of one attempt."""
     spec = trial.execution.workspace
     number = next(_numbers)
@@ -66,7 +55,7 @@ async def prepare_ground(parts: RunParts, shared: SharedGround, trial: Trial, ar
     except OSError as error:
         raise WorkspaceError(f"cannot make a home for the agent: {error}") from error
     if spec.mode == "shared":
-        workspace = await _shared(parts, shared, trial, home, temporary)
+        workspace = await _shared(parts, trial, home, temporary)
     else:
         workspace = await _isolated(parts, trial, artifact_dir, home, temporary)
     ground = Ground(workspace=workspace, home=home, temporary=temporary, shared=spec.mode == "shared")
@@ -110,7 +99,8 @@ async def _with_template(parts: RunParts, spec: WorkspaceSpec) -> WorkspaceSpec:
     return replace(spec, template_dir=(await parts.packages.prepare(spec.package)).template)
 
 
-async def _shared(parts: RunParts, shared: SharedGround, trial: Trial, home: Path, temporary: Path) -> Workspace:
+async def _shared(parts: RunParts, trial: Trial, home: Path, temporary: Path) -> Workspace:
+    shared = parts.shared
     async with shared.lock:
         if shared.trouble is not None:
             raise shared.trouble
@@ -195,13 +185,13 @@ async def keep_workspace(parts: RunParts, ground: Ground, trial: Trial, attempt:
     return where, await _done(lambda: _kept(parts, ground.workspace, parts.run_dir / where))
 
 
-async def keep_shared(parts: RunParts, shared: SharedGround) -> list[str]:
+async def keep_shared(parts: RunParts) -> list[str]:
     """Keep the shared workspace if a trial in it went wrong; return messages on its place and what is not in it.
 
     Call it after the last attempt. A folder of the user stays where it is.
     """
-    workspace = shared.ready
-    if workspace is None or not shared.went_wrong or workspace.method == "given":
+    workspace = parts.shared.ready
+    if workspace is None or not parts.shared.went_wrong or workspace.method == "given":
         return []
     names = ("shared" if number == 1 else f"shared-{number}" for number in count(1))
     destination = next(path for path in (parts.run_dir / "workspaces" / name for name in names) if not path.exists())

@@ -36,7 +36,6 @@ from whet.record.sealing import WORKSPACE_FILE
 from whet.run.attempt_record import AttemptRecord
 from whet.run.flow import Approach, perform
 from whet.run.grading import evidence_of, grade
-from whet.run.ground import SharedGround
 from whet.run.parts import RunParts, trial_folder
 from whet.run.trial import classified, result_of
 from whet.suites.format import load_suite
@@ -106,9 +105,8 @@ class Regrading:
     seen: list[tuple[TrialResult, TrialResult]] = field(default_factory=list)
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
-    async def __call__(self, parts: RunParts, shared: SharedGround, trial: Trial) -> TrialResult:
+    async def __call__(self, parts: RunParts, trial: Trial) -> TrialResult:
         """Return the result of one trial."""
-        del shared
         old = self.record.result(trial.key)
         if old is None:
             return _never_ended(trial, self.record)

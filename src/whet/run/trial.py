@@ -13,7 +13,6 @@ from whet.model.grade import Failure, FailureClass, Status
 from whet.model.run import Attempt, Trial, TrialResult
 from whet.run.attempt import run_attempt
 from whet.run.attempt_record import AttemptRecord
-from whet.run.ground import SharedGround
 from whet.run.parts import RunParts
 
 OUTPUT_KEPT = 2000
@@ -21,9 +20,9 @@ OUTPUT_KEPT = 2000
 Attempting: TypeAlias = Callable[[int], Awaitable[AttemptRecord]]
 
 
-async def run_trial(parts: RunParts, shared: SharedGround, trial: Trial) -> TrialResult:
+async def run_trial(parts: RunParts, trial: Trial) -> TrialResult:
     """Run an agent on the trial; the last attempt decides, and all of them are kept."""
-    return await attempted(parts, trial, partial(run_attempt, parts, shared, trial), retries=parts.plan.retries)
+    return await attempted(parts, trial, partial(run_attempt, parts, trial), retries=parts.plan.retries)
 
 
 async def attempted(parts: RunParts, trial: Trial, attempt: Attempting, *, retries: int) -> TrialResult:
