@@ -1,29 +1,30 @@
 """Every exception that whet raises, as one tree.
 
 WhetError
-├── UsageError                the person can fix it: printed without traceback, exit 2
-│   ├── ConfigError           a setting, named by its dotted path
-│   ├── SuiteError            a suite file, with all of its problems at once
-│   ├── UnknownName           a name that nothing answers to, with the nearest one that does
-│   ├── PathRefused           a path on which the system refuses what was asked
-│   └── PluginError           an extension that cannot be loaded
-├── AttemptError              ends one attempt, never the run; becomes `Failure` data in the engine
-│   ├── WorkspaceError        the folder could not be made ready
+├── UsageError                you can fix it: printed without a traceback, exit code 2
+│   ├── ConfigError           settings are wrong
+│   ├── SuiteError            a suite is wrong; holds all of its problems
+│   ├── UnknownName           nothing has this name
+│   ├── PathRefused           the system refuses access to a path
+│   └── PluginError           an extension cannot be loaded
+├── AttemptError              ends one attempt, never the run; recorded as a `Failure`
+│   ├── WorkspaceError        the workspace could not be prepared
 │   │   └── BootstrapFailed · DiskFailed · WorkspaceSpoiled · PackageError: PackageUnreachable
-│   ├── SandboxError          the boundary could not be set up
-│   ├── Contaminated          a session without the skill came upon it
-│   ├── AgentError            the agent did not come to a good end
+│   ├── SandboxError          the sandbox could not be set up
+│   ├── Contaminated          a session without the skill found it
+│   ├── AgentError            the agent did not finish its session
 │   │   ├── AgentNotFound · AgentNotStarted · AgentCrashed · AgentTimedOut
 │   │   ├── StepLimitReached · BudgetSpent · OutputTooLarge · CeilingReached
 │   │   ├── SessionUnfinished · SessionUnreadable · ContextExhausted · PromptTooLong
 │   │   ├── SkillFailed · SkillUnreachable
 │   │   └── ProviderFailed: ModelRejected
-│   └── GraderError           a check gave no decision
-│       └── CheckCrashed · CheckMistaken · CheckTimedOut · CheckerDied · Undecidable · JudgeFailed: NoVerdict
+│   └── GraderError           a check did not decide
+│       ├── CheckCrashed · CheckMistaken · CheckTimedOut · CheckerDied
+│       └── Undecidable · Vacuous · JudgeFailed: NoVerdict
 └── StoreError                the record of a run cannot be read or written
-    ├── RecordChanged         what was recorded does not fit together any more
-    └── RecordLost            of a run that had begun: exit 4
-        └── RecordUnwritten   its disk takes nothing: the run can be gone on with
+    ├── RecordChanged         something else than whet changed the record
+    └── RecordLost            a run started and cannot be recorded: exit code 4
+        └── RecordUnwritten   the disk is full or broken; you can resume the run
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Phase = Literal["workspace", "bootstrap", "start", "agent", "observe", "check"]
 
 
 class WhetError(Exception):
-    """The root: whatever derives from it was foreseen and says what to do."""
+    """The base class of all errors that whet expects; the message says what is wrong, the hint what to do."""
 
     code: ClassVar[str] = "error"
 
@@ -48,7 +49,7 @@ class WhetError(Exception):
 
 
 class UsageError(WhetError):
-    """The person can fix it."""
+    """An error that you can fix."""
 
     code = "usage"
 
@@ -75,7 +76,7 @@ class Problem:
 
 
 class SuiteError(UsageError):
-    """A suite cannot be run; holds every problem that was found, and what looks like one."""
+    """A suite cannot run; holds all of its problems and warnings."""
 
     code = "suite"
 
@@ -86,13 +87,13 @@ class SuiteError(UsageError):
 
 
 class UnknownName(UsageError):
-    """A name that nothing answers to."""
+    """Nothing has this name; the hint names the nearest that exists."""
 
     code = "name"
 
 
 class PathRefused(UsageError):
-    """A path on which the system refuses what was asked: it is closed, on a read-only disk, or too long."""
+    """The system refuses access to a path: it has no permission, its disk is read-only, or it is too long."""
 
     code = "path"
 
@@ -103,37 +104,15 @@ class PathRefused(UsageError):
 
 
 class PluginError(UsageError):
-    """An extension that cannot be loaded."""
+    """An extension cannot be loaded."""
 
     code = "plugin"
-
-
-class StoreError(WhetError):
-    """The record of a run cannot be read or written."""
-
-    code = "store"
-
-
-class RecordChanged(StoreError):
-    """A record was changed by something else than whet."""
-
-    code = "changed"
-
-
-class RecordLost(StoreError):
-    """A run had begun, and what became of it cannot be kept."""
-
-    code = "record"
-
-
-class RecordUnwritten(RecordLost):
-    """What is there is whole and more cannot be written; whoever knows the run adds how to go on with it."""
 
 
 class AttemptError(WhetError):
     """Ends one attempt.
 
-    `cause` decides whether the trial counts: what the agent did fails it, anything else makes it errored.
+    `cause` decides the verdict: the trial fails if it is the agent, and is errored otherwise.
     `retry` says whether another attempt could end differently.
     """
 
@@ -146,7 +125,7 @@ class AttemptError(WhetError):
 
 
 class WorkspaceError(AttemptError):
-    """The folder could not be made ready."""
+    """The workspace could not be prepared."""
 
     code = "workspace"
     phase: ClassVar[Phase] = "workspace"
@@ -154,16 +133,8 @@ class WorkspaceError(AttemptError):
     class_label = "Workspace"
 
 
-class DiskFailed(WorkspaceError):
-    """A disk is full or broken, so that whet could not do its part: the trial counts as not done."""
-
-    code = "disk"
-    class_id = "disk"
-    class_label = "Disk"
-
-
 class BootstrapFailed(WorkspaceError):
-    """The author's bootstrap command did not succeed."""
+    """The bootstrap command of the suite failed."""
 
     code = "bootstrap"
     phase: ClassVar[Phase] = "bootstrap"
@@ -172,19 +143,26 @@ class BootstrapFailed(WorkspaceError):
     class_label = "Workspace bootstrap"
 
 
-class Contaminated(AttemptError):
-    """A session that should have been without the skill came upon it, and so says nothing about being without."""
+class DiskFailed(WorkspaceError):
+    """A disk is full or broken, so whet could not do its part: the trial is errored."""
 
-    code = "contaminated"
+    code = "disk"
+    class_id = "disk"
+    class_label = "Disk"
+
+
+class WorkspaceSpoiled(WorkspaceError):
+    """The agent left its workspace in a state that whet cannot read."""
+
+    code = "workspace-spoiled"
     phase: ClassVar[Phase] = "observe"
-    cause: ClassVar[Cause] = "suite"
-    retry = False
-    class_id = "contaminated"
-    class_label = "Contaminated"
+    cause: ClassVar[Cause] = "agent"
+    class_id = "workspace-spoiled"
+    class_label = "Workspace spoiled"
 
 
 class PackageError(WorkspaceError):
-    """A package cannot be used: it is not an archive, is unsafe to unpack, or lacks what its case names."""
+    """A package cannot be used: it is not an archive, is unsafe to unpack, or lacks a file that its case names."""
 
     code = "package"
     cause: ClassVar[Cause] = "suite"
@@ -203,18 +181,8 @@ class PackageUnreachable(PackageError):
     class_label = "Package unreachable"
 
 
-class WorkspaceSpoiled(WorkspaceError):
-    """The agent left its workspace so that it cannot be looked at, which it could be before."""
-
-    code = "workspace-spoiled"
-    phase: ClassVar[Phase] = "observe"
-    cause: ClassVar[Cause] = "agent"
-    class_id = "workspace-spoiled"
-    class_label = "Workspace spoiled"
-
-
 class SandboxError(AttemptError):
-    """The boundary inside which a process should run could not be set up."""
+    """The sandbox of a process could not be set up."""
 
     code = "sandbox"
     phase: ClassVar[Phase] = "start"
@@ -222,8 +190,19 @@ class SandboxError(AttemptError):
     class_label = "Sandbox"
 
 
+class Contaminated(AttemptError):
+    """A session that should run without the skill found it, so it cannot be compared."""
+
+    code = "contaminated"
+    phase: ClassVar[Phase] = "observe"
+    cause: ClassVar[Cause] = "suite"
+    retry = False
+    class_id = "contaminated"
+    class_label = "Contaminated"
+
+
 class AgentError(AttemptError):
-    """The agent did not come to a good end."""
+    """The agent did not finish its session."""
 
     code = "agent"
     cause: ClassVar[Cause] = "agent"
@@ -232,7 +211,7 @@ class AgentError(AttemptError):
 
 
 class AgentNotFound(AgentError):
-    """The program is not there."""
+    """The program of the agent does not exist."""
 
     code = "agent-not-found"
     phase: ClassVar[Phase] = "start"
@@ -243,7 +222,7 @@ class AgentNotFound(AgentError):
 
 
 class AgentNotStarted(AgentError):
-    """The program is there and the system refused to start it."""
+    """The program of the agent exists, but the system refuses to start it."""
 
     code = "agent-not-started"
     phase: ClassVar[Phase] = "start"
@@ -268,7 +247,7 @@ class AgentTimedOut(AgentError):
 
 
 class StepLimitReached(AgentError):
-    """The agent began one model round more than it was allowed."""
+    """The agent started more rounds of the model than it may."""
 
     code = "max-steps"
     class_id = "max-steps"
@@ -276,7 +255,7 @@ class StepLimitReached(AgentError):
 
 
 class BudgetSpent(AgentError):
-    """The agent spent more money than it was given."""
+    """The agent spent more than its budget."""
 
     code = "budget"
     class_id = "budget"
@@ -284,7 +263,7 @@ class BudgetSpent(AgentError):
 
 
 class OutputTooLarge(AgentError):
-    """The program printed more than is kept."""
+    """The program printed more than its limit."""
 
     code = "output-limit"
     class_id = "output-limit"
@@ -292,7 +271,7 @@ class OutputTooLarge(AgentError):
 
 
 class CeilingReached(AgentError):
-    """The program took more of the machine than it was allowed, and that ended it."""
+    """The program exceeded its limit of memory, processes or CPUs, which ended it."""
 
     code = "ceiling"
     class_id = "ceiling"
@@ -300,24 +279,24 @@ class CeilingReached(AgentError):
 
 
 class SessionUnfinished(AgentError):
-    """The program ended well and its session did not: it never came to an answer."""
+    """The program ended with exit code 0, but its session has no answer."""
 
     code = "unfinished"
     class_id = "unfinished"
     class_label = "Session unfinished"
 
 
-class ProviderFailed(AgentError):
-    """Whoever serves the model did not, and the agent could not overcome it."""
+class SessionUnreadable(AgentError):
+    """The output of the agent is not a session. The agent fails, because it decides what it prints."""
 
-    code = "provider"
-    cause: ClassVar[Cause] = "provider"
-    class_id = "provider"
-    class_label = "Provider failure"
+    code = "normalization"
+    phase: ClassVar[Phase] = "observe"
+    class_id = "normalization"
+    class_label = "Report normalization"
 
 
 class ContextExhausted(AgentError):
-    """The session grew beyond what its model can take in, and the agent found no way on."""
+    """The session outgrew the context of its model, and the agent could not continue."""
 
     code = "context-exhausted"
     class_id = "context-exhausted"
@@ -325,7 +304,7 @@ class ContextExhausted(AgentError):
 
 
 class PromptTooLong(AgentError):
-    """What the agent was asked does not fit into its model: no agent could have begun."""
+    """The prompt does not fit into the context of the model, so no agent could start."""
 
     code = "prompt-too-long"
     cause: ClassVar[Cause] = "suite"
@@ -334,26 +313,8 @@ class PromptTooLong(AgentError):
     class_label = "Prompt too long"
 
 
-class ModelRejected(ProviderFailed):
-    """The provider does not know the model, or does not give it; no other trial of the runner can fare better."""
-
-    code = "model-rejected"
-    retry = False
-    class_id = "model-rejected"
-    class_label = "Rejected model"
-
-
-class SessionUnreadable(AgentError):
-    """What the agent printed cannot be read as a session; it chose to print events, so what it prints is its doing."""
-
-    code = "normalization"
-    phase: ClassVar[Phase] = "observe"
-    class_id = "normalization"
-    class_label = "Report normalization"
-
-
 class SkillFailed(AgentError):
-    """A callable skill answered with an error, or with nothing that is an answer."""
+    """A callable skill answered with an error, or not with an answer."""
 
     code = "skill-failed"
     class_id = "skill-failed"
@@ -361,7 +322,7 @@ class SkillFailed(AgentError):
 
 
 class SkillUnreachable(AgentError):
-    """Nobody answers where a callable skill should be."""
+    """A callable skill cannot be reached."""
 
     code = "skill-unreachable"
     phase: ClassVar[Phase] = "start"
@@ -370,8 +331,26 @@ class SkillUnreachable(AgentError):
     class_label = "Skill unreachable"
 
 
+class ProviderFailed(AgentError):
+    """The provider of the model failed, and the agent could not recover."""
+
+    code = "provider"
+    cause: ClassVar[Cause] = "provider"
+    class_id = "provider"
+    class_label = "Provider failure"
+
+
+class ModelRejected(ProviderFailed):
+    """The provider does not know the model or refuses it, so no trial of this runner can work."""
+
+    code = "model-rejected"
+    retry = False
+    class_id = "model-rejected"
+    class_label = "Rejected model"
+
+
 class GraderError(AttemptError):
-    """A check gave no decision."""
+    """A check did not decide."""
 
     code = "grader"
     phase: ClassVar[Phase] = "check"
@@ -381,16 +360,8 @@ class GraderError(AttemptError):
     class_label = "Grader"
 
 
-class Vacuous(GraderError):
-    """All that a case expects held before its agent began, so that running it would show nothing."""
-
-    code = "vacuous"
-    class_id = "vacuous"
-    class_label = "Vacuous case"
-
-
 class CheckCrashed(GraderError):
-    """A check raised something that is no assertion: the case fails as by any other expectation."""
+    """A check raised something else than an assertion; the case fails as if an expectation did not hold."""
 
     code = "check-crash"
     cause: ClassVar[Cause] = "agent"
@@ -400,15 +371,31 @@ class CheckCrashed(GraderError):
 
 
 class CheckMistaken(GraderError):
-    """A check raised what is surely its author's mistake: the case fails, and trying again would change nothing."""
+    """A check raised something that can only be a mistake in the check; another attempt would change nothing."""
 
     code = "check-mistake"
     class_id = "check-mistake"
     class_label = "Mistake in the check"
 
 
+class CheckTimedOut(GraderError):
+    """A check did not end in time."""
+
+    code = "check-timeout"
+    class_id = "check-timeout"
+    class_label = "Check timeout"
+
+
+class CheckerDied(GraderError):
+    """The process that ran a check died."""
+
+    code = "checker-died"
+    class_id = "checker-died"
+    class_label = "Checker died"
+
+
 class Undecidable(GraderError):
-    """What the agent left keeps a check from deciding that decides without it."""
+    """What the agent left keeps a check from deciding, although it decides on an untouched workspace."""
 
     code = "undecidable"
     cause: ClassVar[Cause] = "agent"
@@ -417,24 +404,16 @@ class Undecidable(GraderError):
     class_label = "Undecidable"
 
 
-class CheckTimedOut(GraderError):
-    """A check did not come back in time."""
+class Vacuous(GraderError):
+    """Every expectation of a case held before its agent started, so running it would show nothing."""
 
-    code = "check-timeout"
-    class_id = "check-timeout"
-    class_label = "Check timeout"
-
-
-class CheckerDied(GraderError):
-    """The process that ran a check ended under it."""
-
-    code = "checker-died"
-    class_id = "checker-died"
-    class_label = "Checker died"
+    code = "vacuous"
+    class_id = "vacuous"
+    class_label = "Vacuous case"
 
 
 class JudgeFailed(GraderError):
-    """The language model that should judge an answer gave no verdict, also when it was asked again."""
+    """The judge gave no verdict, even when it was asked again."""
 
     code = "judge"
     cause: ClassVar[Cause] = "provider"
@@ -443,4 +422,26 @@ class JudgeFailed(GraderError):
 
 
 class NoVerdict(JudgeFailed):
-    """The language model answered, and gave no verdict: what it was shown may be the reason."""
+    """The judge answered without a verdict, perhaps because of what it was shown."""
+
+
+class StoreError(WhetError):
+    """The record of a run cannot be read or written."""
+
+    code = "store"
+
+
+class RecordChanged(StoreError):
+    """Something else than whet changed the record of a run."""
+
+    code = "changed"
+
+
+class RecordLost(StoreError):
+    """A run started, and its results cannot be recorded."""
+
+    code = "record"
+
+
+class RecordUnwritten(RecordLost):
+    """The record is intact, but no more can be written to it; the hint says how to resume the run."""

@@ -137,7 +137,7 @@ def test_a_case_that_holds_without_the_agent_is_marked_and_named(bench: Project)
     ended, results = run(bench)
 
     assert [entry["vacuous"] for entry in results["cases"]] == [True, False]
-    assert "Vacuous: everything that is expected held before the agent began\n  ~ empty on sh\n" in ended.stdout
+    assert "Vacuous: every expectation held before the agent started\n  ~ empty on sh\n" in ended.stdout
 
 
 def test_the_model_is_the_flags_then_the_cases_then_the_suites_then_the_runners(bench: Project) -> None:

@@ -182,7 +182,7 @@ def test_the_doctor_goes_on_with_a_home_that_it_may_not_look_into(closed: Projec
     done = closed.whet("doctor", env={"HOME": str(closed.root / "closed")})
 
     assert done.code == 0, done.stderr
-    assert f"HOME is {closed.root}/closed, which you may not look into" in done.stdout
+    assert f"HOME is {closed.root}/closed, which you cannot read" in done.stdout
     assert "command (" in done.stdout
 
 

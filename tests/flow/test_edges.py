@@ -142,7 +142,7 @@ def test_what_cannot_be_printed_is_one_line_and_no_success(passing: Project, com
     done = shell(passing, f"whet {command} {stdout}")
 
     assert done.returncode == 74, done.stderr
-    assert done.stderr.startswith("error[stdout]: what was to be printed could not be: ")
+    assert done.stderr.startswith("error[stdout]: cannot write to stdout: ")
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -154,7 +154,7 @@ def test_a_run_whose_report_cannot_be_printed_is_no_success_and_is_recorded(
     done = shell(passing, f"whet run suite.py --reporter {reporter} {stdout}")
 
     assert done.returncode == 74, done.stderr
-    assert done.stderr.startswith(f'warning: reporter "{reporter}" could not be printed: ')
+    assert done.stderr.startswith(f'warning: reporter "{reporter}" could not print: ')
     assert len(done.stderr.splitlines()) == 1
     assert (passing.output_dir / "latest/results.json").exists()
 
@@ -392,5 +392,5 @@ def test_init_writes_a_python_suite_that_can_be_run(project: Project) -> None:
     project.settings(SHELL.replace('"sh"', '"sh"\nargs = ["-c", "echo Getting started > README.md"]'))
     done = project.whet("run", "bench/suite.py")
 
-    assert "say in whet.toml which agent to run" in written.stdout
+    assert "name the agent to run in whet.toml" in written.stdout
     assert done.statuses == {"getting_started": "passed"}, done.stdout

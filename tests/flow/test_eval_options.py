@@ -100,7 +100,7 @@ def test_weights_of_the_composite_are_settings_that_may_be_typed_over(tmp_path: 
     ("weights", "told"),
     [
         ("accuracy=1", 'no part "accuracy"'),
-        ("speed", '"speed" names no number'),
+        ("speed", '"speed" has no number'),
         ("speed=-1", "must be at least 0"),
         ("speed=nan", "must be at least 0"),
         ("completion=0,speed=0,reliability=0", "one of them more than 0"),
@@ -240,7 +240,7 @@ def test_the_end_tells_how_each_skill_did_and_each_reason_once(tmp_path: Path) -
     assert "0 % (0-16 %)" in shown
     assert 'wrong    20x expected "yes" (string), got "never" (string)' in shown
     assert "in t0, t1, t2 and 17 more tasks" in shown
-    assert "poor completes less than the 50 % that were asked for" in shown
+    assert "poor completes less than the 50 % that you asked for" in shown
     assert len(shown.splitlines()) < 15
     assert ended.returncode == 1
 

@@ -14,8 +14,9 @@ import pytest
 from benching import case, write
 from project import EVENTS, SHELL, Outcome, Project, wait_for
 
-from whet.cli.callables import _TOLD_AGAIN, eval_command
-from whet.cli.running import _SELECTING, _chosen, bench_command, run_command
+from whet.cli.callables import _NOT_RECORDED, eval_command
+from whet.cli.common import _SELECTING, _chosen
+from whet.cli.running import bench_command, run_command
 
 
 def printed(ended: Outcome, option: str) -> list[str]:
@@ -92,7 +93,7 @@ def test_what_is_made_of_an_evaluation_is_told_to_its_resume_again(project: Proj
     del project
     words = ["--skills", "a", "b", "--runs=2", "--format", "json", "--min-completion=0.5", "--k", "2", "--verbose"]
 
-    kept = list(_chosen(words, eval_command, lambda name: name in _TOLD_AGAIN, others=False))
+    kept = list(_chosen(words, eval_command, lambda name: name in _NOT_RECORDED, others=False))
 
     assert kept == ["--format", "json", "--min-completion=0.5", "--k", "2", "--verbose"]
 

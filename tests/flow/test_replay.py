@@ -168,7 +168,7 @@ def test_a_recording_that_lacks_a_changed_file_is_errored_and_says_which(project
     outcome = project.run()
 
     assert (outcome.code, outcome.statuses) == (3, {"c": "errored"})
-    assert "big.bin (it has 41,943,040 bytes, more than is recorded)" in outcome.message("c")
+    assert "big.bin (it has 41,943,040 bytes, which is too large to record)" in outcome.message("c")
     assert "pipe (it is neither a file nor a link)" in outcome.message("c")
     assert "incomplete = true" in outcome.message("c")
 

@@ -120,7 +120,7 @@ def test_what_is_found_is_a_table_for_people(tmp_path: Path) -> None:
 
     assert ended.stdout.splitlines()[1].split() == ["search", "search", "1.0.0", "subprocess", "web"]
     assert ended.stdout.splitlines()[-1] == "1 found"
-    assert whet(tmp_path, "find", "-q", "nowhere").stdout == "nothing was found\n"
+    assert whet(tmp_path, "find", "-q", "nowhere").stdout == "found no skill\n"
 
 
 def report(skill: str, passed: int, latency_ms: float) -> CompletionReport:

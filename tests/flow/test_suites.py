@@ -184,7 +184,7 @@ def test_a_suite_that_is_not_there_or_not_a_file_is_told(project: Project) -> No
     assert "nothing.py" in missing.stderr
     assert "folder" in folder.stderr
     assert "no known format" in text.stderr
-    assert "which suite?" in none.stderr
+    assert "no suite was given" in none.stderr
 
 
 @pytest.mark.parametrize(

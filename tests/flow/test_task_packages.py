@@ -174,8 +174,8 @@ def test_an_agent_finds_the_paths_that_its_task_was_written_for(project: Project
     [
         ({"environment_ref": "http://127.0.0.1:9/a.tar.gz"}, "package-unreachable", "cannot be fetched"),
         ({"environment_ref": "bad.tar.gz"}, "package", "cannot be read"),
-        ({"environment_ref": "evil.tar.gz"}, "package", "leads upwards"),
-        ({"environment_ref": "good.tar.gz", "verifier_ref": "other.sh"}, "package", "it holds no other.sh"),
+        ({"environment_ref": "evil.tar.gz"}, "package", "contains `..`"),
+        ({"environment_ref": "good.tar.gz", "verifier_ref": "other.sh"}, "package", "it has no file other.sh"),
         ({"environment_ref": "good.tar.gz", "oracle_ref": "oracle.sh"}, "grader", "the oracle oracle.sh ended with"),
         ({"environment_ref": "good.tar.gz", "resource_hints": {"timeout_ms": 300}}, "grader", "still running"),
     ],

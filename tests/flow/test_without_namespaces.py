@@ -38,7 +38,7 @@ def test_a_network_that_cannot_be_off_is_an_error_before_the_run(quiet: Project)
     done = quiet.run("--sandbox", "local")
 
     assert done.code == 2
-    assert "runners.sh.agent.network = false: the local sandbox cannot keep it" in done.stderr
+    assert "runners.sh.agent.network = false: the local sandbox cannot turn the network off" in done.stderr
     assert "network_required = false" in done.stderr
     assert not quiet.output_dir.exists()
 
@@ -47,7 +47,7 @@ def test_it_is_one_too_where_bubblewrap_is_missing(quiet: Project, tmp_path: Pat
     done = quiet.run("--sandbox", "auto", env={"PATH": programs(tmp_path / "bin")})
 
     assert done.code == 2
-    assert "the local sandbox cannot keep it" in done.stderr
+    assert "the local sandbox cannot turn the network off" in done.stderr
     assert not quiet.output_dir.exists()
 
 

@@ -93,7 +93,7 @@ def test_a_file_that_is_there_is_not_overwritten(server: Server, key_file: Path,
 
     said = _refused(server, key_file, "pull", id_, "--output", str(file))
 
-    assert "is there already" in said
+    assert "already exists" in said
     assert _suites(server, key_file, "pull", id_, "--output", str(file), "--force")
 
 

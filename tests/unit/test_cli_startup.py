@@ -110,7 +110,7 @@ def test_an_unknown_option_is_answered_with_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("run",), 'error[usage]: which suite?\n  name its file, such as "whet run suite.py"\n'),
+        (("run",), 'error[usage]: no suite was given\n  name its file, such as "whet run suite.py"\n'),
         (("run", "no.py"), "error[usage]: no.py: no such file\n"),
         (("config", "no"), "error[usage]: no: no such file or folder\n"),
         (
@@ -273,7 +273,7 @@ def test_an_unforeseen_error_keeps_its_traceback_and_asks_for_a_report(capsys: p
     assert code == 70
     assert printed.startswith("Traceback (most recent call last):\n")
     assert printed.endswith(
-        "ZeroDivisionError: oh\nerror[internal]: this is a mistake in whet: please report it with the lines above\n"
+        "ZeroDivisionError: oh\nerror[internal]: this is a bug in whet: please report it with the lines above\n"
     )
 
 

@@ -265,7 +265,7 @@ def test_a_slip_in_the_name_of_the_kind_is_told_as_one() -> None:
 # What only the reader can see: a schema knows neither other cases nor the syntax of patterns, schemas and addresses.
 _BEYOND = (
     "is the id of",
-    "is no JSON Schema",
+    "is not a JSON Schema",
     "regular expression",
     "control characters",
     "scheme",

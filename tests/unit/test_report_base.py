@@ -75,7 +75,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(tmp_path):
 
 
 def test_a_missing_folder_is_found_before_anything_runs(tmp_path):
-    with pytest.raises(UsageError, match="no folder") as caught:
+    with pytest.raises(UsageError, match="no such folder") as caught:
         make("junit=reports/out.xml", base=tmp_path)
 
     assert f"mkdir -p {tmp_path}/reports" in caught.value.hint
@@ -148,9 +148,9 @@ def test_a_reporter_of_ones_own_is_named_as_module_and_object(tmp_path, monkeypa
     ("name", "problem"),
     [
         ("no.such.module:thing", "cannot be loaded"),
-        ("math:pi", "not something to call"),
-        ("math:sqrt", "cannot be made: TypeError"),
-        ("builtins:repr", "takes no events"),
+        ("math:pi", "not a callable"),
+        ("math:sqrt", "cannot be created: TypeError"),
+        ("builtins:repr", "cannot be called with events"),
     ],
 )
 def test_a_reporter_that_cannot_be_made_is_a_plug_in_error(tmp_path, name, problem, monkeypatch):

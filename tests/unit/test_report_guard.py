@@ -253,8 +253,8 @@ def test_ours_have_no_thread(tmp_path):
         ("import sys\nsys.exit(3)", "cannot be loaded: it tried to end the program, with exit code 3"),
         ("raise SystemExit", "cannot be loaded: it tried to end the program, with exit code 0"),
         ("import os\nos._exit(0)", "cannot be loaded: it tried to end the program, with exit code 0"),
-        ("import os\ndef factory(context): os._exit(4)", "cannot be made: SystemExit: 4"),
-        ("import time\ndef factory(context):\n    while True: time.sleep(0.01)", "cannot be made: its code did not"),
+        ("import os\ndef factory(context): os._exit(4)", "cannot be created: SystemExit: 4"),
+        ("import time\ndef factory(context):\n    while True: time.sleep(0.01)", "cannot be created: its code did not"),
     ],
 )
 def test_a_module_that_hangs_or_exits_is_one_clear_error(text, told, tmp_path, monkeypatch):

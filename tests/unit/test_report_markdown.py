@@ -7,7 +7,8 @@ from markdown_it import MarkdownIt
 from reporting import Stage, all_pass, by_case, end, errored, failed, make_info, make_plan, usage
 
 from whet.model.grade import FailureClass
-from whet.report.markdown import MarkdownReporter, cell, code, fence, within
+from whet.report.markdown import MarkdownReporter, within
+from whet.report.markup import cell, code, fence
 
 READER = MarkdownIt("commonmark").enable("table")
 
@@ -55,7 +56,7 @@ def test_a_rate_is_called_what_it_is():
 def test_an_interrupted_run_says_how_to_go_on():
     text = document(make_plan(["a"]), lambda key: None)
 
-    assert "To go on: `whet run --resume 20250102-030405-abcd`" in text
+    assert "To resume: `whet run --resume 20250102-030405-abcd`" in text
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_several_trials_at_once_in_one_workspace_are_warned_about(schedule, max_
     printed = show(plan)
 
     assert shares_at_once(plan) is warned
-    assert ("  warning: several trials run at once in one shared workspace" in printed) is warned
+    assert ("  warning: several trials run at the same time in one shared workspace" in printed) is warned
 
 
 def test_each_finished_trial_is_one_aligned_line():
@@ -232,7 +232,7 @@ def test_errored_trials_stand_apart_with_their_cause():
         "  Provider · 1 trial\n"
         "    ! core::a@claude/default#1\n"
         "      │ the provider answered 529: overloaded\n"
-        "      cause     provider, while in phase agent\n"
+        "      cause     provider, in phase agent\n"
     ) in printed
     assert "1 of 2 trials went as expected; 1 errored, in 1 min 23 s." in printed
 
@@ -275,10 +275,10 @@ def test_a_bad_run_closes_with_what_to_do_next():
 def test_an_interrupted_run_says_what_is_missing_and_how_to_go_on():
     printed = show(make_plan(["a", "b", "c"]), by_case({"b": lambda key: None, "c": lambda key: None}))
 
-    assert "\nInterrupted. What had ended is kept.\n" in printed
+    assert "\nInterrupted. Finished trials are kept.\n" in printed
     assert "  · b     not-run" in printed
     assert "1 of 3 trials went as expected; 2 not run, in" in printed
-    assert "  2 trials are missing. To go on: whet run --resume " in printed
+    assert "  2 trials are missing. To resume: whet run --resume " in printed
     assert printed.endswith("20250102-030405-abcd\n")
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from whet.agents.agent import AgentCommand
-from whet.ground.plain_workspace import SharedWorkspace
 from whet.ground.secrets import Masker
+from whet.ground.workspace import SharedWorkspace
 from whet.run.ground import Ground
-from whet.run.session_state import Resumable, keep_state, restore_state, read_state
+from whet.run.session_state import Resumable, keep_state, read_state, restore_state
 
 SECRET = "sk-secret-value-0000000000"
 

@@ -108,7 +108,7 @@ def test_an_mcp_skill_is_an_address_or_a_program(tmp_path: Path) -> None:
         ({"adapterType": "http", "entrypoint": "http://localhost:99999/"}, None, "must be an http or https address"),
         ({"adapterType": "http", "entrypoint": "http://local host/"}, None, "must be an http or https address"),
         ({"id": "a" * 300}, None, "skill.json: id: must be lower-case letters"),
-        ({"inputSchema": {"type": "nope"}}, None, "skill.json: inputSchema: is no JSON Schema: type:"),
+        ({"inputSchema": {"type": "nope"}}, None, "skill.json: inputSchema: is not a JSON Schema: type:"),
         ({}, {"type": "http"}, 'adapter.config.json: type: is "http", but adapterType in skill.json is "subprocess"'),
         ({}, {"authType": "bearer"}, "adapter.config.json: authTokenEnvKey: is missing: bearer needs the name"),
         ({}, {"env": {"API_KEY": "x"}}, "adapter.config.json: env.API_KEY: looks like a secret"),

@@ -289,11 +289,11 @@ def test_a_file_in_which_nothing_is_new_is_not_written(rule: SnapshotRule) -> No
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "is no snapshot file"),
-        ("{", "is no snapshot file"),
-        ("[]", "is no snapshot file"),
-        ('{"entries": {}}', "is no snapshot file"),
-        ('{"version": 1, "entries": {"a": {"metric": "total_tokens"}}}', "is no snapshot file"),
+        ("", "is not a snapshot file"),
+        ("{", "is not a snapshot file"),
+        ("[]", "is not a snapshot file"),
+        ('{"entries": {}}', "is not a snapshot file"),
+        ('{"version": 1, "entries": {"a": {"metric": "total_tokens"}}}', "is not a snapshot file"),
         ('{"version": 2, "entries": {}}', "has version 2, and this whet reads 1"),
     ],
 )
@@ -309,7 +309,7 @@ def test_a_file_that_cannot_be_read_is_refused_by_name(rule: SnapshotRule, text:
 def test_a_folder_in_place_of_the_file_is_refused_by_name(rule: SnapshotRule) -> None:
     rule.path.mkdir()
 
-    with pytest.raises(UsageError, match="is no snapshot file"):
+    with pytest.raises(UsageError, match="is not a snapshot file"):
         SnapshotFile(rule)
 
 
@@ -388,7 +388,7 @@ def test_a_file_that_was_spoiled_during_a_run_is_not_overwritten(rule: SnapshotR
     file.compare(_plan(rule.base), EXECUTION, _tokens(100))
     rule.path.write_text("{")
 
-    with pytest.raises(StoreError, match="is no snapshot file"):
+    with pytest.raises(StoreError, match="is not a snapshot file"):
         file.save()
 
     assert rule.path.read_text() == "{"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from whet.ground.diff import take_inventory
 from whet.ground.tree import Descent, walk
-from whet.ground.workspace import take_inventory
 
 
 def test_a_file_that_vanishes_while_it_is_listed_is_passed_over(tmp_path: Path) -> None:

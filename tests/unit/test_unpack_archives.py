@@ -133,8 +133,8 @@ def test_of_a_mode_only_the_executable_bit_is_kept(tmp_path: Path) -> None:
 
 HOSTILE = {
     "absolute": ([file("/tmp/whet-evil")], "absolute"),
-    "upwards": ([file("a/../../evil")], "leads upwards"),
-    "upwards at once": ([file("../evil")], "leads upwards"),
+    "upwards": ([file("a/../../evil")], "contains `..`"),
+    "upwards at once": ([file("../evil")], "contains `..`"),
     "absolute link": ([link("a", "/etc/passwd")], "absolute path"),
     "link out": ([link("a/b", "../../evil")], "leads out"),
     "link out by way of another": ([link("a", "b/.."), link("b", "c/.."), file("c/x")], "leads out"),
@@ -142,22 +142,22 @@ HOSTILE = {
     "link to itself": ([link("a", "b"), link("b", "a")], "leads to itself"),
     "file through a link": ([link("a", "b"), file("a/x")], "which is a link"),
     "file through a link that comes later": ([file("a/x"), link("a", "/tmp")], "twice"),
-    "hard link out": ([other("a", tarfile.LNKTYPE, "../../etc/passwd")], "leads upwards"),
+    "hard link out": ([other("a", tarfile.LNKTYPE, "../../etc/passwd")], "contains `..`"),
     "absolute hard link": ([other("a", tarfile.LNKTYPE, "/etc/passwd")], "absolute"),
-    "hard link to a link": ([link("a", "b"), other("c", tarfile.LNKTYPE, "a")], "no file before it"),
-    "hard link to itself": ([other("a", tarfile.LNKTYPE, "a")], "no file before it"),
+    "hard link to a link": ([link("a", "b"), other("c", tarfile.LNKTYPE, "a")], "not an earlier file"),
+    "hard link to itself": ([other("a", tarfile.LNKTYPE, "a")], "not an earlier file"),
     "character device": ([other("a", tarfile.CHRTYPE)], "a device"),
     "block device": ([other("a", tarfile.BLKTYPE)], "a device"),
     "named pipe": ([other("a", tarfile.FIFOTYPE)], "a named pipe"),
-    "unknown kind": ([other("a", b"V")], "no file"),
+    "unknown kind": ([other("a", b"V")], "is not a file"),
     "twice": ([file("a"), file("a")], "twice"),
     "twice by another name": ([file("a/b"), file("a//./b")], "twice"),
     "file and folder": ([file("a"), file("a/b")], "which is a file"),
     "backslash": ([file("..\\evil")], "backslash"),
     "escape sequence": ([file("\x1b[2J")], "control character"),
     "the root as a file": ([file("./")], 'called "./"'),
-    "long name": ([file("a" * 256)], "longer than"),
-    "long path": ([file("/".join(["a" * 200] * 6))], "longer than"),
+    "long name": ([file("a" * 256)], "too long"),
+    "long path": ([file("/".join(["a" * 200] * 6))], "too long"),
     "deep": ([file("/".join("a" * 65))], "deep"),
     "no entries": ([], "empty"),
     "sparse": ([lambda tar: tar.fileobj.write(sparse_header())], "sparse"),
@@ -188,7 +188,7 @@ def test_a_hostile_tar_is_refused_with_its_reason(tmp_path: Path, name: str) -> 
     ("name", "mode", "reason"),
     [
         ("/abs", stat.S_IFREG, "absolute"),
-        ("a/../../b", stat.S_IFREG, "leads upwards"),
+        ("a/../../b", stat.S_IFREG, "contains `..`"),
         ("a\\b", stat.S_IFREG, "backslash"),
         ("null", stat.S_IFCHR, "a device"),
         ("pipe", stat.S_IFIFO, "a device or a named pipe"),
@@ -299,7 +299,7 @@ def test_a_header_that_claims_gigabytes_is_not_read_into_memory(tmp_path: Path) 
 
     message = refused(tmp_path / "a.tar")
 
-    assert "header without end" in message
+    assert "header that is too long" in message
 
 
 def test_a_list_of_members_that_claims_gigabytes_is_not_read_into_memory(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_a_list_of_members_that_claims_gigabytes_is_not_read_into_memory(tmp_pat
 
     message = refused(tmp_path / "a.zip")
 
-    assert "more entries" in message
+    assert "too many entries" in message
 
 
 def test_a_list_of_members_before_the_beginning_is_refused(tmp_path: Path) -> None:
@@ -349,7 +349,7 @@ def test_links_that_take_hours_to_follow_are_refused(tmp_path: Path) -> None:
 
     message = refused(archive)
 
-    assert "leads to itself" in message or "without end" in message
+    assert "leads to itself" in message or "too often" in message
 
 
 @pytest.mark.parametrize(
@@ -368,7 +368,7 @@ def test_what_is_no_archive_is_refused(tmp_path: Path, data: bytes) -> None:
 
     message = refused(tmp_path / "a")
 
-    assert any(said in message for said in ("cannot be read", "packed by zstd", "is empty"))
+    assert any(said in message for said in ("cannot be read", "compressed with zstd", "is empty"))
 
 
 @pytest.mark.parametrize("keep", [0.2, 0.6, 0.95])

@@ -159,7 +159,7 @@ def test_a_template_that_is_a_file_is_named(workspaces, tmp_path):
 
 
 def test_a_template_that_holds_the_scratch_folder_is_refused(workspaces, tmp_path):
-    with pytest.raises(WorkspaceError, match="lies inside its template"):
+    with pytest.raises(WorkspaceError, match="is inside its template"):
         workspaces.isolated(WorkspaceSpec(template_dir=tmp_path))
 
 
@@ -630,7 +630,7 @@ def test_a_destination_that_is_taken_is_named(workspaces, tmp_path):
     with pytest.raises(WorkspaceError, match="cannot keep workspace") as caught:
         workspace.keep(tmp_path / "kept")
 
-    assert caught.value.hint == "choose a destination that is not there yet"
+    assert caught.value.hint == "choose a destination that does not exist yet"
 
 
 def test_an_empty_workspace_costs_next_to_nothing(workspaces):
@@ -790,7 +790,8 @@ _OVERLAY_PROBE = """
 import sys, tempfile
 from pathlib import Path
 from whet.model.suite import WorkspaceSpec
-from whet.ground.workspaces import Workspaces, private_mounts
+from whet.ground.mounts import private_mounts
+from whet.ground.workspaces import Workspaces
 folder = Path(sys.argv[1])
 (folder / "t").mkdir(); (folder / "s").mkdir()
 if not private_mounts():

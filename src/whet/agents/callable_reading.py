@@ -239,7 +239,7 @@ def _schema(fields: Fields, name: str) -> dict[str, Any]:
         if schema:
             check_schema(schema)
     except SchemaTrouble as error:
-        fields.problem(name, f"is no JSON Schema: {error}")
+        fields.problem(name, f"is not a JSON Schema: {error}")
     return schema
 
 

@@ -1,4 +1,4 @@
-"""`whet validate`: what is wrong with suites, benchmarks and callable skills, before anything is started."""
+"""`whet init`, `whet import` and `whet validate`: write, convert and check suites before you run them."""
 
 from __future__ import annotations
 
@@ -11,29 +11,31 @@ from typing import TYPE_CHECKING
 
 import click
 
-from whet.cli.errors import FILE, warn, write_new
+from whet.cli.common import FILE, write_new
+from whet.cli.errors import warn
 from whet.errors import PathRefused, Problem, SuiteError, UsageError
+from whet.reading.text import count
 
 if TYPE_CHECKING:
     from whet.model.suite import Suite
     from whet.suites.task_toml import Lost
 
 
-@click.command("init", short_help="Write a first suite for the project at hand.")
+@click.command("init", short_help="Write a first suite for your project.")
 @click.argument("folder", type=click.Path(path_type=Path), default=".")
 @click.option("--yaml", "as_yaml", is_flag=True, help="Write YAML instead of JSON.")
-@click.option("--python", "as_python", is_flag=True, help="Write a Python suite, whose check is a function.")
+@click.option("--python", "as_python", is_flag=True, help="Write a Python suite instead, with a function as its check.")
 def init_command(folder: Path, as_yaml: bool, as_python: bool) -> None:
-    """Write bench/suite.json with a first case for the project in FOLDER (by default here).
+    """Write bench/suite.json with a first case for the project in FOLDER (default: the current folder).
 
-    Its test command is the one that package.json, pyproject.toml, go.mod or Cargo.toml suggest. Where there are no
-    settings yet, whet.toml with the first agent that is installed. Nothing is overwritten.
+    The case runs the tests as package.json, pyproject.toml, go.mod or Cargo.toml suggest. If the project has no
+    settings yet, whet also writes a whet.toml with the first agent that is installed. It overwrites nothing.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder")
     if as_yaml and as_python:
-        raise UsageError("--yaml and --python exclude one another")
-    # Only now: "whet init --help" needs none of it.
+        raise UsageError("--yaml and --python cannot be used together")
+    # Imported here and not above, as in every command: its --help does not need it.
     from whet.suites.starter import look_at, python_text, starter_text
 
     ending = "py" if as_python else "yaml" if as_yaml else "json"
@@ -43,18 +45,18 @@ def init_command(folder: Path, as_yaml: bool, as_python: bool) -> None:
     click.echo(f"wrote {path}")
     if project.command is None:
         add = "a line that runs them with ctx.run" if as_python else 'an expectation such as "test:make test"'
-        click.echo(f"  no test command was found in {folder}: add {add}")
+        click.echo(f"  found no test command in {folder}: add {add}")
     else:
-        click.echo(f"  its tests are run by: {project.command} (from {project.origin})")
+        click.echo(f"  runs the tests with: {project.command} (from {project.origin})")
     unsettled = _settle_runner(folder)
-    steps = [f"say in {unsettled} which agent to run"] if unsettled else []
-    steps += ["change its prompt and expectations", f"whet validate {path}"]
+    steps = [f"name the agent to run in {unsettled}"] if unsettled else []
+    steps += [f"edit the prompt and the expectations in {path}", f"whet validate {path}"]
     steps.append(f"whet {'run' if as_python else 'bench'} {path}")
     click.echo("\nNext:" + "".join(f"\n  {number}. {step}" for number, step in enumerate(steps, 1)))
 
 
 def _settle_runner(folder: Path) -> Path | None:
-    """Leave the project with settings that name an agent; where that could not be, the file that has to."""
+    """Make sure that the settings name an agent; return the settings file if you have to name one."""
     from whet.reading.settings_files import search_settings
     from whet.suites.starter import installed_agent, settings_text
 
@@ -66,9 +68,9 @@ def _settle_runner(folder: Path) -> Path | None:
     _write_first(path, settings_text(agent))
     click.echo(f"wrote {path}")
     if agent is None:
-        click.echo("  no agent was found on this machine")
+        click.echo("  found no agent on this machine")
         return path
-    click.echo(f"  cases are run by {agent}")
+    click.echo(f"  runs cases with {agent}")
     return None
 
 
@@ -78,18 +80,24 @@ def _write_first(path: Path, text: str) -> None:
     write_new(path, text, hint=f"whet validate {path}")
 
 
-@click.command("import", short_help="Make an eval suite of a benchmark manifest or of Harbor tasks.")
+@click.command("import", short_help="Convert a benchmark manifest or Harbor tasks to an eval suite.")
 @click.argument("path", type=FILE)
-@click.option("--output", type=FILE, metavar="FILE", help="Write the suite there, instead of printing it.")
-@click.option("--name", metavar="NAME", help="What the suite is called: as the folder is.")
-@click.option("--oracle", is_flag=True, help="Let solutions run before verifiers, to see whether tasks can be solved.")
+@click.option("--output", type=FILE, metavar="FILE", help="Write the suite to this file instead of stdout.")
+@click.option("--name", metavar="NAME", help="The name of the suite (default: that of the folder).")
+@click.option(
+    "--oracle", is_flag=True, help="Run the solutions before the verifiers, to see whether the tasks can be solved."
+)
 def import_command(path: Path, output: Path | None, name: str | None, oracle: bool) -> int:
-    """Make an eval suite of PATH, a benchmark manifest in JSON, a Harbor task or a folder of them.
+    """Convert PATH to an eval suite. PATH is a benchmark manifest in JSON, a Harbor task, or a folder of tasks.
 
-    What could not be carried over is said task by task, on stderr. Exit code: 0 all tasks are in the suite,
-    1 some had to be left out, 2 none could be imported.
+    Prints to stderr, for each task, what an eval suite cannot express.
+
+    \b
+    Exit codes:
+      0  the suite has all tasks
+      1  some tasks were left out
+      2  no task could be imported
     """
-    # Only now: "whet import --help" needs none of it.
     from whet.suites.eval_documents import to_json
     from whet.suites.importing import import_path
 
@@ -99,28 +107,29 @@ def import_command(path: Path, output: Path | None, name: str | None, oracle: bo
         click.echo(text)
     else:
         write_new(output, f"{text}\n")
-    _tell("not carried over", imported.lost)
-    _tell("left out", imported.left_out)
-    count = len(imported.suite.cases)
+    _print_lost("not carried over", imported.lost)
+    _print_lost("left out", imported.left_out)
     where = f" to {output}" if output else ""
-    click.echo(f"imported {count} {'task' if count == 1 else 'tasks'}{where}", err=True)
+    click.echo(f"imported {count(len(imported.suite.cases), 'task')}{where}", err=True)
     return 1 if imported.left_out else 0
 
 
-def _tell(what: str, found: Iterable[Lost]) -> None:
+def _print_lost(what: str, found: Iterable[Lost]) -> None:
     for each in found:
         click.echo(f"{each.task or 'all tasks'}: {what}: {each.what}", err=True)
 
 
-@click.command("validate", short_help="Say what is wrong with suites, benchmarks and skills.")
+@click.command("validate", short_help="Check suites, benchmarks and skills for problems.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--strict", is_flag=True, help="Take warnings for errors.")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 def validate_command(files: tuple[Path, ...], strict: bool) -> None:
-    """Load each FILE as a run would, and report every problem of all of them at once.
+    """Load each FILE as a run would, and print every problem of all files.
 
-    Exit code: 0 all of them can be run, 2 some cannot.
+    \b
+    Exit codes:
+      0  whet can run all files
+      2  it cannot run some
     """
-    # Only now: "whet validate --help" needs none of it.
     from whet.reading.paths import refusals
     from whet.suites.examining import Examined, examine
     from whet.suites.format import load_suite
@@ -150,7 +159,7 @@ def validate_command(files: tuple[Path, ...], strict: bool) -> None:
         for each in found:
             warnings += each.notes
             if not (strict and each.notes):
-                found_wrong = _count(len(each.notes), "warning") if each.notes else "nothing is wrong"
+                found_wrong = count(len(each.notes), "warning") if each.notes else "nothing is wrong"
                 click.echo(f"{each.file}: {each.summary}, {found_wrong}")
     if strict:
         problems, warnings = problems + warnings, []
@@ -160,7 +169,7 @@ def validate_command(files: tuple[Path, ...], strict: bool) -> None:
 
 
 def _suites_in(folder: Path) -> list[Path]:
-    """The files of *folder* that look like suites: JSON and YAML, and Python that imports whet."""
+    """Return the files in *folder* that look like suites: JSON and YAML, and Python that imports whet."""
     from whet.reading.document_files import SUFFIXES
 
     files = [path for path in sorted(folder.iterdir()) if path.is_file()]
@@ -177,8 +186,4 @@ def _imports_whet(path: Path) -> bool:
 
 def _summary(suite: Suite) -> str:
     checks = sum(len(case.checks) for case in suite.cases)
-    return f"{_count(len(suite.cases), 'case')} with {_count(checks, 'check')}"
-
-
-def _count(number: int, one: str) -> str:
-    return f"{number} {one if number == 1 else one + 's'}"
+    return f"{count(len(suite.cases), 'case')} with {count(checks, 'check')}"

@@ -1,4 +1,4 @@
-"""`whet eval`: callable skills on a benchmark."""
+"""`whet eval`, `create`, `find` and `select`: work with callable skills."""
 
 from __future__ import annotations
 
@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whet.cli.errors import FILE, write_out
-from whet.cli.running import given_settings, setting, typed_again, typed_for_resume
+from whet.cli.common import (
+    AT_LEAST_1,
+    CONFIG,
+    FILE,
+    JSON,
+    REPORT_FORMATS,
+    given_settings,
+    setting,
+    typed_again,
+    typed_for_resume,
+    write_out,
+)
 from whet.errors import Problem, SuiteError, UsageError
 
 if TYPE_CHECKING:
@@ -21,23 +31,33 @@ if TYPE_CHECKING:
 _TEMPLATES = ("python_script", "http_request", "mcp_tool")
 
 
-@click.command("create", short_help="Make a new callable skill from a template.")
-@click.option("--name", required=True, metavar="NAME", help="What the skill is called; its id follows from it.")
+@click.command("create", short_help="Create a callable skill from a template.")
+@click.option("--name", required=True, metavar="NAME", help="The name of the skill; its id is made from it.")
 @click.option(
-    "--from-template", "template", type=click.Choice(_TEMPLATES), default="python_script", help="What kind of skill."
+    "--from-template",
+    "template",
+    type=click.Choice(_TEMPLATES),
+    default="python_script",
+    show_default=True,
+    help="The kind of skill.",
 )
 @click.option(
-    "--output-dir", type=click.Path(path_type=Path), default="skills", metavar="DIR", help="Where its folder is made."
+    "--output-dir",
+    type=click.Path(path_type=Path),
+    default="skills",
+    show_default=True,
+    metavar="DIR",
+    help="Create the folder of the skill in this folder.",
 )
-@click.option("--description", default="", metavar="TEXT", help="What it does, in a sentence.")
+@click.option("--description", default="", metavar="TEXT", help="What the skill does, in one sentence.")
 def create_command(name: str, template: str, output_dir: Path, description: str) -> None:
-    """Make a folder with a manifest, a program where there is one, and a benchmark of one task."""
-    # Only now: "whet create --help" needs none of it.
+    """Create a folder with a manifest, a program if the skill needs one, and a benchmark with one task."""
+    # Imported here and not above, as in every command: its --help does not need it.
     from whet.agents.callable_folders import TEMPLATES, create_skill
 
     kind = next(known for known in TEMPLATES if known == template)
     root = create_skill(name, kind, output_dir, description)
-    click.echo(f"made {root}")
+    click.echo(f"created {root}")
     for file in sorted(path for path in root.rglob("*") if path.is_file()):
         click.echo(f"  {file.relative_to(root)}")
     click.echo(f"Next: whet eval --skills {root} --benchmark {root}/tests/basic.eval.json")
@@ -46,24 +66,33 @@ def create_command(name: str, template: str, output_dir: Path, description: str)
 _COLUMNS = ("id", "name", "version", "adapter", "tags")
 
 
-@click.command("find", short_help="Find callable skills by words, tags and kind.")
-@click.option("-q", "--query", default="", metavar="TEXT", help="Words in name, description or tags.")
-@click.option("-t", "--tag", "tags", multiple=True, metavar="TAG", help="A tag that it must have; repeatable.")
-@click.option("-a", "--adapter", type=click.Choice(["subprocess", "http", "mcp"]), help="How it is called.")
-@click.option("--limit", type=click.IntRange(min=1), default=20, metavar="N", help="At most so many.")
+@click.command("find", short_help="Search for callable skills by words, tags and kind.")
+@click.option("-q", "--query", default="", metavar="TEXT", help="Search names, descriptions and tags for these words.")
+@click.option("-t", "--tag", "tags", multiple=True, metavar="TAG", help="Only skills with this tag (repeatable).")
+@click.option("-a", "--adapter", type=click.Choice(["subprocess", "http", "mcp"]), help="Only skills of this kind.")
+@click.option("--limit", type=AT_LEAST_1, default=20, show_default=True, metavar="N", help="List at most N skills.")
 @click.option(
-    "--min-completion", type=click.FloatRange(0, 1), metavar="RATE", help="The least that its manifest tells of."
+    "--min-completion",
+    type=click.FloatRange(0, 1),
+    metavar="RATE",
+    help="Only skills whose manifest states at least this completion.",
 )
-@click.option("--skills-dir", type=click.Path(path_type=Path), default="skills", metavar="DIR", help="Where to look.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--skills-dir",
+    type=click.Path(path_type=Path),
+    default="skills",
+    show_default=True,
+    metavar="DIR",
+    help="Search this folder.",
+)
+@JSON
 def find_command(limit: int, skills_dir: Path, as_json: bool, **asked: Any) -> None:
-    """List the skills below a folder that fit, the best first."""
-    # Only now: "whet find --help" needs none of it.
+    """List the skills in a folder that match, the best first."""
     from whet.agents.callable_folders import search
     from whet.agents.callable_reading import load_skills
 
     if not skills_dir.exists():
-        raise UsageError(f"{skills_dir}: there is no such folder", hint="name one with --skills-dir")
+        raise UsageError(f"{skills_dir}: no such folder", hint="name one with --skills-dir")
     loaded, problems = load_skills([skills_dir])
     found = search([each.skill for each in loaded], **asked)
     rows = [
@@ -91,16 +120,21 @@ def _print_table(rows: list[dict[str, Any]], total: int) -> None:
     for line in lines if rows else []:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
     shown = "" if total <= len(rows) else f"; {total - len(rows)} more, see --limit"
-    click.echo(f"{total} found{shown}" if total else "nothing was found")
+    click.echo(f"{total} found{shown}" if total else "found no skill")
 
 
-@click.command("select", short_help="Choose the callable skills that did well enough.")
-@click.option("--from", "source", type=FILE, required=True, metavar="PATH", help="A skill, or a folder of them.")
+@click.command("select", short_help="Select the callable skills that did well enough.")
+@click.option("--from", "source", type=FILE, required=True, metavar="PATH", help="A skill, or a folder of skills.")
 @click.option("--reports", type=FILE, required=True, metavar="FILE", help="The JSON reports of an evaluation.")
-@click.option("--strategy", "strategy_file", type=FILE, metavar="FILE", help="What counts, as JSON, YAML or TOML.")
-@click.option("--min-completion", type=click.FloatRange(0, 1), metavar="RATE", help="Overrides the strategy.")
-@click.option("--top-k", type=click.IntRange(min=1), metavar="N", help="Overrides the strategy.")
-@click.option("--output", type=FILE, metavar="FILE", help="Write the chosen skills as JSON.")
+@click.option("--strategy", "strategy_file", type=FILE, metavar="FILE", help="Select by this JSON, YAML or TOML file.")
+@click.option(
+    "--min-completion",
+    type=click.FloatRange(0, 1),
+    metavar="RATE",
+    help="At least this completion; overrides the strategy.",
+)
+@click.option("--top-k", type=AT_LEAST_1, metavar="N", help="At most N skills; overrides the strategy.")
+@click.option("--output", type=FILE, metavar="FILE", help="Write the selected skills to this file as JSON.")
 def select_command(
     source: Path,
     reports: Path,
@@ -109,8 +143,13 @@ def select_command(
     top_k: int | None,
     output: Path | None,
 ) -> int:
-    """Choose skills by their reports. Exit code: 0 some were chosen, 1 none was."""
-    # Only now: "whet select --help" needs none of it.
+    """Select skills by their reports, the best first.
+
+    \b
+    Exit codes:
+      0  at least one skill was selected
+      1  none was
+    """
     from whet.agents.callable_folders import Strategy, select
     from whet.agents.callable_reading import find_skills
     from whet.report.completion import read_reports
@@ -126,7 +165,7 @@ def select_command(
         completion, composite = report.summary.completion, report.summary.composite
         shown = f"{completion.value:.1%}" if completion else "-"
         click.echo(f"{rank}. {skill.id}  completion {shown}  composite {composite or 0:.3f}")
-    click.echo(f"{len(chosen)} of {len(skills)} chosen")
+    click.echo(f"{len(chosen)} of {len(skills)} selected")
     if output is not None:
         manifests = [json.loads((skill.root / "skill.json").read_text("utf-8")) for skill, _ in chosen]
         write_out(json.dumps(manifests, indent=2).encode() + b"\n", output)
@@ -147,18 +186,17 @@ def _read(file: Path) -> Strategy:
         raise SuiteError([Problem(file=str(file), message=f"must be an object, not {shown(document)}")])
     findings = Findings(str(file))
     strategy = read_strategy(Fields(document, findings))
-    # A key that is not read would leave somebody with a choice that they did not ask for.
+    # A mistyped key would select by something else than you asked for.
     if findings.problems or findings.warnings:
         raise SuiteError([*findings.problems, *findings.warnings])
     return strategy
 
 
 _EVALUATORS = ("exact", "contains", "regex", "json_schema", "llm_judge", "custom")
-_FORMATS = ("json", "markdown", "html", "csv")
 _WEIGHTS = ("completion", "speed", "reliability", "consistency")
 _USUAL_MIN_COMPLETION = 0.7
-# What is made of the results, which no record tells.
-_TOLD_AGAIN = (
+# Options about the reports, which the record does not hold.
+_NOT_RECORDED = (
     "--verbose",
     "--no-health-check",
     "--k",
@@ -171,47 +209,74 @@ _TOLD_AGAIN = (
 
 
 @click.command("eval", short_help="Score callable skills on a benchmark.")
-@click.option("--skills", multiple=True, type=FILE, metavar="PATH", help="A skill, or a folder of them; repeatable.")
+@click.option("--skills", multiple=True, type=FILE, metavar="PATH", help="A skill, or a folder of skills (repeatable).")
 @click.argument("more_skills", metavar="[PATH]...", nargs=-1, type=FILE)
-@click.option("--benchmark", metavar="ID|PATH", help="The benchmark, by its id or its path: coding-easy.")
-@click.option("--benchmarks-dir", type=FILE, metavar="DIR", help="Where ids are looked for first: benchmarks.")
-@click.option("--tasks", type=FILE, metavar="FILE", help="A bare list of tasks, instead of a benchmark.")
-@click.option("--task", "--case", "cases", multiple=True, metavar="ID", help="Only these tasks; comma lists.")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only tasks with one of these tags.")
-@click.option("--last-failed", is_flag=True, help="Only what did not pass in the newest run of this benchmark.")
-@click.option("--evaluator", type=click.Choice(_EVALUATORS), help="For tasks that name none.")
-@setting("trials", "--runs", help="Run every task so often.")
-@click.option("--k", type=click.IntRange(min=1), metavar="N", help="Of pass@k and pass^k; the benchmark's own.")
-@setting("max_parallel", "--concurrency", help="Calls at a time: 4.")
-@setting("retries", help="Further attempts at calls without an answer.")
-@setting("timeout_ms", "--timeout", help="Time limit of a call: 30000.")
-@setting("max_cost_usd", help="Call nothing once so much is spent.")
-@click.option("--no-health-check", is_flag=True, help="Do not ask skills whether they are well before calling them.")
-@click.option("--check-schemas", is_flag=True, help="Hold inputs and answers to the skills' own schemas.")
-@click.option("--min-completion", type=click.FloatRange(0, 1), metavar="RATE", help="Exit with 1 if a skill has less.")
-@click.option("--exit-on-fail", is_flag=True, help="The same with 0.7, unless --min-completion says more.")
-@click.option("--weights", multiple=True, metavar="PART=N", help=f"Of the composite: {', '.join(_WEIGHTS)}.")
-@click.option("--format", "formats", multiple=True, metavar="NAME", help=f"Report files: {', '.join(_FORMATS)}.")
-@click.option("--output-dir", type=FILE, metavar="DIR", default="reports", help="Where report files go: reports.")
-@click.option("--resume", metavar="RUN", help="Do what is missing of an earlier run.")
+@click.option("--benchmark", metavar="ID|PATH", help="The id or the path of the benchmark (default: coding-easy).")
+@click.option(
+    "--benchmarks-dir",
+    type=FILE,
+    metavar="DIR",
+    help="Look here first for the id of a benchmark (default: benchmarks).",
+)
+@click.option("--tasks", type=FILE, metavar="FILE", help="Use this list of tasks instead of a benchmark.")
+@click.option(
+    "--task", "--case", "cases", multiple=True, metavar="ID", help="Run only this task (repeatable, comma-separated)."
+)
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Run only tasks with this tag (repeatable).")
+@click.option("--last-failed", is_flag=True, help="Run only what did not pass in the last run of this benchmark.")
+@click.option("--evaluator", type=click.Choice(_EVALUATORS), help="The evaluator of tasks that name none.")
+@setting("trials", "--runs", help="Run every task N times.")
+@click.option("--k", type=AT_LEAST_1, metavar="N", help="The k of pass@k and pass^k (default: the benchmark's).")
+@setting("max_parallel", "--concurrency", help="Make N calls at the same time (default: 4).")
+@setting("retries", help="Retry a call without an answer up to N times.")
+@setting("timeout_ms", "--timeout", help="Time limit of a call (default: 30000).")
+@setting("max_cost_usd", help="Make no call after spending this much.")
+@click.option("--no-health-check", is_flag=True, help="Do not check the health of skills before calling them.")
+@click.option("--check-schemas", is_flag=True, help="Validate inputs and answers against the schemas of the skills.")
+@click.option(
+    "--min-completion", type=click.FloatRange(0, 1), metavar="RATE", help="Exit with 1 if a skill completes less."
+)
+@click.option("--exit-on-fail", is_flag=True, help=f"Short for --min-completion {_USUAL_MIN_COMPLETION}.")
+@click.option("--weights", multiple=True, metavar="PART=N", help=f"Weights of the composite: {', '.join(_WEIGHTS)}.")
+@click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    metavar="NAME",
+    help=f"Write reports in this format: {', '.join(REPORT_FORMATS)} (repeatable).",
+)
+@click.option(
+    "--output-dir",
+    type=FILE,
+    metavar="DIR",
+    default="reports",
+    show_default=True,
+    help="Write the reports to this folder.",
+)
+@click.option("--resume", metavar="RUN", help="Make the calls that are missing from an earlier run.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and call nothing.")
-@click.option("--verbose", is_flag=True, help="Show what each call was given and what it answered.")
-@setting("sandbox", help="The boundary that skills run inside.")
+@click.option("--verbose", is_flag=True, help="Show the input and the answer of each call.")
+@setting("sandbox", help="The sandbox that skills run in.")
 @setting("reporters")
-@click.option("--config", "config_file", type=FILE, metavar="FILE", help="The settings file; none is searched for.")
+@CONFIG
 def eval_command(skills: tuple[Path, ...], more_skills: tuple[Path, ...], **given: Any) -> int:
     """Call skills with the tasks of a benchmark, evaluate their answers and report how they did.
 
-    Exit code: 0 done, 1 a skill completes less than was asked for, 2 nothing was run because something must be
-    corrected first, 3 some calls could not be made, 4 the run could not be recorded, 130 interrupted.
+    \b
+    Exit codes:
+      0    every call could be made
+      1    a skill completes less than you asked for
+      2    nothing ran: correct what the error says
+      3    some calls could not be made
+      4    the run started, but could not be recorded
+      130  interrupted
     """
-    more_skills, given["formats"] = _taken_apart(more_skills, given["formats"])
+    more_skills, given["formats"] = _split_formats(more_skills, given["formats"])
     if given["benchmark"] and given["tasks"]:
-        raise UsageError("--benchmark and --tasks exclude one another")
+        raise UsageError("--benchmark and --tasks cannot be used together")
     least = given["min_completion"]
     if least is None and given["exit_on_fail"]:
         least = _USUAL_MIN_COMPLETION
-    # Only now: "whet eval --help" needs none of it.
     from whet.model.request import RunRequest, Selection, split_list
     from whet.plan.settle_eval import COMMAND, EvalRequest
     from whet.run.evaluation import evaluate
@@ -227,7 +292,7 @@ def eval_command(skills: tuple[Path, ...], more_skills: tuple[Path, ...], **give
         resume=given["resume"],
         verbose=given["verbose"],
         again=typed_again(),
-        going_on=typed_for_resume(*_TOLD_AGAIN),
+        going_on=typed_for_resume(*_NOT_RECORDED),
     )
     return evaluate(
         EvalRequest(
@@ -248,14 +313,14 @@ def eval_command(skills: tuple[Path, ...], more_skills: tuple[Path, ...], **give
     )
 
 
-def _taken_apart(paths: tuple[Path, ...], formats: tuple[str, ...]) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """Formats behind one --format, as in `--format json markdown`, which would be taken for paths of skills."""
-    more = tuple(str(path) for path in paths if formats and str(path) in _FORMATS and not path.exists())
+def _split_formats(paths: tuple[Path, ...], formats: tuple[str, ...]) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """Take formats out of *paths*: in `--format json markdown`, click reads the second one as a path."""
+    more = tuple(str(path) for path in paths if formats and str(path) in REPORT_FORMATS and not path.exists())
     return tuple(path for path in paths if str(path) not in more), (*formats, *more)
 
 
 def _weights(given: tuple[str, ...]) -> dict[str, float]:
-    """Such as `completion=0.6,speed=0.4`; what is not named keeps its weight."""
+    """Parse weights such as `completion=0.6,speed=0.4`; the other parts keep theirs."""
     found: dict[str, float] = {}
     for piece in (piece.strip() for value in given for piece in value.split(",")):
         name, _, number = (part.strip() for part in piece.partition("="))
@@ -264,14 +329,14 @@ def _weights(given: tuple[str, ...]) -> dict[str, float]:
         try:
             found[name] = float(number)
         except ValueError:
-            raise UsageError(f'--weights: "{piece}" names no number', hint=f"such as {name}=0.5") from None
+            raise UsageError(f'--weights: "{piece}" has no number', hint=f"such as {name}=0.5") from None
     return found
 
 
 def _formats(given: tuple[str, ...]) -> tuple[str, ...]:
-    """The formats, each of which may be a comma list."""
+    """Return the formats; each value may be a comma-separated list."""
     names = tuple(name.strip() for value in given for name in value.split(","))
     for name in names:
-        if name not in _FORMATS:
-            raise UsageError(f'no report format is called "{name}"', hint=f"known: {', '.join(_FORMATS)}")
+        if name not in REPORT_FORMATS:
+            raise UsageError(f'no report format is called "{name}"', hint=f"known: {', '.join(REPORT_FORMATS)}")
     return names or ("json", "markdown")

@@ -1,4 +1,4 @@
-"""Where the machine stands: the sandbox, workspaces, space and the programs that agents like to have."""
+"""`whet doctor`, `config` and `schema`: what is installed, what is configured, and what whet reads and writes."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from whet.agents.programs import KNOWN, Finding, State, ask_versions, find_program, logins, look_at_agent
-from whet.cli.errors import FilePath, warn_of
+from whet.cli.common import CONFIG, FILE, JSON
+from whet.cli.errors import warn_of
 from whet.errors import PathRefused, SuiteError, UsageError
 from whet.ground.bubblewrap import BubblewrapSandbox
 from whet.ground.cgroups import CONTROLLERS, usable_places
 from whet.ground.mounts import private_mounts
-from whet.ground.overlay_workspace import OverlayWorkspace
+from whet.ground.overlay import OverlayWorkspace, Template
 from whet.ground.sandbox import Sandbox, choose_sandbox
 from whet.ground.seccomp import refused_calls
-from whet.ground.templates import Template
 from whet.model import plugins
 from whet.model.request import Settings
 from whet.model.suite import Case
@@ -34,118 +33,95 @@ from whet.reading.paths import refusals
 from whet.run.readiness import is_asked, look_at_runner, program_of
 from whet.suites.format import load_suite
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from whet.agents.programs import Finding
-
-
-_LITTLE_SPACE = 1024**3
-_TOOLS = {
-    "node": "most agents are Node programs: install Node.js 22 or newer",
-    "npm": "most agents are installed with it",
-    "git": "agents and templates often need it",
-    "rg": "opencode loads no skill without it: install ripgrep",
-}
-# Switches of the kernel and of distributions, and the value of each that forbids user namespaces.
-_NAMESPACE_SWITCHES = {
-    "user/max_user_namespaces": "0",
-    "kernel/unprivileged_userns_clone": "0",
-    "kernel/apparmor_restrict_unprivileged_userns": "1",
-}
+_MARKS = {"ok": "+", "absent": "-", "warning": "!", "problem": "x"}
+_COLOURS = {"ok": "green", "absent": None, "warning": "yellow", "problem": "red"}
+_PARTS = ("machine", "settings", "agents", "runners")
+_READY, _NOT_READY = 0, 1
 
 
-def look_at_machine() -> Iterator[Finding]:
-    """Everything that does not depend on settings."""
-    # First, while there is one thread: mounts can be made private only then.
-    overlay = _overlay()
-    yield _machine_finding("python", "ok", platform.python_version())
-    yield _bubblewrap()
-    yield _namespaces()
-    yield _control_groups()
-    yield _proc()
-    yield overlay
-    yield _space()
-    for name, why in _TOOLS.items():
-        found = shutil.which(name)
-        yield _machine_finding(name, "ok" if found else "absent", found or "not found", None if found else why)
+@click.command("doctor", short_help="Check your machine, settings and agents for problems.")
+@click.argument("place", metavar="[SUITE_OR_FOLDER]", type=FILE, default=".")
+@CONFIG
+@JSON
+def doctor_command(place: Path, config_file: Path | None, as_json: bool) -> int:
+    """Check whether your machine, settings and agents are ready to run SUITE_OR_FOLDER (default: the current folder).
+
+    Sends nothing over the network, and shows only the names of logins.
+
+    \b
+    Exit codes:
+      0  every configured runner can start
+      1  at least one cannot
+    """
+    if not place.exists():
+        raise UsageError(f"{place}: no such file or folder")
+    found = examine(place, config_file, os.environ)
+    ready = all(finding.state != "problem" for finding in found)
+    if as_json:
+        click.echo(json.dumps({"ready": ready, "findings": [asdict(item) for item in found]}, indent=2))
+    else:
+        for line in _lines(found):
+            click.echo(line)
+    return _READY if ready else _NOT_READY
 
 
-def _machine_finding(name: str, state: State, message: str, hint: str | None = None) -> Finding:
-    return Finding(part="machine", name=name, state=state, message=message, hint=hint)
+def _lines(found: list[Finding]) -> Iterator[str]:
+    """Yield each part with its findings and hints, names aligned."""
+    width = max(len(finding.name) for finding in found)
+    for part in _PARTS:
+        rows = [finding for finding in found if finding.part == part]
+        if rows:
+            yield f"{'' if part == _PARTS[0] else chr(10)}{part}"
+        for finding in rows:
+            mark = click.style(_MARKS[finding.state], fg=_COLOURS[finding.state])
+            yield f"  {mark} {finding.name.ljust(width)}  {finding.message}"
+            if finding.hint:
+                yield f"    {' ' * width}  {finding.hint}"
 
 
-def _bubblewrap() -> Finding:
-    state = BubblewrapSandbox.availability()
-    if state.usable:
-        said = f"agents run inside it ({state.details.get('program', 'bwrap')})"
-        if refused_calls() is None:
-            unknown = f"no call of the kernel is refused: those of {platform.machine()} are not known"
-            return _machine_finding("bubblewrap", "warning", f"{said}; {unknown}")
-        return _machine_finding("bubblewrap", "ok", said)
-    return _machine_finding(
-        "bubblewrap", "warning", state.reason, f"{state.remedy}; until then agents can see your files"
-    )
+@click.command("config", short_help="Show the settings in force and where each comes from.")
+@click.argument("place", metavar="[SUITE_OR_FOLDER]", type=FILE, default=".")
+@CONFIG
+@JSON
+def config_command(place: Path, config_file: Path | None, as_json: bool) -> None:
+    """Show every setting that a run of SUITE_OR_FOLDER (default: the current folder) uses, and where it comes from."""
+    if not place.exists():
+        raise UsageError(f"{place}: no such file or folder")
+    settings = load_settings(place, flags={}, environ=os.environ, config_file=config_file)
+    warn_of(settings.notices)
+    if as_json:
+        found = {key: {"value": value, "origin": origin} for key, value, origin in entries(settings)}
+        file = str(settings.file) if settings.file else None
+        click.echo(json.dumps({"file": file, "settings": found}, indent=2, ensure_ascii=False))
+        return
+    none = f"none found up to {settings.searched_to}" if settings.searched_to else "none found"
+    click.echo(f"settings file: {settings.file or none}\n")
+    for line in _aligned(describe(settings)):
+        click.echo(line)
 
 
-def _namespaces() -> Finding:
-    for switch, forbids in _NAMESPACE_SWITCHES.items():
-        try:
-            value = Path("/proc/sys", switch).read_text().strip()
-        except OSError:
-            continue
-        if value == forbids:
-            name = switch.replace("/", ".")
-            hint = f"sysctl -w {name}={'15000' if forbids == '0' and 'max' in name else 1 - int(forbids)}, as root"
-            return _machine_finding("user namespaces", "warning", f"restricted by {name} = {value}", hint)
-    return _machine_finding("user namespaces", "ok", "not restricted by the kernel's settings")
+# A longer value does not push all origins to the right.
+_WIDEST = 50
 
 
-def _control_groups() -> Finding:
-    held = sorted({controller for place in usable_places() for controller in place.controllers})
-    if len(held) == len(CONTROLLERS):
-        return _machine_finding("control groups", "ok", "they can hold ceilings of memory, processes and CPUs")
-    said = f"can be made for {', '.join(held)} only" if held else "cannot be made by this user"
-    return _machine_finding("control groups", "absent", f"{said}: ceilings are held by limits of each process")
+def _aligned(rows: list[tuple[str, str, str]]) -> list[str]:
+    keys = max(len(key) for key, _, _ in rows)
+    values = min(_WIDEST, max(len(value) for _, value, _ in rows))
+    return [f"{key.ljust(keys)}  {value.ljust(values)}  {origin}" for key, value, origin in rows]
 
 
-def _proc() -> Finding:
-    if Path("/proc/self/task").is_dir():
-        return _machine_finding("/proc", "ok", "mounted")
-    return _machine_finding(
-        "/proc", "problem", "not mounted: processes of agents cannot be found", "mount -t proc proc /proc"
-    )
+_PACKAGES = {"bench": "whet.suites", "results": "whet.record", "suite": "whet.suites"}
 
 
-def _overlay() -> Finding:
-    """Whether a template can be shown without copying it; tried, because no setting tells."""
-    reason = "this user may not mount"
-    if private_mounts():
-        with tempfile.TemporaryDirectory(prefix="whet-doctor-") as folder:
-            template = Path(folder, "template")
-            template.mkdir()
-            try:
-                OverlayWorkspace(Path(folder, "w"), Template(template)).remove()
-            except OSError as error:
-                reason = error.strerror or str(error)
-            else:
-                return _machine_finding("overlay workspaces", "ok", "templates are not copied")
-    return _machine_finding("overlay workspaces", "absent", f"templates are copied: {reason}")
-
-
-def _space() -> Finding:
-    folder = tempfile.gettempdir()
-    free = shutil.disk_usage(folder).free
-    said = f"{free / 1024**3:.1f} GiB free in {folder}"
-    if free < _LITTLE_SPACE:
-        return _machine_finding(
-            "temporary space", "warning", said, "free some, or let TMPDIR name a folder on a larger disk"
-        )
-    return _machine_finding("temporary space", "ok", said)
+@click.command("schema", short_help="Print the JSON Schema of a file that whet reads or writes.")
+@click.argument("name", metavar="bench|results|suite", type=click.Choice(list(_PACKAGES)))
+def schema_command(name: str) -> None:
+    """Print the JSON Schema of bench suites (bench), of eval suites (suite), or of results.json (results)."""
+    click.echo(files(_PACKAGES[name]).joinpath(f"{name}.schema.json").read_text("utf-8").rstrip("\n"))
 
 
 def examine(place: Path, config_file: Path | None, environ: Mapping[str, str]) -> list[Finding]:
-    """Everything there is to say about a run of *place*, a suite or a folder."""
+    """Return all findings for a run of *place*, a suite or a folder."""
     found = [*look_at_machine(), *_home(environ)]
     settings, said = _settings(place, config_file, environ)
     found += said
@@ -167,10 +143,10 @@ def examine(place: Path, config_file: Path | None, environ: Mapping[str, str]) -
 
 
 def _home(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """That the home cannot be looked into: logins and settings in it are then not seen."""
+    """Yield a warning if the home cannot be read."""
     home = environ.get("HOME") or ""
     if home and os.path.lexists(home) and not os.access(home, os.R_OK | os.X_OK):
-        message = f"HOME is {home}, which you may not look into: logins and settings there are not seen"
+        message = f"HOME is {home}, which you cannot read: whet does not see the logins and settings there"
         yield Finding(part="machine", name="home", state="warning", message=message, hint="set HOME to your own")
 
 
@@ -184,14 +160,14 @@ def _settings(
         return None, [_finding("problem", line, error.hint if line is lines[-1] else None) for line in lines]
     noticed = [_finding("warning", notice) for notice in settings.notices]
     if not settings.runners:
-        hint = "write a [runners.<id>.agent] table into whet.toml"
+        hint = "add a [runners.<id>.agent] table to whet.toml"
         none = f"no file found up to {settings.searched_to}" if settings.searched_to else "no file found"
         return settings, [*noticed, _finding("warning", f"{settings.file or none}: no runners are configured", hint)]
-    return settings, [*noticed, _finding("ok", str(settings.file or "no project file; the user's own"))]
+    return settings, [*noticed, _finding("ok", str(settings.file or "no project file; using your own"))]
 
 
 def _cases(place: Path) -> tuple[tuple[Case, ...], list[Finding]]:
-    """The cases of a suite that was named: some agents can only tell by case whether they are ready."""
+    """Return the cases if *place* is a suite: some agents are ready for one case and not for another."""
     try:
         with refusals():
             return (load_suite(place).cases if place.is_file() else ()), []
@@ -218,86 +194,105 @@ def _finding(state: State, message: str, hint: str | None = None) -> Finding:
     return Finding(part="settings", name="settings", state=state, message=message, hint=hint)
 
 
-_MARKS = {"ok": "+", "absent": "-", "warning": "!", "problem": "x"}
-_COLOURS = {"ok": "green", "absent": None, "warning": "yellow", "problem": "red"}
-_PARTS = ("machine", "settings", "agents", "runners")
-_READY, _NOT_READY = 0, 1
+_LITTLE_SPACE = 1024**3
+_TOOLS = {
+    "node": "most agents are Node programs: install Node.js 22 or newer",
+    "npm": "most agents are installed with it",
+    "git": "agents and templates often need it",
+    "rg": "opencode cannot load skills without it: install ripgrep",
+}
+# Switches of the kernel and of distributions, and the value of each that forbids user namespaces.
+_NAMESPACE_SWITCHES = {
+    "user/max_user_namespaces": "0",
+    "kernel/unprivileged_userns_clone": "0",
+    "kernel/apparmor_restrict_unprivileged_userns": "1",
+}
 
 
-@click.command("doctor", short_help="Say what is installed and what stands in the way.")
-@click.argument("place", metavar="[SUITE_OR_FOLDER]", type=FilePath(), default=".")
-@click.option("--config", "config_file", type=FilePath(), metavar="FILE", help="The settings file.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def doctor_command(place: Path, config_file: Path | None, as_json: bool) -> int:
-    """Look at agents, sandbox and settings for a run of SUITE_OR_FOLDER (by default here).
-
-    Nothing is sent over the network, and of logins only names are shown.
-    Exit code: 0 every configured runner can start, 1 one cannot.
-    """
-    if not place.exists():
-        raise UsageError(f"{place}: no such file or folder")
-    # Only now: "whet doctor --help" needs none of it.
-
-    found = examine(place, config_file, os.environ)
-    ready = all(finding.state != "problem" for finding in found)
-    if as_json:
-        click.echo(json.dumps({"ready": ready, "findings": [asdict(item) for item in found]}, indent=2))
-    else:
-        for line in _lines(found):
-            click.echo(line)
-    return _READY if ready else _NOT_READY
+def look_at_machine() -> Iterator[Finding]:
+    """Yield the findings that do not depend on settings."""
+    # First: mounts can be made private only while there is one thread.
+    overlay = _overlay()
+    yield _machine_finding("python", "ok", platform.python_version())
+    yield _bubblewrap()
+    yield _namespaces()
+    yield _control_groups()
+    yield _proc()
+    yield overlay
+    yield _space()
+    for name, why in _TOOLS.items():
+        found = shutil.which(name)
+        yield _machine_finding(name, "ok" if found else "absent", found or "not found", None if found else why)
 
 
-def _lines(found: list[Finding]) -> Iterator[str]:
-    """Each part with its findings, names aligned, and what to do below what is not good."""
-    width = max(len(finding.name) for finding in found)
-    for part in _PARTS:
-        rows = [finding for finding in found if finding.part == part]
-        if rows:
-            yield f"{'' if part == _PARTS[0] else chr(10)}{part}"
-        for finding in rows:
-            mark = click.style(_MARKS[finding.state], fg=_COLOURS[finding.state])
-            yield f"  {mark} {finding.name.ljust(width)}  {finding.message}"
-            if finding.hint:
-                yield f"    {' ' * width}  {finding.hint}"
+def _machine_finding(name: str, state: State, message: str, hint: str | None = None) -> Finding:
+    return Finding(part="machine", name=name, state=state, message=message, hint=hint)
 
 
-@click.command("config", short_help="Show the settings in force and where each came from.")
-@click.argument("place", metavar="[SUITE_OR_FOLDER]", type=FilePath(), default=".")
-@click.option("--config", "config_file", type=FilePath(), metavar="FILE", help="The settings file.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def config_command(place: Path, config_file: Path | None, as_json: bool) -> None:
-    """Show every setting that a run of SUITE_OR_FOLDER (by default here) would use, and where it came from."""
-    if not place.exists():
-        raise UsageError(f"{place}: no such file or folder")
-    settings = load_settings(place, flags={}, environ=os.environ, config_file=config_file)
-    warn_of(settings.notices)
-    if as_json:
-        found = {key: {"value": value, "origin": origin} for key, value, origin in entries(settings)}
-        file = str(settings.file) if settings.file else None
-        click.echo(json.dumps({"file": file, "settings": found}, indent=2, ensure_ascii=False))
-        return
-    none = f"none found up to {settings.searched_to}" if settings.searched_to else "none found"
-    click.echo(f"settings file: {settings.file or none}\n")
-    for line in _aligned(describe(settings)):
-        click.echo(line)
+def _bubblewrap() -> Finding:
+    state = BubblewrapSandbox.availability()
+    if state.usable:
+        said = f"agents run inside it ({state.details.get('program', 'bwrap')})"
+        if refused_calls() is None:
+            unknown = f"whet cannot refuse system calls on {platform.machine()}"
+            return _machine_finding("bubblewrap", "warning", f"{said}; {unknown}")
+        return _machine_finding("bubblewrap", "ok", said)
+    return _machine_finding(
+        "bubblewrap", "warning", state.reason, f"{state.remedy}; until then agents can see your files"
+    )
 
 
-# A value longer than this does not push the origins of all others to the right.
-_WIDEST = 50
+def _namespaces() -> Finding:
+    for switch, forbids in _NAMESPACE_SWITCHES.items():
+        try:
+            value = Path("/proc/sys", switch).read_text().strip()
+        except OSError:
+            continue
+        if value == forbids:
+            name = switch.replace("/", ".")
+            hint = f"sysctl -w {name}={'15000' if forbids == '0' and 'max' in name else 1 - int(forbids)}, as root"
+            return _machine_finding("user namespaces", "warning", f"restricted by {name} = {value}", hint)
+    return _machine_finding("user namespaces", "ok", "not restricted by the kernel's settings")
 
 
-def _aligned(rows: list[tuple[str, str, str]]) -> list[str]:
-    keys = max(len(key) for key, _, _ in rows)
-    values = min(_WIDEST, max(len(value) for _, value, _ in rows))
-    return [f"{key.ljust(keys)}  {value.ljust(values)}  {origin}" for key, value, origin in rows]
+def _control_groups() -> Finding:
+    held = sorted({controller for place in usable_places() for controller in place.controllers})
+    if len(held) == len(CONTROLLERS):
+        return _machine_finding("control groups", "ok", "available for limits of memory, processes and CPUs")
+    said = f"available for {', '.join(held)} only" if held else "this user cannot create them"
+    return _machine_finding("control groups", "absent", f"{said}: limits apply to each process instead")
 
 
-_PACKAGES = {"bench": "whet.suites", "results": "whet.record", "suite": "whet.suites"}
+def _proc() -> Finding:
+    if Path("/proc/self/task").is_dir():
+        return _machine_finding("/proc", "ok", "mounted")
+    return _machine_finding(
+        "/proc", "problem", "not mounted: whet cannot find the processes of agents", "mount -t proc proc /proc"
+    )
 
 
-@click.command("schema", short_help="Print the JSON Schema of a file that whet reads or writes.")
-@click.argument("name", metavar="bench|results|suite", type=click.Choice(list(_PACKAGES)))
-def schema_command(name: str) -> None:
-    """Print the JSON Schema of bench suites (bench), of eval suites (suite), or of results.json (results)."""
-    click.echo(files(_PACKAGES[name]).joinpath(f"{name}.schema.json").read_text("utf-8").rstrip("\n"))
+def _overlay() -> Finding:
+    """Try to show a template without copying it."""
+    reason = "this user cannot mount"
+    if private_mounts():
+        with tempfile.TemporaryDirectory(prefix="whet-doctor-") as folder:
+            template = Path(folder, "template")
+            template.mkdir()
+            try:
+                OverlayWorkspace(Path(folder, "w"), Template(template)).remove()
+            except OSError as error:
+                reason = error.strerror or str(error)
+            else:
+                return _machine_finding("overlay workspaces", "ok", "templates are not copied")
+    return _machine_finding("overlay workspaces", "absent", f"templates are copied: {reason}")
+
+
+def _space() -> Finding:
+    folder = tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free
+    said = f"{free / 1024**3:.1f} GiB free in {folder}"
+    if free < _LITTLE_SPACE:
+        return _machine_finding(
+            "temporary space", "warning", said, "free some, or set TMPDIR to a folder on a larger disk"
+        )
+    return _machine_finding("temporary space", "ok", said)

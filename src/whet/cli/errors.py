@@ -1,33 +1,30 @@
-"""How errors reach the person: one line each on stderr, a hint below, and the exit code that scripts rely on."""
+"""Print errors for people, one line each with a hint below, and return the exit code that scripts rely on."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import click
 
-from whet.errors import ConfigError, Problem, RecordLost, SuiteError, UnknownName, UsageError, WhetError
+from whet.errors import ConfigError, Problem, RecordLost, SuiteError, UnknownName, WhetError
 
 USAGE = 2
 NOT_RECORDED = 4
 INTERNAL = 70
 NOT_PRINTED = 74
 INTERRUPTED = 130
-# What a shell reports of any program that wrote to a closed pipe.
+# What a shell reports for any program that wrote to a closed pipe.
 BROKEN_PIPE = 141
 
-# What only an error needs is imported where it is needed: nobody else should pay for it.
 _RED, _DIM, _RESET = "\033[1;31m", "\033[2m", "\033[0m"
 
 
 def guarded(action: Callable[[], int]) -> int:  # noqa: PLR0911 - one ending for each kind of error
-    """The exit code of *action*, or of whatever it raised, which is printed."""
-    _print_anything()
+    """Return the exit code of *action*, or print what it raised and return the code for that."""
+    _print_any_name()
     try:
         return _flushed(action)
     except WhetError as error:
@@ -38,23 +35,24 @@ def guarded(action: Callable[[], int]) -> int:  # noqa: PLR0911 - one ending for
         _write([("interrupted", None)])
         return INTERRUPTED
     except SystemExit:
-        # Nobody of ours exits: an extension did, and its exit code says nothing about the run.
+        # whet never exits like this: an extension did, and its exit code says nothing about the run.
         return _report_bug()
-    except Exception as error:  # noqa: BLE001 - the outermost place: whatever comes here was not foreseen
+    except Exception as error:  # noqa: BLE001 - the outermost place: nobody expected this error
         if isinstance(error, BrokenPipeError) and _stdout_is_gone():
             return _leave_stdout(BROKEN_PIPE)
+        # Imported here and not above, as in the functions below: only an error needs it.
         from whet.reading.paths import refusal
 
         if refused := refusal(error):
             return _report(refused)
         if isinstance(error, OSError) and _stdout_is_full():
-            _write([(f"error[stdout]: what was to be printed could not be: {error.strerror}", None)])
+            _write([(f"error[stdout]: cannot write to stdout: {error.strerror}", None)])
             return _leave_stdout(NOT_PRINTED)
         return _report_bug()
 
 
 def no_such(kind: str, name: str, known: Iterable[str]) -> UnknownName:
-    """The error for a *name* that nothing answers to, with the nearest that does."""
+    """Return the error for an unknown *name*, with the nearest known one."""
     from difflib import get_close_matches
 
     known = list(known)
@@ -63,8 +61,18 @@ def no_such(kind: str, name: str, known: Iterable[str]) -> UnknownName:
     return UnknownName(f'no {kind} is called "{name}"', hint=hint)
 
 
+def warn(problems: Iterable[Problem]) -> None:
+    """Print *problems* as warnings."""
+    _write(_warnings(problems))
+
+
+def warn_of(messages: Iterable[str]) -> None:
+    """Print *messages* as warnings."""
+    _write((f"warning: {message}", None) for message in messages)
+
+
 def _flushed(action: Callable[[], int]) -> int:
-    """The exit code of *action*, once all that it printed has left."""
+    """Return the exit code of *action* after its output is written."""
     try:
         code = action()
     except click.exceptions.Exit as ended:
@@ -72,7 +80,7 @@ def _flushed(action: Callable[[], int]) -> int:
     try:
         sys.stdout.flush()
     except OSError:
-        # What is wrong already is worth more than that nobody could read of it.
+        # A command that failed keeps its exit code, even if its output is lost.
         if code == 0:
             raise
         return _leave_stdout(code)
@@ -85,7 +93,7 @@ def _report(error: WhetError) -> int:
 
 
 def _lines(error: WhetError) -> Iterator[tuple[str, str | None]]:
-    """Each problem with its hint; several problems of one kind are several lines, so that tools can find them."""
+    """Yield a line and a hint for each problem, so that tools can find every one of them."""
     mark = f"error[{error.code}]: "
     match error:
         case SuiteError():
@@ -97,16 +105,6 @@ def _lines(error: WhetError) -> Iterator[tuple[str, str | None]]:
             yield f"{mark}{last}", error.hint
         case _:
             yield f"{mark}{error.message}", error.hint
-
-
-def warn(problems: Iterable[Problem]) -> None:
-    """Tell of what looks wrong, in the form of errors."""
-    _write(_warnings(problems))
-
-
-def warn_of(messages: Iterable[str]) -> None:
-    """Tell of what has no file and line."""
-    _write((f"warning: {message}", None) for message in messages)
 
 
 def _warnings(problems: Iterable[Problem]) -> Iterator[tuple[str, str | None]]:
@@ -130,7 +128,7 @@ def _wants_colour(stream: TextIO) -> bool:
 
 
 def _translated(error: click.ClickException) -> WhetError:
-    """A click error in our form: what is wrong, and below it what to do."""
+    """Return a click error in our form, with a hint."""
     near = getattr(error, "possibilities", None)
     message = error.message if near else error.format_message()
     context = getattr(error, "ctx", None)
@@ -140,7 +138,7 @@ def _translated(error: click.ClickException) -> WhetError:
 
 
 class _ClickError(WhetError):
-    """Something wrong with what was typed."""
+    """A mistake in what you typed."""
 
     code = "usage"
 
@@ -149,33 +147,33 @@ def _report_bug() -> int:
     import traceback
 
     traceback.print_exc()
-    _write([("error[internal]: this is a mistake in whet: please report it with the lines above", None)])
+    _write([("error[internal]: this is a bug in whet: please report it with the lines above", None)])
     return INTERNAL
 
 
-def _print_anything() -> None:
-    """Let names that are no text, such as odd file names, be printed and not raise."""
+def _print_any_name() -> None:
+    """Let stdout print names that are not valid text, such as odd file names, instead of raising."""
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="backslashreplace")
 
 
 def _stdout_is_gone() -> bool:
-    """Whether it is our own reader who went away: a broken pipe to some other program is our mistake."""
+    """Return whether the reader of stdout went away; a broken pipe to another program is a bug of ours."""
     from whet.report.reporter import reader_is_gone
 
     return reader_is_gone(sys.stdout)
 
 
 def _stdout_is_full() -> bool:
-    """Whether it is our own output that cannot be written; any other file is another matter."""
+    """Return whether stdout, and not some other file, cannot be written to."""
     try:
         number = sys.stdout.fileno()
     except (AttributeError, ValueError):
         return False
     try:
         sys.stdout.flush()
-        # What was refused may be gone from the buffer, so only another byte can tell.
+        # The buffer may have dropped what was refused, so only another byte can tell.
         os.write(number, b"\n")
     except OSError:
         return True
@@ -183,71 +181,8 @@ def _stdout_is_full() -> bool:
 
 
 def _leave_stdout(code: int) -> int:
-    # What is still buffered would be flushed at exit, and complain there.
+    # Python flushes the buffer once more at exit, and would complain there.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
     return code
-
-
-def write_out(data: bytes, output: Path | None) -> None:
-    """Write *data* to a file, which is there whole or as it was, or to stdout where none is named."""
-    if output is None:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        return
-    # Only now: what is printed needs none of it.
-    from whet.errors import UsageError
-    from whet.report.json import replacing
-
-    try:
-        with replacing(output) as file:
-            file.write(data)
-    except OSError as error:
-        raise UsageError(f"{output} cannot be written: {error.strerror}") from error
-
-
-def write_new(path: Path, text: str, hint: str | None = None) -> None:
-    """Write a file that is not there yet; *hint* says what to do with one that is."""
-    from whet.errors import UsageError
-
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise UsageError(f"{path} is there already, and nothing is overwritten", hint=hint) from None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
-
-
-class FilePath(click.Path):
-    """A path; an empty one, such as an unset variable leaves, is a mistake and not the current folder."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """*value* as a path."""
-        if not str(value).strip():
-            self.fail("must not be empty", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-FILE = FilePath()
-
-
-_BROUGHT = ("alembic", "fastapi", "prometheus_client", "psycopg", "pydantic", "sqlalchemy", "starlette", "uvicorn")
-
-
-@contextmanager
-def server_extra() -> Iterator[None]:
-    """Import what the service needs; `UsageError` where it is not installed."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in _BROUGHT:
-            raise
-        raise UsageError(
-            f"the service needs {missing}, which is not installed", hint="pip install 'whet[server]'"
-        ) from error

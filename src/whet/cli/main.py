@@ -1,4 +1,4 @@
-"""The `whet` command: finds the command that was asked for and imports nothing else."""
+"""The `whet` command: find the command that you typed, and import only that one."""
 
 from __future__ import annotations
 
@@ -13,54 +13,55 @@ if TYPE_CHECKING:
     import click
 
 
-# Commands in the order of the help, with what it says of them: `whet --help` must not import them to ask.
+# Commands in the order of the help, with their short help: `whet --help` does not import them to ask.
 COMMANDS = {
-    "run": "Run a suite and report verdicts.",
-    "bench": "Run a suite of expectations and report what holds.",
-    "validate": "Say what is wrong with suites, benchmarks and skills.",
-    "init": "Write a first suite for the project at hand.",
-    "import": "Make an eval suite of a benchmark manifest or of Harbor tasks.",
-    "regrade": "Apply a suite's checks as they are now to a recorded run.",
-    "verify": "Say whether the record of a run was changed.",
+    "run": "Run a suite and report the verdicts.",
+    "bench": "Run a suite of expectations and report which hold.",
+    "validate": "Check suites, benchmarks and skills for problems.",
+    "init": "Write a first suite for your project.",
+    "import": "Convert a benchmark manifest or Harbor tasks to an eval suite.",
+    "regrade": "Apply the current checks of a suite to a recorded run.",
+    "verify": "Check that nothing changed the record of a run.",
     "explain": "Ask the agent of a trial why it did what it did.",
     "eval": "Score callable skills on a benchmark.",
     "report": "Compare or convert the reports of an evaluation.",
-    "create": "Make a new callable skill from a template.",
-    "find": "Find callable skills by words, tags and kind.",
-    "select": "Choose the callable skills that did well enough.",
-    "serve": "Keep eval suites and run them, over HTTP.",
-    "keys": "Make, list and revoke keys of the service.",
+    "create": "Create a callable skill from a template.",
+    "find": "Search for callable skills by words, tags and kind.",
+    "select": "Select the callable skills that did well enough.",
+    "serve": "Serve eval suites and their runs over HTTP.",
+    "keys": "Create, list and revoke keys of the service.",
     "suites": "Exchange eval suites with a service.",
-    "doctor": "Say what is installed and what stands in the way.",
-    "config": "Show the settings in force and where each came from.",
+    "doctor": "Check your machine, settings and agents for problems.",
+    "config": "Show the settings in force and where each comes from.",
     "schema": "Print the JSON Schema of a file that whet reads or writes.",
 }
 
-# Where they are, by module: one for each thing that people come to do.
+# The commands of each module.
 _HOMES = {
     "running": ("run", "bench"),
     "authoring": ("init", "import", "validate"),
     "records": ("regrade", "verify", "explain", "report"),
     "callables": ("eval", "create", "find", "select"),
-    "service": ("serve", "keys", "suites"),
+    "service": ("serve", "keys"),
+    "suites": ("suites",),
     "doctor": ("doctor", "config", "schema"),
 }
 
 
 def main() -> NoReturn:
-    """Run the command line, and leave with its exit code."""
+    """Run the command line and exit with its code."""
     _open_missing_streams()
     code = run()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
-    # Not sys.exit: threads and exit handlers that a suite has left behind must neither hold us nor speak for us.
+    # Not sys.exit: threads and exit handlers that a suite left behind must not delay the exit or change its code.
     os._exit(code)
 
 
 def _open_missing_streams() -> None:
-    """A stream that was closed by whoever started us would be taken by the first file that we open."""
-    # What is printed on a closed stdout is lost, and whoever prints it must notice; on stderr there is nobody to tell.
+    """Open streams that were closed before we started: the first file that we open would take their number."""
+    # Writing to a closed stdout must fail, because the output is lost. A closed stderr may swallow what it gets.
     for number, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(number)
@@ -72,46 +73,45 @@ def _open_missing_streams() -> None:
 
 
 def run() -> int:
-    """Carry out what was asked; gives the exit code."""
-    # Without arguments people want to know what there is.
+    """Run the command in `sys.argv` and return its exit code."""
     arguments = sys.argv[1:] or ["--help"]
     if arguments[0] == "--version":
-        return _say_version()
+        return _print_version()
     try:
-        # Only now: importing click takes longer than all the rest of saying the version.
+        # Not above: importing click takes longer than printing the version.
         from whet.cli.errors import guarded
 
         return guarded(lambda: _invoke(arguments))
     except KeyboardInterrupt:
-        # Somebody was quicker than the imports.
+        # Pressed during the imports.
         return 130
 
 
-def _say_version() -> int:
+def _print_version() -> int:
     try:
         os.write(1, f"whet {__version__}\n".encode())
     except OSError as error:
-        sys.stderr.write(f"error[stdout]: what was to be printed could not be: {error.strerror}\n")
+        sys.stderr.write(f"error[stdout]: cannot write to stdout: {error.strerror}\n")
         return 74
     return 0
 
 
 def _invoke(arguments: list[str]) -> int:
     group = application()
-    # Not group.main(): it takes any broken pipe for one of stdout, also one to an agent, and exits with 1.
+    # Not group.main(): it exits with 1 for any broken pipe, as if each were that of stdout.
     with group.make_context("whet", arguments) as context:
         code = group.invoke(context)
     return code if isinstance(code, int) else 0
 
 
 def application() -> click.Group:
-    """The group of all commands, each imported when it is called; what click asks for and we ignore is `ctx`."""
+    """Return the group of all commands; each is imported when you call it."""
     import importlib
 
     import click
 
     class Application(click.Group):
-        """Finds commands by name; a class in a function, because its base costs an import."""
+        """Finds commands by name. A class in a function, because its base class costs an import."""
 
         def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
             return list(COMMANDS)
@@ -131,7 +131,7 @@ def application() -> click.Group:
                 from whet.cli.errors import no_such
 
                 raise no_such("command", args[0], COMMANDS)
-            from whet.cli.running import TYPED
+            from whet.cli.common import TYPED
 
             ctx.meta[TYPED] = args[1:]
             return super().resolve_command(ctx, args)
@@ -143,8 +143,8 @@ def application() -> click.Group:
     return Application(
         name="whet",
         help="Tell, with evidence, whether an agent skill, an agent or a prompt got better or worse.",
-        epilog='"whet COMMAND --help" says more about a command.',
+        epilog='Run "whet COMMAND --help" for the options of a command.',
         context_settings={"help_option_names": ["-h", "--help"]},
-        # Answered in main(); named here for the help.
-        params=[click.Option(["--version"], is_flag=True, expose_value=False, help="Say the version and exit.")],
+        # run() answers it; this is for the help.
+        params=[click.Option(["--version"], is_flag=True, expose_value=False, help="Print the version and exit.")],
     )

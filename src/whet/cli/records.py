@@ -1,4 +1,4 @@
-"""`whet report`: what can be done with the reports of an evaluation."""
+"""`whet regrade`, `verify`, `explain` and `report`: work with what runs and evaluations recorded."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whet.cli.errors import FILE, FilePath, write_out
-from whet.cli.running import given_settings, setting
+from whet.cli.common import CONFIG, FILE, JSON, REPORT_FORMATS, given_settings, setting, write_out
 from whet.errors import UsageError
+from whet.reading.text import count
 
 if TYPE_CHECKING:
     from whet.record.verifying import Verified
 
 
-@click.command("regrade", short_help="Apply a suite's checks as they are now to a recorded run.")
+@click.command("regrade", short_help="Apply the current checks of a suite to a recorded run.")
 @click.argument("run", metavar="RUN")
-@click.option("--suite", type=FILE, metavar="FILE", help="The suite; by default the one that was run.")
-@setting("max_parallel")
-@setting("sandbox", help="The boundary that commands of checks run inside.")
-@setting("output_dir", help="Where runs are, and the folder of this one is made.")
+@click.option("--suite", type=FILE, metavar="FILE", help="Use the checks of this suite (default: the one that ran).")
+@setting("max_parallel", help="Grade at most N trials at the same time.")
+@setting("sandbox", help="The sandbox that commands of checks run in.")
+@setting("output_dir", help="Find RUN in this folder, and create the new run there.")
 @setting("reporters")
-@click.option("--config", "config_file", type=FILE, metavar="FILE", help="The settings file; none is searched for.")
+@CONFIG
 def regrade_command(run: str, suite: Path | None, config_file: Path | None, **given: Any) -> int:
-    """Apply the checks of a suite as they are now to what RUN recorded, and say which verdicts change.
+    """Apply the current checks of a suite to what RUN recorded, and report which verdicts change.
 
-    RUN is the folder of a run, its id, or "latest". No agent is started. Exit code: as for "whet run".
+    RUN is the folder of a run, its id, or "latest". Starts no agent. Exit codes are those of "whet run".
     """
     if suite is not None and not suite.exists():
         raise UsageError(f"{suite}: no such file")
-    # Only now: "whet regrade --help" needs none of it.
+    # Imported here and not above, as in every command: its --help does not need it.
     from whet.run.regrade import regrade
 
     return regrade(run, suite=suite, flags=given_settings(given), config_file=config_file)
@@ -41,18 +41,21 @@ def regrade_command(run: str, suite: Path | None, config_file: Path | None, **gi
 _CHANGED = 1
 
 
-@click.command("verify", short_help="Say whether the record of a run was changed.")
+@click.command("verify", short_help="Check that nothing changed the record of a run.")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
-@setting("output_dir", help="Where runs are.")
-@click.option(
-    "--config", "config_file", type=FilePath(), metavar="FILE", help="The settings file; none is searched for."
-)
+@setting("output_dir", help="Find RUN in this folder.")
+@CONFIG
 def verify_command(runs: tuple[str, ...], config_file: Path | None, **given: Any) -> int:
-    """Say whether anything in the record of each RUN was changed since whet wrote it, and where.
+    """Check whether anything in the record of each RUN changed after whet wrote it, and where.
 
-    RUN is the folder of a run, its id, or "latest". Exit code: 0 whole, 1 changed, 2 not a run.
+    RUN is the folder of a run, its id, or "latest".
+
+    \b
+    Exit codes:
+      0  nothing changed
+      1  something changed
+      2  not a run
     """
-    # Only now: "whet verify --help" needs none of it.
     from whet.plan.settings import load_settings
     from whet.record.folder import find_run_folder
     from whet.record.verifying import verify
@@ -67,13 +70,12 @@ def verify_command(runs: tuple[str, ...], config_file: Path | None, **given: Any
 
 
 def _lines(folder: Path, verified: Verified) -> Iterator[str]:
-    """The verdict, each thing that does not fit, and what cannot be known."""
+    """Yield the verdict, each change that was found, and what cannot be known."""
     if verified.problems:
         yield f"{folder}: changed"
     else:
-        lines = "1 line" if verified.lines == 1 else f"{verified.lines} lines"
         last = f", the last hash is {verified.link}" if verified.link else ""
-        yield f"{folder}: whole, {lines} in the journal{last}"
+        yield f"{folder}: whole, {count(verified.lines, 'line')} in the journal{last}"
     yield from (f"  {problem}" for problem in verified.problems)
     yield from (f"  note: {note}" for note in verified.notes)
 
@@ -81,45 +83,54 @@ def _lines(folder: Path, verified: Verified) -> Iterator[str]:
 @click.command("explain", short_help="Ask the agent of a trial why it did what it did.")
 @click.argument("folder", metavar="TRIAL_FOLDER", type=FILE)
 @click.option(
-    "--ask", "typed", multiple=True, metavar="TEXT", help="This question instead of the kept ones; repeatable."
+    "--ask", "typed", multiple=True, metavar="TEXT", help="Ask this instead of the recorded questions (repeatable)."
 )
-@click.option("--rerun", is_flag=True, help="Ask again what was answered before.")
+@click.option("--rerun", is_flag=True, help="Ask again, even if there is an answer.")
 @setting("timeout_ms", help="Time limit of an answer.")
-@setting("sandbox", help="The boundary that the agent runs inside.")
-@click.option("--config", "config_file", type=FILE, metavar="FILE", help="The settings file; none is searched for.")
+@setting("sandbox", help="The sandbox that the agent runs in.")
+@CONFIG
 def explain_command(folder: Path, typed: tuple[str, ...], rerun: bool, config_file: Path | None, **given: Any) -> int:
-    """Resume the session of a trial, and ask its agent the questions that failed expectations left.
+    """Resume the session of a trial, and ask its agent the questions of the expectations that failed.
 
-    TRIAL_FOLDER is the folder of a trial or of one of its attempts. Answers are kept beside, in explanations.json.
-    Exit code: 0 all answered, 1 the agent failed to answer, 3 something else went wrong.
+    TRIAL_FOLDER is the folder of a trial or of one of its attempts. The answers go to explanations.json in it.
+
+    \b
+    Exit codes:
+      0  the agent answered every question
+      1  it failed to answer
+      3  something else went wrong
     """
-    # Only now: "whet explain --help" needs none of it.
     from whet.run.explain import ExplainRequest, explain
 
     flags = given_settings(given)
     return explain(ExplainRequest(folder=folder, typed=typed, rerun=rerun, flags=flags, config_file=config_file))
 
 
-_FORMATS = ("json", "markdown", "html", "csv")
-
-
 @click.group("report", short_help="Compare or convert the reports of an evaluation.")
 def report_command() -> None:
-    """Compare or convert the JSON reports of an evaluation, ours or those of others."""
+    """Compare or convert the JSON reports of an evaluation, by whet or by other tools."""
 
 
 @report_command.command("diff")
 @click.argument("before", metavar="A", type=FILE)
 @click.argument("after", metavar="B", type=FILE)
-@click.option("--label-a", default="before", metavar="TEXT", help="What A is called.")
-@click.option("--label-b", default="after", metavar="TEXT", help="What B is called.")
-@click.option("--margin", type=click.FloatRange(0, 1), default=0.0, metavar="SHARE", help="How much worse is allowed.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--output", type=FILE, metavar="FILE", help="Write to a file instead.")
+@click.option("--label-a", default="before", metavar="TEXT", help="The name of A in the output.")
+@click.option("--label-b", default="after", metavar="TEXT", help="The name of B in the output.")
+@click.option(
+    "--margin", type=click.FloatRange(0, 1), default=0.0, metavar="SHARE", help="Allow a score to drop by this much."
+)
+@JSON
+@click.option("--output", type=FILE, metavar="FILE", help="Write to this file instead of stdout.")
 def diff(
     before: Path, after: Path, *, label_a: str, label_b: str, margin: float, as_json: bool, output: Path | None
 ) -> int:
-    """Say how the skills of B did against those of A, paired by task. Exit code: 0 none regressed, 1 one did."""
+    """Compare the skills in B with those in A, task by task.
+
+    \b
+    Exit codes:
+      0  no skill regressed
+      1  at least one did
+    """
     from whet.report.completion import read_reports
     from whet.report.completion_changes import changes_json, changes_markdown, compare
 
@@ -130,12 +141,12 @@ def diff(
 
 
 @report_command.command("convert")
-@click.option("--input", "source", type=FILE, required=True, metavar="FILE", help="JSON reports.")
-@click.option("--format", "wanted", type=click.Choice(_FORMATS), required=True, help="What they become.")
-@click.option("--output", type=FILE, metavar="FILE", help="Write to a file instead of stdout.")
+@click.option("--input", "source", type=FILE, required=True, metavar="FILE", help="The JSON reports.")
+@click.option("--format", "wanted", type=click.Choice(REPORT_FORMATS), required=True, help="The new format.")
+@click.option("--output", type=FILE, metavar="FILE", help="Write to this file instead of stdout.")
 def convert(source: Path, wanted: str, output: Path | None) -> None:
-    """Write the reports of an evaluation in another format."""
+    """Convert the reports of an evaluation to another format."""
     from whet.report.completion import read_reports
-    from whet.run.evaluation_reports import WRITERS
+    from whet.report.completion_files import WRITERS
 
     write_out(WRITERS[wanted][1](read_reports(source)), output)

@@ -1,4 +1,4 @@
-"""`whet suites`: eval suites between files and a service."""
+"""`whet serve` and `whet keys`: run the service and manage its keys."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from whet.cli.errors import FilePath, server_extra
+from whet.cli.common import AT_LEAST_1, FILE, JSON
 from whet.errors import UsageError
 from whet.model.request import SANDBOXES
-from whet.plan.plan import counted
 
 if TYPE_CHECKING:
     from whet.service.auth import Key
-    from whet.service.client import SuitesClient
     from whet.service.database import Database
 
 
@@ -29,45 +27,66 @@ DATABASE = click.option(
     "--database",
     metavar="URL",
     envvar="WHET_DATABASE",
-    help="sqlite:///FILE or postgresql://...; by default a file in the data folder. Also WHET_DATABASE.",
+    show_envvar=True,
+    help="sqlite:///FILE or postgresql://... (default: a file in the data folder).",
 )
 DATA = click.option(
     "--data-dir",
-    type=FilePath(),
+    type=FILE,
     metavar="DIR",
     default=DATA_DIR,
     show_default=True,
-    help="Where runs and uploaded skills are kept.",
+    help="Keep runs and uploaded skills in this folder.",
 )
-_AMOUNT = click.IntRange(min=1)
 
 
-@click.command("serve", short_help="Keep eval suites and run them, over HTTP.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to answer on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes any free one.")
+@click.command("serve", short_help="Serve eval suites and their runs over HTTP.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Listen on this address.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="Listen on this port; 0 takes any free one.",
+)
 @DATABASE
 @DATA
-@click.option("--config", "config_file", type=FilePath(), metavar="FILE", help="The settings of runs: runners, judge.")
-@click.option("--workers", type=_AMOUNT, default=2, show_default=True, metavar="N", help="Most runs at a time.")
+@click.option(
+    "--config",
+    "config_file",
+    type=FILE,
+    metavar="FILE",
+    help="Read the settings of runs, such as runners, from this file.",
+)
+@click.option(
+    "--workers", type=AT_LEAST_1, default=2, show_default=True, metavar="N", help="Run at most N runs at the same time."
+)
 @click.option(
     "--sandbox",
     type=click.Choice(SANDBOXES),
     default="bubblewrap",
     show_default=True,
-    help="The boundary of agents and verifiers.",
+    help="The sandbox that agents and verifiers run in.",
 )
-@click.option("--allow-private-addresses", is_flag=True, help="Fetch packages also from addresses of this network.")
-@click.option("--requests-per-minute", type=_AMOUNT, default=600, show_default=True, metavar="N", help="Most per key.")
-@click.option("--max-body-mb", type=_AMOUNT, default=4, show_default=True, metavar="N", help="Largest suite.")
+@click.option("--allow-private-addresses", is_flag=True, help="Fetch packages from private networks too.")
 @click.option(
-    "--max-bundle-mb", type=_AMOUNT, default=64, show_default=True, metavar="N", help="Largest skill archive."
+    "--requests-per-minute", type=AT_LEAST_1, default=600, show_default=True, metavar="N", help="Limit for each key."
+)
+@click.option("--max-body-mb", type=AT_LEAST_1, default=4, show_default=True, metavar="N", help="The largest suite.")
+@click.option(
+    "--max-bundle-mb",
+    type=AT_LEAST_1,
+    default=64,
+    show_default=True,
+    metavar="N",
+    help="The largest archive of a skill.",
 )
 @click.option(
     "--trusted-proxy",
     "trusted_proxies",
     multiple=True,
     metavar="ADDRESS",
-    help="Believe X-Forwarded-For from this address or network; repeatable.",
+    help="Trust X-Forwarded-For from this address or network (repeatable).",
 )
 def serve_command(
     *,
@@ -84,11 +103,11 @@ def serve_command(
     max_bundle_mb: int,
     trusted_proxies: tuple[str, ...],
 ) -> int:
-    """Answer requests for suites and runs until interrupted.
+    """Serve suites and runs over HTTP until you interrupt it.
 
-    Make a key first: whet keys create --org ORG
+    Create a key first: whet keys create --org ORG
     """
-    with server_extra():
+    with _server_extra():
         from whet.service.http import MB, Limits
         from whet.service.start import default_database, serve
 
@@ -110,28 +129,29 @@ def serve_command(
 
 
 _SCOPES = ("read", "write", "run")
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-@click.group("keys", short_help="Make, list and revoke keys of the service.")
+@click.group("keys", short_help="Create, list and revoke keys of the service.")
 def keys_command() -> None:
-    """Keys of the service: each belongs to an organisation, which sees only what is its own."""
+    """Create, list and revoke keys. Each belongs to an organisation, which sees only its own suites and runs."""
 
 
 @keys_command.command("create")
-@click.option("--org", "organisation", required=True, metavar="ORG", help="Its organisation; made if it is new.")
+@click.option(
+    "--org", "organisation", required=True, metavar="ORG", help="The organisation, which is created if it is new."
+)
 @click.option(
     "--scope",
     "scopes",
     multiple=True,
     type=click.Choice(_SCOPES),
-    help="What it may do; repeatable, all of them by default.",
+    help="What the key may do (repeatable; default: all).",
 )
 @DATABASE
 @DATA
-@_JSON
+@JSON
 def create(organisation: str, scopes: tuple[str, ...], database: str | None, data_dir: Path, as_json: bool) -> None:
-    """Make a key and show it, this once."""
+    """Create a key and print it. whet cannot show it again."""
     _warn_of_readers()
     with closing(_open(database, data_dir)) as opened:
         from whet.service.auth import create_key
@@ -141,16 +161,16 @@ def create(organisation: str, scopes: tuple[str, ...], database: str | None, dat
         click.echo(json.dumps({**_facts(key), "key": secret}))
         return
     click.echo(secret)
-    click.echo(f"for {key.organisation}, may {', '.join(key.scopes)}; it is not shown again", err=True)
+    click.echo(f"for {key.organisation}, may {', '.join(key.scopes)}; whet cannot show it again", err=True)
 
 
 @keys_command.command("list")
-@click.option("--org", "organisation", metavar="ORG", help="Only of this organisation.")
+@click.option("--org", "organisation", metavar="ORG", help="List only the keys of this organisation.")
 @DATABASE
 @DATA
-@_JSON
+@JSON
 def list_keys(organisation: str | None, database: str | None, data_dir: Path, as_json: bool) -> None:
-    """Show all keys by their prefixes."""
+    """List the prefixes of all keys."""
     with closing(_open(database, data_dir)) as opened:
         from whet.service.auth import list_keys
 
@@ -167,9 +187,9 @@ def list_keys(organisation: str | None, database: str | None, data_dir: Path, as
 @click.argument("key", metavar="PREFIX")
 @DATABASE
 @DATA
-@_JSON
+@JSON
 def revoke(key: str, database: str | None, data_dir: Path, as_json: bool) -> None:
-    """End the key that has this prefix; it counts no more from the next request on."""
+    """Revoke the key with this prefix, from the next request on."""
     with closing(_open(database, data_dir)) as opened:
         from whet.service.auth import revoke_key
 
@@ -177,8 +197,28 @@ def revoke(key: str, database: str | None, data_dir: Path, as_json: bool) -> Non
     click.echo(json.dumps(_facts(ended)) if as_json else f"{ended.prefix} is revoked")
 
 
+# The packages of the extra "server".
+_SERVER_PACKAGES = frozenset(
+    ("alembic", "fastapi", "prometheus_client", "psycopg", "pydantic", "sqlalchemy", "starlette", "uvicorn")
+)
+
+
+@contextmanager
+def _server_extra() -> Iterator[None]:
+    """Import what the service needs; raises UsageError if it is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _SERVER_PACKAGES:
+            raise
+        raise UsageError(
+            f"the service needs {missing}, which is not installed", hint="pip install 'whet[server]'"
+        ) from error
+
+
 def _open(database: str | None, data_dir: Path) -> Database:
-    with server_extra():
+    with _server_extra():
         from whet.service.start import default_database, open_database
 
     return open_database(database or default_database(data_dir))
@@ -195,7 +235,7 @@ def _facts(key: Key) -> dict[str, Any]:
 
 
 def _warn_of_readers() -> None:
-    """A file that a shell made for us is as open as the umask, and a key in it is everybody's."""
+    """Warn if stdout is a file that other users can read: the key goes into it."""
     try:
         found = os.fstat(sys.stdout.fileno())
     except (OSError, ValueError):
@@ -203,137 +243,6 @@ def _warn_of_readers() -> None:
     if stat.S_ISREG(found.st_mode) and found.st_mode & 0o044:
         click.echo(
             f"warning: others can read the file that the key goes to (mode {stat.S_IMODE(found.st_mode):04o})\n"
-            "  close it with chmod 600, or type umask 077 before",
+            "  run chmod 600 on it, or umask 077 before the command",
             err=True,
         )
-
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-_KEY = "WHET_API_KEY"
-# What can be changed of a suite; the rest of a document is settled when it is created.
-_PROVENANCE = ("source_id", "source_kind")
-
-
-def _asking(suites_command: Command) -> Command:
-    for option in (
-        click.option("--key-file", type=FilePath(), metavar="FILE", help=f"Holds the key; otherwise {_KEY} does."),
-        click.option("--server", metavar="URL", envvar="WHET_SERVER", help="The service. Also WHET_SERVER."),
-    ):
-        suites_command = option(suites_command)
-    return suites_command
-
-
-@click.group("suites", short_help="Exchange eval suites with a service.")
-def suites_command() -> None:
-    """Suites of a service, by their ids; the key comes from a file or the environment, never from an option."""
-
-
-@suites_command.command("list")
-@_asking
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def list_suites(server: str | None, key_file: Path | None, as_json: bool) -> None:
-    """Show the suites of the organisation."""
-    with _client(server, key_file) as client:
-        found = list(client.all())
-    if as_json:
-        click.echo(json.dumps({"suites": found}, ensure_ascii=False, indent=2))
-        return
-    for suite in found:
-        runnable = "" if suite["runnable"] else "  (not runnable)"
-        count = counted(suite["case_count"], "case")
-        click.echo(f"{suite['id']}  v{suite['version']}  {count}  {suite['name']}{runnable}")
-
-
-@suites_command.command("get")
-@click.argument("id_", metavar="ID")
-@click.option("--version", type=click.IntRange(min=1), metavar="N", help="An earlier version.")
-@_asking
-def get(id_: str, version: int | None, server: str | None, key_file: Path | None) -> None:
-    """Print a suite as the service shows it."""
-    with _client(server, key_file) as client:
-        click.echo(json.dumps(client.get(id_, version), ensure_ascii=False, indent=2))
-
-
-@suites_command.command("pull")
-@click.argument("id_", metavar="ID")
-@click.option("--version", type=click.IntRange(min=1), metavar="N", help="An earlier version.")
-@click.option("--output", type=FilePath(), metavar="FILE", help="By default NAME.json, after the suite.")
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
-@_asking
-def pull(
-    *, id_: str, version: int | None, output: Path | None, force: bool, server: str | None, key_file: Path | None
-) -> None:
-    """Write a suite to a file that `whet run` takes and `push` gives back."""
-    with _client(server, key_file) as client:
-        suite = client.get(id_, version)
-    from whet.model.run import folder_name
-
-    target = output or Path(f"{folder_name(suite['name'])}.json")
-    if target.exists() and not force:
-        raise UsageError(f"{target} is there already", hint="name another one with --output, or say --force")
-    _write(target, suite)
-    click.echo(f"{target}: {suite['name']}, version {suite['version']}")
-
-
-@suites_command.command("push")
-@click.argument("file", type=FilePath())
-@click.option("--new", is_flag=True, help="Make a new suite, also of a file that was pulled.")
-@_asking
-def push(file: Path, new: bool, server: str | None, key_file: Path | None) -> None:
-    """Give a suite to the service: a pulled one as its next version, which its file then names, any other as new."""
-    document = _read(file)
-    from whet.suites.eval_documents import read_suite, to_json
-
-    plain = to_json(read_suite(document))
-    id_, version = document.get("id"), document.get("version")
-    with _client(server, key_file) as client:
-        if new or not isinstance(id_, str) or not isinstance(version, int):
-            suite = client.create(plain)
-        else:
-            change = {name: value for name, value in plain.items() if name not in _PROVENANCE}
-            suite = client.change(id_, {"resource_limits_json": {}, **change}, version=version)
-            # Else the next push of it would be refused, as a change of an earlier version.
-            _write(file, suite)
-    click.echo(f"{suite['id']}  v{suite['version']}  {suite['name']}")
-    for reason in suite["not_runnable_reasons"]:
-        click.echo(f"not runnable: {reason}")
-
-
-def _write(file: Path, suite: dict[str, Any]) -> None:
-    try:
-        file.write_text(json.dumps(suite, ensure_ascii=False, indent=2) + "\n", "utf-8")
-    except OSError as error:
-        raise UsageError(f"{file} cannot be written: {error.strerror}") from error
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(file.read_bytes())
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise UsageError(f"{file} is not JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise UsageError(f"{file} holds no suite", hint="it must be a JSON object with cases_json")
-    return document
-
-
-def _client(server: str | None, key_file: Path | None) -> SuitesClient:
-    if not server:
-        raise UsageError("which service?", hint="name it with --server, or in WHET_SERVER")
-    key = _key(key_file)
-    from whet.service.client import SuitesClient
-
-    return SuitesClient(server, key)
-
-
-def _key(key_file: Path | None) -> str:
-    if key_file is None:
-        key = os.environ.get(_KEY, "").strip()
-        if not key:
-            raise UsageError("there is no key", hint=f"put it into {_KEY}, or name a file with --key-file")
-        return key
-    try:
-        return key_file.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{key_file} cannot be read: {error}") from error

@@ -13,8 +13,8 @@ from whet.grade import claim_files as files
 from whet.grade.claim_files import Outcome, failed, passed, shortened, undecided
 from whet.grade.context import Ran, Shell
 from whet.ground.protecting import Baseline, Before, Protected, Wanted, keep_protected, put_back, take_before
+from whet.ground.tree import SHORTAGES
 from whet.ground.workers import Printed
-from whet.ground.workspace import SHORTAGES
 from whet.model import wire
 from whet.model.suite import Suite
 from whet.reading.claims import Changed, Claim, CommandClaim, Fails, Matches, Passes, Prints, Quits, path_of

@@ -1,4 +1,4 @@
-"""Running inside bubblewrap: a private process namespace, a read-only system, and only what was declared."""
+"""The bubblewrap sandbox: a private process namespace, a read-only system, and only the declared folders."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from whet.ground.mounts import private_mounts
 from whet.ground.process import open_process, run_process
 from whet.ground.sandbox import Availability, Boundary, Command, Ended, Sink, Talk, find_program, is_there
 from whet.ground.seccomp import as_file, refused_calls
-from whet.ground.shown import shown, system, toolchains
+from whet.ground.shown import hidden, shown, system, toolchains
 from whet.ground.wardens import end_all
 
 _INNER_USER = "1000"
 _PROBE_TIMEOUT_S = 10
-# Just enough for a shell to start.
+# What a shell needs to start.
 _PROBE_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/nix")
 _PROBE = (
     *("--proc", "/proc", "--dev", "/dev"),
@@ -34,15 +34,17 @@ _ALLOW_NAMESPACES = "allow user namespaces (`whet doctor` says by which setting;
 _CHILD = re.compile(rb'"child-pid": (\d+)')
 _EXIT = b'"exit-code"'
 
+_MOUNTS_HINT = "add its folder to `mounts` of this runner, or use --sandbox local"
+
 
 class BubblewrapSandbox:
-    """One private namespace per process: what escapes a process group still dies with it."""
+    """Runs each command in its own namespace: processes that leave the process group still die with it."""
 
     name = "bubblewrap"
 
     @classmethod
     def availability(cls) -> Availability:
-        """Whether bubblewrap is there and may make namespaces here."""
+        """Return whether bubblewrap is installed and may make namespaces here."""
         program = shutil.which("bwrap")
         if program is None:
             return Availability(
@@ -52,7 +54,7 @@ class BubblewrapSandbox:
         try:
             tried = subprocess.run(argv, capture_output=True, timeout=_PROBE_TIMEOUT_S, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            remedy = f"see whether {program} works by hand"
+            remedy = f"run {program} by hand to see why"
             return Availability(usable=False, reason=f"bubblewrap does not run: {error}", remedy=remedy)
         if tried.returncode != 0:
             said = tried.stderr.decode(errors="replace").strip()
@@ -62,14 +64,15 @@ class BubblewrapSandbox:
 
     def __init__(self) -> None:
         self._program = shutil.which("bwrap") or "bwrap"
-        # While there is one thread, if we may: what is shown to root is then made ready once, for forks of ours too.
+        # Now, while there is one thread: mounts for root are then made once, for processes that we fork as well.
         if private_mounts():
             system(network=True)
 
     async def run(self, command: Command, boundary: Boundary, *, timeout_s: float, stdout: Sink, stderr: Sink) -> Ended:
         """Run *command*; see `Sandbox.run`."""
         program = find_program(command)
-        with holding(boundary.ceilings, timeout_s) as hold, _Status() as status, _FirstWords(stderr) as said:
+        said = _Beginning(stderr)
+        with holding(boundary.ceilings, timeout_s) as hold, _Status() as status:
             outer = self._outer(command, boundary, program, status, hold)
             ended = await run_process(
                 outer,
@@ -87,7 +90,8 @@ class BubblewrapSandbox:
     async def open(self, command: Command, boundary: Boundary, *, stdout: Sink, stderr: Sink) -> AsyncIterator[Talk]:
         """Keep *command* running; see `Sandbox.open`."""
         program = find_program(command)
-        with holding(boundary.ceilings, None) as hold, _Status() as status, _FirstWords(stderr) as said:
+        said = _Beginning(stderr)
+        with holding(boundary.ceilings, None) as hold, _Status() as status:
             outer = self._outer(command, boundary, program, status, hold)
             async with open_process(
                 outer, stdout=stdout, stderr=said, pass_fds=status.inherited, started=status.close_write
@@ -97,7 +101,7 @@ class BubblewrapSandbox:
                 _raise_for_setup(status, said.text, program)
 
     def _outer(self, command: Command, boundary: Boundary, program: str, status: _Status, hold: Hold) -> Command:
-        """The call of bubblewrap that starts *command* behind the boundary."""
+        """Return the call of bubblewrap that starts *command* behind the boundary."""
         argv = (
             self._program,
             *_namespaces(network=boundary.network),
@@ -107,16 +111,16 @@ class BubblewrapSandbox:
             *status.arguments,
             *("--", program, *command.argv[1:]),
         )
-        # The environment is given to bwrap itself: --clearenv would leave ours readable in /proc/1/environ.
+        # Give the environment to bwrap itself: with --clearenv, ours would be readable in /proc/1/environ.
         return Command(argv=hold.argv(argv), env=command.env, cwd=Path("/"), stdin=command.stdin)
 
     async def close(self) -> None:
-        """End the wardens; nothing is below them."""
+        """End the wardens."""
         await end_all()
 
 
 class _Status:
-    """The pipe on which bubblewrap says that it came as far as starting the command, and the filter that it reads."""
+    """The pipe on which bubblewrap reports that it started the command, and the file with the seccomp filter."""
 
     def __enter__(self) -> Self:
         self._read, self.write = os.pipe2(os.O_CLOEXEC)
@@ -127,11 +131,11 @@ class _Status:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What tells bubblewrap of them."""
+        """The arguments that name both to bubblewrap."""
         return tuple(chain(*zip(("--json-status-fd", "--seccomp"), map(str, self.inherited), strict=False)))
 
     def close_write(self) -> None:
-        """Let go of what bubblewrap has inherited, so that the pipe has an end."""
+        """Close our copies of what bubblewrap has inherited, so that the pipe can end."""
         if self._inherited_open:
             for fd in self.inherited:
                 os.close(fd)
@@ -139,17 +143,17 @@ class _Status:
 
     @cached_property
     def namespace(self) -> int | None:
-        """The first process of the namespace, with which all others die; None where it did not come so far."""
-        told = _CHILD.search(self._told)
-        return int(told[1]) if told else None
+        """The first process of the namespace, with which all others die; None if there is no namespace."""
+        found = _CHILD.search(self._report)
+        return int(found[1]) if found else None
 
     @property
     def ran(self) -> bool:
-        """Whether the command was really started: only then does bubblewrap say how it ended."""
-        return _EXIT in self._told
+        """Whether the command was started: only then does bubblewrap report how it ended."""
+        return _EXIT in self._report
 
     @cached_property
-    def _told(self) -> bytes:
+    def _report(self) -> bytes:
         os.set_blocking(self._read, False)
         try:
             return os.read(self._read, 4096)
@@ -161,21 +165,15 @@ class _Status:
         os.close(self._read)
 
 
-class _FirstWords:
-    """A sink that passes everything on and remembers how it began."""
+class _Beginning:
+    """A sink that passes everything on and remembers the beginning."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._kept = b""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
     def __call__(self, chunk: bytes) -> None:
-        if len(self._kept) < 1000:  # noqa: PLR2004 - a message of bubblewrap's is one line
+        if len(self._kept) < 1000:  # noqa: PLR2004 - a message of bubblewrap is one line
             self._kept += chunk[:1000]
         self._sink(chunk)
 
@@ -185,7 +183,7 @@ class _FirstWords:
 
 
 def _raise_for_setup(status: _Status, said: str, program: str) -> None:
-    """Tell bubblewrap's own failures from the command's, which may say whatever it likes."""
+    """Raise if bubblewrap itself failed; the command may print the same text, so look at the status first."""
     if status.ran:
         return
     if said.startswith("bwrap: execvp"):
@@ -194,36 +192,28 @@ def _raise_for_setup(status: _Status, said: str, program: str) -> None:
         raise SandboxError(said, hint=_MOUNTS_HINT)
 
 
-_MOUNTS_HINT = "add its folder to `mounts` of this runner, or use --sandbox local"
-
-
 @lru_cache
 def _namespaces(*, network: bool) -> tuple[str, ...]:
     argv = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     if not network:
         argv.append("--unshare-net")
     if os.getuid() == 0:
-        # Some agents refuse their unattended mode to root; and nothing inside needs to be it.
+        # Some agents refuse their unattended mode as root, and nothing inside needs root.
         argv += ["--uid", _INNER_USER, "--gid", _INNER_USER]
     return (*argv, "--cap-drop", "ALL", "--disable-userns", "--die-with-parent")
 
 
 def _declared(boundary: Boundary, installed: Iterable[Path]) -> Iterator[str]:
-    """Outer folders first, so that an inner one is laid over them; a hidden one matters only where it would be seen."""
+    """Yield outer folders first, so that inner ones are mounted over them; hide only what would be visible."""
     layers: list[tuple[Path, int, tuple[str, ...]]] = [(path, 0, shown(str(path))) for path in installed]
     layers += [(path, 0, ("--ro-bind-try", str(path), str(path))) for path in boundary.readable]
     layers += [(path, 2, ("--bind", str(path), str(path))) for path in boundary.writable]
     seen = [path for path, _, _ in layers]
     layers += [
-        (path, 1, _covered(path))
+        (path, 1, hidden(str(path)))
         for path in boundary.hidden
         if is_there(path) and any(path != other and path.is_relative_to(other) for other in seen)
     ]
     layers += [(path, 3, ("--bind", str(folder), str(path))) for path, folder in boundary.shown_at]
     for _, _, arguments in sorted(layers, key=lambda layer: (len(layer[0].parts), layer[1])):
         yield from arguments
-
-
-def _covered(path: Path) -> tuple[str, ...]:
-    """A folder is seen empty, and so is a file."""
-    return ("--tmpfs", str(path)) if path.is_dir() else ("--ro-bind", os.devnull, str(path))

@@ -1,7 +1,7 @@
-"""Holding a process to its ceilings: by a control group where one can be made, else by limits of each process.
+"""Hold a process to its ceilings: by a control group if we can make one, else by the limits of each process.
 
-Both are taken on by a shell that then becomes the program. Joining a group from outside would come too late for what
-the program has started by then, and `preexec_fn` would make every start slow.
+A shell joins the group or sets the limits, and then becomes the program. Joining from outside would miss what the
+program has already started, and `preexec_fn` would make every start slow.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from whet.ground.sandbox import Command, Ended, find_program
 from whet.model.suite import Ceilings
 
 _SIGNALLED = 128
-# How programs say it, on Python, C, C++, Go, Node, Java, Ruby, PHP and Rust.
+# The messages of Python, C, C++, Go, Node, Java, Ruby, PHP and Rust.
 _OUT_OF_MEMORY = re.compile(
     rb"MemoryError|NoMemoryError|OutOfMemory|bad_alloc|ENOMEM|memory exhausted|out of memory|cannot allocate memory"
     rb"|allowed memory size|memory allocation of \d+ bytes failed",
@@ -32,13 +32,13 @@ _OUT_OF_MEMORY = re.compile(
 
 
 class Hold(Protocol):
-    """What keeps one process below its ceilings."""
+    """Keeps one process below its ceilings."""
 
     def argv(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        """The command that takes the ceilings on and becomes *argv*."""
+        """Return the command that takes on the ceilings and then becomes *argv*."""
 
     def reached(self, ended: Ended) -> str | None:
-        """Which ceiling it ran into, in words."""
+        """Return the ceiling that the process reached, in words, or None."""
 
 
 class _Unheld:
@@ -57,7 +57,7 @@ _UNHELD = _Unheld()
 
 @dataclass(frozen=True, slots=True)
 class _ByGroup:
-    """The ceilings of everything that it starts, together."""
+    """Ceilings for the process and everything that it starts, together."""
 
     ceilings: Ceilings
     group: Group
@@ -79,9 +79,9 @@ class _ByGroup:
 
 @dataclass(frozen=True, slots=True)
 class _ByProcess:
-    """The ceilings of each single process, as far as the system has a limit for it.
+    """Ceilings for each single process, where the system has a limit for it.
 
-    Not RLIMIT_AS: programs on V8 or Go reserve far more addresses than they use.
+    Does not use RLIMIT_AS: programs on V8 or Go reserve far more addresses than they use.
     """
 
     ceilings: Ceilings
@@ -93,19 +93,19 @@ class _ByProcess:
         if asked.memory_mb is not None:
             lines.append(f"ulimit -d {_at_most(resource.RLIMIT_DATA, asked.memory_mb * 1024 * 1024) // 1024}")
         if asked.processes is not None:
-            # The system counts all processes of the user, so those that are there already are added.
+            # The system counts all processes of the user, so add those that already run.
             most = _at_most(resource.RLIMIT_NPROC, _tasks_of(os.getuid()) + asked.processes)
-            # dash has another letter for it than bash.
+            # dash and bash have different letters for it.
             lines.append(f"{{ ulimit -u {most} || ulimit -p {most}; }} 2>/dev/null")
         if asked.cpus is not None and self.timeout_s is not None:
             seconds = _at_most(resource.RLIMIT_CPU, self._seconds)
-            # At the soft limit comes a signal that tells why, at the hard one it is killed.
+            # The soft limit sends a signal that says why; the hard limit kills.
             lines.append(f"ulimit -S -t {seconds} && ulimit -H -t {_at_most(resource.RLIMIT_CPU, seconds + 5)}")
         return ("/bin/sh", "-c", " && ".join([*lines, 'exec "$@"']), "sh", *argv)
 
     @property
     def _seconds(self) -> int:
-        """A share of the CPUs is not a limit of the system; what the share comes to in all is."""
+        """The CPU time that the share of CPUs allows in all, because the system has no limit for a share."""
         return max(1, math.ceil((self.ceilings.cpus or 1) * (self.timeout_s or 1)))
 
     def reached(self, ended: Ended) -> str | None:
@@ -116,7 +116,7 @@ class _ByProcess:
 
 @contextmanager
 def holding(ceilings: Ceilings, timeout_s: float | None) -> Iterator[Hold]:
-    """What holds one process, for as long as it runs; at most *timeout_s*, where that is known."""
+    """Hold one process to *ceilings* while it runs, for at most *timeout_s* seconds if that is known."""
     if not ceilings:
         yield _UNHELD
         return
@@ -127,7 +127,7 @@ def holding(ceilings: Ceilings, timeout_s: float | None) -> Iterator[Hold]:
     try:
         group = Group(found)
     except OSError as error:
-        raise SandboxError(f"a control group for its ceilings could not be made: {error}") from error
+        raise SandboxError(f"cannot make a control group for the ceilings: {error}") from error
     try:
         group.limit(ceilings)
         yield _ByGroup(ceilings, group)
@@ -136,7 +136,7 @@ def holding(ceilings: Ceilings, timeout_s: float | None) -> Iterator[Hold]:
 
 
 def held_to(hold: Hold, command: Command) -> Command:
-    """*command*, under its ceilings; a missing program is found here, because a shell would only print a line."""
+    """Return *command* under its ceilings; raises for a missing program, because a shell would only print a line."""
     if hold is _UNHELD:
         return command
     program = find_program(command)
@@ -144,40 +144,40 @@ def held_to(hold: Hold, command: Command) -> Command:
 
 
 def judged(hold: Hold, ended: Ended) -> Ended:
-    """*ended*, with the ceiling that was reached."""
+    """Return *ended* with the ceiling that was reached."""
     reached = hold.reached(ended)
     return ended if reached is None else replace(ended, reached=reached)
 
 
 def suspected(ended: Ended, ceilings: Ceilings, said: bytes) -> Ended:
-    """*ended*, with the ceiling that the program's last words speak of; for where no control group saw it reached."""
+    """Return *ended* with the ceiling that the last output mentions, if no control group could notice it."""
     if ended.reached or ended.exit_code == 0 or ceilings.memory_mb is None or not _OUT_OF_MEMORY.search(said):
         return ended
     return ended if places(ceilings) else replace(ended, reached=f"{ceilings.memory_mb:,} MB of memory")
 
 
 def weaknesses(ceilings: Ceilings) -> str | None:
-    """What a person should know where no control group holds the ceilings."""
+    """Return what holds less without a control group, as a note for people, or None."""
     if not ceilings or places(ceilings):
         return None
-    told = []
+    notes = []
     if ceilings.memory_mb is not None:
-        told.append("memory is that of each single process")
+        notes.append("memory is that of each single process")
     if ceilings.processes is not None:
-        told.append("processes are not limited for root" if os.getuid() == 0 else "processes of yours elsewhere count")
+        notes.append("processes are not limited for root" if os.getuid() == 0 else "your other processes count too")
     if ceilings.cpus is not None:
-        told.append("CPUs become CPU time within the time limit")
-    return f"no control group can be made here, so ceilings hold less: {', '.join(told)}"
+        notes.append("CPUs become CPU time within the time limit")
+    return f"no control group can be made here, so ceilings hold less: {', '.join(notes)}"
 
 
 def _at_most(name: int, wanted: int) -> int:
-    """A limit can be lowered only."""
+    """Return *wanted*, or the current hard limit if that is lower: a limit can only be lowered."""
     _, hard = resource.getrlimit(name)
     return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
 def _tasks_of(user: int) -> int:
-    """How many processes and threads *user* has."""
+    """Return how many processes and threads *user* has."""
     total = 0
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -1,7 +1,7 @@
-"""Control groups of our own: where they may be made, and one of them for each process that has ceilings.
+"""Find out where we can make control groups, and make one for each process that has ceilings.
 
-Both layouts of Linux: the single tree of version 2, and a tree for each controller of version 1. They are found by
-trying, because no file tells whether a group may be made and joined.
+Knows both layouts of Linux: the single tree of version 2, and a tree for each controller of version 1. It tries each
+place, because no file says whether we may make and join a group there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from whet.model.suite import Ceilings
 Controller = Literal["memory", "pids", "cpu"]
 CONTROLLERS: tuple[Controller, ...] = ("memory", "pids", "cpu")
 _PERIOD_US = 100_000
-# Accounting of swap is not built into every kernel.
+# Not every kernel counts swap.
 _NOT_EVERYWHERE = ("memory.swap.max", "memory.memsw.limit_in_bytes")
 _MB = 1024 * 1024
 _PREFIX = "whet-"
@@ -32,7 +32,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A group below which ours may be made, for these controllers."""
+    """A group below which we can make ours, for these controllers."""
 
     folder: Path
     controllers: tuple[Controller, ...]
@@ -40,7 +40,7 @@ class Place:
 
 
 class Group:
-    """The groups of one process, a folder for each place; gone with `remove`."""
+    """The control groups of one process, a folder in each place; `remove` deletes them."""
 
     def __init__(self, places: Iterable[Place]) -> None:
         name = f"{_PREFIX}{os.getpid()}-{next(_numbers)}"
@@ -56,11 +56,11 @@ class Group:
 
     @property
     def entrances(self) -> tuple[str, ...]:
-        """The files that a process writes "0" to in order to join."""
+        """The files to which a process writes "0" to join."""
         return tuple(str(folder / "cgroup.procs") for _, folder in self._made)
 
     def limit(self, ceilings: Ceilings) -> None:
-        """Set what may be taken by everything inside."""
+        """Set the limits for everything inside."""
         for place, folder in self._made:
             for controller in place.controllers:
                 for name, value in _settings(controller, ceilings, unified=place.unified):
@@ -68,7 +68,7 @@ class Group:
                         (folder / name).write_text(value)
 
     def reached(self) -> Controller | None:
-        """Which ceiling something inside has run into."""
+        """Return the ceiling that a process inside has reached, or None."""
         for place, folder in self._made:
             memory = "memory.events" if place.unified else "memory.oom_control"
             if "memory" in place.controllers and _count(folder / memory, "oom_kill"):
@@ -78,7 +78,7 @@ class Group:
         return None
 
     def remove(self) -> None:
-        """Take the groups away; the kernel needs a moment until the dead inside are no longer counted."""
+        """Delete the groups; the kernel needs a moment to forget the dead processes inside."""
         deadline = time.monotonic() + _PATIENCE_S
         for _, folder in reversed(self._made):
             while not _removed(folder) and time.monotonic() < deadline:
@@ -86,7 +86,7 @@ class Group:
 
 
 def places(wanted: Ceilings) -> tuple[Place, ...]:
-    """Where groups for all that is *wanted* can be made, or nothing."""
+    """Return the places for groups with all *wanted* ceilings, or nothing if one cannot be held."""
     asked: list[Controller] = []
     asked += ["memory"] if wanted.memory_mb is not None else []
     asked += ["pids"] if wanted.processes is not None else []
@@ -101,7 +101,7 @@ def places(wanted: Ceilings) -> tuple[Place, ...]:
 
 @lru_cache(maxsize=1)
 def usable_places() -> tuple[Place, ...]:
-    """Every place that holds, tried once; what a killed whet left there is taken away."""
+    """Try every place once and return those that work; delete what a killed whet left there."""
     found: list[Place] = []
     for place in (*_unified_places(), *_separate_places()):
         missing = tuple(name for name in place.controllers if not any(name in other.controllers for other in found))
@@ -112,7 +112,7 @@ def usable_places() -> tuple[Place, ...]:
 
 
 def _unified_places() -> Iterator[Place]:
-    """From beside our own group upwards: below it none can be made, because a group with processes gives nothing on."""
+    """Yield the groups above ours: a group with processes passes no controllers to groups below it."""
     own = _own_groups().get("")
     for mount, kind, _ in _mounts():
         if kind != "cgroup2" or own is None:
@@ -135,7 +135,7 @@ def _separate_places() -> Iterator[Place]:
 
 
 def _mounts() -> list[tuple[Path, str, list[str]]]:
-    """The mounted trees of groups: where, which version, and the controllers among the options of the tree."""
+    """Return the mounted trees of groups: path, version, and options, which name the controllers."""
     found = []
     for line in _lines(Path("/proc/self/mountinfo")):
         before, _, after = line.partition(" - ")
@@ -146,7 +146,7 @@ def _mounts() -> list[tuple[Path, str, list[str]]]:
 
 
 def _own_groups() -> dict[str, str]:
-    """Our own group by controller; "" for version 2."""
+    """Return our own group for each controller; the key is "" for version 2."""
     groups: dict[str, str] = {}
     for line in _lines(Path("/proc/self/cgroup")):
         _, names, path = line.split(":", 2)
@@ -155,7 +155,7 @@ def _own_groups() -> dict[str, str]:
 
 
 def _holds(place: Place) -> bool:
-    """Whether a group can be made there, limited and joined."""
+    """Return whether we can make, limit and join a group there."""
     try:
         group = Group([place])
     except OSError:
@@ -172,7 +172,7 @@ def _holds(place: Place) -> bool:
 
 
 def _sweep(folder: Path) -> None:
-    """Take away the groups of processes that are no more; ours has the id in its name."""
+    """Delete the groups of processes that have ended; the name of a group has the process id."""
     for left in folder.glob(f"{_PREFIX}*-*"):
         pid = left.name.removeprefix(_PREFIX).split("-")[0]
         if pid.isdigit() and not Path("/proc", pid).exists():
@@ -182,7 +182,7 @@ def _sweep(folder: Path) -> None:
 def _settings(controller: Controller, ceilings: Ceilings, *, unified: bool) -> Iterator[tuple[str, str]]:
     if controller == "memory" and ceilings.memory_mb is not None:
         most = str(ceilings.memory_mb * _MB)
-        # Swap would only make it slow before it ends the same way.
+        # Swap would only make the process slow before it is killed anyway.
         yield from (
             (("memory.max", most), ("memory.swap.max", "0"))
             if unified

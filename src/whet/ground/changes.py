@@ -1,4 +1,4 @@
-"""The keeping of what an agent changed, so that it can be laid into another folder: a list, and an archive."""
+"""Record what an agent changed, as a list and an archive, so that a later run can restore it in another folder."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from pathlib import Path
 
 from whet.errors import WorkspaceError
 from whet.ground.secrets import Masker
-from whet.ground.tree import GIT, Tree
-from whet.ground.workspace import explained
+from whet.ground.tree import GIT, Tree, explained
 from whet.model import wire
 from whet.model.grade import Changes
 
@@ -28,11 +27,11 @@ _LARGEST_ARCHIVE = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedChanges:
-    """What changed, and what the archive lacks of it.
+    """What changed, and what of it is not in the archive.
 
-    `gone` are folders that vanished with what was in them, `missing` says by path why something is not in the archive,
-    `masked` are files and links that held a secret or were named after one, and `git` says that there was a `.git` at
-    the top, which is never recorded.
+    `gone` are folders that were deleted with their contents. `missing` says for a path why it is not in the archive.
+    `masked` are files and links that contained a secret or had one in their name. `git` says that there was a `.git`
+    at the top, which is never recorded.
     """
 
     created: tuple[str, ...] = ()
@@ -45,14 +44,14 @@ class RecordedChanges:
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """The paths whose state is known: what the archive holds, and what was deleted."""
+        """The paths whose state is known: those in the archive, and those that were deleted."""
         return tuple(path for path in (*self.created, *self.modified, *self.deleted) if path not in self.missing)
 
 
 def record_changes(root: Path, changes: Changes, folder: Path, masker: Masker) -> list[str]:
-    """Keep what *changes* says of the workspace *root* in *folder*; gives a sentence for each thing that was not kept.
+    """Write *changes* of the workspace *root* to *folder*; return a sentence for each thing that was not recorded.
 
-    To be called while the workspace is there. Nothing is written where nothing changed.
+    Call it while the workspace still exists. Writes nothing if nothing changed.
     """
     git = any(os.path.lexists(root / name) for name in GIT)
     if not changes and not git:
@@ -78,13 +77,13 @@ def record_changes(root: Path, changes: Changes, folder: Path, masker: Masker) -
 
 
 def note_folders(folder: Path, paths: tuple[str, ...]) -> None:
-    """Keep in *folder* which *paths* were folders before the agent started."""
+    """Write to *folder* which *paths* were folders before the agent started."""
     with explained("cannot record what was there before", folder):
         (folder / FOLDERS_FILE).write_bytes(wire.encode_pretty(paths))
 
 
 def read_folders(folder: Path) -> tuple[str, ...]:
-    """What was noted; nothing where nothing was."""
+    """Return what `note_folders` wrote, or nothing."""
     file = folder / FOLDERS_FILE
     try:
         return wire.decode(file.read_bytes(), tuple[str, ...]) if file.is_file() else ()
@@ -93,7 +92,7 @@ def read_folders(folder: Path) -> tuple[str, ...]:
 
 
 def read_changes(folder: Path) -> RecordedChanges | None:
-    """What was recorded in *folder*; none where something changed and nothing was recorded of it."""
+    """Return the changes recorded in *folder*; None if there were changes that were not recorded."""
     file = folder / LIST_FILE
     if not file.is_file():
         return None if (folder / _DIFF_FILE).exists() else RecordedChanges()
@@ -104,7 +103,7 @@ def read_changes(folder: Path) -> RecordedChanges | None:
 
 
 class _Archive:
-    """Takes files and links as they are, but for secrets; notes what it cannot take."""
+    """Adds files and links to an archive without their secrets, and notes what it cannot add."""
 
     def __init__(self, tree: Tree, masker: Masker) -> None:
         self._tree = tree
@@ -116,7 +115,7 @@ class _Archive:
         self.masked: list[str] = []
 
     def named(self, path: str) -> str:
-        """*path* without secrets; two of them never become one."""
+        """Return *path* without secrets; different paths stay different."""
         if path not in self._names:
             masked = self._masker.text(path)
             numbered = (masked if number == 1 else f"{masked}-{number}" for number in count(1))
@@ -125,7 +124,7 @@ class _Archive:
         return self._names[path]
 
     def fill(self, file: tarfile.TarFile, paths: tuple[str, ...]) -> None:
-        """Take all of *paths*."""
+        """Add all of *paths*."""
         for path in paths:
             try:
                 reason = self._take(file, path)
@@ -135,10 +134,10 @@ class _Archive:
                 self.missing[self.named(path)] = reason
 
     def _take(self, file: tarfile.TarFile, path: str) -> str | None:
-        """Take one; why not, if not."""
+        """Add one path; return why if it cannot be added."""
         found = self._tree.stat(path)
         if found is None:
-            return "it cannot be found under this name"
+            return "there is nothing at this path"
         entry = tarfile.TarInfo(self.named(path))
         entry.mode = stat.S_IMODE(found.st_mode)
         if stat.S_ISLNK(found.st_mode):
@@ -150,7 +149,7 @@ class _Archive:
         if not stat.S_ISREG(found.st_mode):
             return "it is neither a file nor a link"
         if found.st_size > min(_LARGEST_FILE, self._left):
-            return f"it has {found.st_size:,} bytes, more than is recorded"
+            return f"it has {found.st_size:,} bytes, which is too large to record"
         content = self._tree.read(path, found.st_size)
         data = self._masker.data(content)
         self._note_masked(entry.name, changed=entry.name != path or data != content)
@@ -168,7 +167,7 @@ class _Archive:
 
 
 def _gone(root: Path, deleted: tuple[str, ...]) -> Iterator[str]:
-    """The folders of deleted files that are not there any more either."""
+    """Yield the folders of deleted files that were deleted as well."""
     for path in deleted:
         *parents, _ = path.split("/")
         for depth in range(len(parents), 0, -1):

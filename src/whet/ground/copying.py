@@ -1,4 +1,7 @@
-"""Copies of whole folders: dotfiles, links as they are, modes, times, holes; blocks are shared where the disk can."""
+"""Copy and remove whole folders, whatever an agent left in them.
+
+A copy has the dotfiles, links, modes, times and holes of the original, and shares its blocks if the disk can.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +14,24 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
-from whet.ground.tree import GIT, Descent, Folders, Step, grant, open_file, walk
-from whet.ground.workspace import Entry, Inventory, trouble
+from whet.ground.diff import Entry, Inventory
+from whet.ground.tree import GIT, Descent, Folders, Step, grant, open_file, trouble, walk
 from whet.reading.text import escape_surrogates
 
 _FICLONE = 0x40049409
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _BLOCK = 512
 _SPAN = 1 << 30
+_TRIES = 3
+_MAX_PROBLEMS = 20
 
 
 def copy_tree(source: Path, destination: Path, *, force: bool = False, own: Folders = frozenset()) -> Inventory:
-    """Copy what is in *source* into the folder *destination*, and give the inventory of the copy.
+    """Copy the contents of *source* into the folder *destination*, and return the inventory of the copy.
 
-    Sockets, fifos, devices and folders of our *own* are left out. With *force*, *source* is what an agent left:
-    permissions that were taken away do not stop us, and it may not be a link. The two may not lie inside one another.
-    The owner of a copy may write to all of its folders, and to the files of those that are closed in *source*.
+    Leave out sockets, fifos, devices and whet's *own* folders. With *force*, *source* is what an agent left: missing
+    permissions do not stop us, and it must not be a link. Neither folder may be inside the other.
+    The owner can write to every folder of the copy, and to the files of folders that are read-only in *source*.
     """
     copier = _Copier(force=force, own=own)
     with Descent(source, follow=not force, force=force) as src, Descent(destination, follow=True) as dst:
@@ -35,7 +40,7 @@ def copy_tree(source: Path, destination: Path, *, force: bool = False, own: Fold
 
 
 def copy_some(source: Path, destination: Path, wanted: Callable[[str], bool]) -> None:
-    """Copy the *wanted* files, and every folder; the `.git` folder at the top is left out."""
+    """Copy the *wanted* files and every folder, but not the `.git` folder at the top."""
     copier = _Copier(force=True, wanted=wanted, skip=GIT)
     with Descent(source, force=True) as src, Descent(destination) as dst:
         copier.copy(src, dst)
@@ -44,7 +49,7 @@ def copy_some(source: Path, destination: Path, wanted: Callable[[str], bool]) ->
 def merge_tree(
     source: Path, destination: Path, wanted: Callable[[str], bool], *, skip: frozenset[str] = frozenset()
 ) -> None:
-    """Copy the *wanted* files over what is in *destination* already; folders named in *skip* at the top stay out."""
+    """Copy the *wanted* files over those in *destination*; leave out folders at the top that are named in *skip*."""
     copier = _Copier(force=False, wanted=wanted, skip=skip, merge=True)
     with Descent(source, follow=True) as src, Descent(destination) as dst:
         copier.copy(src, dst)
@@ -66,8 +71,7 @@ class _Copier:
         self._wanted = wanted
         self._skip = skip
         self._own = own
-        self._names: list[str] = []
-        # Whether the owner may write to the folder where we are, and to those above it.
+        # Whether the owner may write to the current folder, and to each one above it.
         self._open: list[bool] = []
 
     def copy(self, src: Descent, dst: Descent) -> None:
@@ -76,26 +80,24 @@ class _Copier:
             try:
                 self._take(step, src, dst)
             except OSError as error:
-                # A process still works here; what is gone needs no copy.
+                # A process that still runs here may remove a file; then there is nothing to copy.
                 if isinstance(error, FileNotFoundError) and step.kind == "item":
                     continue
-                raise trouble("cannot copy", self._path(step.name), error) from error
+                raise trouble("cannot copy", src.path(step), error) from error
 
     def _take(self, step: Step, src: Descent, dst: Descent) -> None:
         if step.kind == "enter":
             with suppress(FileExistsError) if self._merge else nullcontext():
                 os.mkdir(step.name, stat.S_IRWXU, dir_fd=dst.fd)
             dst.enter(step.name)
-            self._names.append(step.name)
             self._open.append(_is_open(step.stat))
         elif step.kind == "leave":
             _finish(dst.fd, step.stat, stat.S_IRWXU)
             dst.leave()
-            self._names.pop()
             self._open.pop()
         elif step.kind == "unread":
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        elif self._wanted is None or self._wanted(self._path(step.name)):
+        elif self._wanted is None or self._wanted(src.path(step)):
             self._item(step, src, dst)
 
     def _item(self, step: Step, src: Descent, dst: Descent) -> None:
@@ -112,11 +114,8 @@ class _Copier:
             made = _copy_file(step, src.fd, dst.fd, force=self._force, more=more)
         else:
             return
-        if not (self._names and self._names[0] in GIT):
-            self.inventory.files[self._path(step.name)] = Entry.of(made)
-
-    def _path(self, name: str) -> str:
-        return "/".join((*self._names, name))
+        if src.top not in GIT:
+            self.inventory.files[src.path(step)] = Entry.of(made)
 
 
 def _is_open(found: os.stat_result) -> bool:
@@ -124,7 +123,7 @@ def _is_open(found: os.stat_result) -> bool:
 
 
 def _copy_file(step: Step, src_fd: int, dst_fd: int, *, force: bool, more: int) -> os.stat_result:
-    source = _opened(step.name, src_fd, force=force)
+    source = open_file(step.name, dir_fd=src_fd, force=force)
     try:
         copy = os.open(step.name, _CREATE, stat.S_IRUSR | stat.S_IWUSR, dir_fd=dst_fd)
         try:
@@ -135,16 +134,6 @@ def _copy_file(step: Step, src_fd: int, dst_fd: int, *, force: bool, more: int) 
             os.close(copy)
     finally:
         os.close(source)
-
-
-def _opened(name: str, dir_fd: int, *, force: bool) -> int:
-    try:
-        return open_file(name, dir_fd=dir_fd)
-    except PermissionError:
-        if not force:
-            raise
-    grant(name, stat.S_IRUSR, dir_fd=dir_fd)
-    return open_file(name, dir_fd=dir_fd)
 
 
 def _finish(fd: int, like: os.stat_result, more: int) -> None:
@@ -162,12 +151,12 @@ def _copy_bytes(source: int, copy: int) -> None:
     for start, end in extents(source, found):
         _copy_range(source, copy, start, end)
     if os.fstat(copy).st_size < found.st_size:
-        # It ends with a hole.
+        # The file ends with a hole.
         os.ftruncate(copy, found.st_size)
 
 
 def extents(fd: int, found: os.stat_result) -> Iterator[tuple[int, int]]:
-    """Where a file has data, from and to, without its holes."""
+    """Yield the start and end of each run of data in a file, without its holes."""
     if found.st_blocks * _BLOCK >= found.st_size:
         yield 0, found.st_size
         return
@@ -193,17 +182,13 @@ def _copy_range(source: int, copy: int, at: int, end: int) -> None:
             os.lseek(copy, at, os.SEEK_SET)
             done = os.sendfile(copy, source, at, min(end - at, _SPAN))
         if not done:
-            # It became shorter while it was copied.
+            # The file became shorter while we copied it.
             return
         at += done
 
 
-_TRIES = 3
-_MAX_PROBLEMS = 20
-
-
 def remove_tree(path: Path) -> list[str]:
-    """Delete *path* and all below it; gives a sentence for each thing that stays."""
+    """Delete *path* and everything below it; return a sentence for each thing that could not be deleted."""
     try:
         path.rmdir()
     except FileNotFoundError:
@@ -217,7 +202,7 @@ def remove_tree(path: Path) -> list[str]:
 
 def _emptied(path: Path) -> list[str]:
     try:
-        # Much quicker with what is not deep and resists nobody, which is nearly everything.
+        # Much quicker, and enough unless the tree is very deep or has folders without permissions.
         shutil.rmtree(path)
     except (OSError, RecursionError):
         return _Removal(path).run()
@@ -225,7 +210,7 @@ def _emptied(path: Path) -> list[str]:
 
 
 def make_presentable(root: Path) -> None:
-    """Ready what an agent left for a person: every folder opens to its owner; sockets, fifos and devices are gone."""
+    """Let the owner open every folder that an agent left, and delete its sockets, fifos and devices."""
     with Descent(root, open_up=True) as place:
         for step in walk(place):
             if step.kind == "item" and not (stat.S_ISREG(step.stat.st_mode) or stat.S_ISLNK(step.stat.st_mode)):
@@ -246,7 +231,7 @@ def _problem(path: str, error: OSError) -> str:
 
 
 class _Removal:
-    """Moves every folder it meets beside the first one, so that no path ever gets long, and empties them in turn."""
+    """Removes a tree of any depth: moves each folder next to the root to keep paths short, and empties it there."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -265,7 +250,7 @@ class _Removal:
         while self._waiting:
             self._empty(*self._waiting.pop())
         with suppress(OSError):
-            # Where something stays, so does this.
+            # It stays if something in it could not be deleted.
             self._hold.rmdir()
         more = [f"and {self._more} more below {self._path}"] if self._more else []
         return self._problems + more
@@ -278,9 +263,9 @@ class _Removal:
                     self._clear(place.fd, shown)
                 folder.rmdir()
             except OSError as error:
-                # Not empty: something was added in the meantime, or could not be removed and is told already.
+                # Not empty: something was added meanwhile, or could not be removed and is already reported.
                 if attempt == _TRIES - 1:
-                    self._tell(shown, error)
+                    self._report(shown, error)
             else:
                 return
 
@@ -294,7 +279,7 @@ class _Removal:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                self._tell(f"{shown}/{name}", error)
+                self._report(f"{shown}/{name}", error)
 
     def _move(self, name: str, dir_fd: int | None, shown: str) -> None:
         target = self._hold / str(self._moved)
@@ -302,12 +287,12 @@ class _Removal:
         try:
             os.rename(name, target, src_dir_fd=dir_fd)
         except PermissionError:
-            # To move a folder is to write its `..`.
+            # Moving a folder writes its `..` entry.
             grant(name, stat.S_IRWXU, dir_fd=dir_fd)
             os.rename(name, target, src_dir_fd=dir_fd)
         self._waiting.append((target, shown))
 
-    def _tell(self, shown: str, error: OSError) -> None:
+    def _report(self, shown: str, error: OSError) -> None:
         sentence = _problem(shown, error)
         if sentence in self._problems:
             return

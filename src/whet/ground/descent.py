@@ -1,9 +1,9 @@
-"""Who descends from whom, and ending a whole descent.
+"""Find the descendants of a process, and end all of them.
 
-The kernel hands an orphan to its nearest ancestor that asked to be a subreaper. So whatever a process starts stays
-below the subreaper above it, also after new sessions, double forks and with an empty environment.
+The kernel gives an orphan to its nearest ancestor that is a subreaper. So everything that a process starts stays below
+the subreaper above it, even after new sessions, double forks and with an empty environment.
 
-Only the standard library: a warden imports this, and nothing else of ours.
+Imports only the standard library, because wardens import it: they are started with `python -I -S`.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from collections.abc import Callable, Iterable, Iterator
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-# Between two looks at what was killed; longer and longer, for what cannot be killed.
 _MOST_LOOKS = 200
+# The pause between two rounds of SIGKILL; it grows while processes do not die.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.5
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 def become_subreaper() -> None:
-    """Receive orphans of our descendants from now on."""
+    """Become the parent of all orphans among our descendants."""
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def die_with_parent() -> None:
-    """Be killed by the kernel when the thread that started us ends."""
+    """Ask the kernel to kill us when the thread that started us ends."""
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def wake_with_parent() -> None:
-    """Be continued when the thread that started us ends: something may have stopped us, and work is left."""
+    """Ask the kernel to continue us when the thread that started us ends: we may be stopped, with work left to do."""
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
 
 
 def descendants(pid: int) -> list[int]:
-    """All processes below *pid*, parents first."""
+    """Return all processes below *pid*, parents first."""
     found: list[int] = []
     seen: set[int] = set()
     waiting = children(pid)
@@ -52,7 +52,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def signal_all(pids: Iterable[int], number: int) -> None:
-    """Send a signal to each of *pids* that is still there."""
+    """Send a signal to each of *pids* that still exists."""
     for pid in pids:
         try:
             os.kill(pid, number)
@@ -61,7 +61,7 @@ def signal_all(pids: Iterable[int], number: int) -> None:
 
 
 def reap(ended: Callable[[int, int], object] = lambda _pid, _status: None) -> bool:
-    """Wait for every child that has ended by now, and tell *ended* its status; whether a child is left."""
+    """Reap every child that has ended, call *ended* with its status, and return whether a child is left."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -73,9 +73,9 @@ def reap(ended: Callable[[int, int], object] = lambda _pid, _status: None) -> bo
 
 
 def end_descendants(patience_s: float, ended: Callable[[int, int], object] = lambda _pid, _status: None) -> list[int]:
-    """Kill all that a subreaper has below it, until it has no child; those that could not be killed in time.
+    """Kill everything below us until we have no child; return the processes that did not die in time.
 
-    Where it has no child it has no other descendant either, because orphans come to it.
+    We must be a subreaper: then orphans become our children, and without a child we have no descendant.
     """
     deadline = time.monotonic() + patience_s
     pause_s = _FIRST_PAUSE_S
@@ -84,7 +84,7 @@ def end_descendants(patience_s: float, ended: Callable[[int, int], object] = lam
         if time.monotonic() > deadline:
             return found
         if pause_s > _FIRST_PAUSE_S:
-            # Some replace whatever dies. What is stopped neither dies nor replaces anything.
+            # Some processes replace each one that dies. A stopped process starts nothing.
             found = _stopped(found)
         signal_all(found, signal.SIGKILL)
         time.sleep(pause_s)
@@ -93,7 +93,7 @@ def end_descendants(patience_s: float, ended: Callable[[int, int], object] = lam
 
 
 def _stopped(found: list[int]) -> list[int]:
-    """Stop all that is below us, until a look finds nothing new; all of it."""
+    """Stop everything below us until there is nothing new; return all of it."""
     stopped: set[int] = set()
     for _ in range(_MOST_LOOKS):
         fresh = [pid for pid in found if pid not in stopped]
@@ -106,7 +106,7 @@ def _stopped(found: list[int]) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """The children of all threads of *pid*."""
+    """Return the children of all threads of *pid*."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - a hot path; pathlib costs ten times as much
     except OSError:
@@ -118,7 +118,7 @@ def children(pid: int) -> list[int]:
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
                 found.extend(map(int, file.read().split()))
         except FileNotFoundError:
-            # This thread has ended, and others may have children; or this kernel has no such files.
+            # The thread has ended, and others may have children; or this kernel has no such files.
             missing = True
         except OSError:
             continue
@@ -126,7 +126,7 @@ def children(pid: int) -> list[int]:
 
 
 def _children_by_scan(pid: int) -> Iterator[int]:
-    """The same for kernels built without `children` files."""
+    """Find the children of *pid* on kernels that are built without `children` files."""
     if os.path.exists("/proc/thread-self/children") or not os.path.exists(f"/proc/{pid}"):  # noqa: PTH110
         return
     for name in os.listdir("/proc"):  # noqa: PTH208
@@ -137,7 +137,7 @@ def _children_by_scan(pid: int) -> Iterator[int]:
 
 
 def _stat_fields(pid: int) -> list[bytes]:
-    """The fields of /proc/PID/stat from the state on; a program's name may hold spaces and brackets."""
+    """Return the fields of /proc/PID/stat after the name of the program, which may contain spaces and brackets."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
             return file.read().rpartition(b")")[2].split()

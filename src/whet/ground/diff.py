@@ -1,22 +1,27 @@
-"""What changed, as a unified diff that stays readable and bounded whatever the agent wrote."""
+"""Compare a folder before and after: which paths were created, modified and deleted, and a bounded unified diff."""
 
 from __future__ import annotations
 
 import difflib
+import errno
 import json
+import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from whet.ground.tree import Tree
-from whet.ground.workspace import Differences, Inventory, Version
+from whet.ground.tree import GIT, Descent, Folders, Tree, walk
 from whet.model.grade import Changes
 from whet.reading.text import escape_surrogates
 
 MAX_FILE_BYTES = 256 * 1024
 MAX_DIFF_CHARACTERS = 1024 * 1024
 
-# difflib compares each line with each: beyond so many pairs, old lines are all taken away and new ones all added.
+# An agent can make a list of names that fills the memory; this many characters of paths are some million files.
+_MAX_CHARACTERS = 256 * 1024 * 1024
+_CHUNK = 1024 * 1024
+# difflib compares each line with each; beyond this many pairs, the diff removes all old lines and adds all new ones.
 _MAX_PAIRS = 25_000_000
 _MAX_PAIRS_TOGETHER = 100_000_000
 _CONTEXT = 3
@@ -34,9 +39,171 @@ _KINDS = {
 }
 
 
+class Entry(NamedTuple):
+    """The state of a file, to compare with another; has ctime because a program can set mtime back."""
+
+    mode: int
+    ino: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> Entry:
+        """Return the entry for a stat result."""
+        return cls(found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+@dataclass(slots=True)
+class Inventory:
+    """Everything in a folder that is not a folder, by relative path; without the `.git` folder at the top."""
+
+    files: dict[str, Entry] = field(default_factory=dict)
+    unread: list[str] = field(default_factory=list)
+
+
+def take_inventory(place: Descent, *, own: Folders = frozenset()) -> Inventory:
+    """List what is below *place*, by path from the root of its descent; leave out whet's *own* folders."""
+    inventory = Inventory()
+    characters = 0
+    for step in walk(place, skip=frozenset() if place.top else GIT, own=own):
+        if step.kind in {"enter", "leave"}:
+            continue
+        path = place.path(step)
+        characters += len(path)
+        if characters > _MAX_CHARACTERS:
+            raise OSError(errno.E2BIG, "it has more files than can be listed")
+        if step.kind == "item":
+            inventory.files[path] = Entry.of(step.stat)
+        else:
+            inventory.unread.append(path)
+    return inventory
+
+
+class Differences(NamedTuple):
+    """The paths that differ between two inventories, each list sorted."""
+
+    created: list[str]
+    modified: list[str]
+    deleted: list[str]
+
+    def __bool__(self) -> bool:
+        return any(self)
+
+
+def compare(old: Inventory, new: Inventory, same: Callable[[str, Entry, Entry], bool]) -> Differences:
+    """Return how *new* differs from *old*; *same* decides for a path that is in both."""
+    before, after = old.files, new.files
+    deleted = sorted(path for path in before if path not in after)
+    if new.unread:
+        # A file that we cannot see may still be there.
+        hidden = tuple(f"{path}/" for path in new.unread)
+        deleted = [path for path in deleted if not f"{path}/".startswith(hidden)]
+    return Differences(
+        created=sorted(path for path in after if path not in before),
+        modified=sorted(
+            path for path, entry in after.items() if path in before and not same(path, before[path], entry)
+        ),
+        deleted=deleted,
+    )
+
+
+class Version(NamedTuple):
+    """One side of a comparison: the entry, and the tree to read its content from, if there is one."""
+
+    entry: Entry
+    tree: Tree | None
+
+
+def alike(path: str, old: Version, new: Version) -> bool:
+    """Return whether kind, permissions and content are equal; compare stat results if the content cannot be read."""
+    if old.tree is None or new.tree is None:
+        return old.entry == new.entry
+    try:
+        return _same(path, old, new, trees=(old.tree, new.tree))
+    except OSError:
+        return old.entry == new.entry
+
+
+def _same(path: str, old: Version, new: Version, *, trees: tuple[Tree, Tree]) -> bool:
+    if stat.S_ISLNK(old.entry.mode) and stat.S_ISLNK(new.entry.mode):
+        return trees[0].link(path) == trees[1].link(path)
+    if old.entry.mode != new.entry.mode:
+        return False
+    if not stat.S_ISREG(old.entry.mode):
+        return True
+    return old.entry.size == new.entry.size and _same_content(path, *trees)
+
+
+def _same_content(path: str, old: Tree, new: Tree) -> bool:
+    descriptors: list[int] = []
+    try:
+        descriptors.append(old.open(path))
+        descriptors.append(new.open(path))
+        return _same_bytes(*descriptors)
+    finally:
+        for fd in descriptors:
+            os.close(fd)
+
+
+def _same_bytes(one: int, other: int) -> bool:
+    size = os.fstat(one).st_size
+    if os.fstat(other).st_size != size:
+        return False
+    at = 0
+    while at < size:
+        # Skip holes on both sides without reading them: a sparse file may claim to be a terabyte.
+        at = min(_next_data(one, at, size), _next_data(other, at, size))
+        part = os.pread(one, _CHUNK, at)
+        if part != os.pread(other, _CHUNK, at):
+            return False
+        if not part:
+            return True
+        at += len(part)
+    return True
+
+
+def _next_data(fd: int, at: int, size: int) -> int:
+    if size <= _CHUNK:
+        return at
+    try:
+        return os.lseek(fd, at, os.SEEK_DATA)
+    except OSError as error:
+        return size if error.errno == errno.ENXIO else at
+
+
+def describe_changes(
+    found: Differences, old: Inventory, new: Inventory, *, before: Callable[[str], Tree | None], after: Tree
+) -> Changes:
+    """Return the changes that *found* lists, with a diff; *before* returns the tree with the old content of a path."""
+    if not found and not new.unread:
+        return Changes()
+
+    def pair(path: str) -> Pair:
+        was, now = old.files.get(path), new.files.get(path)
+        return Pair(
+            path,
+            old=None if was is None else Version(was, before(path)),
+            new=None if now is None else Version(now, after),
+        )
+
+    paths = sorted((*found.created, *found.modified, *found.deleted))
+    unread = "".join(f"Folder {path!r} cannot be read\n" for path in _escaped(new.unread))
+    return Changes(
+        created=_escaped(found.created),
+        modified=_escaped(found.modified),
+        deleted=_escaped(found.deleted),
+        diff=unified(map(pair, paths)) + unread,
+    )
+
+
+def _escaped(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(map(escape_surrogates, paths)))
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A path that changed, as it was and as it is."""
+    """A path that changed, with its old and new version."""
 
     path: str
     old: Version | None
@@ -44,7 +211,7 @@ class Pair:
 
 
 def unified(pairs: Iterable[Pair]) -> str:
-    """The diff of all *pairs*; what is left out says so in a line."""
+    """Return the diff of all *pairs*; a line says what it leaves out."""
     budget = _Budget(_MAX_PAIRS_TOGETHER)
     parts: list[str] = []
     room = MAX_DIFF_CHARACTERS
@@ -109,7 +276,7 @@ def _kind(mode: int) -> str:
 
 
 def _note(name: str, version: Version, pair: Pair) -> str | None:
-    """Why a version has no text to show, if so."""
+    """Return why a version has no text to show, or None."""
     verb = "Modified" if pair.old and pair.new else "Created" if pair.new else "Deleted"
     if version.tree is None:
         return f"{verb} file {name} is not shown: the old content of a shared workspace is not kept"
@@ -123,7 +290,7 @@ def _note(name: str, version: Version, pair: Pair) -> str | None:
 
 
 def _content(path: str, version: Version | None) -> str | bytes:
-    """The text of a version, or its bytes where they are no text."""
+    """Return the text of a version, or its bytes if they are not text."""
     if version is None:
         return ""
     assert version.tree is not None
@@ -139,7 +306,7 @@ def _content(path: str, version: Version | None) -> str | bytes:
 
 
 def _quoted(path: str) -> str:
-    """The path on one line, whatever is in its name."""
+    """Return the path on one line, quoted if it has control characters."""
     shown = escape_surrogates(path)
     if any(ord(character) < _FIRST_PRINTABLE or ord(character) == _DELETE for character in shown):
         return json.dumps(shown, ensure_ascii=False)
@@ -147,7 +314,7 @@ def _quoted(path: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Lines without their newlines; a last one without a newline carries the remark that unified diffs have for it."""
+    """Split into lines without newlines; mark a last line without a newline as unified diffs do."""
     if not text:
         return []
     lines = text.split("\n")
@@ -176,8 +343,8 @@ def _opcodes(old: list[str], new: list[str], budget: _Budget) -> list[_Opcode]:
     return codes
 
 
-class _Ready(difflib.SequenceMatcher[str]):
-    """Groups operations that are known already."""
+class _Grouping(difflib.SequenceMatcher[str]):
+    """Groups operations that are already known."""
 
     def __init__(self, codes: list[_Opcode]) -> None:
         super().__init__(None, [], [])
@@ -188,7 +355,7 @@ class _Ready(difflib.SequenceMatcher[str]):
 
 
 def _hunks(old: list[str], new: list[str], budget: _Budget) -> Iterator[str]:
-    for group in _Ready(_opcodes(old, new, budget)).get_grouped_opcodes(_CONTEXT):
+    for group in _Grouping(_opcodes(old, new, budget)).get_grouped_opcodes(_CONTEXT):
         _, first_old, _, first_new, _ = group[0]
         _, _, last_old, _, last_new = group[-1]
         yield f"@@ -{_range(first_old, last_old)} +{_range(first_new, last_new)} @@"
@@ -205,32 +372,3 @@ def _range(start: int, stop: int) -> str:
     if length == 1:
         return str(start + 1)
     return f"{start + 1 if length else start},{length}"
-
-
-def told(
-    found: Differences, old: Inventory, new: Inventory, *, before: Callable[[str], Tree | None], after: Tree
-) -> Changes:
-    """The changes for what was *found*; *before* gives the tree that has the old content of a path."""
-    if not found and not new.unread:
-        return Changes()
-
-    def pair(path: str) -> Pair:
-        was, now = old.files.get(path), new.files.get(path)
-        return Pair(
-            path,
-            old=None if was is None else Version(was, before(path)),
-            new=None if now is None else Version(now, after),
-        )
-
-    paths = sorted((*found.created, *found.modified, *found.deleted))
-    unread = "".join(f"Folder {path!r} may not be looked into\n" for path in _escaped(new.unread))
-    return Changes(
-        created=_escaped(found.created),
-        modified=_escaped(found.modified),
-        deleted=_escaped(found.deleted),
-        diff=unified(map(pair, paths)) + unread,
-    )
-
-
-def _escaped(paths: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(map(escape_surrogates, paths)))

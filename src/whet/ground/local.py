@@ -1,4 +1,4 @@
-"""Running without a boundary: below a warden, so nothing is left behind; files cannot be hidden."""
+"""The sandbox without a boundary: commands run below a warden, so nothing is left, but they see all files."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from whet.ground.wardens import end_all
 
 
 class LocalSandbox:
-    """The fallback where bubblewrap cannot run."""
+    """The fallback if bubblewrap cannot run."""
 
     name = "local"
 
     @classmethod
     def availability(cls) -> Availability:
-        """It runs anywhere."""
+        """Return that it can be used: it runs anywhere."""
         return Availability(usable=True)
 
     async def run(self, command: Command, boundary: Boundary, *, timeout_s: float, stdout: Sink, stderr: Sink) -> Ended:
         """Run *command*; see `Sandbox.run`."""
-        # What may be seen cannot be limited without namespaces.
+        # Only the ceilings of the boundary hold: nothing can be hidden without namespaces.
         with holding(boundary.ceilings, timeout_s) as hold:
             held = held_to(hold, command)
             return judged(hold, await run_process(held, timeout_s=timeout_s, stdout=stdout, stderr=stderr))
@@ -36,5 +36,5 @@ class LocalSandbox:
                 yield talk
 
     async def close(self) -> None:
-        """End the wardens; nothing is below them."""
+        """End the wardens."""
         await end_all()

@@ -1,38 +1,49 @@
-"""What the `[packages]` table of the settings says, over its defaults."""
+"""Where packages come from: the `[packages]` table of the settings, and references to packages."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
+
+from whet.errors import PackageError
+from whet.reading.text import printable, shorten
 
 MIB = 1024 * 1024
+_SHOWN = 120
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_READS = "use r2://, s3://, http://, https://, file:// or a path"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageLimits:
-    """What is refused beyond; `ratio` is unpacked to packed size, and counts only from `ratio_floor_bytes` on."""
+    """The most that a package may have; `ratio` is unpacked to packed size, above `ratio_floor_bytes` only."""
 
     download_bytes: int = 1024 * MIB
     unpacked_bytes: int = 4096 * MIB
     entries: int = 100_000
-    # Text shrinks to a tenth, a log of repeated lines to a hundredth; what shrinks further is made to.
+    # Text shrinks to a tenth, a log of repeated lines to a hundredth; an archive beyond that is made to swell.
     ratio: int = 200
     ratio_floor_bytes: int = 64 * MIB
     fetch_timeout_s: float = 300.0
 
     def most_unpacked(self, packed_bytes: int) -> int:
-        """How many bytes an archive of *packed_bytes* may become."""
+        """Return how many bytes an archive of *packed_bytes* may unpack to."""
         return min(self.unpacked_bytes, max(self.ratio_floor_bytes, packed_bytes * self.ratio))
 
 
 Scheme = Literal["r2", "s3"]
 SCHEMES: tuple[Scheme, ...] = ("r2", "s3")
+Kind = Literal["local", "web", "bucket"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buckets:
-    """Where the buckets of one scheme are, whose keys open them, and which of them may be read; no names mean all."""
+    """Where the buckets of one scheme are, the variables with their keys, and which may be read (all if empty)."""
 
     endpoint: str | None = None
     region: str | None = None
@@ -43,7 +54,7 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageSettings:
-    """From where packages may come, and how large they may be."""
+    """Where packages may come from, and how large they may be."""
 
     allow_private_addresses: bool = True
     allow_local_files: bool = True
@@ -52,7 +63,7 @@ class PackageSettings:
 
 
 def package_settings(given: Mapping[str, Any]) -> PackageSettings:
-    """The `[packages]` table, checked by then, over the defaults."""
+    """Return the settings for a `[packages]` table that is already checked."""
     usual = PackageLimits()
     return PackageSettings(
         allow_private_addresses=given.get("allow_private_addresses", True),
@@ -68,6 +79,62 @@ def package_settings(given: Mapping[str, Any]) -> PackageSettings:
 
 
 def bucket_keys(settings: PackageSettings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What opens buckets, whatever the variables are called that hold it."""
+    """Return the secret keys of buckets, from the variables that the settings name."""
     names = [buckets.secret_variable for buckets in settings.buckets.values()]
     return tuple(environ[name] for name in names if environ.get(name))
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A fetched file and its SHA-256."""
+
+    path: Path
+    digest: str
+
+
+def kind_of(ref: str) -> Kind:
+    """Return the kind of the reference *ref*; raises `PackageError` for other schemes."""
+    found = _SCHEME.match(ref)
+    match found[1].lower() if found else "file":
+        case "file":
+            return "local"
+        case "http" | "https":
+            return "web"
+        case "r2" | "s3":
+            return "bucket"
+        case other:
+            raise PackageError(f"{shown_ref(ref)}: whet cannot fetch {other}://; {_READS}")
+
+
+def local_path(ref: str, base_dir: Path) -> Path:
+    """Return the path of a local reference; a relative one starts at *base_dir*."""
+    if not ref.lower().startswith("file://"):
+        try:
+            return base_dir / Path(ref).expanduser()
+        except RuntimeError as error:
+            raise PackageError(f"{shown_ref(ref)}: {error}") from error
+    parts = urlsplit(ref)
+    if parts.netloc not in ("", "localhost"):
+        raise PackageError(f"{shown_ref(ref)} names another machine; whet reads only files of this one")
+    return Path(unquote(parts.path))
+
+
+def take_local(path: Path, most_bytes: int) -> Fetched:
+    """Return the archive at *path*, without copying it."""
+    if path.stat().st_size > most_bytes:
+        raise PackageError(f"{path} is larger than {most_bytes // MIB:,} MiB", hint="raise packages.max_download_mb")
+    with path.open("rb") as file:
+        return Fetched(path, hashlib.file_digest(file, "sha256").hexdigest())
+
+
+def shown(name: str) -> str:
+    """Return *name* for a message: shortened, and with escapes for unprintable characters."""
+    return printable(shorten(name, _SHOWN))
+
+
+def shown_ref(ref: str) -> str:
+    """Return a reference for a message: without the query, which may have a signature, and without a password."""
+    address = ref.partition("?")[0]
+    scheme, found, rest = address.partition("://")
+    host, slash, path = rest.partition("/")
+    return shown(f"{scheme}://{host.rpartition('@')[2]}{slash}{path}" if found else address)

@@ -1,4 +1,4 @@
-"""One process from start to end: its output goes to sinks as it comes, and nothing of it outlives the call."""
+"""Run one process below a warden: its output goes to sinks as it arrives, and nothing outlives the call."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from collections.abc import AsyncIterator, Callable
 
 import anyio
 
-from whet.errors import AgentNotFound, AgentNotStarted, SandboxError
+from whet.errors import AgentNotStarted, SandboxError
 from whet.ground import warden as words
-from whet.ground.sandbox import Command, Ended, Sink
+from whet.ground.sandbox import Command, Ended, Sink, no_program
 from whet.ground.wardens import Warden, reaper, wardens
 
 _CHUNK = 65536
-# What a pipe can hold by the time its writers are dead; whoever writes more than that is not one of them.
+# More than a pipe can hold when its writers are dead; anything beyond comes from another process.
 _MOST_LEFT = 2 * 1024 * 1024
-# As much as anybody may ask for by default.
+# The most that an ordinary user may ask for by default.
 _PIPE_SIZE = 1024 * 1024
-# How long a process may take to tidy up between SIGTERM and SIGKILL.
+# The time between SIGTERM and SIGKILL.
 GRACE_S = 2.0
-# A warden says in time what it could not end; one that says nothing is stopped, or worse.
+# A warden reports in time what it could not end; if it does not, it is stopped or stuck.
 _PATIENCE_S = words.PATIENCE_S + 5.0
-_LOST = b"whet: something killed the process that watches over this command; all of it was ended\n"
+_LOST = b"whet: something killed the process that watches over this command, so whet ended the command\n"
 
 
 class _Child:
-    """A process below its warden, its two output pipes and the moment of its end, watched by the event loop."""
+    """A process below its warden: the event loop watches its two output pipes and its end."""
 
     def __init__(self, command: Command, warden: Warden, stdout: tuple[int, Sink], stderr: tuple[int, Sink]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -44,10 +44,10 @@ class _Child:
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._clear: asyncio.Future[None] = self._loop.create_future()
-        # All of it was killed where nothing else is known.
+        # If the warden reports no exit code, everything was killed.
         self._code = -signal.SIGKILL
         self._lost = False
-        # Why it could not be started, or why a sink had enough of it.
+        # Why it could not be started, or what a sink raised.
         self.trouble: Exception | None = None
         self.unended: SandboxError | None = None
         self._loop.add_reader(warden.fileno(), self._on_words)
@@ -56,26 +56,26 @@ class _Child:
 
     @property
     def exited(self) -> bool:
-        """Whether it has ended by now."""
+        """Whether it has ended."""
         return self._gone.done()
 
     async def started(self) -> None:
-        """Wait until it is the program that was asked for; raises where it cannot be."""
+        """Wait until it has become its program; raises if it could not be started."""
         await asyncio.shield(self._started)
         if self.trouble is not None:
             raise self.trouble
 
     async def over(self) -> None:
-        """Wait until it has exited, or a sink has had enough of it."""
+        """Wait until it has exited or a sink has raised."""
         await asyncio.shield(self._over)
 
     async def exit(self, within_s: float) -> None:
-        """Wait for its exit, at most so long."""
+        """Wait for its exit, at most *within_s* seconds."""
         with anyio.move_on_after(within_s):
             await asyncio.shield(self._gone)
 
     async def stop(self) -> int:
-        """See to it that nothing of it is left; SIGTERM first, so that it can tidy up. Its return code."""
+        """End everything that it started, with SIGTERM first, and return its exit code."""
         if not self.exited:
             self._warden.say(words.ASK)
             await self.exit(GRACE_S)
@@ -99,7 +99,7 @@ class _Child:
                 case words.STARTED:
                     pass
                 case words.REFUSED:
-                    self.trouble = _refusal(self._command, *marshal.loads(rest))  # noqa: S302 - a warden is of our own making
+                    self.trouble = _refusal(self._command, *marshal.loads(rest))  # noqa: S302 - our own warden wrote it
                     self._settle_all()
                 case words.EXITED:
                     self._code = words.CODE.unpack(rest[: words.CODE.size])[0]
@@ -111,14 +111,14 @@ class _Child:
                     _settle(self._clear)
                 case words.LEFT:
                     left = ", ".join(map(str, marshal.loads(rest)))  # noqa: S302 - as above
-                    self.unended = SandboxError(f"these processes of it could not be ended: {left}")
+                    self.unended = SandboxError(f"these processes could not be ended: {left}")
                     self._settle_all()
                 case _:
                     self._on_loss()
             _settle(self._started)
 
     def _on_loss(self) -> None:
-        """The warden is no more, so there is nothing more to hear; what was below it comes to us."""
+        """Give up on a warden that is gone; the processes below it become our children."""
         self._lost = True
         self._loop.remove_reader(self._warden.fileno())
         if not self.exited and self.trouble is None:
@@ -130,7 +130,7 @@ class _Child:
             _settle(future)
 
     def _on_output(self, pipe: int) -> None:
-        """Pass on one chunk; a pipe at its end is no longer watched."""
+        """Pass on one chunk; stop watching a pipe at its end."""
         try:
             chunk = os.read(pipe, _CHUNK)
         except BlockingIOError:
@@ -139,17 +139,17 @@ class _Child:
             self._loop.remove_reader(pipe)
 
     def _feed(self, sink: Sink, chunk: bytes) -> bool:
-        """Whether *sink* took it; one that did not has had enough of the process."""
+        """Give *chunk* to *sink*; return False if it raised, which ends the process."""
         try:
             sink(chunk)
-        except Exception as error:  # noqa: BLE001 - a sink's refusal is the caller's business, not the event loop's
+        except Exception as error:  # noqa: BLE001 - what a sink raises is for the caller, not for the event loop
             self.trouble = self.trouble or error
             _settle(self._over)
             return False
         return True
 
     def close(self) -> None:
-        """Read what the pipes still hold, once nobody can write any more, and let go of everything."""
+        """Read the rest of the pipes, once no process can write to them, and close everything."""
         if not self._lost:
             self._loop.remove_reader(self._warden.fileno())
         if self._lost or self.unended is not None:
@@ -170,7 +170,7 @@ class _Child:
 
 
 class Conversation:
-    """A running process and the pipe that it reads from; see `Talk`."""
+    """A running process and its input pipe; see `Talk`."""
 
     def __init__(self, child: _Child, stdin: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -179,7 +179,7 @@ class Conversation:
         self.exit_code: int | None = None
 
     async def send(self, data: bytes) -> None:
-        """Write all of *data*, as fast as it is read."""
+        """Write all of *data* as fast as the process reads it."""
         view = memoryview(data)
         while view:
             if self._stdin is None or self._child.exited:
@@ -190,7 +190,7 @@ class Conversation:
                 await self._writable(self._stdin)
 
     async def _writable(self, stdin: int) -> None:
-        """Until there is room, or the process is gone: a child of its own may hold the other end open for ever."""
+        """Wait for room in the pipe or for the end of the process, whose children may keep the pipe open for ever."""
         room: asyncio.Future[None] = self._loop.create_future()
         gone = asyncio.ensure_future(self._child.over())
         self._loop.add_writer(stdin, _settle, room)
@@ -201,13 +201,13 @@ class Conversation:
             gone.cancel()
 
     async def over(self) -> None:
-        """Wait for its end, or for the refusal of a sink."""
+        """Wait for its end, and raise what a sink raised."""
         await self._child.over()
         if self._child.trouble is not None:
             raise self._child.trouble
 
     def end_input(self) -> None:
-        """Let it know that nothing more comes."""
+        """Close its input."""
         if self._stdin is not None:
             os.close(self._stdin)
             self._stdin = None
@@ -222,10 +222,10 @@ async def open_process(
     pass_fds: tuple[int, ...] = (),
     started: Callable[[], object] | None = None,
 ) -> AsyncIterator[Conversation]:
-    """Start *command* below a warden, with a pipe to it; nothing of it is left at the end."""
+    """Start *command* below a warden, with an input pipe; end everything that it started at the end of the context."""
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
         in_read, stdin = _pipe(theirs, ours)
-        # The end that is its own must be as programs expect it; ours must not hold up the event loop.
+        # Programs expect a blocking input; our end must not block the event loop.
         os.set_blocking(in_read, True)
         os.set_blocking(stdin, False)
         child = await _start(command, in_read, stdout, stderr, pass_fds)
@@ -257,7 +257,7 @@ async def run_process(
     pass_fds: tuple[int, ...] = (),
     started: Callable[[], object] | None = None,
 ) -> Ended:
-    """Run *command* below a warden; nothing of it is left when this returns or raises."""
+    """Run *command* below a warden; end everything that it started before returning or raising."""
     began = time.monotonic()
     with contextlib.ExitStack() as theirs:
         child = await _start(command, _input(command.stdin, theirs), stdout, stderr, pass_fds)
@@ -284,10 +284,10 @@ async def run_process(
 
 
 async def _start(command: Command, stdin: int, stdout: Sink, stderr: Sink, pass_fds: tuple[int, ...]) -> _Child:
-    """Let a warden start it; whether that went well is heard later."""
+    """Ask a warden to start *command*; the result arrives later."""
     warden = await wardens.take()
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
-        # Where it does not come so far; what is below the warden then, ends with it.
+        # If starting fails, the warden ends everything below it.
         ours.callback(warden.close)
         out_read, out_write = _pipe(ours, theirs)
         err_read, err_write = _pipe(ours, theirs)
@@ -300,19 +300,19 @@ async def _start(command: Command, stdin: int, stdout: Sink, stderr: Sink, pass_
 
 
 def _pipe(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[int, int]:
-    """A pipe to read from; its other end is of nobody else once *theirs* has ended."""
+    """Open a pipe to read from; closing *theirs* closes our copy of the other end."""
     read, write = os.pipe2(os.O_CLOEXEC)
     ours.callback(os.close, read)
     theirs.callback(os.close, write)
     os.set_blocking(read, False)
-    # Some programs exit without waiting for a full pipe to be read, and lose their last words.
+    # Some programs exit while a pipe is full, and lose the end of their output.
     with contextlib.suppress(OSError):
         fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
     return read, write
 
 
 def _input(data: bytes, ours: contextlib.ExitStack) -> int:
-    """A file that holds *data*: nobody has to feed it, and a program that never reads it breaks nothing."""
+    """Put *data* into a file in memory: nothing has to feed it, and a program need not read it."""
     if data:
         fd = os.memfd_create("stdin")
         ours.callback(os.close, fd)
@@ -327,13 +327,13 @@ def _input(data: bytes, ours: contextlib.ExitStack) -> int:
 
 
 def _refusal(command: Command, step: str, number: int | None, text: str) -> Exception:
-    """Why a command could not be started, as an error."""
+    """Return the error for a command that could not be started."""
     program = command.argv[0]
     if step == words.IN_FOLDER:
         why = "does not exist" if number == errno.ENOENT else f"cannot be entered: {text}"
         return AgentNotStarted(f"its working folder {command.cwd} {why}")
     if number in (errno.ENOENT, errno.ENOTDIR):
-        return AgentNotFound(f'there is no program "{program}"', hint="install it, or correct `command` of this runner")
+        return no_program(program)
     if number in (errno.EACCES, errno.EPERM):
         return AgentNotStarted(f'"{program}" cannot be executed: {os.strerror(number)}')
     if number is not None:

@@ -1,4 +1,4 @@
-"""Protected files: copied before the agent starts, and put back as they were, whatever the agent made of them."""
+"""What a check needs from the workspace before the agent starts: copies of protected files, and a baseline."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from io import BufferedReader
 from pathlib import Path
 from typing import Literal
 
 from whet.errors import WorkspaceError
 from whet.ground.copying import remove_tree
-from whet.ground.tree import GIT, Descent, grant, open_file, walk
+from whet.ground.tree import GIT, Descent, grant, hash_file, open_file, walk
+
+Kind = Literal["absent", "file", "folder", "other", "outside"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protected:
-    """A file, a link, or a folder with either in it, as it was; `copy` is the file that holds the content of a file."""
+    """A file, a link, or a folder with either in it, as it was; `copy` is the path of a copy of a file."""
 
     path: str
     mode: int
@@ -31,7 +32,7 @@ class Protected:
 
     @property
     def is_folder(self) -> bool:
-        """Whether only its mode is known: without the right to read it, nobody gets at what it holds."""
+        """Whether it is a folder, of which only the mode is kept, because the mode decides who can read its files."""
         return self.copy is None and self.target is None
 
 
@@ -45,22 +46,22 @@ class Wanted:
 
 
 def keep_protected(workspace: Path, wanted: Wanted, store: Path) -> tuple[Protected, ...]:
-    """Copy what is protected into the folder *store*, which the agent must not reach."""
+    """Copy the protected files into the folder *store*, which the agent must not reach."""
     store.mkdir(parents=True, exist_ok=True)
     kept = [
         _kept(workspace, path, found, store / str(number))
         for number, (path, found) in enumerate(_scan(workspace, wanted))
         if stat.S_ISLNK(found.st_mode) or stat.S_ISREG(found.st_mode)
     ]
-    folders = sorted({folder for item in kept for folder in _folders_above(item.path)})
+    folders = sorted({folder for item in kept for folder in _parents(item.path)})
     modes = (stat.S_IMODE((workspace / folder).lstat().st_mode) for folder in folders)
     return (*kept, *(Protected(path=path, mode=mode) for path, mode in zip(folders, modes, strict=True)))
 
 
 def put_back(workspace: Path, wanted: Wanted, protected: tuple[Protected, ...]) -> tuple[str, ...]:
-    """Make what is protected as it was, and remove what was added to it; the paths where that took something."""
+    """Restore the protected files and remove what was added to them; return the paths that had to change."""
     if workspace.is_symlink():
-        raise WorkspaceError(f"{workspace} was replaced by a link")
+        raise WorkspaceError(f"{workspace} was replaced with a link")
     folders = [item for item in protected if item.is_folder]
     protected = tuple(item for item in protected if not item.is_folder)
     kept = {item.path: item for item in protected}
@@ -78,15 +79,15 @@ def put_back(workspace: Path, wanted: Wanted, protected: tuple[Protected, ...]) 
     return tuple(sorted((*added, *locked, *(item.path for item in altered))))
 
 
-def _folders_above(path: str) -> Iterator[str]:
-    """The folders on the way to *path*, the workspace itself among them."""
+def _parents(path: str) -> Iterator[str]:
+    """Yield the folders above *path*, up to the workspace itself."""
     while path:
         path = path.rpartition("/")[0]
         yield path or "."
 
 
 def _has_other_mode(workspace: Path, folder: Protected) -> bool:
-    """Whether a folder that is still there may be used otherwise than before."""
+    """Return whether a folder still exists, but with another mode."""
     try:
         mode = (workspace / folder.path).lstat().st_mode
     except OSError:
@@ -95,7 +96,7 @@ def _has_other_mode(workspace: Path, folder: Protected) -> bool:
 
 
 def _scan(workspace: Path, wanted: Wanted) -> Iterator[tuple[str, os.stat_result]]:
-    """Everything protected that is no folder; no link is followed."""
+    """Yield every protected file and link, without following links."""
     folders = [""]
     while folders:
         folder = folders.pop()
@@ -123,7 +124,7 @@ def _kept(workspace: Path, path: str, found: os.stat_result, copy: Path) -> Prot
     mode = stat.S_IMODE(found.st_mode)
     if stat.S_ISLNK(found.st_mode):
         return Protected(path=path, mode=mode, target=str((workspace / path).readlink()))
-    with _opened(workspace / path) as source, copy.open("wb") as target:
+    with open(open_file(str(workspace / path)), "rb") as source, copy.open("wb") as target:  # noqa: PTH123
         shutil.copyfileobj(source, target)
     return Protected(path=path, mode=mode, copy=str(copy), digest=_digest(copy))
 
@@ -147,13 +148,13 @@ def _restore(workspace: Path, item: Protected) -> None:
         return
     assert item.copy is not None
     if not Path(item.copy).is_file() or _digest(Path(item.copy)) != item.digest:
-        raise WorkspaceError(f"the copy of the protected file {item.path} is not what it was")
+        raise WorkspaceError(f"the copy of the protected file {item.path} has changed")
     shutil.copyfile(item.copy, full, follow_symlinks=False)
     full.chmod(item.mode)
 
 
 def _make_folders(workspace: Path, path: str) -> None:
-    """Real folders all the way to *path*, which may be written to."""
+    """Make every folder above *path* a real and writable folder."""
     here = workspace
     grant(str(here), stat.S_IRWXU)
     for name in path.split("/")[:-1]:
@@ -165,7 +166,7 @@ def _make_folders(workspace: Path, path: str) -> None:
 
 
 def _clear(path: Path) -> None:
-    """Remove whatever is there."""
+    """Remove what is at *path*."""
     with suppress(FileNotFoundError):
         grant(str(path.parent), stat.S_IRWXU)
     problems = remove_tree(path)
@@ -173,27 +174,13 @@ def _clear(path: Path) -> None:
         raise WorkspaceError(problems[0])
 
 
-def _opened(path: Path) -> BufferedReader:
-    return open(open_file(str(path)), "rb")  # noqa: PTH123 - a descriptor, not a path
-
-
 def _digest(path: Path) -> str:
-    try:
-        file = _opened(path)
-    except PermissionError:
-        grant(str(path), stat.S_IRUSR)
-        file = _opened(path)
-    with file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-Kind = Literal["absent", "file", "folder", "other", "outside"]
-_READ_AT_ONCE = 1024 * 1024
+    return hash_file(str(path), force=True).hex()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """What was at a path: its kind and a digest of its content; where only a list of changes is known, `changed`."""
+    """What was at a path: its kind and a digest; or only `changed`, if only a list of changes is known."""
 
     kind: Kind
     digest: str | None = None
@@ -202,10 +189,10 @@ class Before:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """What the claims of a case need to know of the workspace as its agent found it.
+    """What the claims of a case need to know of the workspace before the agent starts.
 
-    `held` says of each claim whether it held then already; None where that takes a command to know,
-    or a search that is not needed or does not end.
+    `held` says for each claim whether it already held; None if only a command could tell, or a search that is not
+    needed or does not end.
     """
 
     before: Mapping[str, Before] = field(default_factory=dict)
@@ -214,7 +201,7 @@ class Baseline:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """What was a folder: a list of changes tells of files only."""
+        """The paths that were folders: a list of changes has only files."""
         return tuple(path.rstrip("/") for path, before in self.before.items() if before.kind == "folder")
 
     @property
@@ -225,9 +212,9 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is at a path now; `real` is where it lies once links are followed, if that is inside of the workspace.
+    """What is at a path now; `real` is its path after following links, if that is inside the workspace.
 
-    `linked` says of what is absent that there is a link to it, `whole` of a folder that it is the workspace itself.
+    `linked` says that there is a link to something absent, `whole` that a folder is the workspace itself.
     """
 
     kind: Kind
@@ -237,10 +224,10 @@ class Found:
 
 
 def find(workspace: Path, path: str) -> Found:
-    """What is at *path*; links are followed as long as they stay in the workspace."""
+    """Return what is at *path*; follow links that stay in the workspace."""
     full = os.path.join(workspace, path)  # noqa: PTH118 - a hot path
     try:
-        real, mode = _followed(full)
+        real, mode = _resolved(full)
     except (FileNotFoundError, NotADirectoryError):
         return Found("absent", linked=os.path.islink(full))  # noqa: PTH114
     except OSError as error:
@@ -255,17 +242,17 @@ def find(workspace: Path, path: str) -> Found:
 
 
 def _roots(workspace: Path) -> Iterator[str]:
-    """The workspace as it is named, and where that leads."""
+    """Yield the path of the workspace, and the same after following links."""
     yield str(workspace)
-    yield _followed(workspace)[0]
+    yield _resolved(workspace)[0]
 
 
 def _is_in(real: str, root: str) -> bool:
     return real == root or real.startswith(f"{root.rstrip('/')}/")
 
 
-def _followed(path: Path | str) -> tuple[str, int]:
-    """Where *path* leads, and the mode of what is there; the kernel follows links quicker than we could."""
+def _resolved(path: Path | str) -> tuple[str, int]:
+    """Return *path* after following links, and the mode of what is there; the kernel is quicker than realpath."""
     fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         return os.readlink(f"/proc/self/fd/{fd}"), os.fstat(fd).st_mode  # noqa: PTH115
@@ -274,7 +261,7 @@ def _followed(path: Path | str) -> tuple[str, int]:
 
 
 def take_before(workspace: Path, paths: Iterable[str], *, digests: Iterable[str]) -> dict[str, Before]:
-    """What is at *paths*; those in *digests* with their content."""
+    """Return what is at *paths*, with digests of those in *digests*."""
     wanted = set(digests)
     found = {}
     for path in paths:
@@ -284,43 +271,29 @@ def take_before(workspace: Path, paths: Iterable[str], *, digests: Iterable[str]
 
 
 def digest_of(found: Found) -> str | None:
-    """A digest of the content of a file, or of all that a folder holds: names, links and content.
+    """Return a digest of a file, or of everything in a folder: names, links and contents.
 
-    The `.git` folder of the workspace itself is left out, as it is from the list of changes.
+    Leaves out the `.git` folder of the workspace itself, as the list of changes does.
     """
     if found.real is None:
         return None
     if found.kind == "file":
-        return _content(open_file(found.real)).hex()
+        return hash_file(found.real).hex()
     skip = GIT if found.whole else frozenset[str]()
     return _folder(Path(found.real), skip) if found.kind == "folder" else None
 
 
 def _folder(folder: Path, skip: frozenset[str]) -> str:
     lines = []
-    names: list[str] = []
     with Descent(folder, force=True) as place:
         for step in walk(place, skip=skip):
-            if step.kind == "enter":
-                names.append(step.name)
-                continue
-            if step.kind == "leave":
-                names.pop()
-                continue
-            path = "/".join((*names, step.name)).encode("utf-8", "surrogateescape")
-            lines.append(path + b"\0" + _item(step.name, step.stat.st_mode, place.fd))
+            if step.kind not in {"enter", "leave"}:
+                path = place.path(step).encode("utf-8", "surrogateescape")
+                lines.append(path + b"\0" + _item(step.name, step.stat.st_mode, place.fd))
     return hashlib.sha256(b"\n".join(sorted(lines))).hexdigest()
 
 
 def _item(name: str, mode: int, dir_fd: int) -> bytes:
     if stat.S_ISLNK(mode):
         return b"link" + os.readlink(name, dir_fd=dir_fd).encode("utf-8", "surrogateescape")
-    return _content(open_file(name, dir_fd=dir_fd)) if stat.S_ISREG(mode) else b"other"
-
-
-def _content(fd: int) -> bytes:
-    digest = hashlib.sha256()
-    with open(fd, "rb", buffering=0) as file:
-        while part := file.read(_READ_AT_ONCE):
-            digest.update(part)
-    return digest.digest()
+    return hash_file(name, dir_fd=dir_fd) if stat.S_ISREG(mode) else b"other"

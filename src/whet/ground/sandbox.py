@@ -1,4 +1,4 @@
-"""The contract of a sandbox: a command, what it may see, and how it ended."""
+"""The contract of a sandbox: a command, its boundary and its end; and which sandbox a run uses."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from whet.model import plugins
 from whet.model.run import Runner
 from whet.model.suite import Ceilings
 
+_BEST = "bubblewrap"
+_FALLBACK = "local"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A program to start: its own arguments, its whole environment, and what it reads from standard input."""
+    """A program to start: its arguments, its whole environment, its working folder and its standard input."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -28,10 +31,10 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boundary:
-    """What a process may see beyond the system, which it sees read-only, and how much of the machine it may take.
+    """What a process may see besides the system, which is read-only, and how much of the machine it may use.
 
-    A boundary is a promise only where the sandbox can keep it; the local one cannot hide files, nor show writable
-    folders at other paths (`shown_at`: the path, and the folder that is seen there).
+    `shown_at` are paths at which another, writable folder is visible. The local sandbox cannot keep all of this: it
+    can neither hide files nor show folders at other paths.
     """
 
     writable: tuple[Path, ...]
@@ -42,15 +45,15 @@ class Boundary:
     shown_at: tuple[tuple[Path, Path], ...] = ()
 
 
-# Receives output as it comes. Raising ends the process and everything it started; the exception reaches the caller.
+# Receives output as it arrives. Raising ends the process and everything it started; the caller gets the exception.
 Sink: TypeAlias = Callable[[bytes], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a process ended: by itself with an exit code, by a signal, or stopped by us at its time limit.
+    """How a process ended: with an exit code, by a signal, or stopped by us at its time limit.
 
-    `reached` tells which of its ceilings it ran into, which need not have ended it.
+    `reached` is the ceiling that it reached, which did not necessarily end it.
     """
 
     exit_code: int | None
@@ -61,35 +64,35 @@ class Ended:
 
 
 class Talk(Protocol):
-    """A process that is running and reads what it is sent."""
+    """A running process that reads what you send."""
 
     async def send(self, data: bytes) -> None:
-        """Write all of *data* to its standard input; `BrokenPipeError` where it reads no more."""
+        """Write all of *data* to its standard input; raises `BrokenPipeError` if it no longer reads."""
 
     async def over(self) -> None:
-        """Wait until it has exited, or a sink has had enough of it; what the sink raised is raised here."""
+        """Wait until it has exited or a sink has raised; raises what the sink raised."""
 
 
 class Sandbox(Protocol):
-    """Starts processes and sees to it that none of them outlives its call."""
+    """Starts processes, and ends everything that they start."""
 
     name: str
 
     async def run(self, command: Command, boundary: Boundary, *, timeout_s: float, stdout: Sink, stderr: Sink) -> Ended:
         """Run *command* to its end.
 
-        Returns only when neither the process nor anything it started is running any more, also when it is cancelled.
-        Raises `AgentNotFound` where the program is missing, `AgentNotStarted` where the system refuses to start it,
-        and `SandboxError` where the boundary cannot be set up.
+        Returns only when neither the process nor anything it started is running, also when it is cancelled.
+        Raises `AgentNotFound` if the program is missing, `AgentNotStarted` if the system refuses to start it,
+        and `SandboxError` if the boundary cannot be set up.
         """
 
     def open(
         self, command: Command, boundary: Boundary, *, stdout: Sink, stderr: Sink
     ) -> AbstractAsyncContextManager[Talk]:
-        """Start *command* and keep it for as long as the context lasts; its input stays open behind `Command.stdin`.
+        """Start *command* and keep it running during the context; its input stays open after `Command.stdin`.
 
-        At the end its input is closed, so that it can end by itself; after the usual grace it is ended. Nothing that
-        it started is running any more afterwards. Raises as `run` does.
+        At the end, close its input so that it can end by itself, and end it after the usual grace. Nothing that it
+        started is running afterwards. Raises as `run` does.
         """
 
     async def close(self) -> None:
@@ -98,7 +101,7 @@ class Sandbox(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Availability:
-    """Whether a sandbox can be used on this machine, why not, and what to do about it."""
+    """Whether a sandbox can be used on this machine; if not, why, and what to do."""
 
     usable: bool
     reason: str = ""
@@ -107,21 +110,26 @@ class Availability:
 
 
 def find_program(command: Command) -> str:
-    """The full path of the program, looked up as the command itself would be."""
+    """Return the full path of the program, looked up as the command would; raises if it is missing."""
     name = command.argv[0]
     if os.sep in name:
         found = str(command.cwd / name) if is_there(command.cwd / name) else None
     else:
         found = shutil.which(name, path=command.env.get("PATH", os.defpath))
     if found is None:
-        raise AgentNotFound(f'there is no program "{name}"', hint="install it, or correct `command` of this runner")
+        raise no_program(name)
     if not os.access(found, os.X_OK):
         raise AgentNotStarted(f'"{name}" cannot be executed: Permission denied')
     return found
 
 
+def no_program(name: str) -> AgentNotFound:
+    """Return the error for a program that does not exist."""
+    return AgentNotFound(f'there is no program "{name}"', hint="install it, or correct `command` of this runner")
+
+
 def is_there(path: Path) -> bool:
-    """Whether there is something at *path* that we can get to; what cannot be a path is not there either."""
+    """Return whether *path* exists and we can reach it; False for text that cannot be a path."""
     try:
         path.stat()
     except (OSError, ValueError):
@@ -129,12 +137,8 @@ def is_there(path: Path) -> bool:
     return True
 
 
-_BEST = "bubblewrap"
-_FALLBACK = "local"
-
-
 def choose_sandbox(name: str) -> tuple[Sandbox, str | None]:
-    """The sandbox called *name*, or for `auto` the best that works; and what a person should know about the choice."""
+    """Return the sandbox *name*, or the best that works for `auto`; and a note about the choice, if there is one."""
     if name != "auto":
         require_sandbox(name)
         return plugins.find("sandboxes", name)(), None
@@ -146,7 +150,7 @@ def choose_sandbox(name: str) -> tuple[Sandbox, str | None]:
 
 
 def require_sandbox(name: str) -> None:
-    """Refuse to go on where the sandbox called *name* cannot be used here; for `auto` there is always one."""
+    """Raise if the sandbox *name* cannot be used here; for `auto` there is always one."""
     if name == "auto":
         return
     state: Availability = plugins.find("sandboxes", name).availability()
@@ -156,15 +160,18 @@ def require_sandbox(name: str) -> None:
 
 
 def hold_network(sandbox: Sandbox, runners: Iterable[Runner]) -> tuple[str, ...]:
-    """Refuse runners whose network was asked to be off and cannot be; what to know of those that go on all the same."""
+    """Raise for runners whose network must be off and cannot be; return a note for each that may run with it."""
     if sandbox.name != _FALLBACK:
         return ()
     asked = {runner.id: runner for runner in runners if runner.options.get("network") is False}
     strict = [name for name, runner in asked.items() if runner.options.get("network_required", True)]
     if strict:
         raise UsageError(
-            "\n".join(f"runners.{name}.agent.network = false: the local sandbox cannot keep it" for name in strict),
-            hint="use bubblewrap (`whet doctor` says what it needs), or set `network_required = false` beside it "
+            "\n".join(
+                f"runners.{name}.agent.network = false: the local sandbox cannot turn the network off"
+                for name in strict
+            ),
+            hint="use bubblewrap (`whet doctor` says what it needs), or set `network_required = false` as well "
             "to run with the network",
         )
     return tuple(f"runner {name} has the network, although it says `network = false`" for name in asked)

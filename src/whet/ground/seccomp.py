@@ -1,7 +1,7 @@
-"""The calls of the kernel that nothing inside bubblewrap has any business with, as a seccomp filter.
+"""A seccomp filter for the system calls that programs inside bubblewrap do not need.
 
-Most of them need rights that nothing inside has. The filter is the second lock on those doors, and the only one on
-some: root outside may ask for more than its rights inside tell.
+Most of these calls need rights that nothing inside has, so the filter is a second lock. For some it is the only one:
+if whet runs as root, a program inside may do more than its rights suggest.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import struct
 from collections.abc import Iterator
 from functools import lru_cache
 
-# The architecture as the kernel tells it to a filter; other machines have no filter.
+# The architecture as the kernel reports it to a filter; other machines have no filter.
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-# By name: the number on x86_64 and on aarch64.
+# For each name, the number on x86_64 and on aarch64.
 _REFUSED = {
-    # Keys are kept by user, and are not divided by namespaces.
+    # The kernel keeps keys for each user, across namespaces.
     "add_key": (248, 217),
     "request_key": (249, 218),
     "keyctl": (250, 219),
-    # What looks into the kernel, or runs in it.
+    # Calls that look into the kernel, or run in it.
     "bpf": (321, 280),
     "perf_event_open": (298, 241),
     "userfaultfd": (323, 282),
@@ -30,14 +30,14 @@ _REFUSED = {
     "io_uring_register": (427, 427),
     "syslog": (103, 116),
     "lookup_dcookie": (212, 18),
-    # What replaces or extends it.
+    # Calls that replace or extend the kernel.
     "init_module": (175, 105),
     "finit_module": (313, 273),
     "delete_module": (176, 106),
     "kexec_load": (246, 104),
     "kexec_file_load": (320, 294),
     "reboot": (169, 142),
-    # Mounts and other views of files; a handle opens what no path leads to.
+    # Mounts and other views of files; a handle opens a file that no path reaches.
     "mount": (165, 40),
     "umount2": (166, 39),
     "pivot_root": (155, 41),
@@ -52,7 +52,7 @@ _REFUSED = {
     "open_tree_attr": (467, 467),
     "open_by_handle_at": (304, 265),
     "setns": (308, 268),
-    # What belongs to the machine.
+    # Settings of the machine.
     "acct": (163, 89),
     "quotactl": (179, 60),
     "quotactl_fd": (443, 443),
@@ -66,8 +66,8 @@ _REFUSED = {
     "iopl": (172, None),
     "ioperm": (173, None),
 }
-# What gives a file its mode, and which argument that is: a program that runs as its owner would outlive the boundary,
-# and as root's agent its owner is root.
+# Calls that set the mode of a file, and the argument with the mode. A setuid program would work outside the boundary
+# too, and if whet runs as root, its owner is root.
 _MODES = {
     "chmod": ((90, None), 1),
     "fchmod": ((91, 52), 1),
@@ -77,7 +77,7 @@ _MODES = {
     "mknod": ((133, None), 1),
     "mknodat": ((259, 33), 2),
 }
-# The same where it counts only if the flags before it say that a file is made.
+# The same for calls whose mode counts only if the flags before it create a file.
 _OPENED = {"open": ((2, None), 1), "openat": ((257, 56), 2)}
 _OPENAT2 = (437, 437)
 _MAKES_A_FILE = 0o100 | 0o20000000
@@ -90,11 +90,11 @@ _NEW_TIME = 0x80
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 # A debugger may switch off random addresses, and a program may say that it is one of 32 bits.
 _HARMLESS_PERSONALITY, _ASK_PERSONALITY = 0x60008, 0xFFFFFFFF
-# Talks to the host of a virtual machine, whatever the network namespace says.
+# Reaches the host of a virtual machine from any network namespace.
 _AF_VSOCK = 40
 _X32 = 0x40000000
 
-# Instructions of a classic filter: load a word, jump if it is, is at least or has a bit of, return.
+# Instructions of a classic filter: load a word; jump if it equals, is at least, or has a bit of a value; return.
 _LOAD, _IS, _AT_LEAST, _HAS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
@@ -104,7 +104,7 @@ Instruction = tuple[int, int, int, int]
 
 @lru_cache
 def refused_calls() -> bytes | None:
-    """The filter as bubblewrap takes it; none where this machine's calls are not known to us."""
+    """Return the filter for bubblewrap; None if we do not know the calls of this architecture."""
     machine = platform.machine()
     if machine not in _ARCHITECTURES:
         return None
@@ -112,7 +112,7 @@ def refused_calls() -> bytes | None:
 
 
 def as_file(data: bytes) -> int:
-    """A descriptor that *data* can be read from, once."""
+    """Return a descriptor from which *data* can be read once."""
     fd = os.memfd_create("filter")
     os.write(fd, data)
     os.lseek(fd, 0, os.SEEK_SET)
@@ -122,7 +122,7 @@ def as_file(data: bytes) -> int:
 def _filter(machine: str) -> Iterator[Instruction]:
     column = list(_ARCHITECTURES).index(machine)
     yield _LOAD, 0, 0, _ARCHITECTURE
-    # Programs of another architecture have other numbers: there is no telling what they ask for.
+    # Programs of another architecture have other numbers, so we cannot tell what they ask for.
     yield _IS, 1, 0, _ARCHITECTURES[machine]
     yield _refuse(errno.ENOSYS)
     yield _LOAD, 0, 0, _NUMBER
@@ -134,10 +134,10 @@ def _filter(machine: str) -> Iterator[Instruction]:
         if number is not None:
             yield _IS, 0, 1, number
             yield _refuse(errno.EPERM)
-    # Its flags lie in memory, where a filter cannot look. Programs go on with `clone` where it is not there.
+    # A filter cannot read its flags, which are in memory. Programs use `clone` instead if it does not exist.
     yield _IS, 0, 1, _CLONE3[column]
     yield _refuse(errno.ENOSYS)
-    # The same goes for what this one is asked for, and for `openat`.
+    # The same for `openat2`; programs use `openat` instead.
     yield _IS, 0, 1, _OPENAT2[column]
     yield _refuse(errno.ENOSYS)
     for numbers, argument in _MODES.values():
@@ -159,7 +159,7 @@ def _filter(machine: str) -> Iterator[Instruction]:
 
 
 def _where(number: int, argument: int, tests: list[tuple[int, int]]) -> Iterator[Instruction]:
-    """Refuse the call where one of the tests of its argument holds; nothing else is decided about it then."""
+    """Refuse the call if one of the tests of its argument holds, and allow it otherwise."""
     yield _IS, 0, 2 + 2 * len(tests), number
     yield _LOAD, 0, 0, _argument(argument)
     for test, value in tests:
@@ -169,7 +169,7 @@ def _where(number: int, argument: int, tests: list[tuple[int, int]]) -> Iterator
 
 
 def _where_made(number: int, flags: int) -> Iterator[Instruction]:
-    """Refuse to make a file with a mode that lets it run as its owner; the mode follows the flags."""
+    """Refuse to create a setuid or setgid file; the mode is the argument after the flags."""
     yield _IS, 0, 6, number
     yield _LOAD, 0, 0, _argument(flags)
     yield _HAS, 0, 3, _MAKES_A_FILE
@@ -184,5 +184,5 @@ def _refuse(code: int) -> Instruction:
 
 
 def _argument(index: int) -> int:
-    """Where the lower half of an argument lies; both architectures have it first."""
+    """Return the offset of the lower half of an argument, which comes first on both architectures."""
     return _ARGUMENTS + 8 * index

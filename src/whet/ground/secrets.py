@@ -1,4 +1,4 @@
-"""Keeping secrets out of the record: their values are replaced on the way to disk."""
+"""Recognise secrets by name and replace their values before anything is written to disk."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ _SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|PASS$|[A-Z]_?PWD$|CREDENTIAL|PRIVATE|COOKIE|(^|_)(PAT|AUTH)$", re.IGNORECASE
 )
 _NO_SECRET = frozenset({"PWD", "OLDPWD"})
-# What stands between a user's name and the host of an address.
+# The password in an address with a user name.
 _PASSWORD_IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
 _HEX = re.compile("%[0-9A-F]{2}")
-# As login files name what is not called a token or a key.
+# Names in login files of secrets that are not called token or key.
 _SECRET_IN_LOGIN = re.compile(r"^(access|refresh|code|pin|session|bearer)$", re.IGNORECASE)
 _ASSIGNED = re.compile(r"""^\s*(?:export\s+)?["']?([\w.-]+)["']?\s*[=:]\s*["']?(.*?)["']?\s*,?\s*$""")
-# As `.netrc` does.
+# As in `.netrc`.
 _FOLLOWED = re.compile(r"\b(?:password|passwd|token|secret|key)\s+(\S+)", re.IGNORECASE)
-# A shorter value would take ordinary words with it.
+# Masking a shorter value would hit ordinary words.
 _SHORTEST = 8
-# The same where its name does not say that it is secret: a login file holds names, dates and addresses as well.
+# The same for a value without a secret name: a login file also has names, dates and addresses.
 _SHORTEST_UNNAMED = 20
-# How what is written with two bytes a character shows: by zeros, as they are or escaped.
+# Text with two bytes a character has zeros, as bytes or as escapes.
 _ZEROS = (b"\0", b"\\u0000", b"\\x00")
 
 
 def looks_secret(name: str) -> bool:
-    """Whether a variable of this name holds something that nobody should read."""
+    """Return whether a variable of this name is likely to contain a secret."""
     return name.upper() not in _NO_SECRET and _SECRET_NAME.search(name) is not None
 
 
 def can_be_hidden(value: str) -> bool:
-    """Whether a value is long enough to be told from ordinary words."""
+    """Return whether a value is long enough not to be an ordinary word."""
     return len(value) >= _SHORTEST
 
 
 def secret_values(*tables: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of all variables that look secret."""
+    """Return the values of all variables that look secret."""
     values = {value for table in tables for name, value in table.items() if looks_secret(name)}
     values |= {found for table in tables for value in table.values() for found in _PASSWORD_IN_URL.findall(value)}
     return tuple(sorted(filter(can_be_hidden, values)))
 
 
 def secrets_in(login: bytes) -> Iterator[str]:
-    """What could be secret in a file that logs somebody in: what is called so, and every long word of its values."""
+    """Yield what could be secret in a login file: values with a secret name, and every long value without blanks."""
     try:
         values = _texts(json.loads(login), named=False)
     except (ValueError, RecursionError):
@@ -58,7 +58,7 @@ def secrets_in(login: bytes) -> Iterator[str]:
 
 
 def _texts(value: Any, *, named: bool) -> Iterator[tuple[str, bool]]:
-    """Every text in *value*, and whether a name on the way to it says that it is secret."""
+    """Yield every text in *value*, and whether a key above it looks secret."""
     match value:
         case str():
             yield value, named
@@ -73,7 +73,7 @@ def _texts(value: Any, *, named: bool) -> Iterator[tuple[str, bool]]:
 
 
 def _lines(text: str) -> Iterator[tuple[str, bool]]:
-    """Every line, and what a line gives a name to."""
+    """Yield every line, and the value of a line that assigns one."""
     for line in text.splitlines():
         yield line, False
         found = _ASSIGNED.match(line)
@@ -87,8 +87,8 @@ def _names_secret(name: str) -> bool:
 
 
 def written_forms(value: str) -> set[str]:
-    """*value* as it is, and as JSON, Python, a shell, an address and base64 write it; mostly few, as most are alike."""
-    # Only now: whoever merely asks whether a name looks secret needs neither.
+    """Return *value* as it is and as JSON, Python, a shell, a URL and base64 write it; most of them are equal."""
+    # Imported here, because callers that only ask whether a name looks secret need neither.
     import base64  # noqa: PLC0415
     import urllib.parse  # noqa: PLC0415
 
@@ -107,9 +107,9 @@ def written_forms(value: str) -> set[str]:
 
 
 def wide_forms(value: str) -> set[bytes]:
-    """*value* with two bytes a character, as it is and as JSON and Python write the zeros.
+    """Return *value* with two bytes a character, as bytes and as JSON and Python write the zeros.
 
-    A reader that drops the zeros, as many do, would show it plainly. No form begins or ends with one.
+    Many readers drop the zeros and would show the secret. No form starts or ends with a zero.
     """
     wide = "\0".join(value)
     raw = {value.encode(f"utf-16-{order}", "surrogatepass").strip(b"\0") for order in ("le", "be")}
@@ -117,7 +117,7 @@ def wide_forms(value: str) -> set[bytes]:
 
 
 class Masker:
-    """Replaces known values wherever they appear, as they are or as `written_forms` and `wide_forms` give them."""
+    """Replaces known values wherever they appear, in any of their `written_forms` and `wide_forms`."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values: set[str] = set()
@@ -126,13 +126,13 @@ class Masker:
         self.learn(values)
 
     def learn(self, values: Iterable[str]) -> None:
-        """Replace these as well, from now on."""
+        """Replace these values too, from now on."""
         more = {value for value in values if value} - self._values
         if not more:
             return
         self._values |= more
         forms = {form for value in self._values for form in written_forms(value)}
-        # The longest first, so that a value that contains another is replaced whole.
+        # The longest first, so that a value that contains another is replaced as a whole.
         self._forms = sorted((_bytes(form) for form in forms if form), key=len, reverse=True)
         self._wide = sorted({form for value in self._values for form in wide_forms(value)}, key=len, reverse=True)
 
@@ -140,20 +140,20 @@ class Masker:
         return bool(self._forms)
 
     def knowing(self, more: Iterable[str]) -> Masker:
-        """One that replaces *more* values as well."""
+        """Return a masker that replaces *more* values as well."""
         return Masker((*self._values, *more))
 
     @property
     def longest(self) -> int:
-        """The length of the longest thing that is replaced."""
+        """The length of the longest form that is replaced."""
         return max((len(form) for form in (*self._forms, *self._wide)), default=0)
 
     def finds(self, data: bytes) -> bool:
-        """Whether something in *data* would be replaced."""
+        """Return whether something in *data* would be replaced."""
         return any(form in data for form in self._likely(data))
 
     def data(self, data: bytes) -> bytes:
-        """*data* without secrets; where two of them overlap, both are gone."""
+        """Return *data* without secrets, also if two of them overlap."""
         pieces: list[bytes] = []
         done = 0
         for begin, end in self.found(data):
@@ -162,13 +162,13 @@ class Masker:
         return b"".join((*pieces, data[done:])) if pieces else data
 
     def text(self, text: str) -> str:
-        """*text* without secrets."""
+        """Return *text* without secrets."""
         if not self._forms:
             return text
         return self.data(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def tree(self, value: Any) -> Any:
-        """The same for plain data: every text in it, but no key."""
+        """Return plain data without secrets in any of its texts; keys stay as they are."""
         match value:
             case str():
                 return self.text(value)
@@ -180,17 +180,17 @@ class Masker:
                 return value
 
     def split(self, data: bytes) -> int:
-        """Where *data* can be cut so that no secret, not even one that has only begun, lies across."""
+        """Return where to cut *data* so that no secret, or beginning of one, is cut in two."""
         cut = len(data) - max((_overlap(data, form) for form in self._likely(data)), default=0)
         return min((begin for begin, end in self.found(data) if begin < cut < end), default=cut)
 
     def _likely(self, data: bytes) -> list[bytes]:
-        """The forms to look for: wide ones only where there is a zero, which is seldom, or where one may have begun."""
+        """Return the forms to look for: wide ones only if there is a zero, or the beginning of an escaped one."""
         wide = any(zero in data for zero in _ZEROS) or data.endswith((b"\\", b"\\u", b"\\u0", b"\\u00", b"\\u000"))
         return self._forms + self._wide if wide or data.endswith((b"\\x", b"\\x0")) else self._forms
 
     def found(self, data: bytes) -> list[tuple[int, int]]:
-        """Where secrets stand, overlapping ones as one."""
+        """Return the start and end of each secret; overlapping ones count as one."""
         spans = sorted(span for form in self._likely(data) if form in data for span in _places(data, form))
         merged: list[tuple[int, int]] = []
         for begin, end in spans:
@@ -202,14 +202,14 @@ class Masker:
 
 
 class MaskedStream:
-    """The same over a stream that comes in pieces: a secret that lies across two of them is still one."""
+    """Masks a stream that arrives in pieces, also secrets that are split between two of them."""
 
     def __init__(self, masker: Masker) -> None:
         self._masker = masker
         self._rest = b""
 
     def feed(self, chunk: bytes) -> bytes:
-        """What can be written now."""
+        """Return what can be written now."""
         if not self._masker:
             return chunk
         data = self._rest + chunk
@@ -218,11 +218,11 @@ class MaskedStream:
         return self._masker.data(data[:cut])
 
     def forget(self) -> None:
-        """Drop what was held back."""
+        """Drop what is held back."""
         self._rest = b""
 
     def finish(self) -> bytes:
-        """What was held back, now that nothing follows."""
+        """Return the rest of the stream."""
         rest, self._rest = self._masker.data(self._rest), b""
         return rest
 
@@ -239,7 +239,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _overlap(data: bytes, form: bytes) -> int:
-    """How much of the beginning of *form* ends *data*; looks only where its first byte stands, which is seldom."""
+    """Return how many bytes at the end of *data* begin *form*; searches for its first byte, which is quick."""
     end = len(data)
     at = data.find(form[:1], max(0, end - len(form) + 1))
     while at >= 0:

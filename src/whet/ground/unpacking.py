@@ -1,4 +1,4 @@
-"""The members of a zip, each put into the growing folder or refused."""
+"""Unpack tar and zip archives from untrusted sources, within limits."""
 
 from __future__ import annotations
 
@@ -19,32 +19,100 @@ from typing import IO
 
 from whet.errors import PackageError
 from whet.ground.copying import remove_tree
-from whet.ground.growing import LONGEST_PATH, GrowingFolder, Readable, shown, too_large
-from whet.ground.package_settings import MIB, PackageLimits
-from whet.ground.workspace import explained
+from whet.ground.extraction import LONGEST_PATH, ExtractionFolder, Readable, too_large
+from whet.ground.package_settings import MIB, PackageLimits, shown
+from whet.ground.tree import explained
 
 _CHUNK = MIB
 # The largest dictionary that xz -9 uses is 64 MiB.
 _XZ_MEMORY = 128 * MIB
-# What names, modes and padding may take in a tar beside its files.
+# The bytes for name, mode and padding of each entry of a tar.
 _TAR_OVERHEAD = 2048
 
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZIPS = (b"PK\x03\x04", b"PK\x05\x06")
 
+# A header has some hundred bytes; tarfile would read one of gigabytes into memory.
+_LARGEST_READ = 4 * MIB
+
+_UNIX = 3
+_ENCRYPTED = 0x1
+_METHODS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
+# zipfile reads the whole list of members into memory; 64 MiB are more than half a million members.
+_LARGEST_LIST = 64 * MIB
+_END, _END_64, _WHERE_64 = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
+_LONGEST_COMMENT = 65_535
+_END_SIZE, _WHERE_64_SIZE = 22, 20
+_ZIP64 = 0xFFFFFFFF
+
+# What the standard library raises for files that are not archives, or that are made to break it.
+_UNREADABLE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    ValueError,
+    struct.error,
+    OverflowError,
+    NotImplementedError,
+    RecursionError,
+    MemoryError,
+)
+
+
+def unpack(archive: Path, target: Path, limits: PackageLimits | None = None) -> None:
+    """Unpack *archive* (zip, or tar, also with gzip, bzip2 or xz) to the new folder *target*."""
+    limits = limits or PackageLimits()
+    growing, plain = target.with_name(f"{target.name}.part"), target.with_name(f"{target.name}.tar")
+    try:
+        with explained("cannot unpack to", target):
+            growing.mkdir(parents=True)
+            _fill(archive, growing, plain, limits)
+            growing.rename(target)
+    finally:
+        plain.unlink(missing_ok=True)
+        remove_tree(growing)
+
+
+def _fill(archive: Path, growing: Path, plain: Path, limits: PackageLimits) -> None:
+    with archive.open("rb") as file:
+        start = file.read(8)
+    folder = ExtractionFolder(growing, archive.stat().st_size, limits)
+    try:
+        if is_zip(start):
+            unpack_zip(archive, folder)
+        else:
+            unpack_tar(plain_tar(archive, plain, limits), folder)
+    except _UNREADABLE as error:
+        raise _unreadable(error) from error
+    except OSError as error:
+        # gzip and bz2 raise OSError for bad data too, without an errno, and a bad header may seek before the start.
+        if error.errno not in (None, errno.EINVAL, errno.EOVERFLOW):
+            raise
+        raise _unreadable(error) from error
+    folder.finish()
+
+
+def _unreadable(error: Exception) -> PackageError:
+    said = str(error) or type(error).__name__
+    return PackageError(
+        f"the archive cannot be read: {said}", hint="it must be a tar, .tar.gz, .tar.bz2, .tar.xz or zip"
+    )
+
 
 def is_zip(start: bytes) -> bool:
-    """Whether a file that begins so is a zip archive."""
+    """Return whether a file that starts with these bytes is a zip archive."""
     return start.startswith(_ZIPS)
 
 
 def plain_tar(archive: Path, target: Path, limits: PackageLimits) -> Path:
-    """The tar in *archive* without what packs it: the file itself, or a new one at *target*."""
+    """Return the uncompressed tar of *archive*: the file itself, or a new one at *target*."""
     with archive.open("rb") as file:
         start = file.read(8)
         file.seek(0)
         if start.startswith(_ZSTD):
-            raise PackageError("the archive is packed by zstd, which is not read", hint="pack it as .tar.gz")
+            raise PackageError("the archive is compressed with zstd, which whet cannot read", hint="pack it as .tar.gz")
         opened = next((how for magic, how in _PACKERS.items() if start.startswith(magic)), None)
         if opened is None:
             return archive
@@ -65,7 +133,7 @@ def _unpack(source: Readable, copy: IO[bytes], packed_bytes: int, limits: Packag
 
 
 class _XzStream:
-    """Reads xz within bounds: `lzma.open` takes as much memory as the file asks for."""
+    """Reads xz within a limit of memory: `lzma.open` takes as much as the file asks for."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -75,7 +143,7 @@ class _XzStream:
         return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
 
     def read(self, size: int) -> bytes:
-        """The next bytes; none at the end."""
+        """Return the next bytes; empty at the end."""
         while True:
             if self._decoder.eof:
                 rest = self._decoder.unused_data or self._file.read(_CHUNK)
@@ -99,22 +167,18 @@ _PACKERS: dict[bytes, Callable[[IO[bytes]], Readable]] = {
 }
 
 
-# A header with names and attributes is some hundred bytes; tarfile would read one of gigabytes into memory.
-_LARGEST_READ = 4 * MIB
-
-
-def unpack_tar(archive: Path, folder: GrowingFolder) -> None:
+def unpack_tar(archive: Path, folder: ExtractionFolder) -> None:
     """Put every member of the plain tar *archive* into *folder*."""
     with _Sparing(archive) as file, tarfile.open(fileobj=file, mode="r:") as tar:
         while (member := tar.next()) is not None:
             _add_member(tar, member, folder)
-            # It would remember every member, and nobody asks for one again.
+            # tarfile would remember every member, and we need none again.
             vars(tar)["members"].clear()
 
 
-def _add_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: GrowingFolder) -> None:
+def _add_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: ExtractionFolder) -> None:
     if member.issparse():
-        raise PackageError(f"{shown(member.name)} is a sparse file, which is not unpacked")
+        raise PackageError(f"{shown(member.name)} is a sparse file, which whet does not unpack")
     if member.isdir():
         folder.add_folder(member.name)
     elif member.isreg():
@@ -126,58 +190,47 @@ def _add_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: GrowingFo
     elif member.islnk():
         folder.add_copy(member.name, member.linkname)
     else:
-        what = (
-            "a device" if member.isdev() and not member.isfifo() else "a named pipe" if member.isfifo() else "no file"
-        )
-        raise PackageError(f"{shown(member.name)} is {what}, which is not unpacked")
+        what = "a named pipe" if member.isfifo() else "a device" if member.isdev() else "not a file"
+        raise PackageError(f"{shown(member.name)} is {what}, which whet does not unpack")
 
 
 class _Sparing(io.FileIO):
-    """A file that is read in reasonable pieces only."""
+    """A file that refuses to read very large pieces."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         if size is None or not 0 <= size <= _LARGEST_READ:
-            raise PackageError("the archive has a header without end")
+            raise PackageError("the archive has a header that is too long")
         return super().read(size) or b""
 
 
-_UNIX = 3
-_ENCRYPTED = 0x1
-_METHODS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
-# The list of members is read into memory before anybody can count them; 64 MiB are more than half a million.
-_LARGEST_LIST = 64 * MIB
-_END, _END_64, _WHERE_64 = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
-_LONGEST_COMMENT = 65_535
-_END_SIZE, _WHERE_64_SIZE = 22, 20
-_ZIP64 = 0xFFFFFFFF
-
-
-def unpack_zip(archive: Path, folder: GrowingFolder) -> None:
+def unpack_zip(archive: Path, folder: ExtractionFolder) -> None:
     """Put every member of *archive* into *folder*."""
     with archive.open("rb") as file:
         if _list_size(file) > _LARGEST_LIST:
-            raise PackageError("the archive holds more entries than are unpacked")
+            raise PackageError("the archive has too many entries")
         with zipfile.ZipFile(file) as whole:
             for member in whole.infolist():
                 _add_entry(whole, member, folder)
 
 
-def _add_entry(whole: zipfile.ZipFile, member: zipfile.ZipInfo, folder: GrowingFolder) -> None:
+def _add_entry(whole: zipfile.ZipFile, member: zipfile.ZipInfo, folder: ExtractionFolder) -> None:
     mode = member.external_attr >> 16 if member.create_system == _UNIX else 0
     kind = stat.S_IFMT(mode)
-    # `filename` is cut at a zero byte.
+    # Not `filename`, which is cut at a zero byte.
     name = member.orig_filename
     if member.flag_bits & _ENCRYPTED:
         raise PackageError(f"{shown(name)} is encrypted")
     if member.compress_type not in _METHODS:
-        raise PackageError(f"{shown(name)} is packed by a method that is not read", hint="pack it with plain zip")
+        raise PackageError(
+            f"{shown(name)} is compressed with a method that whet cannot read", hint="pack it with plain zip"
+        )
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):
-        raise PackageError(f"{shown(name)} is a device or a named pipe, which is not unpacked")
+        raise PackageError(f"{shown(name)} is a device or a named pipe, which whet does not unpack")
     if member.is_dir():
         folder.add_folder(name)
     elif kind == stat.S_IFDIR:
-        raise PackageError(f"{shown(name)} says that it is a folder and a file")
+        raise PackageError(f"{shown(name)} is marked as both a folder and a file")
     elif kind == stat.S_IFLNK:
         with whole.open(member) as content:
             folder.add_link(name, os.fsdecode(content.read(LONGEST_PATH + 1)))
@@ -187,7 +240,7 @@ def _add_entry(whole: zipfile.ZipFile, member: zipfile.ZipInfo, folder: GrowingF
 
 
 def _list_size(file: IO[bytes]) -> int:
-    """How many bytes the list of members has, as the end of the file tells; 0 where it tells nothing."""
+    """Return the size of the list of members, from the end of the file; 0 if it does not say."""
     size = file.seek(0, os.SEEK_END)
     start = max(0, size - _LONGEST_COMMENT - _END_SIZE - _WHERE_64_SIZE)
     file.seek(start)
@@ -195,67 +248,11 @@ def _list_size(file: IO[bytes]) -> int:
     at = tail.rfind(_END)
     if at < 0 or len(tail) < at + _END_SIZE:
         return 0
-    told = int(struct.unpack_from("<L", tail, at + 12)[0])
+    length = int(struct.unpack_from("<L", tail, at + 12)[0])
     where = at - _WHERE_64_SIZE
     if where >= 0 and tail.startswith(_WHERE_64, where):
-        file.seek(int(struct.unpack_from("<Q", tail, where + 8)[0]) if told == _ZIP64 else start + where - 56)
+        file.seek(int(struct.unpack_from("<Q", tail, where + 8)[0]) if length == _ZIP64 else start + where - 56)
         record = file.read(56)
         if record.startswith(_END_64):
-            told = max(0 if told == _ZIP64 else told, int(struct.unpack_from("<Q", record, 40)[0]))
-    return told
-
-
-# All that the standard library says of archives that are none, or were made to trouble it.
-_UNREADABLE = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    EOFError,
-    ValueError,
-    struct.error,
-    OverflowError,
-    NotImplementedError,
-    RecursionError,
-    MemoryError,
-)
-
-
-def unpack(archive: Path, target: Path, limits: PackageLimits | None = None) -> None:
-    """Unpack *archive* (tar, packed by gzip, bzip2 or xz, or zip) to the new folder *target*."""
-    limits = limits or PackageLimits()
-    growing, plain = target.with_name(f"{target.name}.part"), target.with_name(f"{target.name}.tar")
-    try:
-        with explained("cannot unpack to", target):
-            growing.mkdir(parents=True)
-            _fill(archive, growing, plain, limits)
-            growing.rename(target)
-    finally:
-        plain.unlink(missing_ok=True)
-        remove_tree(growing)
-
-
-def _fill(archive: Path, growing: Path, plain: Path, limits: PackageLimits) -> None:
-    with archive.open("rb") as file:
-        start = file.read(8)
-    folder = GrowingFolder(growing, archive.stat().st_size, limits)
-    try:
-        if is_zip(start):
-            unpack_zip(archive, folder)
-        else:
-            unpack_tar(plain_tar(archive, plain, limits), folder)
-    except _UNREADABLE as error:
-        raise _unreadable(error) from error
-    except OSError as error:
-        # Of the disk or of the data: gzip and bz2 tell both in this way, and a header may lead to before the beginning.
-        if error.errno not in (None, errno.EINVAL, errno.EOVERFLOW):
-            raise
-        raise _unreadable(error) from error
-    folder.finish()
-
-
-def _unreadable(error: Exception) -> PackageError:
-    said = str(error) or type(error).__name__
-    return PackageError(
-        f"the archive cannot be read: {said}", hint="it must be a tar, .tar.gz, .tar.bz2, .tar.xz or zip"
-    )
+            length = max(0 if length == _ZIP64 else length, int(struct.unpack_from("<Q", record, 40)[0]))
+    return length

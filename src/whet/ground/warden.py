@@ -1,12 +1,12 @@
-"""The program that commands run below: it starts one at a time, and ends whatever descends from it.
+"""The program above each command: it starts one at a time, and ends all of its descendants.
 
 A warden is a subreaper, so everything that a command starts stays below it, and a warden without a child has no
-descendant. It ends all of them when the command has ended, when it is told to, and when its owner is no more, whether
-that is whet or a process in which a check of a suite runs. It is in a session of its own and ignores what asks programs
-to end, because it is the last to leave.
+descendant. It ends all of them when the command ends, when its owner asks for it, and when its owner ends; the owner is
+whet or a process in which a check runs. It has its own session and ignores signals that ask programs to end, because it
+must end last.
 
 Wardens are forked from a nursery, which is this module started once: a fork takes a millisecond, a start thirty.
-Only the standard library and two modules of ours that import nothing else, so that both stay small.
+It is started with `python -I -S` and imports only the standard library and `descent`, so that both stay small.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _LANDLOCK_CREATE_RULESET, _LANDLOCK_RESTRICT_SELF = 444, 446
 _SCOPE_ABSTRACT_SOCKETS, _SCOPE_SIGNALS = 1, 2
 _PR_SET_NO_NEW_PRIVS = 38
 _KEYCTL_JOIN_SESSION_KEYRING = 1
-# It has another number on each architecture, unlike system calls that are newer.
+# Unlike newer system calls, it has a different number on each architecture.
 _KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
 
 
 class _Ruleset(ctypes.Structure):
-    """`struct landlock_ruleset_attr`, as far as scopes are in it."""
+    """The part of `struct landlock_ruleset_attr` that has the scopes."""
 
     _fields_ = (("access_fs", ctypes.c_uint64), ("access_net", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
 
 
 def scope() -> int | None:
-    """The rules of a domain, as a file descriptor that each command can be held to; None where there are none."""
+    """Create the Landlock rules for commands and return their file descriptor; None if the kernel has no Landlock."""
     asked = _Ruleset(0, 0, _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS)
     made = libc.syscall(_LANDLOCK_CREATE_RULESET, ctypes.byref(asked), ctypes.sizeof(asked), 0)
     if made < 0:
@@ -56,21 +56,21 @@ def scope() -> int | None:
 
 
 def confine(rules: int | None, program: bytes, env: Mapping[bytes, bytes]) -> None:
-    """Hold this process, and all that it starts, to a domain and a keyring of its own; as far as the kernel can."""
+    """Put this process, and everything it starts, into its own Landlock domain and keyring, if the kernel can."""
     number = _KEYCTL.get(os.uname().machine)
     if number is not None:
         libc.syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None, 0, 0, 0)
     if rules is None or libc.syscall(_LANDLOCK_RESTRICT_SELF, rules, 0) == 0 or ctypes.get_errno() != errno.EPERM:
         return
-    # Only root may hold itself without this promise. A program that is meant to be another user, such as `sudo` or
-    # a bubblewrap that was installed so, could not work after it.
+    # An ordinary user must give up new privileges first. Programs that change the user, such as `sudo` or a setuid
+    # bubblewrap, would not work after that.
     if not _changes_user(program, env):
         libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         libc.syscall(_LANDLOCK_RESTRICT_SELF, rules, 0)
 
 
 def _changes_user(program: bytes, env: Mapping[bytes, bytes]) -> bool:
-    """Whether *program* runs as its owner, whoever starts it."""
+    """Return whether *program* is setuid or setgid."""
     folders = [b""] if b"/" in program else env.get(b"PATH", os.fsencode(os.defpath)).split(b":")
     for folder in folders:
         try:
@@ -80,25 +80,25 @@ def _changes_user(program: bytes, env: Mapping[bytes, bytes]) -> bool:
     return False
 
 
-# What whet says: start this command; ask it to end; end it and all that it started.
+# Messages from whet: start this command; ask it to end; end it and everything that it started.
 RUN, ASK, END = b"r", b"a", b"e"
-# What a warden says: it runs; it could not be started, and why; how it ended; nothing of it is left; what is.
+# Messages from a warden: it runs; why it could not be started; how it ended; nothing is left; what is left.
 STARTED, REFUSED, EXITED, CLEAR, LEFT = b"s", b"f", b"x", b"c", b"l"
 CODE = struct.Struct("!i")
-# At which step a command could not be started.
+# The step at which starting a command failed.
 IN_FOLDER, AS_PROGRAM = "folder", "program"
 MOST_FDS = 64
 PATIENCE_S = 10.0
 _ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-# A program expects these as they were before Python.
+# Python changes the handling of these; a program expects the defaults.
 _CHANGED_BY_US = (*_ASKED_TO_END, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
 
 
 def be_nursery(control: int, whet: int) -> NoReturn:
-    """Fork a warden for every socket that comes in, until whet is no more or lets go of it."""
+    """Fork a warden for every socket that arrives, until whet ends or closes the connection."""
     for number in _ASKED_TO_END:
         signal.signal(number, signal.SIG_IGN)
-    # Nobody waits for wardens; the kernel shall forget them.
+    # We do not wait for wardens, so let the kernel reap them.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     wake_with_parent()
     rules = scope()
@@ -110,7 +110,7 @@ def be_nursery(control: int, whet: int) -> NoReturn:
     poll = select.poll()
     for fd in (control, watched):
         poll.register(fd, select.POLLIN)
-    # What is loaded now stays; collecting it in a fork would only copy its pages.
+    # Collecting garbage in a fork would only copy memory pages.
     gc.disable()
     while True:
         if watched in (fd for fd, _ in poll.poll()):
@@ -123,7 +123,7 @@ def be_nursery(control: int, whet: int) -> NoReturn:
                 sock.close()
                 _Warden(socket.socket(fileno=fds[0]), fds[1], rules).watch()
             finally:
-                # Whatever is raised must neither go on in a copy of the nursery nor leave anything behind.
+                # After any exception: do not continue as a second nursery, and leave no process behind.
                 end_descendants(math.inf)
                 os._exit(1)
         for fd in fds:
@@ -131,7 +131,7 @@ def be_nursery(control: int, whet: int) -> NoReturn:
 
 
 def receive(sock: socket.socket, size: int, most: int) -> tuple[bytes, list[int]]:
-    """A message and its file descriptors, which no program inherits; `socket.recv_fds` has no say in that."""
+    """Receive a message and its file descriptors, with close-on-exec set; `socket.recv_fds` cannot set it."""
     room = socket.CMSG_LEN(most * array("i").itemsize)
     data, extra, _, _ = sock.recvmsg(size, room, socket.MSG_CMSG_CLOEXEC)
     fds = array("i")
@@ -141,14 +141,14 @@ def receive(sock: socket.socket, size: int, most: int) -> tuple[bytes, list[int]
 
 
 class _Warden:
-    """One warden, for one command after another; *owner* is the process that it works for."""
+    """One warden, for one command after another; *owner* is a pidfd of the process that it works for."""
 
     def __init__(self, talk: socket.socket, owner: int, rules: int | None) -> None:
         self._talk = talk
         self._owner = owner
         self._rules = rules
         self._command = 0
-        # What the command says of its start: closed without a word once it is the program.
+        # A pipe for errors at the start; the kernel closes it once the command has become its program.
         self._start: int | None = None
         self._poll = select.poll()
         self._wake = self._woken_by_children()
@@ -162,7 +162,7 @@ class _Warden:
         return read
 
     def watch(self) -> NoReturn:
-        """Do what we are told and see who ends, until our owner is no more."""
+        """Obey messages and watch children, until our owner ends."""
         os.setsid()
         become_subreaper()
         wake_with_parent()
@@ -182,7 +182,7 @@ class _Warden:
         try:
             data, fds = receive(self._talk, 16, MOST_FDS)
         except OSError:
-            # Its end was closed before all was read that we said.
+            # Our owner closed its end before it read everything that we sent.
             self._leave()
         match data:
             case b"r":
@@ -195,7 +195,7 @@ class _Warden:
                 self._leave()
 
     def _leave(self) -> NoReturn:
-        """Nobody is there to say anything: all of it ends, and so do we."""
+        """End everything below us, and ourselves: our owner is gone."""
         end_descendants(math.inf)
         os._exit(0)
 
@@ -209,7 +209,7 @@ class _Warden:
             os.close(fd)
 
     def _see_start(self) -> None:
-        """It has become the program, or has said why not."""
+        """Report that the command has become its program, or why not."""
         if self._start is None:
             return
         said = os.read(self._start, 65536)
@@ -217,7 +217,7 @@ class _Warden:
         os.close(self._start)
         self._start = None
         if said:
-            # What comes of it now is not the end of a command.
+            # The end of this process is not the end of a command.
             self._command = 0
             end_descendants(PATIENCE_S)
         self._say(REFUSED + said if said else STARTED)
@@ -229,7 +229,7 @@ class _Warden:
         left = reap(ending.note)
         if ending.code is None:
             return
-        # One that could not be started has said so, and this was its end.
+        # If the command could not be started, this was its end, and the pipe has the reason.
         self._see_start()
         if self._command:
             self._command = 0
@@ -238,7 +238,7 @@ class _Warden:
                 self._say_left(end_descendants(PATIENCE_S))
 
     def _end(self) -> None:
-        """End all of it; where it ended before we were told to, that has been said."""
+        """End everything that the command started; if it ended before, that is already reported."""
         if not self._command:
             return
         ending = _Ending(self._command)
@@ -261,20 +261,20 @@ class _Warden:
 
 
 class _Ending:
-    """How the command ended, among all that ended."""
+    """Picks the exit code of the command among all children that ended."""
 
     def __init__(self, command: int) -> None:
         self._command = command
         self.code: int | None = None
 
     def note(self, pid: int, status: int) -> None:
-        """Take in one end."""
+        """Note that one child ended."""
         if pid == self._command:
             self.code = os.waitstatus_to_exitcode(status)
 
 
 def _become(fds: list[int], report: int, rules: int | None) -> NoReturn:
-    """In the fork: become the command that the first of *fds* holds, with the others as its own; or say why not."""
+    """In the fork: become the command that the first of *fds* contains, with the others as its own, or report why."""
     step = AS_PROGRAM
     try:
         for number in _CHANGED_BY_US:
@@ -287,7 +287,7 @@ def _become(fds: list[int], report: int, rules: int | None) -> NoReturn:
         os.chdir(cwd)
         step = AS_PROGRAM
         os.execve(_program(argv[0], env), argv, env)  # noqa: S606 - no shell is wanted
-    except BaseException as error:  # noqa: BLE001 - there is one thing left to do here, whatever it was
+    except BaseException as error:  # noqa: BLE001 - report any error; nothing else can be done in the fork
         why = error.errno if isinstance(error, OSError) else None
         os.write(report, marshal.dumps((step, why, str(error))))
     finally:
@@ -295,7 +295,7 @@ def _become(fds: list[int], report: int, rules: int | None) -> NoReturn:
 
 
 def _program(given: bytes, env: dict[bytes, bytes]) -> str:
-    """The program by its path; a folder on PATH that is closed to us is passed over, as one that is not there is."""
+    """Return the path of the program; skip folders on PATH that do not exist or that we may not read."""
     name = os.fsdecode(given)
     if "/" in name:
         return name
@@ -310,7 +310,7 @@ def _program(given: bytes, env: dict[bytes, bytes]) -> str:
 
 
 def _take_places(fds: list[int], numbers: tuple[int, ...], report: int) -> int:
-    """Give each of *fds* its number; *report*, which may be in the way, gets another one."""
+    """Give each of *fds* its number; move *report* out of the way and return its new number."""
     above = max(numbers) + 1
     moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above) for fd in (*fds, report)]
     for fd, number in zip(moved, numbers, strict=False):

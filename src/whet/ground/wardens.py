@@ -1,4 +1,4 @@
-"""Our end of the wardens: one for each command that runs, kept for the next one."""
+"""Start wardens, talk to them and keep them for the next command; end processes that have lost theirs."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ _PATIENCE_S = 10.0
 
 
 class Reaper:
-    """Knows which children are ours by intent, and ends the others."""
+    """Knows which children we started on purpose, and ends the others."""
 
     def __init__(self) -> None:
         self._session = os.getsid(0)
         self._known: set[int] = set()
 
     def start_anew(self) -> None:
-        """In a fresh process: its parent's children are not its own, and its session is another."""
+        """Forget everything: after a fork, our children and our session are different."""
         self._session = os.getsid(0)
         self._known.clear()
 
     def adopt(self, pid: int) -> None:
-        """This process is meant to be there."""
+        """Note that we started this process on purpose."""
         self._known.add(pid)
 
     def release(self, pid: int) -> None:
-        """This one is not ours any more."""
+        """Forget this process."""
         self._known.discard(pid)
 
     async def end_strays(self) -> None:
-        """Kill what lost its warden, and return when it is dead."""
+        """Kill processes that have lost their warden, and return when they are dead."""
         deadline = time.monotonic() + _PATIENCE_S
         while strays := self._strays():
             for pid in strays:
@@ -59,18 +59,18 @@ class Reaper:
             await anyio.sleep(_PAUSE_S)
 
     def _strays(self) -> list[int]:
-        """Our children that nobody started on purpose; what is in our own session, no attempt started."""
+        """Return our children that we did not start on purpose; attempts never start one in our own session."""
         return [pid for pid in children(os.getpid()) if pid not in self._known and _session_of(pid) != self._session]
 
 
 def kill_marked(name: str, value: str) -> int:
-    """Kill every process of this user whose environment says *name*=*value*; how many there were.
+    """Kill every process of this user with *name*=*value* in its environment; return how many there were.
 
-    For runs that an earlier service could not end because it was itself killed.
+    For runs of an earlier service that was killed before it could end them.
     """
     wanted = f"{name}={value}".encode()
     killed: set[int] = set()
-    # Again until a look finds no new one: a process may fork while we look.
+    # Repeat until there is no new one: a process may fork while we look.
     while found := set(_marked(wanted)) - killed:
         signal_all(sorted(found), signal.SIGKILL)
         killed |= found
@@ -100,26 +100,25 @@ def _session_of(pid: int) -> int:
 reaper = Reaper()
 
 
-# The folder of whet comes last on its path, and no other is on it: nobody can plant a module.
+# The folder of whet is the last entry of its path, after the standard library only: nobody can plant a module.
 _NURSERY = (
     "import sys; sys.path.append(sys.argv[3]); "
     "from whet.ground.warden import be_nursery; be_nursery(*map(int, sys.argv[1:3]))"
 )
 _WORD = 65536
-# How long one that was killed may take to be dead.
 
 
 class Warden:
-    """One warden: what it is told, and what it says."""
+    """Our end of the connection to one warden."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self.pid = 0
-        # The process itself: its id may be another's one day.
+        # A pidfd, because a process id can be used again.
         self._process: int | None = None
 
     async def greet(self) -> bool:
-        """Learn its process id; whether it is there at all."""
+        """Receive its process id; return whether it is alive."""
         try:
             said = await asyncio.get_running_loop().sock_recv(self._sock, _WORD)
         except OSError:
@@ -135,11 +134,11 @@ class Warden:
         return True
 
     def fileno(self) -> int:
-        """What becomes readable when it says something."""
+        """Return the descriptor that becomes readable when it sends a message."""
         return self._sock.fileno()
 
     def run(self, command: Command, fds: Sequence[int], numbers: Sequence[int]) -> None:
-        """Let it start *command*, with *fds* under the given *numbers*; it keeps copies of them."""
+        """Ask it to start *command* with copies of *fds* under the given *numbers*."""
         request = os.memfd_create("command")
         try:
             with open(request, "wb", closefd=False) as file:
@@ -149,12 +148,12 @@ class Warden:
             os.close(request)
 
     def say(self, word: bytes) -> None:
-        """Tell it something; one that is no more is noticed where it is listened to."""
+        """Send a message; `hear` notices if the warden is gone."""
         with contextlib.suppress(OSError):
             self._sock.send(word)
 
     def wake(self) -> None:
-        """Let it go on, should something have stopped it."""
+        """Continue it if something has stopped it."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: int) -> None:
@@ -163,7 +162,7 @@ class Warden:
                 signal.pidfd_send_signal(self._process, number)
 
     def hear(self) -> bytes | None:
-        """The next thing that it said, if there is one; nothing where it is no more."""
+        """Return its next message, None if there is none yet, or empty bytes if it is gone."""
         try:
             return self._sock.recv(_WORD)
         except BlockingIOError:
@@ -172,7 +171,7 @@ class Warden:
             return b""
 
     def close(self) -> None:
-        """Let it go: it ends all that is below it, and itself."""
+        """Close the connection: the warden ends everything below it, and itself."""
         self._sock.close()
         if self._process is not None:
             os.close(self._process)
@@ -180,11 +179,11 @@ class Warden:
         reaper.release(self.pid)
 
     def kill(self) -> None:
-        """End one that does not answer; what was below it comes to us."""
+        """Kill a warden that does not answer; the processes below it become our children."""
         self._signal(signal.SIGKILL)
 
     async def gone(self) -> None:
-        """Wait until it is dead, and what was below it has come to us; its socket is closed a moment before."""
+        """Wait until it is dead and the processes below it are our children; its socket closes a moment before."""
         if self._process is not None:
             with anyio.move_on_after(_PATIENCE_S):
                 await anyio.wait_readable(self._process)
@@ -193,7 +192,7 @@ class Warden:
 def _plain(
     command: Command, numbers: Sequence[int]
 ) -> tuple[tuple[bytes, ...], dict[bytes, bytes], bytes, tuple[int, ...]]:
-    """What `marshal` can write; both ends are the same interpreter."""
+    """Return *command* as data for `marshal`; both ends are the same interpreter."""
     argv = tuple(map(os.fsencode, command.argv))
     env = {os.fsencode(name): os.fsencode(value) for name, value in command.env.items()}
     return argv, env, os.fsencode(command.cwd), tuple(numbers)
@@ -204,7 +203,7 @@ def _view_of_mounts() -> int:
 
 
 class Wardens:
-    """As many as there are commands at once; the nursery that they are forked from is started with the first."""
+    """All wardens, one for each command that runs now; starts their nursery with the first."""
 
     def __init__(self) -> None:
         self._nursery: subprocess.Popen[bytes] | None = None
@@ -212,11 +211,11 @@ class Wardens:
         self._idle: list[Warden] = []
         self._busy = 0
         self._held: tuple[int, ...] = ()
-        # The view of mounts that the nursery was started in.
+        # The view of mounts when the nursery was started.
         self._view = 0
 
     async def take(self) -> Warden:
-        """One that has nothing to do."""
+        """Return an idle warden, or a new one."""
         if self._nursery is not None and self._view != _view_of_mounts():
             # Its wardens would not see what we mount.
             self.close()
@@ -225,7 +224,7 @@ class Wardens:
             warden = self._idle.pop()
             if warden.hear() is None:
                 return warden
-            # Something ended it while it had nothing to do.
+            # Something ended it while it was idle.
             warden.close()
         for _ in range(2):
             warden = Warden(self._ask_for_one())
@@ -240,26 +239,26 @@ class Wardens:
         raise SandboxError("the process that watches over commands does not start")
 
     def give_back(self, warden: Warden) -> None:
-        """It has nothing below it, and can take the next command."""
+        """Keep a warden with nothing below it for the next command."""
         self._busy -= 1
         self._idle.append(warden)
 
     @property
     def settled(self) -> bool:
-        """Whether every one that was taken has been given back, and so nothing runs below any of them."""
+        """Whether every warden was given back, so that no command runs."""
         return self._busy == 0
 
     def lend(self) -> int:
-        """What a worker asks the same nursery with."""
+        """Return the descriptor with which a worker asks the same nursery for wardens."""
         return self._started().fileno()
 
     def borrow(self, control: int, held: int) -> None:
-        """In a worker: ask the nursery of whet; each warden holds *held* open until it has ended."""
+        """In a worker: ask the nursery of whet for wardens; each keeps *held* open until it ends."""
         for warden in self._idle:
             warden.close()
         if self._control is not None:
             self._control.close()
-        self.__init__()  # type: ignore[misc] # what was copied by a fork is not ours
+        self.__init__()  # type: ignore[misc] # the fork copied the wardens of our parent
         self._control = socket.socket(fileno=control)
         self._held = (held,)
 
@@ -283,7 +282,7 @@ class Wardens:
             self._view = _view_of_mounts()
             home = str(Path(__file__).parents[2])
             argv = (sys.executable, "-I", "-S", "-c", _NURSERY, str(theirs.fileno()), str(os.getpid()), home)
-            # Agents could read an environment; the one variable is what some interpreters do not start without.
+            # Agents could read the environment of the nursery. Some interpreters do not start without this variable.
             env = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
             with theirs:
                 self._nursery = subprocess.Popen(
@@ -310,7 +309,7 @@ class Wardens:
             self._nursery = None
 
     def close(self) -> None:
-        """End those that have nothing to do, and the nursery."""
+        """End the idle wardens and the nursery."""
         for warden in self._idle:
             warden.close()
         self._idle.clear()
@@ -318,11 +317,11 @@ class Wardens:
 
 
 wardens = Wardens()
-# A process that ends without a word, as tests do, should not leave us with a warning.
+# A process may end without closing them, as tests do; that should not print a warning.
 atexit.register(wardens.close)
 
 
 async def end_all() -> None:
-    """End the wardens that have nothing to do, and what came to us because something killed one."""
+    """End the idle wardens, and processes whose warden was killed."""
     wardens.close()
     await reaper.end_strays()

@@ -1,8 +1,7 @@
-"""Processes of our own that answer calls: whoever hangs or dies in one takes nothing else along.
+"""Run calls in worker processes, so that a call that hangs or dies harms nothing else.
 
-They are forked from a small parent that was itself forked before the event loop and its threads began, so that they
-hold what was loaded by then, such as a suite's functions, and so that one that was killed or changed is replaced in
-two milliseconds.
+Workers are forked from a small parent, which is forked before the event loop and its threads start. So they have
+everything that is loaded by then, such as the functions of a suite, and replacing one takes two milliseconds.
 """
 
 from __future__ import annotations
@@ -31,28 +30,28 @@ _HEADER = struct.Struct("!I")
 _OUTPUT_KEPT = 65536
 _UNCHANGED, _CHANGED = b"=", b"!"
 _PATIENCE_S = 10.0
-# No answer is so long; one that says so was garbled by the call, and must not cost us the memory.
+# No real answer is longer; a longer one was garbled by the call, and must not use up our memory.
 _LONGEST_ANSWER = 256 * 2**20
 
-# Answers one request; what it prints meanwhile is collected for it.
+# Answers one request; `Printed` collects what it prints.
 Serve = Callable[[bytes, "Printed"], bytes]
-# Looks at a fresh worker, and gives what tells later whether it is still as it was.
+# Looks at a fresh worker, and returns a function that tells whether the worker is unchanged.
 Watch = Callable[[], Callable[[], bool]]
 
 
 class WorkerDied(SandboxError):
-    """A worker ended in the middle of a call."""
+    """A worker ended during a call."""
 
     code = "worker-died"
 
 
 class WorkersGone(SandboxError):
-    """No worker can be made any more."""
+    """The parent of all workers is gone, so there are no new workers."""
 
     code = "workers-gone"
 
 
-_GO_ON = "end this run and go on with --resume"
+_GO_ON = "end this run and continue with --resume"
 
 
 class WorkerHung(SandboxError):
@@ -62,7 +61,7 @@ class WorkerHung(SandboxError):
 
 
 class Printed:
-    """What a call printed, by Python or by anything it started, collected in memory behind file descriptors 1 and 2."""
+    """Collects in memory what a call, or anything it started, prints to file descriptors 1 and 2."""
 
     def __init__(self) -> None:
         self._file = os.memfd_create("printed")
@@ -74,12 +73,12 @@ class Printed:
         sys.stdout, sys.stderr = self._stdout, self._stderr
 
     def clear(self) -> None:
-        """Forget the last call's."""
+        """Forget the output of the last call."""
         os.ftruncate(self._file, 0)
         os.lseek(self._file, 0, os.SEEK_SET)
 
     def whole(self) -> bool:
-        """Whether everything still goes where it should."""
+        """Return whether output still goes here."""
         try:
             same = all(os.fstat(fd).st_ino == os.fstat(self._file).st_ino for fd in (1, 2))
         except OSError:
@@ -87,7 +86,7 @@ class Printed:
         return same and sys.stdout is self._stdout and sys.stderr is self._stderr
 
     def text(self) -> str:
-        """What was printed, at most 64 KiB of it."""
+        """Return the output, at most 64 KiB of it."""
         for stream in (self._stdout, self._stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
@@ -97,7 +96,7 @@ class Printed:
 
 
 class _Worker:
-    """Our end of one worker, and of the guard above it."""
+    """Our end of the connections to one worker and to the guard above it."""
 
     def __init__(self, sock: socket.socket, guard: socket.socket) -> None:
         self._sock = sock
@@ -106,16 +105,16 @@ class _Worker:
         self._pid = 0
 
     async def greet(self) -> None:
-        """Learn the process id of its guard."""
+        """Receive the process id of its guard."""
         self._pid = _HEADER.unpack(await self._receive(_HEADER.size))[0]
         reaper.adopt(self._pid)
 
     async def call(self, request: bytes) -> tuple[bytes, bool]:
-        """Send a request and wait for the answer to it, and for whether it can take another one."""
+        """Send a request; return the answer and whether the worker can take another request."""
         await self._loop.sock_sendall(self._sock, _HEADER.pack(len(request)) + request)
         size = _HEADER.unpack(await self._receive(_HEADER.size))[0]
         if size > _LONGEST_ANSWER:
-            raise WorkerDied("the process that ran it answered nonsense")
+            raise WorkerDied("the process that ran it sent an invalid answer")
         answer = await self._receive(size)
         return answer[1:], answer[:1] == _UNCHANGED
 
@@ -130,30 +129,30 @@ class _Worker:
         return bytes(data)
 
     def close(self) -> None:
-        """Let it go; its guard ends it, and all that it started."""
+        """Close the connections; the guard ends the worker and everything it started."""
         self._sock.close()
         self._guard.close()
         reaper.release(self._pid)
 
     async def end(self) -> None:
-        """End it, and return when nothing that it started is left."""
+        """End the worker and everything it started, and return when they are gone."""
         with contextlib.suppress(OSError):
             self._guard.shutdown(socket.SHUT_WR)
-        # The call may have stopped it.
+        # The call may have stopped the guard.
         signal_all([self._pid] if self._pid else [], signal.SIGCONT)
         with anyio.move_on_after(_PATIENCE_S) as waiting, contextlib.suppress(OSError):
-            # Nobody says anything: it comes to its end when the guard and the wardens below it have ended.
+            # The guard sends nothing; the socket ends when the guard and the wardens of the worker have ended.
             await self._loop.sock_recv(self._guard, 1)
         if waiting.cancelled_caught:
-            # Its worker dies with it, and what was below comes to us.
+            # The worker dies with it, and the processes below become our children.
             signal_all([self._pid] if self._pid else [], signal.SIGKILL)
         self.close()
-        # Where the call killed the guard.
+        # The call may have killed the guard.
         await reaper.end_strays()
 
 
 class Workers:
-    """As many workers as there are calls at once; one that a call has changed is not used again."""
+    """One worker for each call that runs now; a worker that a call has changed is not used again."""
 
     def __init__(self, control: socket.socket, pid: int) -> None:
         self._control = control
@@ -162,12 +161,12 @@ class Workers:
 
     @classmethod
     def fork(cls, serve: Serve, watch: Watch = lambda: lambda: True) -> Workers:
-        """Fork the parent of all workers; to be called before there are threads or an event loop."""
+        """Fork the parent of all workers; call this before there are threads or an event loop."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
-        # What is loaded now stays; collecting it in a child would only copy its pages.
+        # Collecting garbage in a child would only copy memory pages.
         gc.freeze()
         whet = os.getpid()
         pid = os.fork()
@@ -179,7 +178,7 @@ class Workers:
         return cls(ours, pid)
 
     async def call(self, request: bytes, *, timeout_s: float) -> bytes:
-        """The answer to *request*; a worker that hangs is killed, one that dies is replaced."""
+        """Return the answer to *request*; kill a worker that hangs, and replace one that dies."""
         worker = self._idle.pop() if self._idle else await self._new()
         answered = reusable = False
         try:
@@ -218,7 +217,7 @@ class Workers:
         return worker
 
     def close(self) -> None:
-        """End all of them."""
+        """End all workers and their parent."""
         for worker in self._idle:
             worker.close()
         self._idle.clear()
@@ -231,16 +230,16 @@ class Workers:
 
 
 def _be_parent(control: socket.socket, whet: int, serve: Serve, watch: Watch) -> NoReturn:
-    """Fork a worker for every pair of sockets that comes in, until there is nobody to send one."""
+    """Fork a worker for every pair of sockets that arrives, until whet closes the connection."""
     watched = os.pidfd_open(whet)
     die_with_parent()
     if os.getppid() != whet:
         os._exit(0)
-    # Out of the terminal's foreground group: Ctrl-C is for the run to handle.
+    # Leave the foreground group of the terminal, so that only the run gets Ctrl-C.
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
-    # Nobody waits for guards; the kernel shall forget them.
+    # We do not wait for guards, so let the kernel reap them.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         data, fds = receive(control, 1, 3)
@@ -254,16 +253,16 @@ def _be_parent(control: socket.socket, whet: int, serve: Serve, watch: Watch) ->
                 wardens.borrow(nursery, lifeline)
                 _be_worker(socket.socket(fileno=talk), serve, watch)
             finally:
-                # Whatever is raised must not go on in a copy of whoever forked us.
+                # After any exception: do not continue as a second parent.
                 os._exit(1)
         for fd in fds:
             os.close(fd)
 
 
 def _guard(talk: int, lifeline: int, nursery: int, whet: int) -> None:
-    """Stay above a worker and end all that descends from it when it ends, when we are told to, or with whet.
+    """Fork the worker and return in it; in the parent, end all descendants when the worker, the lifeline or whet ends.
 
-    Returns in the worker. A call that kills its own parent kills this, and then the worker dies as well.
+    If a call kills its own parent, it kills the guard, and the worker dies as well.
     """
     os.setsid()
     become_subreaper()
@@ -302,9 +301,9 @@ def _be_worker(sock: socket.socket, serve: Serve, watch: Watch) -> NoReturn:
         printed.clear()
         answer = serve(request, printed)
         if os.getpid() != worker:
-            # The call forked, and this is the copy: only the original answers.
+            # The call forked and this is the copy; only the original answers.
             os._exit(0)
-        # What a call started ends with it.
+        # End what the call has started.
         end_descendants(_PATIENCE_S)
         state = _UNCHANGED if unchanged() and printed.whole() and wardens.settled else _CHANGED
         sock.sendall(_HEADER.pack(1 + len(answer)) + state + answer)

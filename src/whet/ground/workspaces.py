@@ -1,4 +1,4 @@
-"""The workspaces of one run: shared or isolated, empty or from a template, by the cheapest way there is."""
+"""Make the workspaces of a run, shared or isolated, by the cheapest way, and put skills into them."""
 
 from __future__ import annotations
 
@@ -17,89 +17,24 @@ from typing import Any
 from whet.errors import WorkspaceError
 from whet.ground.copying import copy_tree, remove_tree
 from whet.ground.mounts import are_private
-from whet.ground.overlay_workspace import OverlayWorkspace
-from whet.ground.plain_workspace import FolderWorkspace, SharedWorkspace
-from whet.ground.templates import LayeredTemplate, Template, lacking, make_whole
-from whet.ground.tree import Folders, identities, is_empty
-from whet.ground.workspace import Method, Workspace, explained
+from whet.ground.overlay import LayeredTemplate, OverlayWorkspace, Template
+from whet.ground.repositories import make_whole, stored_elsewhere
+from whet.ground.tree import Folders, explained, identities, is_empty, is_inside
+from whet.ground.workspace import FolderWorkspace, Method, SharedWorkspace, Workspace
 from whet.model.suite import MadeSkill, Placed, WorkspaceSpec
 
 MANIFEST = "SKILL.md"
-_FRONT = re.compile(r"\A---\r?\n(.*?)\r?\n---\s*(?:\r?\n|\Z)", re.DOTALL)
-_LARGEST = 1024 * 1024
+_FRONT_MATTER = re.compile(r"\A---\r?\n(.*?)\r?\n---\s*(?:\r?\n|\Z)", re.DOTALL)
+_LARGEST_MANIFEST = 1024 * 1024
 
-
-def described(folder: Path) -> MadeSkill:
-    """The name and description of the skill in *folder*; its folder names one that has no name."""
-    front = _front_matter(folder / MANIFEST)
-    return MadeSkill(name=str(front.get("name") or folder.name), description=str(front.get("description") or ""))
-
-
-def _front_matter(manifest: Path) -> dict[str, Any]:
-    """The YAML before the text; nothing where there is none that can be read."""
-    import yaml  # noqa: PLC0415 - only suites for a skill need it
-
-    with manifest.open("rb") as file:
-        text = file.read(_LARGEST).decode("utf-8-sig", "replace")
-    found = _FRONT.match(text)
-    try:
-        told = yaml.safe_load(found[1]) if found else None
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return {}
-    return told if isinstance(told, dict) else {}
-
-
-_HOLDERS = (".agents", ".claude", ".codex", ".copilot", ".cursor", ".gemini", ".github", ".opencode")
-
-
-def skills_in(workspace: Path) -> tuple[str, ...]:
-    """The folders of skills that agents find in *workspace*, such as `.agents/skills/tidy-up`."""
-    found = (path for holder in _HOLDERS for path in sorted((workspace / holder).glob(f"skill*/*/{MANIFEST}")))
-    return tuple(str(path.parent.relative_to(workspace)) for path in found)
-
-
-def place(workspace: Path, placed: Iterable[Placed]) -> None:
-    """Make each path of *placed* a copy of its source, or nothing."""
-    for item in placed:
-        target = workspace / item.path
-        with explained("cannot ready", target):
-            _check_inside(workspace, target)
-            _clear(target)
-            if item.source is not None:
-                target.mkdir(parents=True)
-                copy_tree(item.source, target)
-
-
-def take_out_skills(workspace: Path, names: Iterable[str]) -> None:
-    """Remove each folder of a skill that has one of *names*, wherever the workspace brings it along."""
-    unwanted = frozenset(names)
-    for place, folders, files in os.walk(workspace):
-        if MANIFEST in files and Path(place).name in unwanted and Path(place) != workspace:
-            folders.clear()
-            with explained("cannot ready", Path(place)):
-                shutil.rmtree(place)
-
-
-def _check_inside(workspace: Path, target: Path) -> None:
-    """A link on the way would have us write somewhere else."""
-    root, parent = os.path.realpath(workspace), os.path.realpath(target.parent)
-    if os.path.commonpath((root, parent)) != root or os.path.realpath(target) == root:
-        raise WorkspaceError(f"{target} does not lie inside of the workspace {workspace}")
-
-
-def _clear(target: Path) -> None:
-    if target.is_symlink() or target.is_file():
-        target.unlink()
-    elif os.path.lexists(target):
-        # Not moved aside first, as what an agent leaves is: an overlay moves no folder of its template.
-        shutil.rmtree(target)
+_SKILL_HOLDERS = (".agents", ".claude", ".codex", ".copilot", ".cursor", ".gemini", ".github", ".opencode")
 
 
 class Workspaces:
-    """Makes workspaces below *scratch*, a folder that exists; may be used from several threads.
+    """Makes workspaces below *scratch*, a folder that exists; several threads may use it.
 
-    What lies in whet's *own* folders is no change of an agent and no part of a workspace, also where it is part of a
-    template: the record of runs, whose earlier answers an agent should not see, and which would be kept in itself.
+    Whet's *own* folders are neither a change of an agent nor part of a workspace, even if a template contains them:
+    an agent must not see the answers in the record of earlier runs, and the record must not contain itself.
     """
 
     def __init__(self, scratch: Path, own: Sequence[Path] = ()) -> None:
@@ -107,7 +42,7 @@ class Workspaces:
         self._own = identities(own)
         self._scratch = scratch
         self._numbers = count(1)
-        # A shared workspace is made, and its template with it, by one thread.
+        # One thread makes a shared workspace and its template.
         self._lock = threading.RLock()
         self._shared: dict[tuple[Path | None, Path | None], Workspace] = {}
         self._overlays: list[OverlayWorkspace] = []
@@ -118,7 +53,7 @@ class Workspaces:
         self._try_overlay = are_private()
 
     def shared(self, spec: WorkspaceSpec) -> Workspace:
-        """The one folder for all attempts; the same one each time it is asked for."""
+        """Return the one folder for all attempts, the same each time."""
         key = (spec.cwd, spec.template_dir)
         with self._lock:
             if key not in self._shared:
@@ -127,24 +62,24 @@ class Workspaces:
             return self._shared[key]
 
     def isolated(self, spec: WorkspaceSpec) -> Workspace:
-        """A fresh folder."""
+        """Return a new folder."""
         path = self._scratch / f"w{next(self._numbers)}"
         template = spec.template_dir
         if template is None:
             return FolderWorkspace(path, None)
         _check_template(template)
         self._check_apart(path, template)
-        # A package may come from anywhere: what it says of repositories elsewhere is not believed.
+        # A package may come from anywhere, so do not trust its links to repositories elsewhere.
         repositories = {} if spec.package is not None else self._repositories(template)
         overlaid = self._overlaid(path, template, repositories)
         return overlaid or _copied(path, self._whole(template, repositories), self._own)
 
     def are_quick(self, spec: WorkspaceSpec) -> bool:
-        """Whether making another isolated one is a few calls to the system and nothing is copied."""
+        """Return whether another isolated workspace takes only a few system calls and no copy."""
         return spec.template_dir is None or (self._try_overlay and bool(self._templates))
 
     def close(self) -> None:
-        """Unmount what is still mounted."""
+        """Unmount everything that is still mounted."""
         with self._lock:
             overlays, self._overlays = self._overlays, []
             templates, self._templates = self._templates, {}
@@ -152,11 +87,11 @@ class Workspaces:
             workspace.unmount()
         for template in templates.values():
             with suppress(OSError):
-                # It ends with us at the latest.
+                # The mount ends with this process anyway.
                 template.close()
 
     def _check_apart(self, path: Path, template: Path) -> None:
-        """All workspaces lie side by side, so one of a template shows it for all."""
+        """Check once for each template, because all workspaces are in the same folder."""
         if template in self._apart:
             return
         with explained("cannot make workspace", path):
@@ -164,19 +99,19 @@ class Workspaces:
         self._apart.add(template)
 
     def _own_in(self, template: Path) -> tuple[Path, ...]:
-        """Our own folders in *template*, relative to it; one in another is left out with it."""
+        """Return our own folders in *template*, relative to it; only the outermost ones."""
         there = [path for path in self._own_paths if path.is_dir()]
         return _outermost(template, tuple(there))
 
     def _repositories(self, template: Path) -> dict[str, Path]:
-        """The folders of *template* whose repository lies elsewhere; looked for once."""
+        """Return the folders of *template* whose repository is stored elsewhere; looks only once."""
         if template not in self._elsewhere:
             with explained("cannot read template", template):
-                self._elsewhere[template] = lacking(template)
+                self._elsewhere[template] = stored_elsewhere(template)
         return self._elsewhere[template]
 
     def _whole(self, template: Path, repositories: dict[str, Path]) -> Path:
-        """What is copied: the template, or where its repositories lie elsewhere, a copy of it that has them."""
+        """Return the folder to copy: the template, or a copy of it with its repositories if they are elsewhere."""
         if not repositories:
             return template
         with self._lock:
@@ -195,12 +130,12 @@ class Workspaces:
 
     def _overlaid(self, path: Path, template: Path, repositories: dict[str, Path]) -> Workspace | None:
         if not self._try_overlay or not template.stat().st_mode & stat.S_IWUSR:
-            # Over a template that may not be written to, nor may the workspace be: a copy is opened up.
+            # An overlay over a read-only template would be read-only too; a copy is made writable.
             return None
         try:
             workspace = OverlayWorkspace(path, self._template(template, repositories))
         except OSError:
-            # A file system that cannot carry one, or a kernel without: it will be no different next time.
+            # The file system or the kernel cannot do it, so do not try again.
             self._try_overlay = False
             return None
         with self._lock:
@@ -209,7 +144,7 @@ class Workspaces:
         return workspace
 
     def _template(self, folder: Path, repositories: dict[str, Path]) -> Template:
-        """What to lie over; the same for all workspaces, so that its layers are made once."""
+        """Return the template for overlays, the same for all workspaces, so that its layers are made once."""
         leave_out = self._own_in(folder)
         with self._lock:
             key = (folder, leave_out)
@@ -264,7 +199,7 @@ def _check_template(template: Path | None) -> None:
 def _check_apart(path: Path, template: Path) -> None:
     if path.resolve().is_relative_to(template.resolve()):
         raise WorkspaceError(
-            f"the workspace {path} lies inside its template {template}", hint="choose a template that does not hold it"
+            f"the workspace {path} is inside its template {template}", hint="choose a template that does not contain it"
         )
 
 
@@ -272,6 +207,68 @@ def _copied(path: Path, template: Path, own: Folders) -> Workspace:
     try:
         return FolderWorkspace(path, template, own=own)
     except WorkspaceError:
-        # A disk that is full must not stay so because of a half copy.
+        # Free the disk again, which may be full because of the copy.
         remove_tree(path)
         raise
+
+
+def place(workspace: Path, placed: Iterable[Placed]) -> None:
+    """Replace each path of *placed* with a copy of its source, or remove it if there is no source."""
+    for item in placed:
+        target = workspace / item.path
+        with explained("cannot prepare", target):
+            _check_inside(workspace, target)
+            _clear(target)
+            if item.source is not None:
+                target.mkdir(parents=True)
+                copy_tree(item.source, target)
+
+
+def take_out_skills(workspace: Path, names: Iterable[str]) -> None:
+    """Remove every skill folder in the workspace that has one of *names*."""
+    unwanted = frozenset(names)
+    for place, folders, files in os.walk(workspace):
+        if MANIFEST in files and Path(place).name in unwanted and Path(place) != workspace:
+            folders.clear()
+            with explained("cannot prepare", Path(place)):
+                shutil.rmtree(place)
+
+
+def _check_inside(workspace: Path, target: Path) -> None:
+    """Refuse a *target* that a link leads out of the workspace: we would write somewhere else."""
+    if not is_inside(target.parent, workspace) or os.path.realpath(target) == os.path.realpath(workspace):
+        raise WorkspaceError(f"{target} is not inside the workspace {workspace}")
+
+
+def _clear(target: Path) -> None:
+    if target.is_symlink() or target.is_file():
+        target.unlink()
+    elif os.path.lexists(target):
+        # Not `remove_tree`, which moves folders: an overlay cannot move a folder of its template.
+        shutil.rmtree(target)
+
+
+def skills_in(workspace: Path) -> tuple[str, ...]:
+    """Return the skill folders that agents find in *workspace*, such as `.agents/skills/tidy-up`."""
+    found = (path for holder in _SKILL_HOLDERS for path in sorted((workspace / holder).glob(f"skill*/*/{MANIFEST}")))
+    return tuple(str(path.parent.relative_to(workspace)) for path in found)
+
+
+def described(folder: Path) -> MadeSkill:
+    """Return the name and description of the skill in *folder*; the name of the folder if it has none."""
+    front = _front_matter(folder / MANIFEST)
+    return MadeSkill(name=str(front.get("name") or folder.name), description=str(front.get("description") or ""))
+
+
+def _front_matter(manifest: Path) -> dict[str, Any]:
+    """Return the YAML before the text, or nothing if there is none or it is broken."""
+    import yaml  # noqa: PLC0415 - only suites for a skill need it
+
+    with manifest.open("rb") as file:
+        text = file.read(_LARGEST_MANIFEST).decode("utf-8-sig", "replace")
+    found = _FRONT_MATTER.match(text)
+    try:
+        front = yaml.safe_load(found[1]) if found else None
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return {}
+    return front if isinstance(front, dict) else {}

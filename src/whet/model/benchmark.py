@@ -1,4 +1,4 @@
-"""What a benchmark asks of callable skills, and how single calls went: nouns only."""
+"""Benchmarks, callable skills, and how calls of them went."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ AUTHS: tuple[Auth, ...] = ("none", "bearer", "api-key")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallableSkill:
-    """A skill as its folder describes it: `skill.json`, with `adapter.config.json` laid over it.
+    """A skill as its folder describes it: `skill.json`, overridden by `adapter.config.json`.
 
-    For a subprocess and for MCP over stdio `argv` is the program, otherwise `url` is where it listens. Secrets stand
-    here by the names of their variables only.
+    For a subprocess and for MCP over stdio `argv` is the program, otherwise `url` is where it listens. Secrets are
+    here only as the names of their variables.
     """
 
     id: str
@@ -62,7 +62,7 @@ DEFAULT_MAX_LATENCY_MS = 30_000.0
 
 
 class _Missing:
-    """Stands for a value that nobody wrote, because `null` is a value."""
+    """The type of `MISSING`, a value that is not written; `null` is a value."""
 
     def __repr__(self) -> str:
         return "(missing)"
@@ -73,7 +73,7 @@ MISSING = _Missing()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What a task wants to see; which field counts is decided by the evaluator."""
+    """What a task expects; the evaluator decides which field counts."""
 
     value: Any = MISSING
     keywords: tuple[str, ...] = ()
@@ -139,7 +139,7 @@ SAMPLE_STATUSES: tuple[SampleStatus, ...] = ("pass", "fail", "error", "timeout",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """How one call went: one task, one run; `latency_ms` is unknown where nothing was answered."""
+    """How one call went: one task, one run; `latency_ms` is None if there was no answer."""
 
     task: str
     run: int = 1
@@ -185,7 +185,7 @@ class PassK:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """All that a set of samples says about one skill; a figure that nothing supports is `None`."""
+    """All that a set of samples says about one skill; an unknown figure is `None`."""
 
     samples: int
     errored: int
@@ -223,13 +223,13 @@ class CallRecord:
     error: str | None = None
     reason: str = ""
     usage: Usage | None = None
-    # What the answer does to talk its judge into a verdict.
+    # Signs that the answer tries to influence its judge.
     flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionReport:
-    """One skill on one benchmark, with all that its figures were worked out by."""
+    """One skill on one benchmark, with all that its figures are computed from."""
 
     skill: str
     skill_version: str
@@ -247,7 +247,7 @@ class CompletionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
-    """What an evaluation comes to: its reports, the files that hold them, and the skills that complete too little."""
+    """The outcome of an evaluation: its reports, their files, and the skills that complete too little."""
 
     reports: tuple[CompletionReport, ...]
     files: tuple[Path, ...] = ()
@@ -257,7 +257,7 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskChange:
-    """One task before and after: mean scores, none where it was not there."""
+    """One task before and after: mean scores, None if it was not there."""
 
     task: str
     before: float | None
@@ -266,7 +266,7 @@ class TaskChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillChange:
-    """One skill on one benchmark before and after; `difference` is none where no task is in both."""
+    """One skill on one benchmark before and after; `difference` is None if no task is in both."""
 
     skill: str
     benchmark: str

@@ -1,4 +1,4 @@
-"""What an eval suite is made of: its cases by kind, and the suite around them, every default settled."""
+"""Eval suites: the six kinds of cases and the suite around them, with every default settled."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class TriggerQuery(_Common):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RubricItem:
-    """One thing that a judge looks for; a required one that is missing fails the case whatever the rest is worth."""
+    """One thing that a judge looks for; a required one that is missing fails the case, whatever the rest scores."""
 
     id: str
     description: str
@@ -132,8 +132,8 @@ class JsonSchema(_Common):
 class Assertion:
     """One thing that is true of the answer, the session or the workspace, or with `negate` is not.
 
-    `target` is what is looked at: a text by name, a file by path, a place in JSON by pointer. `has_value` tells a value
-    of null from none.
+    `target` is what is looked at: a text by name, a file by path, a place in JSON by pointer. `has_value` is
+    true also for a value of null.
     """
 
     op: Op
@@ -215,6 +215,6 @@ _DESCRIBED = re.compile(r"\s*([a-z0-9][a-z0-9-]{0,63})\s*:\s+(\S.*)", re.DOTALL)
 
 
 def competitor_of(text: str) -> tuple[str, str] | None:
-    """Its name and description; none where *text* is the path of a folder instead."""
+    """Return its name and description, or None if *text* is the path of a folder."""
     found = _DESCRIBED.fullmatch(text)
     return (found[1], found[2].strip()) if found else None

@@ -1,4 +1,4 @@
-"""What happens to a run: the facts that every listener receives, in the order in which they happen."""
+"""Run events: what reporters and the journal receive, in the order in which it happens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from whet.model.seen import Event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
-    """The plan stands and nothing has been started yet; `done` trials were finished by an earlier run."""
+    """The run is planned and nothing has started; `done` trials were finished by an earlier run."""
 
     info: RunInfo
     plan: Plan
@@ -23,14 +23,14 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialStarted:
-    """A trial is under way."""
+    """A trial has started."""
 
     trial: Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSeen:
-    """Something happened in the session of a trial that is under way; told only where somebody asked to see it."""
+    """Something happened in the session of a running trial; sent only if a reporter asks for it."""
 
     trial: Trial
     event: Event
@@ -54,7 +54,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded:
-    """Nothing is running any more; `results` reads the whole record back, `evaluated` is there where skills were."""
+    """The run has ended; `results` reads the whole record, and `evaluated` is set by an evaluation of skills."""
 
     info: RunInfo
     results: Results
@@ -67,7 +67,7 @@ RunEvent: TypeAlias = RunStarted | TrialStarted | SessionSeen | TrialEnded | Not
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionSummary:
-    """An execution and how its trials went together; `status` is `not-run` where no trial ended."""
+    """An execution and how its trials went together; `status` is `not-run` if no trial ended."""
 
     execution: Execution
     status: Status | Literal["not-run"]

@@ -1,4 +1,4 @@
-"""How it went: grades, failures and verdicts."""
+"""Grades, failures, verdicts, and the rates and lifts that are computed from them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PASSED: frozenset[Status] = frozenset({"passed", "unexpected-passed"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """A line of somebody's file."""
+    """A line of a file."""
 
     file: str
     line: int
@@ -28,13 +28,13 @@ class FailureClass:
 
     @property
     def title(self) -> str:
-        """The label, or the id where there is none."""
+        """The label, or the id if there is none."""
         return self.label or self.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a trial did not go as its checks ask: where it happened, what, and whose doing it was."""
+    """Why a trial did not go as its checks ask: in which phase, what happened, and who caused it."""
 
     phase: str
     code: str
@@ -46,7 +46,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grade:
-    """A grader's decision on one check; `undecided` where it could not come to one, and says so instead of guessing."""
+    """A grader's decision on one check; `undecided` if it could not decide."""
 
     check: str
     value: float

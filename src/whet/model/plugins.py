@@ -1,4 +1,4 @@
-"""Finding extensions by name: agents, graders, formats, sandboxes and reporters are entry points, ours too."""
+"""Find extensions by name: agents, graders, formats, sandboxes and reporters are entry points, ours too."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Kind = Literal["agents", "graders", "formats", "sandboxes", "reporters"]
 
 @lru_cache
 def names(kind: Kind) -> tuple[str, ...]:
-    """The names that can be used for *kind*, sorted."""
+    """Return the names of all extensions of *kind*, sorted."""
     return tuple(sorted(_entries(kind)))
 
 
 @lru_cache
 def find(kind: Kind, name: str) -> Any:
-    """The extension called *name*; an unknown name is answered with the nearest known one."""
+    """Load the extension called *name*; the error for an unknown name suggests the nearest one."""
     entry = _entries(kind).get(name)
     if entry is None:
         near = get_close_matches(name, names(kind), n=1)
@@ -34,13 +34,13 @@ def find(kind: Kind, name: str) -> Any:
 
 
 def module_of(kind: Kind, name: str) -> str | None:
-    """The module that the extension called *name* comes from, without loading it; None where there is none."""
+    """Return the module of the extension called *name*, without loading it, or None if there is none."""
     entry = _entries(kind).get(name)
     return entry.module if entry else None
 
 
 def find_object(reference: str) -> Any:
-    """What `module:object` names."""
+    """Load what `module:object` names."""
     module, _, attribute = reference.partition(":")
     try:
         found: Any = importlib.import_module(module)

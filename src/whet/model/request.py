@@ -1,4 +1,4 @@
-"""What a run was asked to do, as it was typed."""
+"""What a run is asked to do: its settings, its selection and the request as it was typed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ SandboxName = Literal["auto", "bubblewrap", "local"]
 SANDBOXES: tuple[SandboxName, ...] = ("auto", "bubblewrap", "local")
 
 
+# The origin of a setting that has its default.
+BUILT_IN = "built-in"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Every effective setting; `origins` tells by dotted key where each came from."""
+    """Every effective setting; `origins` says by dotted key where each came from."""
 
     file: Path | None
     cwd: Path | None
@@ -44,18 +48,26 @@ class Settings:
     ceilings: Ceilings
     runners: tuple[Runner, ...]
     snapshots: Mapping[str, Any] | None
-    # What was said of the language model that judges; the judge has the defaults.
+    # Only what was given: the judge has the defaults.
     judge: Mapping[str, Any] = field(default_factory=dict)
-    # What was said of packages that are fetched; whoever fetches them has the defaults.
+    # Only what was given: the code that fetches packages has the defaults.
     packages: Mapping[str, Any] = field(default_factory=dict)
-    # How much each part of the composite counts, as far as it was said.
+    # The weight of each part of the composite; only what was given.
     composite: Mapping[str, float] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
-    # The user's own file, where there is one; the folder in which the search for the project's ended, where it ended
-    # before the top; and what a person should know about that search.
     user_file: Path | None = None
+    # The folder in which the search for the project's file ended, if that is not the top of the file system.
     searched_to: Path | None = None
+    # What a person should know about that search.
     notices: tuple[str, ...] = ()
+
+    def is_default(self, key: str) -> bool:
+        """Return whether the setting at the dotted *key* has its default."""
+        return self.origins.get(key) == BUILT_IN
+
+    def is_for_this_run(self, key: str) -> bool:
+        """Return whether a flag or a variable gave the setting at the dotted *key*: it then outranks the suite."""
+        return self.origins.get(key, "").startswith(("flag ", "WHET_"))
 
 
 _SHARD = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
@@ -88,16 +100,18 @@ class RunRequest:
     dry_run: bool
     resume: str | None
     update_snapshots: bool = False
-    # For this run alone: the model of every case, the real folder instead of copies, not more checks than needed, and
-    # no patience with what looks unlike what its author meant.
+    # The model of every case, whatever the suite and the settings say.
     model: str | None = None
+    # Work in the real folder instead of in copies.
     in_place: bool = False
+    # Stop checking a trial at the first check that does not hold.
     fail_fast: bool = False
+    # Treat warnings about the suite as errors.
     strict: bool = False
     verbose: bool = False
     # What was typed after `whet`.
     command: str = "run"
-    # The words after it that ask for the same again, but for what selects, and those that a resume must be told again.
+    # The words after it that ask for the same again, without those that select, and those that a resume must repeat.
     again: tuple[str, ...] = ()
     going_on: tuple[str, ...] = ()
     # Besides those of the settings.
@@ -107,7 +121,7 @@ class RunRequest:
 
 
 def split_list(values: Iterable[str]) -> tuple[str, ...]:
-    """The names in *values*, each of which may be a comma list; order kept, duplicates dropped."""
+    """Return the names in *values*, each of which may be a comma list; keeps the order, drops duplicates."""
     names: dict[str, None] = {}
     for value in values:
         for piece in value.split(","):
@@ -118,7 +132,7 @@ def split_list(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """`2/5` as (2, 5)."""
+    """Parse `2/5` as (2, 5)."""
     found = _SHARD.fullmatch(text.strip())
     number, count = (int(found[1]), int(found[2])) if found else (0, 0)
     if not 1 <= number <= count:

@@ -1,4 +1,4 @@
-"""What is done: runners, the plan with its executions and trials, and the results of trials."""
+"""Runners, the plan with its executions and trials, the results of trials, and usage snapshots."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from whet.model.session import Usage
 from whet.model.skills import SkillDetection
 from whet.model.suite import NO_SKILL, SKILL, Case, Ceilings, Limits, Placed, SkillUnderTest, Suite, WorkspaceSpec
 
-# What resuming the session of an attempt takes.
+# What is needed to resume the session of an attempt.
 STATE_FILE = "state.json"
 LONGEST_ID = 120
 _LONGEST_FOLDER = 200
 
 
 def folder_name(identifier: str) -> str:
-    """The folder that belongs to an id: what is not a letter, digit, dot, dash or underscore becomes a dash."""
+    """Return the folder name for an id: what is not a letter, digit, dot, dash or underscore becomes a dash."""
     plain = unicodedata.normalize("NFC", identifier)
     name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in plain)
     # A name that begins with a dash is an option to most programs.
@@ -28,7 +28,7 @@ def folder_name(identifier: str) -> str:
 
 
 def id_problem(identifier: str) -> str | None:
-    """Why an id cannot be used, if it cannot."""
+    """Return why an id cannot be used, or None."""
     if not identifier.strip():
         return "must not be empty"
     if len(identifier) > LONGEST_ID:
@@ -57,9 +57,9 @@ class Runner:
     skills: tuple[Path, ...] = ()
 
 
-# How the note of a trial begins that a budget was set and the agent told no cost to hold it by.
+# The beginning of the note that a budget was not enforced, because the agent reports no cost.
 UNHELD = "the budget was not held"
-# The agent that does nothing, and the runner that stands in where nobody configured one.
+# The agent that does nothing, and its runner, which is used if none is configured.
 NO_AGENT = "none"
 
 
@@ -81,7 +81,7 @@ class TrialKey:
 class Execution:
     """One case on one runner in one variant, with everything settled.
 
-    `skill` is the one under test, where it is there. A `control` is run to be compared with: it may fail.
+    `skill` is the skill under test, if this variant has it. A `control` is run for comparison and may fail.
     """
 
     case: Case
@@ -104,7 +104,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All that a run will do, settled before any of it starts; executions stand in declared order."""
+    """All that a run will do, settled before anything starts; executions are in declared order."""
 
     suite: Suite
     executions: tuple[Execution, ...]
@@ -114,7 +114,7 @@ class Plan:
     check_timeout_s: float
     # The limit of each command that a claim runs.
     command_timeout_s: float = 300.0
-    # Whether the first check of a trial that does not hold is the last one that is asked.
+    # Whether a trial stops at the first check that does not hold.
     fail_fast: bool = False
     # Whether a vacuous case is not even tried.
     strict: bool = False
@@ -126,7 +126,7 @@ class Plan:
                 yield Trial(key=self.key(execution, number), execution=execution)
 
     def key(self, execution: Execution, number: int) -> TrialKey:
-        """The name of the *number*-th sample of *execution*."""
+        """Return the key of the *number*-th sample of *execution*."""
         return TrialKey(
             suite=self.suite.name,
             case=execution.case.id,
@@ -215,7 +215,7 @@ class TrialResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:
-    """What identifies a run and where its record lies."""
+    """What identifies a run, and where its record is."""
 
     run_id: str
     run_dir: Path
@@ -224,9 +224,9 @@ class RunInfo:
     started_at: str
     sandbox: str
     version: str
-    # Which command was asked for the run, for whoever is told how to go on.
+    # The command that started the run, for hints on how to resume it.
     command: str = "run"
-    # What to type after it to ask for the same again, and to go on with the run; a choice, or its place, follows.
+    # The words to type after it to run the same again, and to resume the run; a selection, or the run, follows.
     again: tuple[str, ...] = ()
     going_on: tuple[str, ...] = ()
     ceilings: Ceilings = field(default_factory=Ceilings)
@@ -236,7 +236,7 @@ class RunInfo:
 
 
 def in_variant(suite: Suite, execution: Execution) -> Execution:
-    """*execution* with the skill where it belongs, or absent everywhere; other variants change nothing."""
+    """Return *execution* with the skill in its place, or without it; other variants change nothing."""
     case, variant = execution.case, execution.variant
     if variant not in {SKILL, NO_SKILL}:
         return execution
@@ -252,7 +252,7 @@ def in_variant(suite: Suite, execution: Execution) -> Execution:
 def _skills(
     tested: SkillUnderTest | None, there: SkillUnderTest | None, case: Case, runner: Runner
 ) -> tuple[Path, ...]:
-    """The skill under test, its competitors, and the runner's own, of which none may pass for the one under test."""
+    """Return the skill under test, its competitors, and the runner's own without any of the same name."""
     names = tested.names if tested else frozenset()
     others = [path for path in (*case.skills, *runner.skills) if path.name not in names]
     return tuple(dict.fromkeys((*((there.path,) if there else ()), *others)))
@@ -285,7 +285,7 @@ METRICS: tuple[Metric, ...] = get_args(Metric)
 
 
 def figure(value: float) -> str:
-    """A number for people: whole ones with their thousands set apart, others with six digits."""
+    """Format a number for people: a whole one with thousands separators, others with six digits."""
     return f"{value:,.0f}" if value == int(value) else f"{value:,.6g}"
 
 
@@ -323,7 +323,7 @@ class SnapshotOutcome:
 
     @property
     def verdict(self) -> Literal["failed", "errored"] | None:
-        """What it makes of an execution that went as expected otherwise; only more usage is the agent's doing."""
+        """The status of an execution that passed otherwise; only too much usage is the fault of the agent."""
         if self.status == "exceeded":
             return "failed"
         return "errored" if self.status in {"missing", "unavailable", "mismatch"} else None

@@ -1,7 +1,7 @@
-"""What was seen: the normalized events of one agent interaction.
+"""The normalized events of one session with an agent.
 
-Structs and not dataclasses, alone among the nouns: a transcript holds a million of them, and to make a frozen dataclass
-takes as long as to read its line.
+They are msgspec structs, unlike the other nouns: a transcript may hold a million of them, and making a frozen dataclass
+takes as long as reading its line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MessagePhase = Literal["thinking", "commentary", "final"]
 
 
 class Message(Struct, frozen=True, kw_only=True):
-    """Something said by the user or the agent; `phase` tells thinking from the answer."""
+    """Something said by the user or the agent; `phase` separates thinking from the answer."""
 
     type: Literal["message"] = "message"
     role: Role
@@ -89,7 +89,7 @@ class SkillSignal(Struct, frozen=True, kw_only=True):
 class UsageSeen(Struct, frozen=True, kw_only=True):
     """Tokens and money since the last such event; tokens read from and written to a cache are part of the input.
 
-    `derived` names the figures that were worked out from others and not told as they stand here.
+    `derived` names the figures that were computed from others and not reported by the agent.
     """
 
     type: Literal["usage"] = "usage"
@@ -135,7 +135,7 @@ TroubleKind = Literal[
     "permission",
     "other",
 ]
-# What says something about whoever serves the model, and nothing about the agent.
+# Trouble of the provider of the model, which says nothing about the agent.
 PROVIDER_TROUBLE: frozenset[TroubleKind] = frozenset(
     {"auth", "model-rejected", "rate-limit", "overloaded", "server", "bad-request", "network"}
 )

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from whet.model.seen import CommandRun, Event, FileEdit, FileRead, ToolCall
 from whet.model.skills import SkillDetection, detect_skills
 
-# As the agent was told by its provider, worked out from such figures, or guessed from the number of characters.
+# As the provider reported it, computed from such figures, or guessed from the number of characters.
 TokenSource = Literal["provider", "derived", "chars"]
 _WORST_FIRST: tuple[TokenSource, ...] = ("chars", "derived", "provider")
 TOKEN_FIGURES = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens")
@@ -19,7 +19,7 @@ USAGE_FIGURES = (*TOKEN_FIGURES, "cost_usd")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a session took; a figure that nobody knows is `None`, never 0."""
+    """The tokens and the money that a session took; an unknown figure is `None`, never 0."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -52,7 +52,7 @@ class Usage:
         return self.uncached_input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        """Both together; a figure that only one of them tells is that one's; no sum is better known than its parts."""
+        """Add two usages; a figure that only one has is taken over, and a sum is as sure as its less sure part."""
         sums = {name: _sum(getattr(self, name), getattr(other, name)) for name in USAGE_FIGURES}
         source = "prices" if "prices" in (self.cost_source, other.cost_source) else self.cost_source
         return Usage(**sums, cost_source=source or other.cost_source, sources=_worse(self.sources, other.sources))
@@ -64,7 +64,7 @@ class Usage:
         return None if any(self.sources.get(part) == "chars" for part in parts) else value
 
 
-# What figures are made of that are told by no agent themselves.
+# The parts of figures that no agent reports itself.
 _PARTS = {
     "uncached_input_tokens": ("input_tokens", "cached_tokens"),
     "uncached_tokens": ("input_tokens", "cached_tokens", "output_tokens"),
@@ -84,7 +84,7 @@ def _worse(one: Mapping[str, TokenSource], other: Mapping[str, TokenSource]) -> 
 
 
 def sourced(derived: frozenset[str], **figures: float | None) -> Usage:
-    """The usage of figures that an agent told, of which some were *derived* from others."""
+    """Return the usage of figures that an agent reported, of which some were *derived* from others."""
     known = [name for name in TOKEN_FIGURES if figures.get(name) is not None]
     sources: dict[str, TokenSource] = {name: "derived" if name in derived else "provider" for name in known}
     if {"input_tokens", "output_tokens"} <= sources.keys():
@@ -94,12 +94,12 @@ def sourced(derived: frozenset[str], **figures: float | None) -> Usage:
     return replace(Usage(**tokens), cost_usd=cost, cost_source=None if cost is None else "agent", sources=sources)
 
 
-def token_count(told: object) -> int | None:
-    """A number of tokens as strangers tell it; what cannot be one is as good as nothing."""
-    if isinstance(told, str):
-        told = int(told) if told.isascii() and told.isdecimal() and len(told) <= len(str(_MOST_TOKENS)) else None
-    fits = isinstance(told, int) and not isinstance(told, bool) and 0 <= told <= _MOST_TOKENS
-    return told if isinstance(told, int) and fits else None
+def token_count(value: object) -> int | None:
+    """Parse a number of tokens from foreign JSON, or return None if it cannot be one."""
+    if isinstance(value, str):
+        value = int(value) if value.isascii() and value.isdecimal() and len(value) <= len(str(_MOST_TOKENS)) else None
+    fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS
+    return value if isinstance(value, int) and fits else None
 
 
 _MOST_TOKENS = 10**15
@@ -193,7 +193,7 @@ class Session(SessionSummary):
         return tuple(event for event in self.events if isinstance(event, ToolCall))
 
     def tool_positions(self, tool: str) -> list[int]:
-        """Where the calls of one tool stand among all tool calls, from 0."""
+        """Return the positions of the calls of one tool among all tool calls, from 0."""
         return self._positions.get(tool, [])
 
     @cached_property

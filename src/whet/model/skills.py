@@ -1,9 +1,9 @@
-"""That a skill was used: what speaks for it in a session, and how much each piece of evidence is worth.
+"""Detect which skills a session used, and how sure each piece of evidence makes us.
 
 `explicit`: the agent loaded it by its own word, or the prompt invoked it. `strong`: its SKILL.md was read, by a tool or
 by a command. `medium`: something else in its folder was read or run. `weak`: the agent asked for it in vain, named its
 folder in a command, may have read or run something in it, or spoke of using it.
-What a user says besides, what an agent lists and what it wrote itself is no evidence.
+What a user says, what an agent lists and what it wrote itself is not evidence.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ class SkillPlaces:
         return skill
 
     def concern(self, text: str) -> bool:
-        """Whether a path into the folder of a skill could stand in *text*; in nearly all of them none does."""
+        """Return whether *text* could hold a path into the folder of a skill; nearly all texts hold none."""
         return "skill" in text or "SKILL" in text or any(folder in text for folder in self._folders)
 
     def owner(self, path: str) -> str | None:
-        """The skill in whose folder this path lies, its own SKILL.md included."""
+        """Return the skill whose folder this path is in, its SKILL.md included."""
         if not self.concern(path):
             return None
         if path not in self._owners:
@@ -223,7 +223,7 @@ class SkillWatch:
             self._add(skill, "weak", "may have read", event.path)
 
     def _on_command(self, event: CommandRun) -> None:
-        """A command that reads or runs what lies in the folder uses it; one that names it may only have looked."""
+        """Note a command: one that reads or runs a file of the folder uses the skill; one that names it may not."""
         if not self._places.concern(event.command) and not self._places.concern(event.cwd or ""):
             return
         for use in command_uses(event.command, event.cwd or ""):

@@ -1,4 +1,4 @@
-"""What is asked: suites, cases, checks, limits and workspaces, all defaults settled by whoever lowers into them."""
+"""Suites, cases, checks, limits and workspaces; the reader of a suite format settles all defaults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from whet.model.grade import Location
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Ceilings of an attempt; `None` leaves the decision to whoever comes next."""
+    """Limits of an attempt; `None` leaves the decision to the settings."""
 
     timeout_s: float | None = None
     budget_usd: float | None = None
@@ -22,7 +22,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootstrapSpec:
-    """A command that readies a fresh workspace."""
+    """A command that prepares a fresh workspace."""
 
     command: str
     args: tuple[str, ...] = ()
@@ -41,8 +41,8 @@ TRIGGERED = "skill_triggered"
 class SkillUnderTest:
     """The skill that a run is about: its folder, what it calls itself, and a digest of all that is in it.
 
-    `source` is where it was found, which is another folder where a part of that is none of the skill; `copies` is
-    where it lies besides, perhaps in other versions.
+    `source` is where it was found, which is another folder if a part of that is not of the skill; `copies` are other
+    places of it, perhaps in other versions.
     """
 
     path: Path
@@ -54,7 +54,7 @@ class SkillUnderTest:
 
     @property
     def places(self) -> tuple[Path, ...]:
-        """Where it lies."""
+        """All places of it."""
         return tuple(dict.fromkeys((self.path, self.source, *self.copies)))
 
     @property
@@ -109,7 +109,7 @@ class WorkspaceSpec:
     placed: tuple[Placed, ...] = ()
     # Skills that a fresh workspace must not hold anywhere, by the names of their folders.
     without_skills: tuple[str, ...] = ()
-    # In the place of a template: it is fetched and unpacked when the first attempt needs it.
+    # Instead of a template: it is fetched and unpacked when the first attempt needs it.
     package: PackageSpec | None = None
 
 
@@ -131,9 +131,9 @@ class Check:
 class Case:
     """One task and the checks that decide how it went.
 
-    `model` stands above the runner's; `env` is for the agent and for commands of checks; `protect` names the files that
-    are put back before a check runs a command; `bootstrap` stands in the place of the workspace's, and `workspace` in
-    the place of the suite's. `skills` are there besides the one under test, which is put at `skill_place`.
+    `model` outranks the runner's; `env` is for the agent and for commands of checks; `protect` names the files that
+    are restored before a check runs a command; `bootstrap` replaces that of the workspace, and `workspace` that of the
+    suite. `skills` are given in addition to the one under test, which is put at `skill_place`.
     `location` is where it is written.
     """
 
@@ -150,10 +150,10 @@ class Case:
     bootstrap: BootstrapSpec | None = None
     workspace: WorkspaceSpec | None = None
     weight: float = 1.0
-    # How many trials it has, whatever the settings say, and in which variants only it means anything.
+    # The number of trials, whatever the settings say, and the only variants that it is run in.
     trials: int | None = None
     variants: tuple[str, ...] = ()
-    # Whether its checks can say anything without an agent having done something.
+    # Whether its checks need an agent that did something.
     needs_agent: bool = True
     skills: tuple[Path, ...] = ()
     made_skills: tuple[MadeSkill, ...] = ()
@@ -163,10 +163,10 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """An ordered set of cases and what they share; `warnings` is what looks unlike what its author meant.
+    """An ordered set of cases and what they share; `warnings` are possible mistakes of its author.
 
     `skill` is what the variants `skill` and `no_skill` are about; `judge` says how a model that judges is asked.
-    `held_out` is where the answers lie on the disk: no agent is shown it.
+    `held_out` is where the answers are on the disk: no agent may see it.
     """
 
     name: str
@@ -176,7 +176,7 @@ class Suite:
     workspace: WorkspaceSpec | None = None
     variants: tuple[str, ...] = ("default",)
     description: str = ""
-    # The time limit of cases where nobody says any.
+    # The time limit of cases, if neither the case nor the settings have one.
     usual_timeout_s: float | None = None
     warnings: tuple[Problem, ...] = ()
     skill: SkillUnderTest | None = None
@@ -191,7 +191,7 @@ class Suite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceilings:
-    """None: as much as the machine has."""
+    """The most that a process and its descendants may use of the machine; None: all of it."""
 
     memory_mb: int | None = None
     processes: int | None = None
@@ -201,7 +201,7 @@ class Ceilings:
         return any(value is not None for value in (self.memory_mb, self.processes, self.cpus))
 
     def words(self) -> tuple[str, ...]:
-        """Each that is set, such as "2,048 MB of memory"."""
+        """Return each that is set, such as "2,048 MB of memory"."""
         return (
             *([] if self.memory_mb is None else [f"{self.memory_mb:,} MB of memory"]),
             *([] if self.processes is None else [f"{self.processes:,} processes"]),

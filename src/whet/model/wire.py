@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class WireError(WhetError):
-    """Bytes that are not what they should be."""
+    """Bytes that are not JSON, or not of the expected type."""
 
     code = "wire"
 
@@ -35,16 +35,16 @@ _encoder = msgspec.json.Encoder(enc_hook=_plain)
 
 
 def encode(value: Any) -> bytes:
-    """One line of JSON."""
+    """Encode *value* as one line of JSON."""
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
-        # A lone surrogate, from a file name or a program that prints nonsense: the fact matters more than the byte.
+        # A lone surrogate, from a file name or the output of a program: write it as an escape rather than fail.
         return _encoder.encode(_without_surrogates(msgspec.to_builtins(value, enc_hook=_plain)))
 
 
 def encode_exact(value: Any) -> bytes:
-    """The same for our own processes, who look for files by the names in it: a lone surrogate stays what it is."""
+    """Encode *value* for our own processes, which open files by these names: keeps lone surrogates."""
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
@@ -52,7 +52,7 @@ def encode_exact(value: Any) -> bytes:
 
 
 def encode_lines(values: Sequence[Any]) -> bytes:
-    """A line of JSON for each, with its newline; quicker than one by one."""
+    """Encode each of *values* as a line of JSON with its newline; quicker than one by one."""
     try:
         return _encoder.encode_lines(values)
     except UnicodeEncodeError:
@@ -60,7 +60,7 @@ def encode_lines(values: Sequence[Any]) -> bytes:
 
 
 def encode_pretty(value: Any) -> bytes:
-    """Indented JSON for files that people open, with a final newline."""
+    """Encode *value* as indented JSON for files that people open, with a final newline."""
     return msgspec.json.format(encode(value), indent=2) + b"\n"
 
 
@@ -109,7 +109,7 @@ EVENT_NAMES: tuple[str, ...] = tuple(_events)
 
 
 def decode_event(line: bytes) -> Event:
-    """Read one session event; its kind stands in `type`."""
+    """Read one session event; `type` says of which kind."""
     try:
         kind = _tag.decode(line).type
         decoder = _events.get(kind)

@@ -1,4 +1,4 @@
-"""Every execution of a run, with every default settled."""
+"""Make the plan of a run: select cases, runners and variants, and settle every default."""
 
 from __future__ import annotations
 
@@ -12,39 +12,126 @@ from whet.errors import PathRefused, UnknownName, UsageError
 from whet.model.request import Selection, Settings
 from whet.model.run import NO_AGENT, Execution, Plan, Runner, ScheduleName, in_variant
 from whet.model.suite import NO_SKILL, SKILL, Case, Limits, Suite, WorkspaceSpec
-from whet.plan.settings import BUILT_IN
 from whet.reading.paths import refusals
 
 _MOST_LISTED = 12
-
-
-def counted(number: int, one: str, many: str | None = None) -> str:
-    """Such as "2 cases"."""
-    return f"{number} {one if number == 1 else many or one + 's'}"
-
-
-def listed(names: Sequence[str]) -> str:
-    """*names* in quotes, and how many are not told."""
-    shown = ", ".join(f'"{name}"' for name in names[:_MOST_LISTED])
-    return shown if len(names) <= _MOST_LISTED else f"{shown} and {len(names) - _MOST_LISTED} more"
-
-
 _EXAMPLE = """write one into whet.toml, such as:
 [runners.demo.agent]
 type = "command"
 command = "./agent.sh\""""
 
 
+def make_plan(
+    suite: Suite,
+    settings: Settings,
+    selection: Selection,
+    *,
+    model: str | None = None,
+    in_place: bool = False,
+    fail_fast: bool = False,
+    strict: bool = False,
+    words: Mapping[str, str] | None = None,
+) -> Plan:
+    """Plan a run of *suite*, in declared order; raises `UsageError` if nothing is selected.
+
+    *words* may give other names for a case and a runner in messages.
+    """
+    workspace = _in_place(suite) if in_place else _workspace(suite, settings)
+    chosen = selected(suite, settings, selection, words or {})
+    together = {(case.id, runner.id, variant) for case, runner, variant in chosen}
+    executions = [
+        in_variant(
+            suite,
+            Execution(
+                case=case,
+                # The model that was typed, then the case's (or its suite's), then the runner's.
+                runner=replace(runner, model=model or case.model or runner.model),
+                variant=variant,
+                limits=_limits(suite, case, settings),
+                workspace=case.workspace or workspace,
+                # Without an agent, a second trial has the same result.
+                trials=(case.trials if runner.agent != NO_AGENT else None) or settings.trials,
+                control=variant == NO_SKILL and (case.id, runner.id, SKILL) in together,
+            ),
+        )
+        for case, runner, variant in chosen
+    ]
+    schedule = "serial" if in_place else _schedule(settings, workspace)
+    return Plan(
+        suite=suite,
+        executions=sharded(executions, selection.shard),
+        schedule=schedule,
+        max_parallel=1 if schedule == "serial" else settings.max_parallel,
+        retries=settings.retries,
+        check_timeout_s=settings.check_timeout_s,
+        command_timeout_s=settings.command_timeout_s,
+        fail_fast=fail_fast,
+        strict=strict,
+    )
+
+
+def _in_place(suite: Suite) -> WorkspaceSpec:
+    """Return the folder that workspaces would be copies of, to work in it directly."""
+    spec = suite.workspace
+    if spec is None or spec.template_dir is None:
+        raise UsageError(
+            f"{suite.name} has no project to work in", hint="--in-place is for suites whose workspaces copy a folder"
+        )
+    return replace(spec, mode="shared", cwd=spec.template_dir, template_dir=None)
+
+
+def _workspace(suite: Suite, settings: Settings) -> WorkspaceSpec:
+    """Return the workspace of the suite, or the configured one; a folder named by `run.cwd` is shared."""
+    cwd = settings.cwd
+    spec = suite.workspace or settings.workspace or WorkspaceSpec(mode="shared" if cwd else "isolated")
+    if cwd is None:
+        return spec
+    if spec.mode == "isolated":
+        origin = settings.origins.get("run.cwd", "run.cwd")
+        raise UsageError(
+            f"{suite.name} wants isolated workspaces, but a folder to work in is set ({origin})",
+            hint="leave out run.cwd and --cwd, or use a shared workspace",
+        )
+    # A flag outranks the suite, and the suite outranks files.
+    return replace(spec, cwd=cwd) if spec.cwd is None or settings.is_for_this_run("run.cwd") else spec
+
+
+def _limits(suite: Suite, case: Case, settings: Settings) -> Limits:
+    """Return the limits: given for this run, then those of the case, then of the settings; the fewer steps count."""
+    own = case.limits
+    if own.timeout_s is None and settings.is_default("defaults.timeout_ms"):
+        own = replace(own, timeout_s=suite.usual_timeout_s)
+    own_counts = own.timeout_s is not None and not settings.is_for_this_run("defaults.timeout_ms")
+    steps = [limit for limit in (own.max_steps, settings.max_steps) if limit is not None]
+    own_budget = own.budget_usd is not None and not settings.is_for_this_run("defaults.budget_usd")
+    return replace(
+        own,
+        timeout_s=own.timeout_s if own_counts else settings.timeout_s,
+        max_steps=min(steps, default=None),
+        budget_usd=own.budget_usd if own_budget else settings.budget_usd,
+    )
+
+
+def _schedule(settings: Settings, workspace: WorkspaceSpec) -> ScheduleName:
+    if settings.schedule is not None:
+        return settings.schedule
+    # Agents that work in one folder at the same time would change one another's results.
+    return "serial" if workspace.mode == "shared" else "parallel"
+
+
 def selected(
     suite: Suite, settings: Settings, selection: Selection, words: Mapping[str, str]
 ) -> list[tuple[Case, Runner, str]]:
-    """Cases before runners before variants, as declared; *words* may call a case and a runner otherwise."""
+    """Return what is selected, in declared order: cases, then runners, then variants.
+
+    *words* may give other names for a case and a runner in messages.
+    """
     _must_know(words.get("case", "case"), selection.cases, [case.id for case in suite.cases])
     _must_know("tag", selection.tags, suite.tags)
     _must_have_variants(suite, selection.variants)
     runners = _runners(suite, settings, selection)
     _must_know(words.get("runner", "runner"), selection.runners, [runner.id for runner in runners])
-    # Tags from a file may be meant for another suite of the project: only those that were typed must be known here.
+    # Tags from a file may be meant for another suite of the project: only typed ones must be known here.
     tags = selection.tags or settings.tags
     found = [
         (case, runner, variant)
@@ -72,7 +159,7 @@ def _must_have_variants(suite: Suite, names: Sequence[str]) -> None:
 
 
 def _runners(suite: Suite, settings: Settings, selection: Selection) -> tuple[Runner, ...]:
-    """The configured ones; where cases can do without an agent, one that does nothing stands in for none."""
+    """Return the configured runners; if there are none and no agent is needed, one that does nothing."""
     bare = any(not case.needs_agent for case in suite.cases)
     if not settings.runners and not bare:
         raise UsageError("no runners are configured", hint="\n".join((*_looked(settings), _EXAMPLE)))
@@ -81,14 +168,14 @@ def _runners(suite: Suite, settings: Settings, selection: Selection) -> tuple[Ru
 
 
 def _looked(settings: Settings) -> Iterator[str]:
-    """Where settings were searched for, where that may surprise: above it there may be some."""
+    """Yield where the search for settings ended, if it did not reach the top."""
     yield from settings.notices
     if settings.file is None and settings.searched_to is not None:
         yield f"settings were searched for up to {settings.searched_to}"
 
 
 def _refuse_without_skill(suite: Suite, found: Sequence[tuple[Case, Runner, str]]) -> None:
-    """A case that is about the skill cannot do without it."""
+    """Refuse cases that are about the skill if there is none."""
     missing = dict.fromkeys(case.id for case, _, variant in found if variant not in suite.variants)
     if missing:
         raise UsageError(
@@ -110,7 +197,7 @@ def _refuse_without_agent(found: Sequence[tuple[Case, Runner, str]]) -> None:
 
 
 def _reasons(suite: Suite, tags: Sequence[str], selection: Selection) -> Iterator[str]:
-    """What may have left nothing over."""
+    """Yield what may have left nothing to select."""
     if not suite.cases:
         yield "the suite has no cases"
     if selection.cases:
@@ -133,7 +220,7 @@ def _must_know(kind: str, names: Sequence[str], known: Sequence[str]) -> None:
 
 
 def sharded(executions: list[Execution], shard: tuple[int, int] | None) -> tuple[Execution, ...]:
-    """The part of *executions* that was asked for."""
+    """Return the part of *executions* that was asked for."""
     if shard is None:
         return tuple(executions)
     number, count = shard
@@ -144,57 +231,8 @@ def sharded(executions: list[Execution], shard: tuple[int, int] | None) -> tuple
     return part
 
 
-def make_plan(
-    suite: Suite,
-    settings: Settings,
-    selection: Selection,
-    *,
-    model: str | None = None,
-    in_place: bool = False,
-    fail_fast: bool = False,
-    strict: bool = False,
-    words: Mapping[str, str] | None = None,
-) -> Plan:
-    """All that a run of *suite* will do, in declared order; `UsageError` where that is nothing.
-
-    *words* are what a case and a runner are called by whoever asked.
-    """
-    workspace = _in_place(suite) if in_place else _workspace(suite, settings)
-    chosen = selected(suite, settings, selection, words or {})
-    together = {(case.id, runner.id, variant) for case, runner, variant in chosen}
-    executions = [
-        in_variant(
-            suite,
-            Execution(
-                case=case,
-                # The model that was typed, then the case's (or its suite's), then the runner's.
-                runner=replace(runner, model=model or case.model or runner.model),
-                variant=variant,
-                limits=_limits(suite, case, settings),
-                workspace=case.workspace or workspace,
-                # Where no agent is run, asking it again changes nothing.
-                trials=(case.trials if runner.agent != NO_AGENT else None) or settings.trials,
-                control=variant == NO_SKILL and (case.id, runner.id, SKILL) in together,
-            ),
-        )
-        for case, runner, variant in chosen
-    ]
-    schedule = "serial" if in_place else _schedule(settings, workspace)
-    return Plan(
-        suite=suite,
-        executions=sharded(executions, selection.shard),
-        schedule=schedule,
-        max_parallel=1 if schedule == "serial" else settings.max_parallel,
-        retries=settings.retries,
-        check_timeout_s=settings.check_timeout_s,
-        command_timeout_s=settings.command_timeout_s,
-        fail_fast=fail_fast,
-        strict=strict,
-    )
-
-
 def mount_problems(key: str, mounts: Iterable[str | Path]) -> Iterator[str]:
-    """A line for each of the *mounts* that stand at *key* and cannot be shown to anybody."""
+    """Yield a line for each of the *mounts* at *key* that cannot be used."""
     for index, mount in enumerate(mounts):
         try:
             Path(mount).stat()
@@ -204,7 +242,7 @@ def mount_problems(key: str, mounts: Iterable[str | Path]) -> Iterator[str]:
 
 
 def skill_problems(key: str, skills: Iterable[Path]) -> Iterator[str]:
-    """A line for each of the *skills* that stand at *key* and is none, or cannot be looked at."""
+    """Yield a line for each of the *skills* at *key* that is not a skill or cannot be read."""
     for skill in skills:
         try:
             with refusals():
@@ -215,7 +253,7 @@ def skill_problems(key: str, skills: Iterable[Path]) -> Iterator[str]:
 
 
 def template_problems(plan: Plan, settings: Settings) -> Iterator[str]:
-    """What is wrong with the template that the settings name; one of the suite's own was looked at with the suite."""
+    """Yield what is wrong with the template of the settings; a template of the suite is checked with the suite."""
     if plan.suite.workspace is not None or settings.workspace is None or settings.workspace.template_dir is None:
         return
     template = settings.workspace.template_dir
@@ -223,62 +261,8 @@ def template_problems(plan: Plan, settings: Settings) -> Iterator[str]:
         yield f"run.workspace.template_dir: {template} {'is not a folder' if template.exists() else 'does not exist'}"
 
 
-def _in_place(suite: Suite) -> WorkspaceSpec:
-    """The very folder that workspaces would be copies of."""
-    spec = suite.workspace
-    if spec is None or spec.template_dir is None:
-        raise UsageError(
-            f"{suite.name} has no project to work in", hint="--in-place is for suites whose workspaces copy a folder"
-        )
-    return replace(spec, mode="shared", cwd=spec.template_dir, template_dir=None)
-
-
-def _workspace(suite: Suite, settings: Settings) -> WorkspaceSpec:
-    """The suite's own workspace before the configured one; a folder named by `run.cwd` is a shared one."""
-    cwd = settings.cwd
-    spec = suite.workspace or settings.workspace or WorkspaceSpec(mode="shared" if cwd else "isolated")
-    if cwd is None:
-        return spec
-    if spec.mode == "isolated":
-        origin = settings.origins.get("run.cwd", "run.cwd")
-        raise UsageError(
-            f"{suite.name} wants isolated workspaces, but a folder to work in is set ({origin})",
-            hint="leave out run.cwd and --cwd, or use a shared workspace",
-        )
-    # A flag stands above the suite, and the suite above files.
-    return replace(spec, cwd=cwd) if spec.cwd is None or outranks_suite(settings, "run.cwd") else spec
-
-
-def _limits(suite: Suite, case: Case, settings: Settings) -> Limits:
-    """Time and dollars: what was given for this very run, then the case's own, then the settings'; the fewer steps."""
-    own = case.limits
-    if own.timeout_s is None and settings.origins.get("defaults.timeout_ms") == BUILT_IN:
-        own = replace(own, timeout_s=suite.usual_timeout_s)
-    own_counts = own.timeout_s is not None and not outranks_suite(settings, "defaults.timeout_ms")
-    steps = [limit for limit in (own.max_steps, settings.max_steps) if limit is not None]
-    own_budget = own.budget_usd is not None and not outranks_suite(settings, "defaults.budget_usd")
-    return replace(
-        own,
-        timeout_s=own.timeout_s if own_counts else settings.timeout_s,
-        max_steps=min(steps, default=None),
-        budget_usd=own.budget_usd if own_budget else settings.budget_usd,
-    )
-
-
-def outranks_suite(settings: Settings, key: str) -> bool:
-    """Whether a setting was given for this run, by flag or variable, and so stands above what a suite says."""
-    return settings.origins.get(key, "").startswith(("flag ", "WHET_"))
-
-
-def _schedule(settings: Settings, workspace: WorkspaceSpec) -> ScheduleName:
-    if settings.schedule is not None:
-        return settings.schedule
-    # Agents that work in one folder at the same time would grade one another's files.
-    return "serial" if workspace.mode == "shared" else "parallel"
-
-
 def describe_plan(plan: Plan) -> list[str]:
-    """The plan for a person to read: a line of totals, the schedule, and each execution with what is expected of it."""
+    """Return the plan for a person to read: totals, schedule, and each execution with its claims."""
     executions = plan.executions
     cases = len({execution.case.id for execution in executions})
     runners = len({execution.runner.id for execution in executions})
@@ -296,7 +280,7 @@ def describe_plan(plan: Plan) -> list[str]:
 
 
 def _listing(executions: Sequence[Execution], lines: Sequence[str]) -> Iterator[str]:
-    """The line of each execution; below the first of a case its claims, as they were read."""
+    """Yield the line of each execution; below the first one of a case, its claims."""
     from whet.reading.claim_objects import write_object  # noqa: PLC0415 - only this needs it, and every command imports plans
 
     seen: set[str] = set()
@@ -321,3 +305,14 @@ def _row(execution: Execution) -> tuple[str, str, str, str]:
     variant = "" if execution.variant == "default" else f"/{execution.variant}"
     where = execution.workspace.mode if execution.workspace.cwd is None else f"shared {execution.workspace.cwd}"
     return execution.case.id, f"{runner.id}{variant}", f"({target})", ", ".join((*parts, where))
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """Return such as "2 cases"."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return *names* in quotes; after the first twelve, only how many more there are."""
+    shown = ", ".join(f'"{name}"' for name in names[:_MOST_LISTED])
+    return shown if len(names) <= _MOST_LISTED else f"{shown} and {len(names) - _MOST_LISTED} more"

@@ -1,4 +1,4 @@
-"""Loading settings: hear every source, refuse what is wrong all at once, and give what is left a default."""
+"""Load settings: merge flags, variables and files, report every problem at once, and fill in the defaults."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import ConfigError
-from whet.model.request import Settings
+from whet.model.request import BUILT_IN, Settings
 from whet.model.run import Runner
 from whet.model.suite import BootstrapSpec, Ceilings, WorkspaceSpec
 from whet.plan.settings_sources import Base, Found, Source, dotted, from_environ, from_file, from_flags
@@ -16,11 +16,43 @@ from whet.plan.settings_table import Key, Setting, Value, rows_in, table_at
 from whet.reading.settings_files import Search, SettingsFile, find_user_file, read_file, search_settings
 
 MAX_PARALLEL: Key = ("run", "max_parallel")
+_CEILINGS = "ceilings."
+
+
+def load_settings(
+    start: Path, *, flags: Mapping[str, Any], environ: Mapping[str, str], config_file: Path | None = None
+) -> Settings:
+    """Load the settings for the suite or folder *start*; raises `ConfigError` with every problem at once."""
+    home = Path(environ["HOME"]) if environ.get("HOME") else None
+    here = Base(Path.cwd(), home)
+    start = here.path(str(start))
+    folder = start if start.is_dir() else start.parent
+    search = Search(read_file(here.path(str(config_file)))) if config_file else search_settings(folder)
+    user = find_user_file(environ)
+    files = [file for file in (search.file, user) if file is not None]
+    others = [from_environ(environ, here), *(from_file(file, home) for file in files)]
+    typed = from_flags(flags, here)
+    merged = merge(typed, others)
+    problems = [line for source in (typed, *others) for line in source.problems] + list(conflicts(merged))
+    if problems:
+        raise ConfigError("\n".join(problems), hint=_where_files_are(files, problems))
+    return replace(
+        _build(merged, search.file.path if search.file else None, folder),
+        user_file=user.path if user else None,
+        searched_to=search.last,
+        notices=(f"{search.foreign}; name it with --config if you trust it",) if search.foreign else (),
+    )
+
+
+def _where_files_are(files: list[SettingsFile], problems: list[str]) -> str | None:
+    """Return the full paths of the files with problems: messages call them by their names."""
+    paths = [str(file.path) for file in files if any(line.startswith(f"{file.label}: ") for line in problems)]
+    return f"see {' and '.join(paths)}" if paths else None
 
 
 @dataclass(slots=True)
 class Merged:
-    """What holds after all sources were heard."""
+    """The values in force, after all sources were merged."""
 
     values: dict[Key, Found] = field(default_factory=dict)
     # Tables in the order first opened, with the label of the file that opened them.
@@ -28,16 +60,16 @@ class Merged:
     wrong: set[Key] = field(default_factory=set)
 
     def has(self, key: Key) -> bool:
-        """Whether *key* was given, rightly or wrongly."""
+        """Return whether *key* was given, with a right or a wrong value."""
         return key in self.values or key in self.wrong
 
     def names(self, table: str) -> list[str]:
-        """The names that people chose inside the top-level *table*, in declared order."""
+        """Return the names that people chose inside the top-level *table*, in declared order."""
         return list(dict.fromkeys(key[1] for key in self.tables if key[0:1] == (table,) and len(key) > 1))
 
 
 def merge(flags: Source, others: Sequence[Source]) -> Merged:
-    """What the *flags* say, and then what the *others* do, the first before the next."""
+    """Merge what the *flags* say with the *others*; an earlier source outranks a later one."""
     merged = Merged()
     for source in (flags, *others):
         skipped = _other_runners(source, merged)
@@ -47,27 +79,27 @@ def merge(flags: Source, others: Sequence[Source]) -> Merged:
         for table in source.tables:
             merged.tables.setdefault(table, source.label)
         merged.wrong |= source.wrong
-    # A ceiling is the smallest that anybody sets. A flag stands above that: who types --max-parallel 8 wants 8.
+    # The smallest ceiling counts. A flag outranks it: if you type --max-parallel 8, you want 8.
     ceilings = [source.values[MAX_PARALLEL] for source in others if MAX_PARALLEL in source.values]
     if ceilings and MAX_PARALLEL not in flags.values:
         merged.values[MAX_PARALLEL] = min(ceilings, key=lambda found: found.value)
     return merged
 
 
-def conflicts(merged: Merged) -> Iterator[str]:
-    """What is right key by key and still does not go together, each a line."""
-    yield from _workspace_conflicts(merged)
-    yield from _runner_conflicts(merged)
-
-
 def _other_runners(source: Source, merged: Merged) -> set[Key]:
-    """Runners of *source* that share no more than an id with one already known: nothing of them may be mixed in."""
+    """Return the runners of *source* whose id is known with another agent type: they are not mixed."""
     skipped = set()
     for key, found in source.values.items():
         known = merged.values.get(key)
         if key[0] == "runners" and key[2:] == ("agent", "type") and known and known.value != found.value:
             skipped.add(key[:2])
     return skipped
+
+
+def conflicts(merged: Merged) -> Iterator[str]:
+    """Yield a line for each pair of settings that cannot be used together, and for each that is missing."""
+    yield from _workspace_conflicts(merged)
+    yield from _runner_conflicts(merged)
 
 
 def _workspace_conflicts(merged: Merged) -> Iterator[str]:
@@ -99,41 +131,6 @@ def _runner_conflicts(merged: Merged) -> Iterator[str]:
 def _missing(merged: Merged, table: Key, name: str, what: str) -> Iterable[str]:
     if table in merged.tables and not merged.has((*table, name)):
         yield f"{merged.tables[table]}: {dotted((*table, name))}: is missing ({what})"
-
-
-BUILT_IN = "built-in"
-_CEILINGS = "ceilings."
-
-
-def load_settings(
-    start: Path, *, flags: Mapping[str, Any], environ: Mapping[str, str], config_file: Path | None = None
-) -> Settings:
-    """The settings in force for the suite or folder *start*; `ConfigError` with every problem at once."""
-    home = Path(environ["HOME"]) if environ.get("HOME") else None
-    here = Base(Path.cwd(), home)
-    start = here.path(str(start))
-    folder = start if start.is_dir() else start.parent
-    search = Search(read_file(here.path(str(config_file)))) if config_file else search_settings(folder)
-    user = find_user_file(environ)
-    files = [file for file in (search.file, user) if file is not None]
-    spoken = [from_environ(environ, here), *(from_file(file, home) for file in files)]
-    typed = from_flags(flags, here)
-    merged = merge(typed, spoken)
-    problems = [line for source in (typed, *spoken) for line in source.problems] + list(conflicts(merged))
-    if problems:
-        raise ConfigError("\n".join(problems), hint=_where_files_are(files, problems))
-    return replace(
-        _build(merged, search.file.path if search.file else None, folder),
-        user_file=user.path if user else None,
-        searched_to=search.last,
-        notices=(f"{search.foreign}; name it with --config if you trust it",) if search.foreign else (),
-    )
-
-
-def _where_files_are(files: list[SettingsFile], problems: list[str]) -> str | None:
-    """The full paths of the files that problems were found in: messages call them by their names."""
-    paths = [str(file.path) for file in files if any(line.startswith(f"{file.label}: ") for line in problems)]
-    return f"see {' and '.join(paths)}" if paths else None
 
 
 @dataclass(frozen=True, slots=True)

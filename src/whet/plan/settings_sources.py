@@ -1,4 +1,4 @@
-"""Holding a settings document against the schema: every value that is right, and a problem for each that is not."""
+"""Read settings from flags, environment variables and files, and check each value by its row of the table."""
 
 from __future__ import annotations
 
@@ -14,160 +14,10 @@ from typing import Any
 from whet.ground.secrets import looks_secret
 from whet.plan.settings_table import GIVEN, SETTINGS, Key, Rule, Setting, Table, Value, is_variable_name
 from whet.reading.settings_files import SettingsFile
-from whet.reading.text import written
-
-
-@dataclass(frozen=True, slots=True)
-class Base:
-    """The folder that relative paths start from, and what `~` stands for."""
-
-    folder: Path
-    home: Path | None
-
-    def settle(self, value: Value, rule: Rule) -> Value:
-        """*value* with its paths absolute and its lists as tuples, as *rule* asks."""
-        if rule.many:
-            return tuple(self._settle_one(item, rule) for item in value)
-        return self._settle_one(value, rule)
-
-    def path(self, text: str) -> Path:
-        """The absolute path that *text* names; links are kept, since people know their folders by them."""
-        return Path(os.path.abspath(self.folder / self._expand(text)))  # noqa: PTH100 - resolve() follows links
-
-    def _settle_one(self, value: Value, rule: Rule) -> Value:
-        match rule.place:
-            case "path":
-                return self.path(value)
-            case "program" | "word" if value in {".", ".."} or value.startswith(("./", "../")):
-                return str(self.path(value))
-            case "program":
-                # No shell will expand it later; in arguments "~" may be meant for the program.
-                return str(self._expand(value))
-            case _:
-                return value
-
-    def _expand(self, text: str) -> str:
-        if self.home is not None and (text == "~" or text.startswith("~/")):
-            return str(self.home) + text[1:]
-        return text
-
+from whet.reading.text import shown, written
 
 _RUNNER_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_LONGEST_SHOWN = 60
-
-
-def dotted(key: Key) -> str:
-    """*key* as one would write it in TOML."""
-    return ".".join(part if _BARE.fullmatch(part) else json.dumps(part, ensure_ascii=False) for part in key)
-
-
-@dataclass(slots=True)
-class Checked:
-    """What a document says: its values by key, the tables that it opens, and what is wrong with it."""
-
-    base: Base
-    values: dict[Key, Any] = field(default_factory=dict)
-    tables: list[Key] = field(default_factory=list)
-    problems: list[tuple[str, str]] = field(default_factory=list)
-    # Keys that are there and wrong, so that nobody also calls them missing.
-    wrong: set[Key] = field(default_factory=set)
-
-    def table(self, data: object, table: Table, key: Key = ()) -> None:
-        """Take in *data*, which stands at *key* and should be as *table* says."""
-        if not isinstance(data, Mapping):
-            self._complain(key, f"must be a table, not {shown(data)}")
-            return
-        self.tables.append(key)
-        for name, value in data.items():
-            row = table.get("*", table.get(name))
-            where = (*key, name)
-            if row is None:
-                self._complain(where, f"unknown key ({_suggestion(name, table)})")
-            elif "*" in table and (problem := _name_problem(where)):
-                self._complain(where, problem)
-            elif isinstance(row, Setting):
-                self.value(value, row.rule, where)
-            else:
-                self.table(value, row, where)
-
-    def value(self, value: Value, rule: Rule, key: Key, *, where: str | None = None) -> None:
-        """Take in one *value*; *where* is how a person knows it, by default its dotted key."""
-        problems = list(_value_problems(value, rule, where or dotted(key), hide=looks_secret(key[-1])))
-        if problems:
-            self.problems += problems
-            self.wrong.add(key)
-        else:
-            self.values[key] = self.base.settle(value, rule)
-
-    def _complain(self, key: Key, message: str) -> None:
-        self.problems.append((dotted(key), message))
-        self.wrong.add(key)
-
-
-def check_document(data: Mapping[str, Any], base: Base) -> Checked:
-    """Every value of a whole settings document, and every problem."""
-    checked = Checked(base)
-    checked.table(data, SETTINGS)
-    return checked
-
-
-def shown(value: object) -> str:
-    """*value* as an error message names it."""
-    match value:
-        case str():
-            text = value if len(value) <= _LONGEST_SHOWN else value[:_LONGEST_SHOWN] + "..."
-            return json.dumps(text, ensure_ascii=False)
-        case bool():
-            return "true" if value else "false"
-        case list() | tuple():
-            return "a list" if value else "an empty list"
-        case Mapping():
-            return "a table"
-        case _:
-            text = written(value)
-            return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."
-
-
-def _value_problems(value: Value, rule: Rule, where: str, *, hide: bool) -> list[tuple[str, str]]:
-    if not rule.many:
-        problem = _problem(value, rule, hide=hide)
-        return [(where, problem)] if problem else []
-    if not isinstance(value, list | tuple):
-        return [(where, f"must be a list, not {shown(value)}")]
-    found = [(f"{where}[{index}]", _problem(item, rule, hide=hide)) for index, item in enumerate(value)]
-    return [(place, problem) for place, problem in found if problem]
-
-
-def _problem(value: Value, rule: Rule, *, hide: bool) -> str | None:
-    if not rule.accepts(value):
-        return f"must be {rule.expected}, not {'***' if hide else shown(value)}"
-    if isinstance(value, str) and "\0" in value:
-        return "must not contain a NUL character"
-    return None
-
-
-def _name_problem(key: Key) -> str | None:
-    """What is wrong with a name that a person chose."""
-    if key[0] == "runners" and not _RUNNER_ID.fullmatch(key[1]):
-        return 'a runner id is a folder name: letters, digits, ".", "_" and "-", not starting with a dot'
-    if "env" in key and not is_variable_name(key[-1]):
-        return "must be named like an environment variable"
-    return None
-
-
-def _suggestion(name: str, table: Table) -> str:
-    """Where the same name is at home, or the nearest right name in this table."""
-    for tables in (table, SETTINGS):
-        for section, rows in tables.items():
-            if not isinstance(rows, Setting) and name in rows:
-                return f'did you mean "{section}.{name}"?'
-    near = get_close_matches(name, table, n=1)
-    if near:
-        return f'did you mean "{near[0]}"?'
-    return f"known here: {', '.join(table)}"
-
-
 _WORDS = {"true": True, "false": False}
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
@@ -183,13 +33,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """All that one place says."""
+    """All settings from one place."""
 
     values: Mapping[Key, Found]
     problems: tuple[str, ...]
     wrong: frozenset[Key]
-    # Every table that is opened, also an empty one, and what to call the place in an error message.
+    # Every table that is opened, also an empty one.
     tables: tuple[Key, ...] = ()
+    # The name of the place in messages.
     label: str = ""
 
 
@@ -238,3 +89,142 @@ def _read_text(rule: Rule, text: str) -> Value:
     if rule.kind == "flag":
         return _WORDS.get(text.strip(), text)
     return text.strip() if rule.place is None else text
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The folder that relative paths start from, and the home that `~` means."""
+
+    folder: Path
+    home: Path | None
+
+    def settle(self, value: Value, rule: Rule) -> Value:
+        """Return *value* with absolute paths and with lists as tuples, as *rule* asks."""
+        if rule.many:
+            return tuple(self._settle_one(item, rule) for item in value)
+        return self._settle_one(value, rule)
+
+    def path(self, text: str) -> Path:
+        """Return the absolute path that *text* names; keeps links, because people know their folders by them."""
+        return Path(os.path.abspath(self.folder / self._expand(text)))  # noqa: PTH100 - resolve() follows links
+
+    def _settle_one(self, value: Value, rule: Rule) -> Value:
+        match rule.place:
+            case "path":
+                return self.path(value)
+            case "program" | "word" if value in {".", ".."} or value.startswith(("./", "../")):
+                return str(self.path(value))
+            case "program":
+                # No shell will expand it later; in arguments "~" may be meant for the program.
+                return str(self._expand(value))
+            case _:
+                return value
+
+    def _expand(self, text: str) -> str:
+        if self.home is not None and (text == "~" or text.startswith("~/")):
+            return str(self.home) + text[1:]
+        return text
+
+
+def dotted(key: Key) -> str:
+    """Return *key* as you write it in TOML."""
+    return ".".join(part if _BARE.fullmatch(part) else json.dumps(part, ensure_ascii=False) for part in key)
+
+
+@dataclass(slots=True)
+class Checked:
+    """The values of a document by key, the tables that it opens, and its problems."""
+
+    base: Base
+    values: dict[Key, Any] = field(default_factory=dict)
+    tables: list[Key] = field(default_factory=list)
+    problems: list[tuple[str, str]] = field(default_factory=list)
+    # Keys with a wrong value, which must not be reported as missing as well.
+    wrong: set[Key] = field(default_factory=set)
+
+    def table(self, data: object, table: Table, key: Key = ()) -> None:
+        """Check *data*, the value at *key*, against *table*."""
+        if not isinstance(data, Mapping):
+            self._complain(key, f"must be a table, not {_kind_or_value(data)}")
+            return
+        self.tables.append(key)
+        for name, value in data.items():
+            row = table.get("*", table.get(name))
+            where = (*key, name)
+            if row is None:
+                self._complain(where, f"unknown key ({_suggestion(name, table)})")
+            elif "*" in table and (problem := _name_problem(where)):
+                self._complain(where, problem)
+            elif isinstance(row, Setting):
+                self.value(value, row.rule, where)
+            else:
+                self.table(value, row, where)
+
+    def value(self, value: Value, rule: Rule, key: Key, *, where: str | None = None) -> None:
+        """Check one *value*; *where* is its name in messages, by default its dotted key."""
+        problems = list(_value_problems(value, rule, where or dotted(key), hide=looks_secret(key[-1])))
+        if problems:
+            self.problems += problems
+            self.wrong.add(key)
+        else:
+            self.values[key] = self.base.settle(value, rule)
+
+    def _complain(self, key: Key, message: str) -> None:
+        self.problems.append((dotted(key), message))
+        self.wrong.add(key)
+
+
+def check_document(data: Mapping[str, Any], base: Base) -> Checked:
+    """Check a whole settings document."""
+    checked = Checked(base)
+    checked.table(data, SETTINGS)
+    return checked
+
+
+def _kind_or_value(value: object) -> str:
+    """Return *value* for a message; of a list or a table only its kind, because it may hold secrets."""
+    if isinstance(value, list | tuple):
+        return "a list" if value else "an empty list"
+    if isinstance(value, float):
+        # As TOML writes inf and nan, and JSON does not.
+        return written(value)
+    return "a table" if isinstance(value, Mapping) else shown(value)
+
+
+def _value_problems(value: Value, rule: Rule, where: str, *, hide: bool) -> list[tuple[str, str]]:
+    if not rule.many:
+        problem = _problem(value, rule, hide=hide)
+        return [(where, problem)] if problem else []
+    if not isinstance(value, list | tuple):
+        return [(where, f"must be a list, not {_kind_or_value(value)}")]
+    found = [(f"{where}[{index}]", _problem(item, rule, hide=hide)) for index, item in enumerate(value)]
+    return [(place, problem) for place, problem in found if problem]
+
+
+def _problem(value: Value, rule: Rule, *, hide: bool) -> str | None:
+    if not rule.accepts(value):
+        return f"must be {rule.expected}, not {'***' if hide else _kind_or_value(value)}"
+    if isinstance(value, str) and "\0" in value:
+        return "must not contain a NUL character"
+    return None
+
+
+def _name_problem(key: Key) -> str | None:
+    """Return what is wrong with a name that a person chose."""
+    if key[0] == "runners" and not _RUNNER_ID.fullmatch(key[1]):
+        return 'a runner id is a folder name: letters, digits, ".", "_" and "-", not starting with a dot'
+    if "env" in key and not is_variable_name(key[-1]):
+        return "must be named like an environment variable"
+    return None
+
+
+def _suggestion(name: str, table: Table) -> str:
+    """Return a hint: the section that has this name, or the nearest name in this table."""
+    for tables in (table, SETTINGS):
+        for section, rows in tables.items():
+            if not isinstance(rows, Setting) and name in rows:
+                return f'did you mean "{section}.{name}"?'
+    near = get_close_matches(name, table, n=1)
+    if near:
+        return f'did you mean "{near[0]}"?'
+    return f"known here: {', '.join(table)}"

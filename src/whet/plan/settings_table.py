@@ -162,14 +162,14 @@ _WORKSPACE: Table = {
 }
 
 _RUN: Table = {
-    "cwd": Setting(rule=_text("path"), flag="--cwd", metavar="DIR", help="Work in this folder, shared by all."),
+    "cwd": Setting(rule=_text("path"), flag="--cwd", metavar="DIR", help="Let all trials work in this folder."),
     "output_dir": Setting(
         rule=_text("path"),
         computed=lambda project: project / ".whet" / "runs",
         variable=True,
         flag="--output-dir",
         metavar="DIR",
-        help="Where the folder of the run is made.",
+        help="Create the folder of the run in this folder.",
         free=True,
     ),
     "schedule": Setting(
@@ -186,7 +186,7 @@ _RUN: Table = {
         variable=True,
         flag="--max-parallel",
         metavar="N",
-        help="Most trials at a time.",
+        help="Run at most N trials at the same time.",
         free=True,
     ),
     "trials": Setting(
@@ -195,7 +195,7 @@ _RUN: Table = {
         variable=True,
         flag="--trials",
         metavar="N",
-        help="Samples of every case on every runner.",
+        help="Run every case N times on every runner.",
     ),
     "retries": Setting(
         rule=_integer(0, 1_000),
@@ -203,7 +203,7 @@ _RUN: Table = {
         variable=True,
         flag="--retries",
         metavar="N",
-        help="Further attempts at a trial that failed.",
+        help="Retry a trial that fails or errors up to N times.",
     ),
     "max_steps": Setting(
         rule=_integer(1),
@@ -211,14 +211,14 @@ _RUN: Table = {
         variable=True,
         flag="--max-steps",
         metavar="N",
-        help="Most model rounds of an attempt.",
+        help="Limit an attempt to N rounds of the model.",
     ),
     "max_cost_usd": Setting(
         rule=_AMOUNT,
         unset="unlimited",
         flag="--max-cost",
         metavar="USD",
-        help="Start no trial once so much is spent.",
+        help="Start no trial after spending this much.",
         free=True,
     ),
     # What --tag says goes into the selection, which replaces these.
@@ -230,7 +230,7 @@ _RUN: Table = {
         variable=True,
         flag="--reporter",
         metavar="NAME[=FILE]",
-        help="Who reports; replaces the configured list.",
+        help="Report with this reporter (repeatable); replaces the configured list.",
         free=True,
     ),
     "sandbox": Setting(
@@ -238,7 +238,7 @@ _RUN: Table = {
         default="auto",
         variable=True,
         flag="--sandbox",
-        help="The boundary that agents run inside.",
+        help="The sandbox that agents run in.",
     ),
     "mounts": Setting(rule=_text("path", many=True), default=()),
 }
@@ -261,7 +261,7 @@ _DEFAULTS: Table = {
     "model_silence_ms": Setting(rule=_integer(1), default=30_000, field="model_silence_s", scale=1000),
     "max_output_bytes": Setting(rule=_integer(1), default=64 * 1024 * 1024),
     "budget_usd": Setting(
-        rule=_AMOUNT, unset="unlimited", flag="--budget", metavar="USD", help="The most that a case may cost."
+        rule=_AMOUNT, unset="unlimited", flag="--budget", metavar="USD", help="Spend at most this much on a case."
     ),
     # No shell starts with less memory or fewer processes.
     "max_memory_mb": Setting(rule=_integer(16, 2**24), unset="unlimited", field="ceilings.memory_mb"),

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from whet.ground.secrets import looks_secret
-from whet.model.request import Settings
+from whet.model.request import BUILT_IN, Settings
 from whet.model.run import Runner
 from whet.model.suite import WorkspaceSpec
-from whet.plan.settings import BUILT_IN
 from whet.plan.settings_sources import dotted
 from whet.plan.settings_table import FIELD_SECTIONS, Key, Setting, Value, rows_in, table_at
 

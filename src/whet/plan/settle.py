@@ -1,4 +1,4 @@
-"""Load and plan: what was asked becomes a run that is settled, or every reason why it cannot be."""
+"""Load and plan a run, or the regrading of one, and find everything that is wrong before anything starts."""
 
 from __future__ import annotations
 
@@ -26,42 +26,6 @@ from whet.record.recorded_run import RecordedRun, newest_run, read_run
 from whet.record.sealing import file_problems
 from whet.suites.format import load_suite
 
-
-def check_judge(plan: Plan) -> None:
-    """Fail early if a judge is needed but not configured."""
-    asking = [execution for execution in plan.executions if _is_judged(execution)]
-    if not asking:
-        return
-    from whet.grade.judge_client import find_key, judge_settings  # noqa: PLC0415 - only if a judge is needed
-
-    settings = judge_settings(plan.suite.judge)
-    try:
-        find_key(settings, os.environ)
-        _ = settings.model_name
-    except UsageError as error:
-        names = ", ".join(dict.fromkeys(execution.case.id for execution in asking[:3]))
-        raise UsageError(f"{error.message} (for {names})", hint=error.hint or _hint(asking[0])) from None
-
-
-def judge_key(plan: Plan) -> str | None:
-    """Return the key of the judge, if one is needed."""
-    if not any(_is_judged(execution) for execution in plan.executions):
-        return None
-    from whet.grade.judge_client import find_key, judge_settings  # noqa: PLC0415 - only if a judge is needed
-
-    return find_key(judge_settings(plan.suite.judge), os.environ)
-
-
-def _is_judged(execution: Execution) -> bool:
-    return any(grader_class(check.grader).needs_judge(check, execution.runner) for check in execution.case.checks)
-
-
-def _hint(execution: Execution) -> str | None:
-    if execution.runner.agent == NO_AGENT:
-        return "or configure a runner: then the agent is really run, and nobody need judge"
-    return None
-
-
 _AGENT = "replay"
 # What a replay reads; a repository may leave out the rest, such as logs.
 _PLAYED = frozenset(
@@ -69,27 +33,9 @@ _PLAYED = frozenset(
 )
 
 
-def replay_problems(runner: Runner, cases: Sequence[Case]) -> Iterator[str]:
-    """What of the run folder that *runner* replays was changed; a bare `trials` folder is played as it is."""
-    script = runner.options.get("script")
-    if runner.agent != _AGENT or not isinstance(script, str) or not (Path(script) / RUN_FILE).is_file():
-        return
-    root, names = Path(script), {case.id for case in cases}
-    as_it_is = f"bring it back, or play it as it is with script = {str(root / 'trials')!r}"
-    try:
-        lines = read_run(root).lines
-    except StoreError as error:
-        yield f"agent.script: {error.message}; {as_it_is}"
-        return
-    for line in lines:
-        if line.result.key.case in names:
-            found = file_problems(root, line, lambda path: path.rpartition("/")[2] in _PLAYED, workspaces=False)
-            yield from (f"agent.script: {root}/{problem}; {as_it_is}" for problem in found)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A run that is settled and not yet begun; `facts` are kept in run.json besides the usual."""
+    """A run that is planned and has not begun; `facts` go into run.json with the usual ones."""
 
     request: RunRequest
     suite: Suite
@@ -101,13 +47,13 @@ class Planned:
 
 
 def settle(request: RunRequest) -> Planned:
-    """The run that was asked for, or the one to go on with."""
+    """Load and plan the run that was asked for, or the earlier one that it resumes."""
     earlier = earlier_run(request)
     return _planned(earlier.request if earlier else request, earlier)
 
 
 def earlier_run(request: RunRequest) -> Resumed | None:
-    """Return the run that *request* resumes, if it resumes one."""
+    """Return the earlier run that *request* resumes, if it does."""
     if request.resume is None:
         return None
     start = request.suite or Path.cwd()
@@ -116,7 +62,7 @@ def earlier_run(request: RunRequest) -> Resumed | None:
 
 
 def _planned(request: RunRequest, earlier: Resumed | None) -> Planned:
-    """Load and plan: everything that can be wrong is found here, before anything starts."""
+    """Load and plan; finds everything that is wrong before anything starts."""
     assert request.suite is not None
     path = request.suite
     settings = load_settings(path, flags=request.flags, environ=os.environ, config_file=request.config_file)
@@ -126,7 +72,7 @@ def _planned(request: RunRequest, earlier: Resumed | None) -> Planned:
         selection = replace(selection, only=last.failed())
         request = replace(request, skill=request.skill or last.skill)
         if request.config_file is None and last.config_file is not None:
-            # Under the same settings as then: other runners would be another question.
+            # The same settings as then: with other runners, the failures would be others.
             request = replace(request, config_file=last.config_file)
             settings = load_settings(path, flags=request.flags, environ=os.environ, config_file=last.config_file)
     suite = bind_skill(load_suite(path), request.skill, settings)
@@ -147,60 +93,6 @@ def _planned(request: RunRequest, earlier: Resumed | None) -> Planned:
     _check_shared(plan)
     notices = tuple(map(str, suite.warnings))
     return Planned(request=request, suite=suite, settings=settings, plan=plan, earlier=earlier, notices=notices)
-
-
-def _runners(plan: Plan) -> list[Runner]:
-    """Each runner once, with the skills that it has in any execution."""
-    found: dict[str, Runner] = {}
-    for execution in plan.executions:
-        earlier = found.setdefault(execution.runner.id, execution.runner)
-        if execution.runner.skills != earlier.skills:
-            skills = tuple(dict.fromkeys((*earlier.skills, *execution.runner.skills)))
-            found[execution.runner.id] = replace(earlier, skills=skills)
-    return list(found.values())
-
-
-def _near_programs(runner: Runner, settings: Settings) -> Iterator[str]:
-    """A program that is not on PATH and lies beside the settings: a shell would not find it by that name either."""
-    program = runner.options.get("command")
-    if runner.agent != "command" or not program or "/" in program or settings.file is None:
-        return
-    if shutil.which(program) is None and (settings.file.parent / program).is_file():
-        yield f'runners.{runner.id}.agent.command: there is no program "{program}" on PATH; did you mean "./{program}"?'
-
-
-def _gives_skills(plan: Plan, runner: Runner) -> bool:
-    """Whether *runner* is given skills other than those that lie in the workspaces of packages."""
-    own = (each for each in plan.executions if each.runner.id == runner.id)
-    return any(each.runner.skills and each.case.skill_place is None for each in own)
-
-
-def _check_temporary(plan: Plan) -> None:
-    """Workspaces are made in the temporary folder: inside of what they are copies of, each would copy all others."""
-    try:
-        temporary = Path(tempfile.gettempdir()).resolve()
-    except FileNotFoundError:
-        # Nothing can be written anywhere; whoever makes the record says so.
-        return
-    templates = {each.workspace.template_dir for each in plan.executions if each.workspace.mode == "isolated"}
-    for template in templates:
-        if template is not None and temporary.is_relative_to(template.resolve()):
-            raise UsageError(
-                f"the temporary folder {temporary} lies inside of {template}, of which every workspace is a copy",
-                hint="let TMPDIR name a folder elsewhere, or move the suite into a folder of its own",
-            )
-
-
-def _check_shared(plan: Plan) -> None:
-    """A folder to work in that cannot be entered, or made, ends every trial; what the system says of it goes up."""
-    for folder in {each.workspace.cwd for each in plan.executions if each.workspace.cwd}:
-        try:
-            # What lies in it is asked for: a folder that may not be entered can be looked at from outside.
-            os.stat(f"{folder}/.")  # noqa: PTH116 - a Path leaves the dot out
-        except FileNotFoundError:
-            first = next(each for each in (folder, *folder.parents) if each.parent.exists())
-            if not os.access(first.parent, os.W_OK | os.X_OK):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(first)) from None
 
 
 def _check_agents(plan: Plan, settings: Settings) -> None:
@@ -225,8 +117,116 @@ def _check_agents(plan: Plan, settings: Settings) -> None:
         raise ConfigError("\n".join(f"{where}: {problem}" for problem in problems))
 
 
+def _runners(plan: Plan) -> list[Runner]:
+    """Return each runner once, with the skills that it has in any execution."""
+    found: dict[str, Runner] = {}
+    for execution in plan.executions:
+        earlier = found.setdefault(execution.runner.id, execution.runner)
+        if execution.runner.skills != earlier.skills:
+            skills = tuple(dict.fromkeys((*earlier.skills, *execution.runner.skills)))
+            found[execution.runner.id] = replace(earlier, skills=skills)
+    return list(found.values())
+
+
+def _near_programs(runner: Runner, settings: Settings) -> Iterator[str]:
+    """Report a program that is not on PATH but is beside the settings file."""
+    program = runner.options.get("command")
+    if runner.agent != "command" or not program or "/" in program or settings.file is None:
+        return
+    if shutil.which(program) is None and (settings.file.parent / program).is_file():
+        yield f'runners.{runner.id}.agent.command: there is no program "{program}" on PATH; did you mean "./{program}"?'
+
+
+def _gives_skills(plan: Plan, runner: Runner) -> bool:
+    """Return whether *runner* gets skills other than those in the workspaces of packages."""
+    own = (each for each in plan.executions if each.runner.id == runner.id)
+    return any(each.runner.skills and each.case.skill_place is None for each in own)
+
+
+def replay_problems(runner: Runner, cases: Sequence[Case]) -> Iterator[str]:
+    """Yield what has changed in the run folder that *runner* replays; a bare `trials` folder is not checked."""
+    script = runner.options.get("script")
+    if runner.agent != _AGENT or not isinstance(script, str) or not (Path(script) / RUN_FILE).is_file():
+        return
+    root, names = Path(script), {case.id for case in cases}
+    as_it_is = f"bring it back, or play it as it is with script = {str(root / 'trials')!r}"
+    try:
+        lines = read_run(root).lines
+    except StoreError as error:
+        yield f"agent.script: {error.message}; {as_it_is}"
+        return
+    for line in lines:
+        if line.result.key.case in names:
+            found = file_problems(root, line, lambda path: path.rpartition("/")[2] in _PLAYED, workspaces=False)
+            yield from (f"agent.script: {root}/{problem}; {as_it_is}" for problem in found)
+
+
+def check_judge(plan: Plan) -> None:
+    """Fail early if a judge is needed but not configured."""
+    asking = [execution for execution in plan.executions if _is_judged(execution)]
+    if not asking:
+        return
+    # Only here and below: most runs have no judge, whose HTTP client takes long to import.
+    from whet.grade.judge_client import find_key, judge_settings  # noqa: PLC0415
+
+    settings = judge_settings(plan.suite.judge)
+    try:
+        find_key(settings, os.environ)
+        _ = settings.model_name
+    except UsageError as error:
+        names = ", ".join(dict.fromkeys(execution.case.id for execution in asking[:3]))
+        raise UsageError(f"{error.message} (for {names})", hint=error.hint or _hint(asking[0])) from None
+
+
+def judge_key(plan: Plan) -> str | None:
+    """Return the key of the judge, a secret, if one is asked."""
+    if not any(_is_judged(execution) for execution in plan.executions):
+        return None
+    from whet.grade.judge_client import find_key, judge_settings  # noqa: PLC0415
+
+    return find_key(judge_settings(plan.suite.judge), os.environ)
+
+
+def _is_judged(execution: Execution) -> bool:
+    return any(grader_class(check.grader).needs_judge(check, execution.runner) for check in execution.case.checks)
+
+
+def _hint(execution: Execution) -> str | None:
+    if execution.runner.agent == NO_AGENT:
+        return "or configure a runner: then the agent is run, and no judge is needed"
+    return None
+
+
+def _check_temporary(plan: Plan) -> None:
+    """Refuse a temporary folder inside of a template: each workspace would copy all others."""
+    try:
+        temporary = Path(tempfile.gettempdir()).resolve()
+    except FileNotFoundError:
+        # No folder can be written. The code that makes the run folder reports it.
+        return
+    templates = {each.workspace.template_dir for each in plan.executions if each.workspace.mode == "isolated"}
+    for template in templates:
+        if template is not None and temporary.is_relative_to(template.resolve()):
+            raise UsageError(
+                f"the temporary folder {temporary} is inside of {template}, which every workspace is a copy of",
+                hint="set TMPDIR to another folder, or move the suite into a folder of its own",
+            )
+
+
+def _check_shared(plan: Plan) -> None:
+    """Refuse a shared folder that cannot be entered or made: every trial would fail. Raises the `OSError`."""
+    for folder in {each.workspace.cwd for each in plan.executions if each.workspace.cwd}:
+        try:
+            # Look inside: a folder that cannot be entered still has a status.
+            os.stat(f"{folder}/.")  # noqa: PTH116 - a Path leaves the dot out
+        except FileNotFoundError:
+            first = next(each for each in (folder, *folder.parents) if each.parent.exists())
+            if not os.access(first.parent, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(first)) from None
+
+
 def plan_regrading(suite: Suite, settings: Settings, record: RecordedRun) -> Plan:
-    """One execution for each that was recorded and whose case is still there, in the suite's order."""
+    """Plan one execution for each that was recorded and whose case still exists, in the order of the suite."""
     trials: dict[tuple[str, str, str], int] = {}
     for case, runner, variant, number in record.results:
         trials[case, runner, variant] = max(number, trials.get((case, runner, variant), 0))
@@ -257,7 +257,7 @@ def plan_regrading(suite: Suite, settings: Settings, record: RecordedRun) -> Pla
 
 
 def notices(suite: Suite, record: RecordedRun) -> Iterator[str]:
-    """What of the suite was not recorded, and what of the record is no longer in the suite."""
+    """Yield which cases of the suite were not recorded, and which recorded ones are no longer in the suite."""
     cases = [case.id for case in suite.cases]
     recorded = list(dict.fromkeys(case for case, *_ in record.results))
     gone = [case for case in recorded if case not in cases]
@@ -269,7 +269,7 @@ def notices(suite: Suite, record: RecordedRun) -> Iterator[str]:
 
 
 def _execution(case: Case, runner: Runner, variant: str, trials: int, *, control: bool) -> Execution:
-    # No agent runs and no workspace is made by the plan's word: what was recorded decides. A package has its verifier.
+    # No agent runs, and the workspace is the recorded one. A package is needed for its verifier.
     return Execution(
         case=case,
         runner=runner,
@@ -286,7 +286,7 @@ def _is_control(trials: Mapping[tuple[str, str, str], int], case: Case, runner: 
 
 
 def _runner(name: str, settings: Settings, record: RecordedRun) -> Runner:
-    """The runner as it is configured, or else as the record tells."""
+    """Return the runner as it is configured, or else as it was recorded."""
     configured = next((runner for runner in settings.runners if runner.id == name), None)
     session = next((record.session(item) for item in record.results.values() if item.key.runner == name), None)
     if configured is not None and (session is None or session.agent == configured.agent):

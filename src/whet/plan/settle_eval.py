@@ -18,9 +18,9 @@ from whet.model.benchmark import Benchmark, BenchmarkTask, CallableSkill, Evalua
 from whet.model.request import RunRequest, Selection, Settings
 from whet.model.run import Execution, Plan, Runner
 from whet.model.suite import Case, Limits, Suite
-from whet.plan.plan import counted, make_plan, outranks_suite
+from whet.plan.plan import counted, make_plan
 from whet.plan.resume import Resumed
-from whet.plan.settings import BUILT_IN, load_settings
+from whet.plan.settings import load_settings
 from whet.plan.settle import Planned, earlier_run
 from whet.record.recorded_run import newest_run
 from whet.suites.benchmarks import LoadedBenchmark, find_benchmark, read_benchmark, read_tasks
@@ -175,7 +175,7 @@ def _plan(benchmark: Benchmark, skills: Sequence[CallableSkill], settings: Setti
     judge = dict(settings.judge) if benchmark.needs_judge else {}
     runners = tuple(_runner(skill, settings, judge) for skill in skills)
     own = replace(settings, runners=runners, workspace=None, cwd=None, tags=(), snapshots=None)
-    if settings.origins.get("run.max_parallel") == BUILT_IN:
+    if settings.is_default("run.max_parallel"):
         own = replace(own, max_parallel=_DEFAULT_CONCURRENCY)
     plan = make_plan(_suite(benchmark), own, selection, words=_WORDS)
     by_id = {skill.id: skill for skill in skills}
@@ -231,13 +231,13 @@ def _files(root: Path) -> Iterator[str]:
 def retries_of(skill: CallableSkill, settings: Settings) -> int:
     """Return the retries given for this run, else those of the skill, else those of the settings."""
     own = skill.retries
-    return settings.retries if own is None or outranks_suite(settings, "run.retries") else own
+    return settings.retries if own is None or settings.is_for_this_run("run.retries") else own
 
 
 def _limited(execution: Execution, skill: CallableSkill, settings: Settings) -> Execution:
     """Apply the skill's own time limit, unless its task or this run has one."""
     own = skill.timeout_ms
-    if own is None or execution.case.limits.timeout_s or outranks_suite(settings, "defaults.timeout_ms"):
+    if own is None or execution.case.limits.timeout_s or settings.is_for_this_run("defaults.timeout_ms"):
         return execution
     return replace(execution, limits=replace(execution.limits, timeout_s=own / 1000))
 

@@ -1,4 +1,4 @@
-"""The folder of a skill as an agent may have it: without a suite that lies in it, its history and our own records."""
+"""Bind the skill under test to its suite: find or unpack it, and leave out what an agent must not see."""
 
 from __future__ import annotations
 
@@ -21,10 +21,71 @@ from whet.model.suite import NO_SKILL, SKILL, Case, MadeSkill, SkillUnderTest, S
 _WHOLE = ".whole"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ENDINGS = re.compile(r"(\.tar)?\.(gz|bz2|xz|tgz|tar|zip)$", re.IGNORECASE)
+_NEVER = frozenset((".git", ".whet"))
+
+
+def bind_skill(suite: Suite, place: Path | None, settings: Settings) -> Suite:
+    """Add the judge of the settings and the skill at *place*; without a skill, only the variant `no_skill` is left."""
+    suite = replace(suite, judge={"cache_dir": settings.output_dir.parent / "judge", **settings.judge})
+    if SKILL not in suite.variants:
+        if place is not None:
+            raise UsageError(
+                f"{suite.source} has no variants with and without a skill",
+                hint="--skill is for eval suites; elsewhere runners have skills in the settings",
+            )
+        return suite
+    store = settings.output_dir.parent / "skills"
+    made = tuple(_with_made(case, store) for case in suite.cases)
+    suite = replace(suite, cases=made)
+    if place is None:
+        return replace(suite, variants=(NO_SKILL,))
+    return replace(suite, skill=_find_skill(place, suite.source, store, settings))
+
+
+def _find_skill(place: Path, suite: Path, store: Path, settings: Settings) -> SkillUnderTest:
+    """Find the skill in a folder, or in an archive, which is unpacked into *store* under its digest."""
+    folder = place.resolve()
+    packed = folder.is_file() and folder.name != MANIFEST
+    if packed:
+        folder = unpacked_skill(folder, store, settings)
+    elif folder.is_file():
+        folder = folder.parent
+    if not (folder / MANIFEST).is_file():
+        found = "there is no such file or folder" if not place.exists() else f"it has no {MANIFEST}"
+        raise UsageError(f"--skill: {place} is not a skill: {found}")
+    manifest, leave = described(folder), left_out(folder, suite, (settings.output_dir, store))
+    digest = tree_digest(folder, leave)
+    return SkillUnderTest(
+        path=copy_without(folder, leave, digest, store),
+        source=folder,
+        name=manifest.name,
+        description=manifest.description,
+        digest=digest,
+        copies=(store, *((place.resolve(),) if packed else ())),
+    )
+
+
+def _with_made(case: Case, store: Path) -> Case:
+    """Return *case* with a folder for each skill that it only describes, named by the digest of its text."""
+    made = tuple(_made(skill, store) for skill in case.made_skills)
+    return replace(case, skills=(*case.skills, *made), made_skills=()) if made else case
+
+
+def _made(skill: MadeSkill, store: Path) -> Path:
+    text = f"---\nname: {skill.name}\ndescription: {json.dumps(skill.description)}\n---\n\n{skill.description}\n"
+    folder = store / hashlib.sha256(text.encode()).hexdigest()[:16] / skill.name
+    manifest = folder / MANIFEST
+    if not manifest.is_file():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            manifest.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{manifest} cannot be written: {error.strerror}") from error
+    return folder
 
 
 def unpacked_skill(archive: Path, store: Path, settings: Settings) -> Path:
-    """The folder of the skill in *archive*, below *store*."""
+    """Unpack the skill in *archive* below *store* and return its folder."""
     with archive.open("rb") as file:
         kept = store / hashlib.file_digest(file, "sha256").hexdigest()[:16]
     if (found := _skill_in(kept)) is not None:
@@ -47,12 +108,12 @@ def unpacked_skill(archive: Path, store: Path, settings: Settings) -> Path:
         remove_tree(draft)
     found = _skill_in(kept)
     if found is None:
-        raise UsageError(f"--skill: {archive} holds no skill", hint=f"{MANIFEST} must lie at its top, or in one folder")
+        raise UsageError(f"--skill: {archive} holds no skill", hint=f"{MANIFEST} must be at its top, or in one folder")
     return found
 
 
 def _name_folder(draft: Path, archive: Path) -> None:
-    """Agents know a skill by its folder: an archive of its contents alone has none, and goes by what it says."""
+    """Give the skill a folder to be known by; an archive without one gets the name that its manifest says."""
     whole = draft / _WHOLE
     inner = [path for path in whole.iterdir() if (path / MANIFEST).is_file()]
     if (whole / MANIFEST).is_file():
@@ -68,34 +129,21 @@ def _skill_in(folder: Path) -> Path | None:
     return next((place for place in places if (place / MANIFEST).is_file()), None)
 
 
-_NEVER = frozenset((".git", ".whet"))
-
-
 def left_out(folder: Path, suite: Path, own: tuple[Path, ...]) -> frozenset[Path]:
-    """What lies in *folder* and is no part of the skill: the suite with what is beside it, and folders of our *own*.
+    """Return what is in *folder* and not part of the skill: the suite with its neighbours, and folders of our *own*.
 
-    An agent that is given the suite is given the answers.
+    The suite holds the answers, so no agent may see it.
     """
     asked = {suite, *own}
     if suite.parent != folder and suite.is_relative_to(folder):
-        # Its packages, scripts and settings lie there too; a suite at the top of a skill is left out alone.
+        # Its packages, scripts and settings are there too. Of a suite at the top of a skill, only its file is left out.
         asked.add(suite.parent)
     named = (folder / name for name in _NEVER)
     return frozenset(path for path in (*asked, *named) if path.is_relative_to(folder) and os.path.lexists(path))
 
 
-def tree_digest(folder: Path, leave: frozenset[Path]) -> str:
-    """A digest of the names and contents of all that lies below *folder*; links count as what they say."""
-    whole = hashlib.sha256()
-    for path in _files(folder, leave):
-        told = path.relative_to(folder).as_posix().encode("utf-8", "surrogateescape")
-        whole.update(b"%d:%s" % (len(told), told))
-        whole.update(_content_digest(path))
-    return whole.hexdigest()
-
-
-def apart(folder: Path, leave: frozenset[Path], digest: str, store: Path) -> Path:
-    """*folder*, or where something of it is left out a copy without that, below *store*."""
+def copy_without(folder: Path, leave: frozenset[Path], digest: str, store: Path) -> Path:
+    """Return *folder*, or if something must be left out, a copy below *store* without that."""
     if not leave:
         return folder
     copy = store / digest[:16] / folder.name
@@ -119,8 +167,18 @@ def _ignored(root: str, names: list[str], leave: frozenset[Path]) -> list[str]:
     return [name for name in names if Path(root, name) in leave]
 
 
+def tree_digest(folder: Path, leave: frozenset[Path]) -> str:
+    """Return a digest of the names and contents of all files below *folder*; a link counts as its target's path."""
+    whole = hashlib.sha256()
+    for path in _files(folder, leave):
+        name = path.relative_to(folder).as_posix().encode("utf-8", "surrogateescape")
+        whole.update(b"%d:%s" % (len(name), name))
+        whole.update(_content_digest(path))
+    return whole.hexdigest()
+
+
 def _files(folder: Path, leave: frozenset[Path]) -> Iterator[Path]:
-    """The files and links below *folder*, in an order of their own."""
+    """Yield the files and links below *folder*, sorted folder by folder."""
     for root, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if Path(root, name) not in leave)
         links = [name for name in folders if Path(root, name).is_symlink()]
@@ -137,63 +195,3 @@ def _content_digest(path: Path) -> bytes:
             return hashlib.file_digest(file, "sha256").digest()
     except OSError as error:
         raise UsageError(f"--skill: {path} cannot be read: {error.strerror}") from error
-
-
-def bind_skill(suite: Suite, place: Path | None, settings: Settings) -> Suite:
-    """Add the judge of the settings and the skill at *place*; without one, only the variant without it is left."""
-    suite = replace(suite, judge={"cache_dir": settings.output_dir.parent / "judge", **settings.judge})
-    if SKILL not in suite.variants:
-        if place is not None:
-            raise UsageError(
-                f"{suite.source} has no variants with and without a skill",
-                hint="--skill is for eval suites; elsewhere runners have skills in the settings",
-            )
-        return suite
-    store = settings.output_dir.parent / "skills"
-    made = tuple(_with_made(case, store) for case in suite.cases)
-    suite = replace(suite, cases=made)
-    if place is None:
-        return replace(suite, variants=(NO_SKILL,))
-    return replace(suite, skill=_find_skill(place, suite.source, store, settings))
-
-
-def _find_skill(place: Path, suite: Path, store: Path, settings: Settings) -> SkillUnderTest:
-    """The skill in a folder, or in an archive, which is unpacked into *store* under its digest."""
-    folder = place.resolve()
-    packed = folder.is_file() and folder.name != MANIFEST
-    if packed:
-        folder = unpacked_skill(folder, store, settings)
-    elif folder.is_file():
-        folder = folder.parent
-    if not (folder / MANIFEST).is_file():
-        found = "there is no such file or folder" if not place.exists() else f"it has no {MANIFEST}"
-        raise UsageError(f"--skill: {place} is not a skill: {found}")
-    told, leave = described(folder), left_out(folder, suite, (settings.output_dir, store))
-    digest = tree_digest(folder, leave)
-    return SkillUnderTest(
-        path=apart(folder, leave, digest, store),
-        source=folder,
-        name=told.name,
-        description=told.description,
-        digest=digest,
-        copies=(store, *((place.resolve(),) if packed else ())),
-    )
-
-
-def _with_made(case: Case, store: Path) -> Case:
-    """*case* with folders for the skills that it only describes; they lie under the digest of what they say."""
-    made = tuple(_made(skill, store) for skill in case.made_skills)
-    return replace(case, skills=(*case.skills, *made), made_skills=()) if made else case
-
-
-def _made(skill: MadeSkill, store: Path) -> Path:
-    text = f"---\nname: {skill.name}\ndescription: {json.dumps(skill.description)}\n---\n\n{skill.description}\n"
-    folder = store / hashlib.sha256(text.encode()).hexdigest()[:16] / skill.name
-    manifest = folder / MANIFEST
-    if not manifest.is_file():
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            manifest.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{manifest} cannot be written: {error.strerror}") from error
-    return folder

@@ -34,19 +34,19 @@ _SHORTEST = 2
 
 
 def strict(text: str) -> str | None:
-    """What a quoted *text* says, if it is one from its first character to its last."""
+    """Return what a quoted *text* says, if it is quoted from its first character to its last."""
     found = _STRICT.fullmatch(text)
     return None if found is None else _unescaped(found)
 
 
 def leading(text: str) -> tuple[str, str] | None:
-    """What the quoted text at the beginning says, and what follows it."""
+    """Return what the quoted text at the beginning says, and what follows it."""
     found = _STRICT.match(text)
     return None if found is None else (_unescaped(found), text[found.end() :])
 
 
 def lenient(text: str) -> str | None:
-    """What stands between the outer quotes, as it is: `'it's'` says `it's`."""
+    """Return what is between the outer quotes, unchanged: `'it's'` says `it's`."""
     if len(text) > _SHORTEST and text[0] in _QUOTES and text[-1] == text[0]:
         return text[1:-1]
     return None
@@ -59,12 +59,12 @@ def quoted(text: str) -> str:
 
 
 def near_miss(text: str, form: str) -> tuple[str, str]:
-    """What keeps *text* from being a quoted one, and how to write it; *form* shows the whole with `{}` for it."""
+    """Return why *text* is not a quoted one, and how to write it; *form* is the whole line with `{}` for it."""
     plain = text.strip()
     if not plain:
         return "the text is missing", form.format("'...'")
     if plain[0] in _CURLY or plain[-1] in _CURLY:
-        return "the text stands in typographic quotes", form.format(quoted(plain.strip(_CURLY + _QUOTES)))
+        return "the text is in typographic quotes", form.format(quoted(plain.strip(_CURLY + _QUOTES)))
     if plain[0] in _QUOTES:
         return f"the quote {plain[0]} is not closed", form.format(quoted(plain[1:]))
     return "the text is not in quotes", form.format(quoted(plain))
@@ -92,7 +92,7 @@ _MEANT = {
 
 
 def read_test(rest: str) -> Reading:
-    """The claim that *rest*, which stands after `test:`, makes."""
+    """Parse *rest*, which follows `test:`."""
     if found := _PASSES.search(rest):
         return Reading(Passes(_command(rest[: found.start()])))
     if found := _FAILS.search(rest):
@@ -144,7 +144,7 @@ def _plain_warnings(rest: str) -> tuple[str, ...]:
 _PREFIX = re.compile(r"(?P<word>[^:\s]*)(?P<blank>\s*):")
 # Each candidate begins a new search one word later, so that words may follow one another.
 _OPERATOR = re.compile(r"(?<=\S)\s+(?=(?P<word>exists|created|contains|matches)(?P<after>\s|$))")
-# What stands after a path and is meant to be said of it, where nothing can be.
+# What authors write after a path of a form that takes nothing there.
 _SAID = re.compile(
     r"(?<=\S)\s+(?:(?:was|is|does|has|not|been)\s+)*"
     r"(?:exists?|created|changed|modified|deleted|removed|missing|absent|gone|passes|contains\s.*|matches\s.*)$",
@@ -176,7 +176,7 @@ _OTHER_PREFIXES = {
 # Suites say the same of many cases.
 @lru_cache(maxsize=4096)
 def read_claim(text: str) -> Reading:
-    """The claim that *text* makes; a `ClaimError` with the near miss where it makes none."""
+    """Parse the claim in *text*; raises `ClaimError` with the near miss."""
     line = text.strip()
     found = _PREFIX.match(line)
     word = found["word"] if found else ""
@@ -197,7 +197,7 @@ def _no_prefix(line: str, word: str) -> ClaimError:
 
 
 def _meant(line: str, word: str) -> Iterator[str]:
-    """What somebody may have meant by a line without a prefix that is known, the likeliest first."""
+    """Yield what a line without a known prefix may mean, the likeliest first."""
     rest = line.partition(":")[2].lstrip()
     if word in _OPERATORS:
         yield f"file:{rest} {word}"
@@ -229,7 +229,7 @@ def _read_no_file(rest: str) -> Reading:
 
 
 def _said_too_much(prefix: str, rest: str) -> Iterator[str]:
-    """A path may hold any words, but hardly anybody means it to end in what is said of files."""
+    """Warn of a path that ends in words that are said of files: allowed, but hardly meant."""
     found = _SAID.search(rest)
     if found and strict(rest) is None:
         yield f'"{found[0].strip()}" is taken for a part of the path; write {prefix}:{rest[: found.start()]}'
@@ -277,7 +277,7 @@ def _file_claim(path: str, operator: str, after: str) -> Reading:
 
 
 def read_literal(after: str) -> tuple[str, tuple[str, ...]]:
-    """The text in quotes that *after* is, one way or the other."""
+    """Parse the quoted text in *after*, strictly or loosely."""
     text = strict(after)
     if text is not None:
         if not text:
@@ -289,7 +289,7 @@ def read_literal(after: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _no_operator(rest: str, splits: list[tuple[str, str, str]]) -> ClaimError:
-    """The near miss: the operator whose remainder is not whole, or the word that was meant to be one."""
+    """Return the near miss: the operator whose remainder is not whole, or the word that was meant as one."""
     if not rest or rest.split(maxsplit=1)[0] in _OPERATORS:
         return ClaimError("the path is missing", hint=f"write {FORMS[0]}")
     for path, operator, after in splits:
@@ -323,7 +323,7 @@ def _no_pattern(path: str, after: str) -> ClaimError:
             return error
     if after.startswith("/"):
         return ClaimError("the pattern is not closed by a slash", hint=f"write file:{path} matches {after}/")
-    return ClaimError("the pattern does not stand between slashes", hint=f"write file:{path} matches /{after}/")
+    return ClaimError("the pattern is not between slashes", hint=f"write file:{path} matches /{after}/")
 
 
 def _unquoted(path: str) -> str:

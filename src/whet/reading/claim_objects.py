@@ -43,7 +43,7 @@ _SUFFIXES = ("passes", "fails")
 
 
 def read_object(given: Mapping[str, Any]) -> Reading:
-    """The claim that an object makes; a `ClaimError` with the near miss where it makes none."""
+    """Parse the claim in an object; raises `ClaimError` with the near miss."""
     subject = _subject(given)
     value = _text(given[subject], subject)
     operator = _operator(given, subject)
@@ -142,7 +142,7 @@ _WORDS: dict[type[Claim], tuple[str, str | None]] = {
 
 
 def write_claim(claim: Claim) -> str:
-    """The line that makes this claim; its path is quoted only where it would be read otherwise."""
+    """Return the line of this claim; its path is quoted only if it needs quotes."""
     about = path_of(claim) or command_of(claim) or ""
     plain = _line(claim, about)
     try:
@@ -154,7 +154,7 @@ def write_claim(claim: Claim) -> str:
 
 
 def write_object(claim: Claim) -> dict[str, Any]:
-    """The object that makes this claim."""
+    """Return the object of this claim."""
     subject, operator = _WORDS[type(claim)]
     said = {subject: path_of(claim) or command_of(claim)}
     if operator is None:
@@ -171,6 +171,6 @@ def _line(claim: Claim, about: str) -> str:
 
 
 def _value(claim: Claim) -> Any:
-    """What stands after the operator, if anything does: the second field of the form."""
+    """Return what follows the operator, if anything does: the second field of the form."""
     _, *second = fields(claim)
     return getattr(claim, second[0].name) if second else None

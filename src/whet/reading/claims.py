@@ -10,7 +10,7 @@ from whet.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A regular expression of JavaScript, as it stands between its slashes, and the flags that count."""
+    """A regular expression of JavaScript, as written between its slashes, and the flags that count."""
 
     source: str
     flags: str = ""
@@ -113,17 +113,17 @@ FORMS = (
 
 
 def path_of(claim: Claim) -> str | None:
-    """The path that it is about, if it is about one."""
+    """Return the path that *claim* is about, if there is one."""
     return None if isinstance(claim, CommandClaim) else claim.path
 
 
 def command_of(claim: Claim) -> str | None:
-    """The command that it runs, if it runs one."""
+    """Return the command that *claim* runs, if it runs one."""
     return claim.command if isinstance(claim, CommandClaim) else None
 
 
 class ClaimError(UsageError):
-    """Something that is no claim: what is wrong with it, and the nearest that would be right."""
+    """Text that is not a claim: what is wrong with it, and the nearest claim that would be right."""
 
     code = "claim"
 

@@ -49,12 +49,12 @@ def _text(data: bytes) -> str:
         raise DocumentError("is not UTF-8", line=line, hint="save it in UTF-8") from None
 
 
-# Without one of these words a file is no eval suite, and need not be read twice.
+# A file without these words is not an eval suite, and need not be read twice.
 _WORDS = (b"cases_json", b"environment_ref")
 
 
 def is_eval_suite(path: Path) -> bool:
-    """Whether *path* holds cases for a skill: `cases_json`, or a manifest of task packages."""
+    """Return whether *path* has cases for a skill: `cases_json`, or a manifest of task packages."""
     if path.suffix.lower() not in SUFFIXES:
         return False
     try:
@@ -65,7 +65,7 @@ def is_eval_suite(path: Path) -> bool:
 
 
 def eval_suite_in(root: Node) -> Node | None:
-    """The object that is an eval suite or a manifest: the whole, or what a service wraps as `suite`."""
+    """Return the object that is an eval suite or a manifest: *root*, or its `suite`, as a service wraps it."""
     for node in (root, root.value.get("suite") if isinstance(root.value, Mapping) else None):
         if node is not None and isinstance(node.value, Mapping) and (_has_cases(node) or is_manifest(node)):
             return node
@@ -73,7 +73,7 @@ def eval_suite_in(root: Node) -> Node | None:
 
 
 def is_manifest(node: Node) -> bool:
-    """Whether an object is an import manifest: task packages under `cases`."""
+    """Return whether an object is an import manifest: task packages under `cases`."""
     cases = node.value.get("cases") if isinstance(node.value, Mapping) else None
     items = cases.value if cases is not None and isinstance(cases.value, tuple) else ()
     return any(isinstance(item.value, Mapping) and "environment_ref" in item.value for item in items)

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from whet.errors import Problem
 
 Value: TypeAlias = "str | int | float | bool | tuple[Node, ...] | Mapping[str, Node] | None"
-# Deeper than anybody nests a suite, and shallow enough for every walk over it.
+# Deeper than any suite is nested, and shallow enough for every walk over it.
 DEEPEST = 100
 # More digits than any number has that can be counted with, and few enough to be read at once.
 LONGEST_NUMBER = 400
@@ -42,23 +42,23 @@ class DocumentError(ValueError):
 
 
 def refuse_long_number(written: str, place: Iterable[str | int], line: int) -> None:
-    """Raise where a number has more characters than it may; *place* is the keys and indexes that lead to it."""
+    """Raise `DocumentError` if a number has too many characters; *place* is the keys and indexes that lead to it."""
     if len(written) > LONGEST_NUMBER:
         steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
-        told = f"number is too long: it has {len(written):,} characters, and may have {LONGEST_NUMBER}"
-        raise DocumentError(": ".join(part for part in (steps.lstrip("."), told) if part), line=line)
+        message = f"number is too long: it has {len(written):,} characters, and may have {LONGEST_NUMBER}"
+        raise DocumentError(": ".join(part for part in (steps.lstrip("."), message) if part), line=line)
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value, the line where it stands, and for what is no string, as what it was written."""
+    """A value, its line, and if it is not a string, how it is written."""
 
     value: Value
     line: int
     written: str | None = None
 
     def plain(self) -> Any:
-        """The value without lines."""
+        """Return the value without lines."""
         match self.value:
             case tuple():
                 return [item.plain() for item in self.value]
@@ -95,7 +95,7 @@ def _leads(path: str, name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A key that stands twice in one object; the first one counts, so that the rest can be looked at."""
+    """A key that is repeated in one object; the first one counts, so that the rest can be checked."""
 
     key: str
     line: int
@@ -104,7 +104,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The root of what was read, and the keys that stand twice."""
+    """The root of a document, and the keys that are repeated in one object."""
 
     root: Node
     repeats: tuple[Repeat, ...] = ()
@@ -130,11 +130,11 @@ _STRINGS = JSONDecoder()
 
 
 def read_json(text: str) -> Document:
-    """The document that *text* is."""
+    """Parse *text*, with the line of every value; raises `DocumentError`."""
     return _Reader(text).document()
 
 
-# Deeper than anybody nests an answer, and shallow enough for every walk over it.
+# Deeper than any answer is nested, and shallow enough for every walk over it.
 DEEPEST_VALUE = 200
 
 
@@ -206,12 +206,12 @@ def too_long_in(text: str) -> str:
 
 
 class _Reader:
-    """Goes through a text once; `_at` is how far it is."""
+    """Reads a text once from start to end; `_at` is the position."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
-        # The keys and indexes that lead to where it is.
+        # The keys and indexes that lead to the position.
         self._place: list[str | int] = []
         self._lines = [found.end() for found in re.finditer("\n", text)]
         self._repeats: list[Repeat] = []
@@ -278,7 +278,7 @@ class _Reader:
         return value
 
     def _goes_on(self, end: str, *, first: bool) -> bool:
-        """Whether another member follows; steps over the comma, or the end."""
+        """Return whether another member follows, and step over the comma or the end."""
         sign = self._next()
         if sign == end:
             self._at += 1
@@ -313,7 +313,7 @@ class _Reader:
         return "write the suite in YAML to have comments" if sign in ("//", "/*") else None
 
     def _next(self) -> str:
-        """The next sign that is not blank, or nothing."""
+        """Return the next sign that is not blank, or nothing."""
         found = _BLANK.match(self._text, self._at)
         assert found is not None
         self._at = found.end()
@@ -328,6 +328,6 @@ class _Reader:
 
 def _about(word: str) -> str | None:
     if word.startswith("'"):
-        return "strings stand in double quotes"
+        return "put strings in double quotes"
     near = {"True": "true", "False": "false", "None": "null", "undefined": "null"}.get(word)
     return f"did you mean {near}?" if near else None

@@ -14,23 +14,23 @@ from whet.errors import Problem
 from whet.reading.documents import Node
 from whet.reading.text import did_you_mean, shorten, shown
 
-# Beyond it not every whole number is one of its own, in JSON as others read it.
+# The largest whole number up to which other readers of JSON tell all of them apart.
 LARGEST_WHOLE = 2**53
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether it is a number to count with: finite, and no larger than a float; True and False are none."""
+    """Return whether *value* is a number to calculate with: finite, not beyond every float, and not True or False."""
     # A comparison, because `math.isfinite` and `float` raise for whole numbers beyond every float.
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def is_whole(value: object, least: int, most: int = LARGEST_WHOLE) -> TypeGuard[int]:
-    """Whether it is a whole number from *least* to *most*."""
+    """Return whether *value* is a whole number from *least* to *most*."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 # To look for the field that was meant takes long, and a document with more slips than this has no use for it.
-_MOST_HINTS = 100
+MOST_HINTS = 100
 T = TypeVar("T")
 
 
@@ -101,7 +101,7 @@ class Fields:
                 self.warn(name, "is not a known field, and is ignored", meant)
 
     def _meant(self, name: str, known: Sequence[str]) -> str | None:
-        if len(self.findings.problems) >= _MOST_HINTS:
+        if len(self.findings.problems) >= MOST_HINTS:
             return None
         return did_you_mean(name, known) or f"known: {', '.join(known)}"
 

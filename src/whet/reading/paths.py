@@ -1,4 +1,4 @@
-"""What the system refused to do with a path, for a person: which path, what was wanted, why not, and what to do.
+"""Paths that people write, and paths that the system refuses: what is wrong with them, and what to do.
 
 Commands touch paths of the user in a hundred places, and any of them may be closed, on a read-only disk or too long.
 None of these places has to foresee it: an `OSError` that names its path comes here, and becomes one line.
@@ -42,7 +42,7 @@ _CLOSED = frozenset({errno.EACCES, errno.EPERM})
 
 
 def refusal(error: BaseException) -> UsageError | None:
-    """The error as a user can act on it, where it is about a path of theirs; none where it is a mistake of ours."""
+    """Return the error as one that a user can act on; none if it is not about a path of theirs."""
     if not isinstance(error, OSError):
         return None
     if isinstance(error, FileNotFoundError) and error.filename is None and _here_is_gone():
@@ -81,7 +81,7 @@ def _here_is_gone() -> bool:
 
 
 def _closed(path: Path) -> tuple[str, str] | None:
-    """What cannot be done with *path*, and what stands in the way; nothing where it looks open."""
+    """Return what cannot be done with *path* and what blocks it; none if it looks open."""
     path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() asks the very folders that are closed
     for folder in reversed(path.parents):
         if not os.access(folder, os.X_OK):
@@ -120,14 +120,14 @@ def _group(number: int) -> str:
 
 
 def clean_path(written: str) -> str:
-    """The path without `.`, `..` and doubled slashes; a slash at the end stays, for it asks for a folder."""
+    """Return the path without `.`, `..` and doubled slashes; a slash at the end stays, because it asks for a folder."""
     if not written.strip():
         raise ClaimError("the path is missing")
     check_text(written, "path")
     if written.startswith("/"):
         raise ClaimError(f"{written} is an absolute path", hint="write it relative to the project, such as src/a.ts")
     if written == "~" or written.startswith("~/"):
-        raise ClaimError(f"{written} lies in a home", hint="write it relative to the project, such as src/a.ts")
+        raise ClaimError(f"{written} is in a home folder", hint="write it relative to the project, such as src/a.ts")
     parts: list[str] = []
     for part in written.split("/"):
         if part == "..":
@@ -141,9 +141,9 @@ def clean_path(written: str) -> str:
 
 
 def path_warnings(path: str) -> tuple[str, ...]:
-    """What looks as if it were meant otherwise."""
+    """Return warnings about a path that may not mean what its author wants."""
     if "*" in path:
-        return (f'"*" in {path} stands for itself: paths of expectations are no patterns',)
+        return (f'"*" in {path} means itself: paths of expectations are not patterns',)
     return ()
 
 
@@ -151,7 +151,7 @@ _LONGEST = 1000
 
 
 def glob_problem(pattern: str) -> str | None:
-    """Why a pattern cannot be used, if it cannot."""
+    """Return why a pattern cannot be used; none if it can."""
     if pattern.startswith("/"):
         return "must be relative to the project"
     if ".." in pattern.split("/"):
@@ -159,12 +159,12 @@ def glob_problem(pattern: str) -> str | None:
     if pattern.startswith("!"):
         return 'cannot take back: "!" has no meaning here'
     if "\0" in pattern or len(pattern) > _LONGEST:
-        return "is no pattern of paths"
+        return "is not a pattern of paths"
     return None
 
 
 def literal_head(pattern: str) -> str:
-    """The names at the beginning of a pattern that stand for themselves."""
+    """Return the names at the beginning of a pattern that have no wildcard."""
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     return "/".join(takewhile(lambda part: "*" not in part and "?" not in part, parts))
 
@@ -184,15 +184,15 @@ class Globs:
         return bool(self._whole)
 
     def holds(self, path: str) -> bool:
-        """Whether *path* belongs to them."""
+        """Return whether one of the patterns matches *path*."""
         return any(pattern.fullmatch(path) for pattern in self._whole)
 
     def guards(self, path: str) -> bool:
-        """Whether a link at *path* would show other files in the place of those that belong to them."""
+        """Return whether a link at *path* would replace files that the patterns match."""
         return self.holds(path) or any(pattern.fullmatch(path) for pattern in self._exact)
 
     def leads_to(self, path: str) -> bool:
-        """Whether *path*, as a folder, could hold something that belongs to them."""
+        """Return whether the folder *path* could hold something that the patterns match."""
         return self.holds(path) or any(pattern.fullmatch(path) for pattern in self._above)
 
 
@@ -232,7 +232,7 @@ _POINTER = re.compile(r"(?:/(?:[^~/]|~0|~1)*)*")
 
 
 def inside_problem(path: str) -> str | None:
-    """Why *path* is no path below the root of a package, if it is none."""
+    """Return why *path* is not a path below the root of a package; none if it is one."""
     parts = PurePosixPath(path).parts
     if path.startswith("/") or "\\" in path:
         return "must be a relative path with forward slashes"
@@ -242,7 +242,7 @@ def inside_problem(path: str) -> str | None:
 
 
 def reference_problem(reference: str, *, remote_only: bool) -> str | None:
-    """Why *reference* names no archive, if it names none."""
+    """Return why *reference* does not name an archive; none if it does."""
     lowered = reference.lower()
     if lowered.startswith(REMOTE):
         if lowered.startswith(("r2://", "s3://")) and not _BUCKET.fullmatch(reference.lower()):
@@ -256,10 +256,10 @@ def reference_problem(reference: str, *, remote_only: bool) -> str | None:
 
 
 def digest_problem(text: str) -> str | None:
-    """Why *text* is no SHA-256, if it is none."""
+    """Return why *text* is not a SHA-256; none if it is one."""
     return None if _DIGEST.fullmatch(text) else "must be 64 hexadecimal digits"
 
 
 def pointer_problem(text: str) -> str | None:
-    """Why *text* is no JSON pointer, if it is none."""
+    """Return why *text* is not a JSON pointer; none if it is one."""
     return None if _POINTER.fullmatch(text) else "must be a JSON pointer, such as /items/0/name"

@@ -1,4 +1,4 @@
-"""Regular expressions as JavaScript has them: told from other text, checked when a suite is read, and searched with.
+"""Regular expressions of JavaScript: recognised, checked when a suite is read, and compiled.
 
 The engine is one that is made for JavaScript's, so nothing is translated. It backtracks: whoever searches does so where
 it can be stopped.
@@ -22,7 +22,7 @@ _WITHOUT_EFFECT = "gyd"
 _LONGEST = 10_000
 # Spellings of other languages, and how JavaScript has them.
 _OF_OTHERS = (
-    (re.compile(r"\(\?[a-zA-Z]+\)"), "flags stand behind the last slash: /.../i"),
+    (re.compile(r"\(\?[a-zA-Z]+\)"), "write flags behind the last slash: /.../i"),
     (re.compile(r"\(\?P[<=]"), "groups are named by (?<n>...), and meant by \\k<n>"),
 )
 _OTHER_ANCHOR = re.compile(r"(?<!\\)(?:\\\\)*\\([AZz])")
@@ -30,16 +30,16 @@ _CODE_POINT = re.compile(r"(?<!\\)(?:\\\\)*\\u\{[0-9a-fA-F]+\}")
 
 
 def looks_whole(text: str) -> bool:
-    """Whether *text* is `/.../` with flags from its first character to its last."""
+    """Return whether all of *text* is `/.../` with flags."""
     found = _WHOLE.fullmatch(text)
     return found is not None and set(found["flags"]) <= set(_COUNT + _WITHOUT_EFFECT + "v")
 
 
 def read_pattern(text: str) -> tuple[Pattern, tuple[str, ...]]:
-    """The pattern that `/source/flags` says, with warnings; an error where JavaScript would have one."""
+    """Parse `/source/flags`, with warnings; raises `ClaimError` if JavaScript would."""
     found = _WHOLE.fullmatch(text)
     if found is None:
-        raise ClaimError("a pattern stands between slashes", hint=f"write /{text.strip('/')}/")
+        raise ClaimError("a pattern is between slashes", hint=f"write /{text.strip('/')}/")
     source, flags = found["source"], found["flags"]
     _check_flags(flags)
     if not source:
@@ -59,7 +59,7 @@ def compiled(pattern: Pattern) -> Regex:
 
 def _check_flags(flags: str) -> None:
     if len(set(flags)) < len(flags):
-        raise ClaimError(f'a flag stands twice in "{flags}"')
+        raise ClaimError(f'a flag is repeated in "{flags}"')
     if "v" in flags:
         raise ClaimError("the flag v is not supported", hint="write the sets out, and use the flag u")
     unknown = sorted(set(flags) - set(_COUNT + _WITHOUT_EFFECT))
@@ -96,5 +96,5 @@ def _warnings(pattern: Pattern, flags: str) -> list[str]:
 
 
 def pattern_of(text: str) -> Pattern:
-    """The regular expression that *text* is, with or without slashes around it; a `ClaimError` where it is none."""
+    """Parse a regular expression with or without slashes around it; raises `ClaimError`."""
     return read_pattern(text if looks_whole(text) else f"/{text}/")[0]

@@ -1,4 +1,4 @@
-"""JSON Schemas: whether one is sound, and what of a value it does not allow; nothing is fetched for them."""
+"""JSON Schemas: check a schema, and check a value against one; nothing is fetched for them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _SHOWN = 200
 
 
 class SchemaTrouble(ValueError):
-    """A schema that nothing can be held against."""
+    """A schema that cannot be used."""
 
 
 def check_schema(schema: Any) -> None:
-    """Raise where *schema* is none that can be used."""
+    """Raise `SchemaTrouble` if *schema* cannot be used."""
     _validator(schema)
 
 
 def schema_problems(schema: Any, value: Any) -> list[str]:
-    """What *schema* (2020-12 unless it says otherwise) does not allow of *value*, each with its place."""
+    """Return what *schema* (2020-12 unless it says otherwise) does not allow in *value*, each with its place."""
     found = [
         f"{'/'.join(map(str, error.instance_path)) or '(the whole)'}: {shorten(error.message, _SHOWN)}"
         for error, _ in zip(_validator(schema).iter_errors(value), range(_MOST + 1), strict=False)
@@ -48,4 +48,4 @@ def _validator(schema: Any) -> Any:
 
 
 def _refuse(address: str) -> Any:
-    raise ValueError(f"{address} lies outside of the schema, and nothing is fetched")
+    raise ValueError(f"{address} is outside of the schema, and nothing is fetched")

@@ -24,7 +24,7 @@ _LARGEST = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SettingsFile:
-    """A settings file that was read: what it says and what people call it."""
+    """A settings file that was read: its content and its name for messages."""
 
     path: Path
     label: str
@@ -32,18 +32,18 @@ class SettingsFile:
 
 
 def find_own(path: Path) -> SettingsFile | None:
-    """The `whet.toml` at *path*, where there is one."""
+    """Read the `whet.toml` at *path*; none if there is none."""
     # os.path: a folder that may not be looked into is a folder without settings.
     if not os.path.lexists(path):
         return None
-    # One that a person names may be a pipe, as a shell makes them; one that is found would wait for nobody.
+    # One that a person names may be a pipe, as a shell makes them; one that is found would block forever.
     if path.exists() and stat.S_ISFIFO(path.stat().st_mode):
         raise ConfigError(f"{path}: is a pipe, not a file", hint="name it with --config if it is meant")
     return read_file(path)
 
 
 def read_file(path: Path, label: str | None = None) -> SettingsFile:
-    """The settings file at *path*, which must be there."""
+    """Read the settings file at *path*, which must exist."""
     if path.name == PYPROJECT:
         found = find_shared(path)
         if found is None:
@@ -54,7 +54,7 @@ def read_file(path: Path, label: str | None = None) -> SettingsFile:
 
 
 def find_user_file(environ: Mapping[str, str]) -> SettingsFile | None:
-    """The user's own settings, where there are any."""
+    """Read the user's own settings; none if there are none."""
     home, base = environ.get("HOME"), environ.get("XDG_CONFIG_HOME", "")
     # The XDG specification says that a relative folder is to be ignored.
     if not os.path.isabs(base):  # noqa: PTH117
@@ -69,7 +69,7 @@ def find_user_file(environ: Mapping[str, str]) -> SettingsFile | None:
 
 
 def find_shared(path: Path) -> SettingsFile | None:
-    """The settings in the `pyproject.toml` at *path*, where there are any."""
+    """Read the settings in the `pyproject.toml` at *path*; none if there are none."""
     if not os.path.isfile(path):  # noqa: PTH113
         return None
     text = _read(path)
@@ -97,7 +97,7 @@ def _read(path: Path) -> str:
 
 
 def _bytes(path: Path) -> bytes:
-    """What is in *path*; not more of it than settings could ever be, because a device may have no end."""
+    """Read *path*, up to a limit that no settings reach, because a device may have no end."""
     if path.is_dir():
         raise ConfigError(f"{path}: is a folder, not a file")
     with path.open("rb") as file:
@@ -140,7 +140,7 @@ class Search:
 
 
 def search_settings(folder: Path) -> Search:
-    """The settings file in force for *folder*: of the first folder upwards that has one, within the project."""
+    """Find the settings file for *folder*: in the first folder upwards that has one, within the project."""
     for place in (folder, *folder.parents):
         for path in (place / PROJECT_FILE, place / PYPROJECT):
             if reason := _distrusted(path):
@@ -159,7 +159,7 @@ def search_settings(folder: Path) -> Search:
 
 
 def find_project(folder: Path) -> Path | None:
-    """The project that *folder* belongs to: the nearest folder upwards with a `.git`, else the one with settings."""
+    """Find the project of *folder*: the nearest folder upwards with a `.git`, else the one with settings."""
     root = next((place for place in (folder, *folder.parents) if is_project_root(place)), None)
     if root is not None:
         return root
@@ -168,7 +168,7 @@ def find_project(folder: Path) -> Path | None:
 
 
 def is_project_root(folder: Path) -> bool:
-    """Whether a repository begins in *folder*; one that somebody else put there, as in `/tmp`, is not ours."""
+    """Return whether a repository begins in *folder*; one of another user, as in `/tmp`, does not count."""
     mark = folder / _REPOSITORY
     return os.path.lexists(mark) and _stranger(mark) is None
 
@@ -198,7 +198,7 @@ def _stranger(path: Path) -> str | None:
         try:
             owner = look(path).st_uid
         except OSError:
-            # Not there, a folder that may not be looked into, or a link to nowhere: whoever reads it says so.
+            # Not there, a folder that may not be looked into, or a link to nowhere: the reader reports it.
             continue
         if owner not in trusted:
             return _name_of(owner)
@@ -206,7 +206,7 @@ def _stranger(path: Path) -> str | None:
 
 
 def _trusted() -> frozenset[int]:
-    """Root, ourselves, and whoever became root to start us."""
+    """Return the users that we trust: root, ourselves, and the user who became root to start us."""
     user = os.geteuid()
     before = os.environ.get("SUDO_UID", "")
     return frozenset({_ROOT, user, *([int(before)] if user == _ROOT and before.isdecimal() else [])})

@@ -25,7 +25,7 @@ _MESSAGE_CHARACTERS = 20_000
 
 
 def clean(text: str) -> str:
-    """*text* without escape sequences and control characters; newlines stay, tabs become blanks."""
+    """Return *text* without escape sequences and control characters; newlines stay, tabs become blanks."""
     text = _ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     return _CONTROLS.sub("", text.replace("\t", "    "))
 
@@ -82,7 +82,7 @@ def escape_surrogates(text: str) -> str:
 
 
 def excerpt(text: str, *, lines: int = 15, width: int = 200) -> tuple[str, ...]:
-    """The lines of *text*, harmless; the middle ones left out where there are too many."""
+    """Return the lines of *text*, made harmless, without the middle ones if there are too many."""
     found = [middle(line.rstrip(), width) for line in clean(bounded(text)).strip("\n").split("\n")]
     if len(found) <= lines:
         return tuple(found)
@@ -108,7 +108,7 @@ def did_you_mean(word: str, known: Sequence[str]) -> str | None:
 
 
 def width(text: str) -> int:
-    """How many columns of a terminal *text* takes."""
+    """Return how many columns of a terminal *text* takes."""
     if text.isascii():
         return len(text)
     return sum(_columns(character) for character in text)
@@ -121,17 +121,17 @@ def _columns(character: str) -> int:
 
 
 def left(text: str, columns: int) -> str:
-    """*text* with blanks after it."""
+    """Return *text* with blanks after it."""
     return text + " " * max(0, columns - width(text))
 
 
 def right(text: str, columns: int) -> str:
-    """*text* with blanks before it."""
+    """Return *text* with blanks before it."""
     return " " * max(0, columns - width(text)) + text
 
 
 def duration(seconds: float) -> str:
-    """Such as 38 ms, 0.4 s, 12.3 s, 1 min 42 s, 2 h 05 min."""
+    """Format seconds: 38 ms, 0.4 s, 12.3 s, 1 min 42 s, 2 h 05 min."""
     if 0 < seconds < 0.1:  # noqa: PLR2004 - less would all read 0.0 s
         return f"{max(1, round(seconds * 1000))} ms"
     tenths = round(seconds * 10)
@@ -144,29 +144,29 @@ def duration(seconds: float) -> str:
 
 
 def number(value: float) -> str:
-    """A whole number with its thousands set apart."""
+    """Format a whole number with commas between thousands."""
     return f"{round(value):,}"
 
 
 def money(dollars: float) -> str:
-    """Such as $12.30, $0.041, $0.0007: cents, and more digits for what is small."""
+    """Format dollars: $12.30, $0.041, $0.0007, with more digits for small amounts."""
     if dollars == 0 or dollars >= 1:
         return f"${dollars:,.2f}"
     return f"${dollars:.3f}" if dollars >= 0.01 else f"${dollars:.4f}"  # noqa: PLR2004 - a cent
 
 
 def count(amount: int, noun: str) -> str:
-    """Such as 1 trial, 12 trials."""
+    """Format an amount with its noun: 1 trial, 12 trials."""
     return f"{number(amount)} {noun}" if amount == 1 else f"{number(amount)} {noun}s"
 
 
 def percent(share: float) -> str:
-    """Such as 67 %."""
+    """Format a share: 67 %."""
     return f"{share * 100:.0f} %"
 
 
 def path_for_people(path: Path, cwd: Path) -> str:
-    """*path* as one can open it from *cwd*: relative where it lies below, else absolute."""
+    """Return *path* as you can open it from *cwd*: relative if it is below, else absolute."""
     try:
         shown = path.relative_to(cwd)
     except ValueError:

@@ -14,7 +14,7 @@ from typing import Any
 from whet.reading.documents import DEEPEST, Document, DocumentError, Node, Repeat, Value, refuse_long_number
 
 _TAG = "tag:yaml.org,2002:"
-# Plain words that are no strings: the core schema of YAML 1.2.
+# Plain words that are not strings, by the core schema of YAML 1.2.
 _PLAIN = {
     "null": re.compile(r"~|null|Null|NULL|"),
     "bool": re.compile(r"true|True|TRUE|false|False|FALSE"),
@@ -35,7 +35,7 @@ _ABOUT_SIGNS = 'take it out, or write it as an escape in double quotes, such as 
 
 
 def read_yaml(text: str) -> Document:
-    """The document that *text* is."""
+    """Parse *text*, with the line of every value; raises `DocumentError`."""
     import yaml  # noqa: PLC0415 - only suites in YAML need it
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -80,13 +80,13 @@ class _Builder:
         self._root: Node | None = None
 
     def document(self) -> Document:
-        """What was put together."""
+        """Return the document."""
         if self._root is None or self._root.value is None:
             raise DocumentError("is empty", line=1)
         return Document(self._root, tuple(self._repeats))
 
     def take(self, kind: str, event: Any) -> None:
-        """One event."""
+        """Take one event of the parser."""
         line = event.start_mark.line + 1
         match kind:
             case "DocumentStartEvent" if self._root is not None:
@@ -103,7 +103,7 @@ class _Builder:
                 self._add(Node(value, level.line), level.anchor, level.weight)
 
     def _place(self) -> Iterator[str | int]:
-        """The keys and indexes that lead to what comes next."""
+        """Yield the keys and indexes that lead to what comes next."""
         for level in self._levels:
             if not level.is_object:
                 yield len(level.items)
@@ -120,7 +120,7 @@ class _Builder:
     def _alias(self, name: str, line: int) -> tuple[Node, None, int]:
         if name not in self._anchors:
             # Also inside of what it names: that is not known before its end.
-            raise DocumentError(f"*{name} stands for nothing that is known here", line=line)
+            raise DocumentError(f"*{name} is not defined before this line", line=line)
         node, weight = self._anchors[name]
         return node, None, weight
 
@@ -152,10 +152,10 @@ class _Builder:
 
 def _key(node: Node) -> Node:
     if not isinstance(node.value, str):
-        written = node.written or "what stands here"
-        raise DocumentError(f"{written} is no string, and so no key", line=node.line, hint="put it in quotes")
+        written = node.written or "this"
+        raise DocumentError(f"{written} is not a string, and cannot be a key", line=node.line, hint="put it in quotes")
     if node.value == "<<":
-        raise DocumentError("merge keys are no part of YAML 1.2", line=node.line, hint='put it into "defaults"')
+        raise DocumentError("YAML 1.2 has no merge keys", line=node.line, hint='put it into "defaults"')
     return node
 
 
@@ -164,7 +164,7 @@ def _scalar(event: Any, line: int, place: Iterable[str | int]) -> Node:
     kind = _kind(event, written)
     if kind == "str":
         return Node(written, line)
-    # An explicit tag may stand before anything.
+    # An explicit tag may come before anything.
     if kind not in _PLAIN or not _PLAIN[kind].fullmatch(written):
         raise DocumentError(f'"{written[:40]}" cannot be read as {event.tag}', line=line, hint="leave the tag out")
     refuse_long_number(written, place, line)

@@ -1,4 +1,4 @@
-"""The chain of a journal: each line ends in a hash over the line before and its own content, so that a change shows.
+"""The chain of a journal: each line ends in a hash of the line before and its own content, so that a change shows.
 
 A line reads `{RESULT,"files":{...},"chain":"HASH"}`. HASH is the SHA-256 of the hash before it, as it is written, and
 of every byte of the line up to `,"chain":"`. The hash before the first one is that of all bytes above it: of nothing,
@@ -19,7 +19,7 @@ from whet.model import wire
 from whet.model.run import TrialKey, TrialResult
 
 _OPENING, _CLOSING = b',"chain":"', b'"}\n'
-# Of every line.
+# What every line begins with.
 _BEGINNING = b'{"'
 _DIGITS = 64
 _TAIL = len(_OPENING) + _DIGITS + len(_CLOSING)
@@ -28,7 +28,7 @@ _RESULT = frozenset(item.name for item in fields(TrialResult))
 
 @dataclass(frozen=True, slots=True)
 class _Sealed:
-    """What a line has beside its result: hashes of the trial's files, and in the first one that of run.json."""
+    """What a line holds beside its result: hashes of the trial's files, and in the first line the hash of run.json."""
 
     files: dict[str, str] = field(default_factory=dict)
     run: str | None = None
@@ -36,7 +36,7 @@ class _Sealed:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line that fits, and where it is; `link` is its hash, or none where an older whet wrote it."""
+    """A line that fits, and where it is; `link` is its hash, or None if an older whet wrote it."""
 
     number: int
     offset: int
@@ -48,7 +48,7 @@ class Line:
 
 
 class Chain:
-    """Makes the next line, or says why a line is not the next one."""
+    """Makes the next line, or checks whether a line is the next one."""
 
     def __init__(self, *, required: bool = False) -> None:
         self._required = required
@@ -58,13 +58,13 @@ class Chain:
         self.size = 0
 
     def forge(self, result: TrialResult, files: Mapping[str, str], run: str | None) -> bytes:
-        """The next line; nothing is taken in before it is written."""
+        """Return the next line; call `accept` once it is written."""
         sealed: dict[str, Any] = {"files": files, **({} if run is None else {"run": run})}
         body = wire.encode(result)[:-1] + b"," + wire.encode(sealed)[1:-1]
         return body + _OPENING + self._next(body).encode() + _CLOSING
 
     def take(self, raw: bytes) -> Line:
-        """Take in a whole line; a `ValueError` says what does not fit."""
+        """Check and accept a whole line; raises `ValueError` if it does not fit."""
         body, link = raw[:-_TAIL], _link_of(raw)
         if link is None and (self._required or self.link is not None):
             raise ValueError("it does not end in a hash")
@@ -82,7 +82,7 @@ class Chain:
         return line
 
     def accept(self, raw: bytes) -> None:
-        """Go on from *raw*, which fits."""
+        """Make *raw*, which fits, the last line."""
         self.link = _link_of(raw)
         if self.link is None:
             self._above.update(raw)
@@ -95,14 +95,14 @@ class Chain:
 
 
 def _link_of(raw: bytes) -> str | None:
-    """The hash that a line ends in; any other byte around it and there is none."""
+    """Return the hash that a line ends in, or None if any byte around it is different."""
     if raw[-_TAIL : -_TAIL + len(_OPENING)] != _OPENING or not raw.endswith(_CLOSING):
         return None
     return raw[-_TAIL + len(_OPENING) : -len(_CLOSING)].decode("latin-1")
 
 
 def _refuse_unknown(raw: bytes) -> None:
-    """A line of an older whet holds a result and nothing else; anything else was a line with a hash."""
+    """Refuse a line without a hash that holds more than a result: an older whet wrote nothing else."""
     strange = sorted(set(wire.decode(raw, dict[str, Any])) - _RESULT)
     if strange:
         raise ValueError(f"it does not end in a hash, and holds {', '.join(strange)}")
@@ -110,13 +110,13 @@ def _refuse_unknown(raw: bytes) -> None:
 
 @dataclass(slots=True)
 class Reading:
-    """What was found of a journal so far; `torn` are the bytes of a last line that was cut off."""
+    """A journal as far as it was read; `torn` is the size of a last line that was cut off."""
 
     chain: Chain = field(default_factory=Chain)
     torn: int = 0
 
     def lines(self, file: Iterable[bytes], path: Path) -> Iterator[Line]:
-        """Each line that fits; `RecordChanged` names the first that does not."""
+        """Yield each line; raises `RecordChanged` at the first that does not fit."""
         for raw in file:
             number = self.chain.lines + 1
             if not raw.endswith(b"\n"):
@@ -130,9 +130,10 @@ class Reading:
 
 
 def _refuse_complete(piece: bytes, path: Path, number: int) -> None:
-    """A crash leaves the beginning of a line, which holds nothing behind its last brace; a changed newline does.
+    """Refuse a last line that was changed; one that a crash cut off is fine.
 
-    On some file systems it leaves zeros as well.
+    A crash leaves the beginning of a line, on some file systems followed by zeros. If only the newline was changed,
+    something follows the last brace.
     """
     written = piece.rstrip(b"\0")
     if written[: len(_BEGINNING)] != _BEGINNING[: len(written)]:
@@ -146,7 +147,7 @@ def _refuse_complete(piece: bytes, path: Path, number: int) -> None:
 
 
 def changed(path: Path, what: str, run_dir: Path | None = None) -> RecordChanged:
-    """The error for a record that does not fit together."""
+    """Return the error for a record that does not fit together."""
     return RecordChanged(
         f"{path}: {what}",
         hint="something other than whet changed the record: bring back a copy of it, or start a new run\n"
@@ -155,18 +156,18 @@ def changed(path: Path, what: str, run_dir: Path | None = None) -> RecordChanged
 
 
 def refuse_other_run(line: Line, run_file: Path) -> None:
-    """The first line that has a hash says what the run was asked."""
+    """Refuse a run.json that is not the one whose hash is in the first line."""
     if line.run is not None and line.run != run_hash(run_file):
         raise changed(run_file, f"has changed since line {line.number} of the journal was written")
 
 
 def is_done(result: TrialResult) -> bool:
-    """Whether a trial need not be tried again; a disk that takes nothing more says nothing about it."""
+    """Return whether a trial has a result; one that a full disk stopped is tried again."""
     return result.failure is None or result.failure.code != DiskFailed.code
 
 
 def counted(lines: Iterable[Line]) -> list[Line]:
-    """One line for each trial: it is done once, and only one that a disk stopped may be done again."""
+    """Return one line for each trial: the first, or the next one if a full disk stopped the trial."""
     found: dict[TrialKey, Line] = {}
     for line in lines:
         before = found.get(line.result.key)
@@ -176,7 +177,7 @@ def counted(lines: Iterable[Line]) -> list[Line]:
 
 
 def run_hash(run_file: Path) -> str | None:
-    """The hash of run.json; none where there is no such file."""
+    """Return the hash of run.json, or None if there is no such file."""
     try:
         return hashlib.sha256(run_file.read_bytes()).hexdigest()
     except FileNotFoundError:

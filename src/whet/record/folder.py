@@ -1,4 +1,4 @@
-"""The run folder: its name, its lock, and the pointer to the newest one."""
+"""Run folders: make one, find one, lock one, and write files into it in one step."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ RESULTS_FILE = "results.json"
 SPENT_FILE = "spent.jsonl"
 SOURCES_FILE = "sources.json"
 LATEST = "latest"
-# The mode of what holds the words of agents.
+# The mode of files that hold what agents said.
 PRIVATE = 0o600
 _ELSEWHERE = "free some space, or choose another folder with --output-dir"
 
 
 def create_run_folder(output_dir: Path) -> Path:
-    """A fresh folder whose name sorts by time; two runs in the same moment get two."""
+    """Make a new folder whose name sorts by time; two runs in the same moment get two."""
     try:
         output_dir.mkdir(parents=True, exist_ok=True)
         _keep_out_of_repositories(output_dir)
@@ -44,7 +44,7 @@ def create_run_folder(output_dir: Path) -> Path:
 
 
 def _keep_out_of_repositories(output_dir: Path) -> None:
-    """Records hold whole workspaces, which nobody wants to commit; a folder of the user's own choice is left alone."""
+    """Keep records, which hold whole workspaces, out of commits; a folder that the user chose is left alone."""
     note = output_dir.parent / ".gitignore"
     if output_dir.parent.name == ".whet" and not note.exists():
         with suppress(OSError):
@@ -52,7 +52,7 @@ def _keep_out_of_repositories(output_dir: Path) -> None:
 
 
 def point_latest(folder: Path) -> None:
-    """Let `latest` beside *folder* name it, in one step, so that it never points nowhere."""
+    """Point the link `latest` at *folder*, in one step, so that it never points nowhere."""
     link = folder.parent / LATEST
     fresh = folder.parent / f".{LATEST}-{secrets.token_hex(3)}"
     fresh.symlink_to(folder.name)
@@ -64,7 +64,7 @@ def point_latest(folder: Path) -> None:
 
 
 def find_run_folder(reference: str, output_dir: Path) -> Path:
-    """The run that *reference* names: a path, a run id, or `latest`."""
+    """Find the run that *reference* names: a path, a run id, or `latest`."""
     for folder in (output_dir / reference, Path(reference)):
         if (folder / RUN_FILE).is_file():
             return folder.resolve()
@@ -72,7 +72,7 @@ def find_run_folder(reference: str, output_dir: Path) -> Path:
 
 
 def write_atomically(path: Path, data: bytes, *, mode: int = 0o666) -> None:
-    """Put *data* into *path* so that no reader ever sees half of it."""
+    """Write *data* to *path* so that no reader ever sees half of it."""
     fresh = path.with_name(f".{path.name}-{secrets.token_hex(3)}")
     with open_new(fresh, mode) as file:
         file.write(data)
@@ -80,14 +80,14 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o666) -> None:
 
 
 def open_new(path: Path, mode: int = PRIVATE) -> BinaryIO:
-    """A file to write, which only our user may read unless *mode* says more."""
+    """Open a new file for writing; only our user may read it, unless *mode* says otherwise."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     return os.fdopen(descriptor, "wb")
 
 
 @contextmanager
 def writing(place: Path) -> Iterator[None]:
-    """Say in our words that *place* cannot be written."""
+    """Turn an `OSError` into a `StoreError` that says that *place* cannot be written."""
     try:
         yield
     except OSError as error:
@@ -99,10 +99,10 @@ _held: set[tuple[int, int]] = set()
 
 @contextmanager
 def alone_in(folder: Path, refusal: str | None = None) -> Iterator[None]:
-    """Keep every other whet out of *folder*: wait until it is free, or refuse with a *refusal* for the whole run.
+    """Lock *folder* against every other whet: wait until it is free, or with a *refusal*, fail at once.
 
-    The folder itself is locked, so that no lock file lies beside what is kept, and nothing is left after a kill.
-    A run that has it for itself need not wait for itself.
+    The folder itself is locked, so that there is no lock file, and nothing is left after a kill.
+    A lock with a *refusal* is for the whole run, and the run does not wait for itself.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     found = os.fstat(descriptor)
@@ -127,7 +127,7 @@ def alone_in(folder: Path, refusal: str | None = None) -> Iterator[None]:
 
 
 def lock(folder: Path) -> int:
-    """Hold the run for ourselves until our process ends, however it ends."""
+    """Lock the run until our process ends, however it ends."""
     fd = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""The journal of a run: one line per finished trial, written in one piece when it ends, and what resume reads."""
+"""The journal of a run: one line for each trial that ended, written in one piece and read back from the disk."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ FREE_SPACE = "free some space"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where a trial stands in the journal, and the little of it that is needed often.
+    """Where the line of a trial is in the journal, and the few values of it that are needed often.
 
-    `digest` is the hash of its line as we wrote or read it: nothing else is believed later. `done` says whether the
-    trial is over, which one that a full disk stopped is not.
+    `digest` is the hash of the line as we wrote or read it: a line that is read later must be the same. `done` is false
+    if a full disk stopped the trial.
     """
 
     offset: int
@@ -41,7 +41,7 @@ class Entry:
 
 
 class Journal:
-    """Appends results and finds them again; keeps only their places and hashes in memory."""
+    """Appends results and reads them back; keeps only their places and hashes in memory."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -51,17 +51,17 @@ class Journal:
             raise StoreError(f"{path} cannot be opened: {error.strerror}") from error
         self._entries: dict[TrialKey, Entry] = {}
         self._usage = Usage()
-        # All that is in the file as far as we know.
+        # The hash of the whole file as we know it.
         self._content = hashlib.sha256()
         self._last = b""
         self._run: str | None = None
-        # The bytes of a line that a crash cut off, which was dropped.
+        # The size of a line that a crash cut off, which was dropped.
         self.torn = 0
         self._chain = self._load()
         self._seen = self._stamp()
 
     def _load(self) -> Chain:
-        """Take in what is there, if it fits; a line that was cut off by a crash is cut away."""
+        """Read and check what is there; drops a last line that a crash cut off."""
         run_file = self._path.with_name(RUN_FILE)
         self._run = run_hash(run_file)
         reading = Reading(Chain(required=is_chained(run_file)))
@@ -90,9 +90,9 @@ class Journal:
         return self._run
 
     def append(self, result: TrialResult, files: Mapping[str, str] | None = None) -> None:
-        """Keep one result and the hashes of its files; a single write, so that it is there whole or not at all."""
+        """Append one result and the hashes of its files, in a single write: the line is there whole or not at all."""
         self.check()
-        # The first line that has a hash says what the run was asked.
+        # The first line with a hash holds the hash of run.json.
         run = self._run if self._chain.link is None else None
         line = self._chain.forge(result, files or {}, run)
         try:
@@ -107,10 +107,10 @@ class Journal:
         self._seen = self._stamp()
 
     def check(self, *, whole: bool = False) -> None:
-        """Make sure that the file is what we wrote, before a line is added and, *whole*, before results are.
+        """Check that the file is what we wrote, before a line is added and, with *whole*, before results are written.
 
-        Its last line is compared each time. All of it is, where the file system says that somebody wrote to it, and in
-        the end: a change that keeps size and times is noticed then.
+        The last line is compared each time. The whole file is compared if its times say that something else wrote
+        to it, and at the end, to notice a change that keeps size and times.
         """
         self._check_place()
         stamp = self._stamp()
@@ -122,7 +122,7 @@ class Journal:
             self._seen = stamp
 
     def _check_place(self) -> None:
-        """Make sure that the path still leads to the file that we opened; a link to it is not that file."""
+        """Check that the path still leads to the file that we opened; a link to it is not that file."""
         try:
             found = os.lstat(self._path)
         except (FileNotFoundError, NotADirectoryError):
@@ -154,7 +154,7 @@ class Journal:
         )
 
     def _where(self) -> str:
-        """The first line that does not fit, as far as it shows."""
+        """Return which line is the first that does not fit, if one can be found."""
         try:
             with open(self._file, "rb", closefd=False) as file:
                 file.seek(0)
@@ -168,7 +168,7 @@ class Journal:
         self._content.update(line)
         self._last = line
         before = self._entries.get(result.key)
-        # The first one counts: a trial is done once. One that a disk stopped is not done, but was paid for.
+        # The first line of a trial counts, unless a full disk stopped the trial; that one was still paid for.
         if before is None or not before.done:
             digest = hashlib.sha256(line).digest()
             self._entries[result.key] = Entry(
@@ -185,20 +185,20 @@ class Journal:
 
     @property
     def usage(self) -> Usage:
-        """What all attempts at all trials took together."""
+        """The usage of all attempts at all trials together."""
         return self._usage
 
     def entry(self, key: TrialKey) -> Entry | None:
-        """What is known of a trial, if it has ended."""
+        """Return the entry of a trial, if it has ended."""
         return self._entries.get(key)
 
     def is_done(self, key: TrialKey) -> bool:
-        """Whether a trial has ended and need not be tried again."""
+        """Return whether a trial has ended and is not tried again."""
         entry = self._entries.get(key)
         return entry is not None and entry.done
 
     def read(self, entry: Entry) -> TrialResult:
-        """The whole result, if its line is still the one that was written."""
+        """Read the whole result; raises `RecordLost` if its line has changed."""
         try:
             line = os.pread(self._file, entry.size, entry.offset)
             if hashlib.sha256(line).digest() != entry.digest:
@@ -214,46 +214,46 @@ class Journal:
         return iter(self._entries)
 
     def sync(self) -> None:
-        """Let the disk have it all."""
+        """Flush the file to the disk."""
         os.fsync(self._file)
 
     def close(self) -> None:
-        """Let the disk have it all, and let go of it."""
+        """Flush the file to the disk and close it."""
         self.sync()
         os.close(self._file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutShort:
-    """An attempt that came to no end, and what it had taken by then."""
+    """An attempt that was interrupted, and its usage so far."""
 
     key: TrialKey
     usage: Usage
 
 
 class Spent:
-    """A line for each such attempt, in a file of the run folder that is there only where one was cut short."""
+    """spent.jsonl: a line for each attempt that was interrupted; the file exists only if there is one."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._usage = Usage()
         for line in path.read_bytes().splitlines() if path.exists() else ():
-            # A line that a crash cut off says nothing.
+            # Skip a line that a crash cut off.
             with suppress(wire.WireError):
                 self._usage += wire.decode(line, CutShort).usage
 
     @property
     def usage(self) -> Usage:
-        """What all of them took together."""
+        """The usage of all of them together."""
         return self._usage
 
     def add(self, key: TrialKey, usage: Usage) -> None:
-        """Keep what an attempt at a trial took; nothing is kept of one that told nothing."""
+        """Append the usage of an attempt, unless it is unknown."""
         if usage == Usage():
             return
         self._usage += usage
         line = wire.encode(CutShort(key=key, usage=usage)) + b"\n"
-        # We are about to end: what cannot be written is still in the results of this run.
+        # We are about to end: if it cannot be written, it is still in the results of this run.
         with suppress(OSError):
             file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE)
             os.write(file, line)

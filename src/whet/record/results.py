@@ -1,4 +1,4 @@
-"""The results of a run: read back from its journal in declared order, and written as one document."""
+"""The results of a run: read from its journal in declared order, and written as results.json."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _ATTEMPT = tuple(item.name for item in fields(Attempt))
 
 
 class Kept(Protocol):
-    """What results are made of: a journal, or the lines of one that somebody looks at."""
+    """What results are made of: a journal, or the lines of one that is being verified."""
 
     @property
     def usage(self) -> Usage:
-        """What all attempts at all trials took together."""
+        """The usage of all attempts at all trials together."""
 
     @property
     def lines(self) -> int:
@@ -48,14 +48,14 @@ class Kept(Protocol):
         """The hash of run.json."""
 
     def entry(self, key: TrialKey) -> Entry | None:
-        """What is known of a trial, if it has ended."""
+        """Return the entry of a trial, if it has ended."""
 
     def read(self, entry: Entry) -> TrialResult:
-        """The whole result."""
+        """Read the whole result."""
 
 
 class JournalResults:
-    """What `Results` promises, over a journal."""
+    """Implements `Results` for a journal."""
 
     def __init__(
         self,
@@ -86,12 +86,12 @@ class JournalResults:
 
     @property
     def total_usage(self) -> Usage:
-        """What every attempt at every trial took together, also those that were cut short, as far as anybody told."""
+        """The known usage of every attempt at every trial together, also of those that were interrupted."""
         return self._journal.usage + self.cut_short
 
     @property
     def record(self) -> dict[str, Any]:
-        """What the results were made of, for whoever wants to know whether it was touched."""
+        """The hashes of what the results were made of, for `whet verify`."""
         kept = self._journal
         facts = {"lines": kept.lines, "hash": kept.last_link, "run": kept.run_hash}
         return {**facts, "workspaces": self._workspaces}
@@ -139,7 +139,7 @@ class JournalResults:
 def _summary(execution: Execution, entries: list[Entry]) -> ExecutionSummary:
     counted = [entry for entry in entries if entry.status != "errored"]
     status = combined_status(entry.status for entry in entries)
-    # A control may fail, and still has failed: its rate is compared with the one of what it is a control for.
+    # A control may fail. Its rate still counts that as a failure, to be compared with the rate of the other variant.
     successes = PASSED if execution.control else AS_EXPECTED
     return ExecutionSummary(
         execution=execution,
@@ -153,7 +153,7 @@ def _summary(execution: Execution, entries: list[Entry]) -> ExecutionSummary:
 
 
 def _held_to(summary: ExecutionSummary, outcome: SnapshotOutcome | None) -> ExecutionSummary:
-    """The summary with its snapshot, which may spoil it."""
+    """Return the summary with its snapshot, which may make it fail."""
     if outcome is None:
         return summary
     if outcome.verdict is None:
@@ -162,7 +162,7 @@ def _held_to(summary: ExecutionSummary, outcome: SnapshotOutcome | None) -> Exec
 
 
 def write_results(info: RunInfo, results: JournalResults, *, interrupted: bool, ended_at: str) -> None:
-    """Write results.json, a trial at a time and in one step for whoever reads it."""
+    """Write results.json, a trial at a time; it appears in one step."""
     path = info.run_dir / RESULTS_FILE
     fresh = path.with_name(f".{RESULTS_FILE}-new")
     try:
@@ -322,5 +322,5 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 
 
 def _seconds(value: float) -> float:
-    """A duration as it is written everywhere: finer than a microsecond is noise."""
+    """Round a duration to microseconds, as it is written everywhere."""
     return round(value, 6)

@@ -1,4 +1,4 @@
-"""The files of a trial in the record: hashed when it has ended, and looked at again before anything reads them."""
+"""Hash the files of a trial when it has ended, and check them before anything reads them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from whet.record.chain import Line
 from whet.record.folder import PRIVATE, RESULTS_FILE, open_new, write_atomically
 
 WORKSPACE_FILE = "workspace.json"
-# What is asked of an agent later stands beside the record of its trial.
+# Written later, when the agent is asked about its trial.
 _LATER = ("explanations.json", "explanations")
 # Copies of an agent's own files keep their modes.
 _STATE = "state"
@@ -28,19 +28,19 @@ _BLOCK = 1024 * 1024
 
 
 class Sealing:
-    """The files that were recorded of a trial that has just ended, to be hashed."""
+    """Hashes the recorded files of a trial that has just ended."""
 
     def __init__(self, run_dir: Path, result: TrialResult) -> None:
         self._run_dir = run_dir
         self._result = result
         self._files = list(_recorded(run_dir, result))
-        # Whether hashing takes no time worth speaking of.
+        # Whether there is so little to hash that it takes no time.
         self.light = not any(attempt.workspace_dir for attempt in result.attempts) and (
             sum(found.st_size for _, found in self._files) < _SMALL
         )
 
     def hashes(self) -> dict[str, str]:
-        """The hash of each file, by its path in the run folder; from now on only our user may read them."""
+        """Return the hash of each file, by its path in the run folder; from now on only our user may read them."""
         if not self.light:
             self._list_workspaces()
         return {
@@ -49,7 +49,7 @@ class Sealing:
         }
 
     def _list_workspaces(self) -> None:
-        """A kept workspace may have very many files, so they are listed in a file of their own."""
+        """List the files of kept workspaces in a file of their own, because there may be very many."""
         for attempt in self._result.attempts:
             kept = self._run_dir / attempt.workspace_dir if attempt.workspace_dir else None
             if kept is not None and kept.is_dir():
@@ -59,9 +59,9 @@ class Sealing:
 
 
 def tree_hashes(root: Path) -> dict[str, str]:
-    """The hash of every file and link below *root*, by its path; a folder is known by what is in it.
+    """Return the hash of every file and link below *root*, by its path; an empty folder does not count.
 
-    An agent made the tree, so it may be as deep and as large as it likes.
+    An agent made the tree, so it may have any depth and size.
     """
     found: dict[str, str] = {}
     above: list[str] = []
@@ -81,7 +81,7 @@ def tree_hashes(root: Path) -> dict[str, str]:
 def digest_of(
     path: str, found: os.stat_result, *, mode: bool = False, private: bool = False, dir_fd: int | None = None
 ) -> str:
-    """The hash of what was *found* at *path*: of a file its bytes, of a link where it leads; if asked, its *mode*."""
+    """Return the hash of a file's bytes or a link's target, with its *mode* if asked."""
     shown = f"{stat.S_IMODE(found.st_mode):04o} " if mode and not stat.S_ISLNK(found.st_mode) else ""
     if stat.S_ISLNK(found.st_mode):
         return "link " + hashlib.sha256(os.fsencode(os.readlink(path, dir_fd=dir_fd))).hexdigest()
@@ -90,7 +90,7 @@ def digest_of(
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
     except PermissionError:
-        # An agent closed it to everybody, us included.
+        # An agent closed it to all users.
         return f"{shown}unreadable"
     try:
         if private and found.st_mode & 0o077:
@@ -101,7 +101,7 @@ def digest_of(
 
 
 def _hash(descriptor: int) -> str:
-    """Piece by piece; most files are one, and `hashlib.file_digest` takes longer to begin than they take."""
+    """Hash piece by piece; most files are one piece, for which `hashlib.file_digest` takes longer."""
     digest = hashlib.sha256()
     while piece := os.read(descriptor, _PIECE):
         digest.update(piece)
@@ -109,7 +109,7 @@ def _hash(descriptor: int) -> str:
 
 
 def _hash_large(descriptor: int) -> str:
-    """The same of a file that may be mostly holes, however they are laid out: blocks of zeros do not count."""
+    """Hash a file that may be mostly holes: blocks of zeros do not count, whether they are holes or not."""
     found = os.fstat(descriptor)
     digest = hashlib.sha256(b"%d" % found.st_size)
     done = -1
@@ -125,7 +125,7 @@ def _hash_large(descriptor: int) -> str:
 def file_problems(
     run_dir: Path, line: Line, wanted: Callable[[str], bool] = lambda _: True, *, workspaces: bool = True
 ) -> Iterator[str]:
-    """What of the files of a trial is not as its line says, a sentence for each; *wanted* are the paths looked at."""
+    """Yield a sentence for each file of a trial that is not as its line says; only *wanted* paths are checked."""
     if line.link is None:
         return
     there = {escape_surrogates(path): (f"{run_dir}/{path}", found) for path, found in _recorded(run_dir, line.result)}
@@ -139,7 +139,7 @@ def file_problems(
 
 
 def _workspace_problems(run_dir: Path, line: Line) -> Iterator[str]:
-    """The same of kept workspaces, by the list that was made of each."""
+    """Yield the same for kept workspaces, by the list that was made of each."""
     for attempt in line.result.attempts:
         listed = run_dir / attempt.artifact_dir / WORKSPACE_FILE
         if attempt.workspace_dir is None or not listed.is_file():
@@ -147,7 +147,7 @@ def _workspace_problems(run_dir: Path, line: Line) -> Iterator[str]:
         try:
             before = wire.decode(listed.read_bytes(), dict[str, str])
         except (OSError, wire.WireError):
-            # The list itself has changed, which was said.
+            # The list itself has changed, which is reported as a file of the trial.
             continue
         kept = run_dir / attempt.workspace_dir
         if kept.is_symlink() or not kept.is_dir():
@@ -158,7 +158,7 @@ def _workspace_problems(run_dir: Path, line: Line) -> Iterator[str]:
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    """A sentence for each path at which two trees differ."""
+    """Yield a sentence for each path at which two trees differ."""
     for path in sorted({*before, *now}):
         if path not in now:
             yield f"{path}: is gone"
@@ -169,7 +169,7 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[s
 
 
 def _recorded(run_dir: Path, result: TrialResult) -> Iterator[tuple[str, os.stat_result]]:
-    """The files of a trial, all attempts, by their paths in the run folder."""
+    """Yield the files of a trial, of all attempts, by their paths in the run folder."""
     trial = os.path.dirname(result.artifact_dir)  # noqa: PTH120 - a path in the record, not of the system
     for path, found in _below(f"{run_dir}/{trial}", ""):
         attempt, _, rest = path.partition("/")
@@ -178,7 +178,7 @@ def _recorded(run_dir: Path, result: TrialResult) -> Iterator[tuple[str, os.stat
 
 
 def _below(root: str, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Every path below *root* that is no folder, in order; nothing where there is nothing."""
+    """Yield every path below *root* that is not a folder, in order."""
     try:
         with os.scandir(f"{root}/{prefix}") as entries:
             found = sorted(entries, key=lambda entry: entry.name)
@@ -198,16 +198,16 @@ _SHARED = re.compile(r"shared(-\d+)?")
 
 
 def shared_hashes(run_dir: Path) -> dict[str, str]:
-    """The hash of each thing that trials with a shared workspace left, by its path; results hold it.
+    """Return the hash of each thing that trials with a shared workspace left, by its path, for results.json.
 
-    A workspace that was kept may have very many files, so they are listed in a file of their own. The list is made
-    once: what is changed before the run is gone on with stays a change.
+    A kept workspace may have very many files, so they are listed in a file of their own. The list is made once: a
+    change before the run is resumed still counts as a change.
     """
     return {f"{_WORKSPACES}/{name}": _hash_of(run_dir, name) for name in _names(run_dir / _WORKSPACES)}
 
 
 def _hash_of(run_dir: Path, name: str) -> str:
-    """Of a workspace, the hash of its list; what bootstrap commands leave beside it is small."""
+    """Return the hash of the list of a workspace; what bootstrap commands leave beside it is hashed directly."""
     path, listed = run_dir / _WORKSPACES / name, _list_of(run_dir, name)
     if not _SHARED.fullmatch(name) or not _is_folder(path):
         return _hash_now(path)
@@ -242,13 +242,13 @@ def _names(folder: Path) -> list[str]:
 
 
 def is_shared(where: str) -> bool:
-    """Whether a path that results name is one of those; a record may come from anywhere."""
+    """Return whether a path in results is one of those; the record may not be ours."""
     folder, _, name = where.partition("/")
     return folder == _WORKSPACES and "/" not in name and name not in ("", ".", "..")
 
 
 def shared_problems(run_dir: Path, hashes: Mapping[str, str], *, over: bool) -> Iterator[str]:
-    """What a shared workspace left that is not as results say; bootstrap commands of a resume write theirs anew."""
+    """Yield what a shared workspace left and is not as results say; a resume runs bootstrap commands again."""
     for where, due in sorted(hashes.items()):
         name = where.removeprefix(f"{_WORKSPACES}/")
         path = run_dir / _WORKSPACES / name
@@ -261,7 +261,7 @@ def shared_problems(run_dir: Path, hashes: Mapping[str, str], *, over: bool) -> 
 
 
 def _changes(run_dir: Path, name: str, due: str) -> Iterator[str]:
-    """The files that differ, where the list that was made of them can be believed."""
+    """Yield the files that differ, if their list has not changed."""
     path, listed = run_dir / _WORKSPACES / name, _list_of(run_dir, name)
     data = listed.read_bytes() if listed.is_file() else b""
     if hashlib.sha256(data).hexdigest() != due or not _is_folder(path):
@@ -272,7 +272,7 @@ def _changes(run_dir: Path, name: str, due: str) -> Iterator[str]:
 
 
 def list_problems(run_dir: Path, hashes: Mapping[str, str]) -> Iterator[str]:
-    """Whether the lists of shared workspaces are those that results name; a resume takes them over."""
+    """Yield the lists of shared workspaces that are not those that results name; a resume uses the lists."""
     for where, due in sorted(hashes.items()):
         name = where.removeprefix(f"{_WORKSPACES}/")
         listed = _list_of(run_dir, name)
@@ -281,19 +281,19 @@ def list_problems(run_dir: Path, hashes: Mapping[str, str]) -> Iterator[str]:
 
 
 def unnamed_trials(run_dir: Path, lines: list[Line]) -> list[str]:
-    """What is in the place of trials and of no trial that a line is of, a sentence for each."""
+    """Return a sentence for each path below `trials` that belongs to no line."""
     named = {os.path.dirname(line.result.artifact_dir) for line in lines}  # noqa: PTH120 - a path in the record
     return list(_unnamed(run_dir, _TRIALS, named, _TRIAL_DEPTH))
 
 
 def unnamed_workspaces(run_dir: Path, lines: list[Line], hashes: Mapping[str, str]) -> list[str]:
-    """What is in the place of kept workspaces, and neither a line nor results name, likewise."""
+    """Return a sentence for each path below `workspaces` that neither a line nor results name."""
     kept = {attempt.workspace_dir for line in lines for attempt in line.result.attempts if attempt.workspace_dir}
     return list(_unnamed(run_dir, _WORKSPACES, kept | set(hashes), _ATTEMPT_DEPTH))
 
 
 def _unnamed(run_dir: Path, folder: str, named: set[str], depth: int) -> Iterator[str]:
-    """Folders above trials may be empty: a resume removes what a trial left that did not end."""
+    """Yield the paths that are not *named*; empty folders above trials are fine, because a resume leaves them."""
     for name in _names(run_dir / folder):
         where = f"{folder}/{name}"
         path = run_dir / where

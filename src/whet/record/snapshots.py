@@ -1,4 +1,4 @@
-"""The snapshot file: one figure per execution, read before a run and compared with what it took."""
+"""The snapshot file: one usage figure for each execution, compared with the usage of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from whet.model.run import Execution, Metric, Plan, Snapshot, SnapshotOutcome, T
 from whet.record.folder import alone_in, write_atomically
 
 VERSION = 1
-# Where no suites of the project lie, and how suites end.
+# Folders without suites of the project, and the endings of suites.
 _NOT_OURS = frozenset(("node_modules", "site-packages", "__pycache__"))
 _ENDINGS = frozenset((".py", ".json", ".yaml", ".yml"))
 # Case, runner and variant.
@@ -36,7 +36,7 @@ class SnapshotRule:
     """What is compared, how much more is allowed, and whether the file may be written."""
 
     path: Path
-    # The folder of the settings: suites are named as they lie from there.
+    # The folder of the settings: suites are named by their path from there.
     base: Path
     metric: Metric
     absolute: float | None
@@ -45,7 +45,7 @@ class SnapshotRule:
     create: bool
 
     def allowed(self, baseline: float) -> float:
-        """The most that still holds: every tolerance that is given must."""
+        """Return the largest value within every tolerance that is given."""
         limits = []
         if self.absolute is not None:
             limits.append(baseline + self.absolute)
@@ -57,7 +57,7 @@ class SnapshotRule:
 def snapshot_rule(
     settings: Mapping[str, Any] | None, *, default_dir: Path, update: bool, environ: Mapping[str, str]
 ) -> SnapshotRule | None:
-    """The rule that `[snapshots]` asks for; in CI a missing snapshot is not made up."""
+    """Return the rule that `[snapshots]` asks for; in CI no missing snapshot is created."""
     if settings is None:
         if update:
             raise UsageError("--update-snapshots needs [snapshots] in the settings", hint="add [snapshots.tolerance]")
@@ -86,7 +86,7 @@ class SnapshotFile:
         self._moved: set[str] = set()
 
     def compare(self, plan: Plan, execution: Execution, results: list[TrialResult]) -> SnapshotOutcome:
-        """How the mean over the trials of an execution compares; a new figure is taken where that is allowed."""
+        """Compare the mean over the trials of an execution; takes a new figure if that is allowed."""
         rule, key = self._rule, f"{self._suite(plan)}::{_target(execution)}"
         stored = self._stored(plan, execution, key)
         known = self._entries.get(stored)
@@ -105,7 +105,7 @@ class SnapshotFile:
         return outcome("updated" if known else "created", value, known, f"{rule.metric} is now {figure(value)}")
 
     def _stored(self, plan: Plan, execution: Execution, key: str) -> str:
-        """Under what name the entry *key*, such as `folder/suite.py::case@runner/variant`, is in the file.
+        """Return the name in the file of the entry *key*, such as `folder/suite.py::case@runner/variant`.
 
         Files of earlier versions have `suite::case@runner/variant`, which two suites of one name shared.
         """
@@ -118,7 +118,7 @@ class SnapshotFile:
         return Path(os.path.relpath(plan.suite.source, self._rule.base)).as_posix()
 
     def _alone(self, plan: Plan) -> bool:
-        """Whether no other suite below the settings can have shared the entries of this one."""
+        """Return whether no other suite below the settings has the same name, and so the same old entries."""
         return not any(_namesakes(self._rule.base.resolve(), plan.suite.source.resolve()))
 
     def _held(self, key: str, execution: Execution, known: Snapshot, value: float) -> SnapshotOutcome:
@@ -165,7 +165,7 @@ class SnapshotFile:
         )
 
     def unused(self, plan: Plan, runners: frozenset[str]) -> Iterator[str]:
-        """The entries of this suite that no case or no runner answers to any more."""
+        """Yield the entries of this suite whose case or runner no longer exists."""
         cases = {case.id for case in plan.suite.cases}
         own = self._suite(plan)
         gone = []
@@ -174,12 +174,12 @@ class SnapshotFile:
             case, _, target = rest.rpartition("@")
             if suite in (own, plan.suite.name) and (case not in cases or target.partition("/")[0] not in runners):
                 gone.append((suite, key))
-        # Looked for only where it matters: it takes a walk through the project.
+        # Only if it matters: this walks through the project.
         alone = any(suite != own for suite, _ in gone) and self._alone(plan)
         yield from (key for suite, key in gone if suite == own or alone)
 
     def save(self) -> None:
-        """Write the file if a figure is new; entries that were not run stay, also those that another run wrote."""
+        """Write the file if a figure is new; keeps entries that were not run, also those that another run wrote."""
         if not self._taken:
             return
         path = self._rule.path
@@ -192,7 +192,7 @@ class SnapshotFile:
         except OSError as error:
             raise StoreError(f"{path}: the snapshots cannot be written: {error.strerror}") from error
         except UsageError as error:
-            # It was whole when the run began: what somebody did to it since is not overwritten.
+            # It could be read when the run began, so something else changed it since: do not overwrite it.
             raise StoreError(str(error), hint=error.hint) from error
 
 
@@ -201,7 +201,7 @@ def _target(execution: Execution) -> str:
 
 
 def _namesakes(base: Path, suite: Path) -> Iterator[Path]:
-    """Other files below *base* that are called as *suite* is, whatever their ending."""
+    """Yield other files below *base* with the name of *suite*, with any ending."""
     for place, folders, names in os.walk(base):
         folders[:] = [name for name in folders if not name.startswith(".") and name not in _NOT_OURS]
         for name in names:
@@ -217,7 +217,7 @@ def _load(path: Path) -> dict[str, Snapshot]:
         document = wire.decode(path.read_bytes(), _Document)
     except (OSError, wire.WireError) as error:
         raise UsageError(
-            f"{path}: is no snapshot file: {error}", hint="mend it, or delete it and take new ones"
+            f"{path}: is not a snapshot file: {error}", hint="fix it, or delete it and take new snapshots"
         ) from error
     if document.version != VERSION:
         raise UsageError(f"{path}: has version {document.version}, and this whet reads {VERSION}")
@@ -226,19 +226,19 @@ def _load(path: Path) -> dict[str, Snapshot]:
 
 def _figure(result: TrialResult, metric: Metric) -> float | None:
     if metric == "duration_s":
-        # Of the deciding attempt, as tokens are: a retry is no growth.
+        # Of the deciding attempt, as for tokens: a retry does not count as growth.
         return result.attempts[-1].duration_s if result.attempts else result.duration_s
-    # A guess is nothing to hold anybody to.
+    # A guess is not compared.
     return result.usage.told(metric)
 
 
 def snapshot_key(execution: Execution) -> SnapshotKey:
-    """By what the outcome of an execution is found within its run."""
+    """Return the key of an execution within its run."""
     return execution.case.id, execution.runner.id, execution.variant
 
 
 def compare_all(file: SnapshotFile, results: Results) -> dict[SnapshotKey, SnapshotOutcome]:
-    """Hold every execution whose trials all went as expected to its snapshot; what failed says nothing of usage."""
+    """Compare every execution whose trials all went as expected; the usage of a failed one means nothing."""
     outcomes: dict[SnapshotKey, SnapshotOutcome] = {}
     for summary in results.summaries():
         if summary.passed:

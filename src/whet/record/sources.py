@@ -1,7 +1,7 @@
-"""What agents start from besides the suite: templates, skills, programs and scripts, so that a resume sees a change.
+"""List what agents start from besides the suite (templates, skills, programs, scripts), to notice a change on resume.
 
-Content decides, because a checkout gives new times to old files. Only of what is too much to hash at every start are
-size and time compared instead.
+Contents are compared, because a checkout gives new times to old files. If there is too much to hash at every start,
+size and time of the rest are compared instead.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from whet.record.sealing import digest_of
 
 # Hashed at the start of a run; a laptop does that in about a third of a second.
 _MOST_FILES, _MOST_BYTES = 5_000, 128 * 1024 * 1024
-# Written by whoever looks, not by whoever changes something.
-_UNTOLD = frozenset((".git", ".whet", "__pycache__"))
+# Folders that change when something only reads the project.
+_SKIPPED = frozenset((".git", ".whet", "__pycache__"))
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file as a run found it; of one that was not hashed, its time counts."""
+    """A file as a run found it; if it was not hashed, its time is compared."""
 
     mode: int
     size: int
@@ -41,7 +41,7 @@ class Source:
 
 
 def sources_of(plan: Plan, settings: Settings, reporters: Iterable[str] = ()) -> dict[str, Source]:
-    """Every file that agents start from, by its path, as it is now."""
+    """Return every file that agents start from, by its path, as it is now."""
     found: dict[str, Source] = {}
     files, size = _MOST_FILES, _MOST_BYTES
     for path in _paths(plan, _written(settings, reporters)):
@@ -53,21 +53,21 @@ def sources_of(plan: Plan, settings: Settings, reporters: Iterable[str] = ()) ->
             files, size = files - 1, size - seen.st_size
             digest = digest_of(path, seen) if files >= 0 and size >= 0 else None
         except OSError:
-            # It went away meanwhile, or cannot be read; whoever needs it says so.
+            # It is gone by now, or cannot be read. The code that needs it reports it.
             continue
         found[escape_surrogates(path)] = Source(stat.S_IMODE(seen.st_mode), seen.st_size, seen.st_mtime_ns, digest)
     return found
 
 
 def write_sources(run_dir: Path, sources: Mapping[str, Source]) -> str:
-    """Keep *sources* in the record; the hash of the file, for run.json."""
+    """Write *sources* to the record and return the hash of the file, for run.json."""
     data = wire.encode_pretty(sources)
     write_atomically(run_dir / SOURCES_FILE, data, mode=PRIVATE)
     return hashlib.sha256(data).hexdigest()
 
 
 def refuse_changed_sources(run_dir: Path, digest: str, now: Mapping[str, Source]) -> None:
-    """Refuse to go on where agents would start from something else than those before them."""
+    """Refuse to resume if agents would start from other files than those before them."""
     path = run_dir / SOURCES_FILE
     data = path.read_bytes() if path.is_file() else b""
     if hashlib.sha256(data).hexdigest() != digest:
@@ -92,7 +92,7 @@ def _is_same(before: Source | None, now: Source | None, path: str) -> bool:
 
 
 def _written(settings: Settings, reporters: Iterable[str]) -> dict[str, frozenset[str]]:
-    """What whet itself writes into the project while it runs, by name."""
+    """Return what whet itself writes into the project while it runs, by name."""
     named = (name.partition("=")[2] for name in (*settings.reporters, *reporters))
     snapshots = (settings.snapshots or {}).get("path")
     home = settings.file.parent if settings.file else Path.cwd()
@@ -102,7 +102,7 @@ def _written(settings: Settings, reporters: Iterable[str]) -> dict[str, frozense
 
 
 def _paths(plan: Plan, written: Mapping[str, frozenset[str]]) -> Iterator[str]:
-    """Each path once, in order."""
+    """Yield each path once, in order."""
     seen: set[str] = set()
     for place in dict.fromkeys(_places(plan)):
         for path in _files(os.path.abspath(place), written):  # noqa: PTH100 - a link is looked at, not followed
@@ -112,7 +112,7 @@ def _paths(plan: Plan, written: Mapping[str, frozenset[str]]) -> Iterator[str]:
 
 
 def _places(plan: Plan) -> Iterator[str]:
-    """The files and folders that the plan names."""
+    """Yield the files and folders that the plan names."""
     for execution in plan.executions:
         spec, runner = execution.workspace, execution.runner
         yield from (str(path) for path in (spec.template_dir, *runner.skills) if path is not None)
@@ -125,7 +125,7 @@ def _places(plan: Plan) -> Iterator[str]:
 
 
 def _named(command: Any, args: Iterable[Any]) -> Iterator[str]:
-    """The program, and the files that its arguments name."""
+    """Yield the program, and the files that its arguments name."""
     program = shutil.which(command) if isinstance(command, str) else None
     if program is not None:
         yield from dict.fromkeys((program, os.path.realpath(program)))
@@ -140,11 +140,11 @@ def _files(place: str, written: Mapping[str, frozenset[str]]) -> Iterator[str]:
         yield place
         return
     for folder, folders, files in os.walk(place):
-        folders[:] = sorted(name for name in folders if name not in _UNTOLD and _is_told(folder, name, written))
+        folders[:] = sorted(name for name in folders if name not in _SKIPPED and _counts(folder, name, written))
         links = [name for name in folders if Path(folder, name).is_symlink()]
-        yield from (f"{folder}/{name}" for name in sorted((*files, *links)) if _is_told(folder, name, written))
+        yield from (f"{folder}/{name}" for name in sorted((*files, *links)) if _counts(folder, name, written))
 
 
-def _is_told(folder: str, name: str, written: Mapping[str, frozenset[str]]) -> bool:
-    # By name first: to resolve every path would take longer than all else.
+def _counts(folder: str, name: str, written: Mapping[str, frozenset[str]]) -> bool:
+    # By name first: resolving every path would take longer than everything else.
     return name not in written or os.path.realpath(f"{folder}/{name}") not in written[name]

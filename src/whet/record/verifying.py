@@ -1,4 +1,4 @@
-"""Whether the record of a run is as whet wrote it: what was asked, the journal, files of trials, results."""
+"""Verify that the record of a run is as whet wrote it: run.json, the journal, files of trials, results."""
 
 from __future__ import annotations
 
@@ -32,16 +32,230 @@ from whet.record.sealing import (
 )
 from whet.record.snapshots import SnapshotKey, snapshot_key
 
+# The one check that a lift leaves out; no other check matters to results.
+_ABOUT_SKILL = (Check(grader="answer", label=TRIGGERED, compared=False),)
+_DIGITS = 64
+_SHOWN = 80
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What was found: `problems` if the record was changed, and `notes` on what cannot be known."""
+
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+    lines: int
+    link: str | None
+
+
+def verify(run_dir: Path) -> Verified:
+    """Check the whole record; changes nothing."""
+    reading = Reading(Chain(required=is_chained(run_dir / RUN_FILE)))
+    lines: list[Line] = []
+    problems = list(_link_problems(run_dir))
+    try:
+        lines += _lines(run_dir, reading)
+    except RecordChanged as error:
+        # Nothing after the first line that does not fit can be checked.
+        problems.append(_within(error, run_dir))
+    else:
+        problems += _end_problems(run_dir, lines, reading)
+        problems += _results_problems(run_dir, lines)
+        problems += _unnamed_problems(run_dir, lines)
+    problems += _sources_problems(run_dir)
+    problems += (problem for line in counted(lines) for problem in file_problems(run_dir, line))
+    return Verified(
+        problems=tuple(problems),
+        notes=tuple(_notes(run_dir, lines, reading)),
+        lines=reading.chain.lines,
+        link=reading.chain.link,
+    )
+
+
+def check_journal(run_dir: Path) -> list[Line]:
+    """Return the lines that count; raises `RecordChanged` if journal, run.json and results do not fit together."""
+    reading = Reading(Chain(required=is_chained(run_dir / RUN_FILE)))
+    _refuse(run_dir, _link_problems(run_dir))
+    lines = list(_lines(run_dir, reading))
+    _refuse(run_dir, _end_problems(run_dir, lines, reading))
+    _refuse(run_dir, _results_problems(run_dir, lines))
+    _refuse(run_dir, list_problems(run_dir, _shared_hashes(run_dir)))
+    return counted(lines)
+
+
+def check_files(run_dir: Path, lines: Iterable[Line]) -> None:
+    """Refuse a record if a file has changed since its trial ended."""
+    _refuse(run_dir, (problem for line in lines for problem in file_problems(run_dir, line)))
+
+
+def _refuse(run_dir: Path, problems: Iterator[str]) -> None:
+    problem = next(problems, None)
+    if problem is not None:
+        path, _, what = problem.partition(": ")
+        raise changed(run_dir / path, what, run_dir)
+
+
+def _within(error: StoreError, run_dir: Path) -> str:
+    return error.message.removeprefix(f"{run_dir}/")
+
+
+def _lines(run_dir: Path, reading: Reading) -> Iterator[Line]:
+    path = run_dir / JOURNAL_FILE
+    if not path.exists():
+        return
+    try:
+        with path.open("rb") as file:
+            for line in reading.lines(file, path):
+                refuse_other_run(line, run_dir / RUN_FILE)
+                yield line
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _link_problems(run_dir: Path) -> Iterator[str]:
+    """Yield the files that are links now: a link could lead to something else tomorrow."""
+    for name in (RUN_FILE, SOURCES_FILE, JOURNAL_FILE, RESULTS_FILE, *FOLDERS):
+        if (run_dir / name).is_symlink():
+            yield f"{name}: has been replaced by a symbolic link"
+
+
+def _is_over(run_dir: Path, lines: list[Line]) -> bool:
+    """Return whether every trial that was asked for is done, so that a resume adds nothing."""
+    asked = (_read(run_dir / RUN_FILE) or {}).get("trials")
+    return isinstance(asked, int) and sum(is_done(line.result) for line in counted(lines)) >= asked
+
+
+def _end_problems(run_dir: Path, lines: list[Line], reading: Reading) -> Iterator[str]:
+    """Report half a line at the end of a run that is over: a crash leaves one only before the last trial."""
+    if reading.torn and _is_over(run_dir, lines):
+        where = f"line {reading.chain.lines + 1}"
+        yield f"{JOURNAL_FILE}: {where} is new: {reading.torn} bytes come after the line of the last trial"
+
+
+def _unnamed_problems(run_dir: Path, lines: list[Line]) -> Iterator[str]:
+    """Yield what is in the folder and neither a line nor results name, or what results name with another hash."""
+    over = _is_over(run_dir, lines)
+    hashes = _shared_hashes(run_dir)
+    yield from list_problems(run_dir, hashes)
+    yield from shared_problems(run_dir, hashes, over=over)
+    if over and is_chained(run_dir / RUN_FILE):
+        yield from _unnamed(run_dir, lines)
+
+
+def _unnamed(run_dir: Path, lines: list[Line]) -> list[str]:
+    """Return what belongs to no trial; a shared workspace may be there before results name it."""
+    current = _record(run_dir).get("lines") == len(lines)
+    workspaces = unnamed_workspaces(run_dir, lines, _shared_hashes(run_dir)) if current else []
+    return unnamed_trials(run_dir, lines) + workspaces
+
+
+def _shared_hashes(run_dir: Path) -> dict[str, str]:
+    """Return the hashes of shared workspaces in results, as far as they can be read."""
+    found = _record(run_dir).get("workspaces")
+    return {path: str(due) for path, due in found.items() if is_shared(path)} if isinstance(found, dict) else {}
+
+
+def _record(run_dir: Path) -> dict[str, Any]:
+    found = (_read(run_dir / RESULTS_FILE) or {}).get("record")
+    return found if isinstance(found, dict) else {}
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """Read a document; None if it cannot be read."""
+    try:
+        found = msgspec.json.decode(path.read_bytes())
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _notes(run_dir: Path, lines: list[Line], reading: Reading) -> Iterator[str]:
+    bare = sum(line.link is None for line in lines)
+    if bare:
+        which = "no line" if bare == len(lines) else f"none of the first {bare} lines"
+        yield f"{which} has a hash, because an older whet wrote them: a change of them would not show"
+    over = _is_over(run_dir, lines)
+    if reading.torn and not over:
+        yield f"the journal ends in a line that was cut off ({reading.torn} bytes); --resume drops it and does it again"
+    unnamed = [] if over else _unnamed(run_dir, lines)
+    if unnamed:
+        named = ", ".join(problem.partition(": ")[0] for problem in unnamed[:_NAMED])
+        more = f" and {len(unnamed) - _NAMED} more" if len(unnamed) > _NAMED else ""
+        yield f"no line of the journal names {named}{more}: a trial that did not end leaves such a folder"
+    results = _read(run_dir / RESULTS_FILE)
+    if results is None:
+        yield "there is no results.json, so that a missing end of the journal would not show"
+    elif "record" not in results:
+        yield "results.json is of an older whet, and was not compared"
+    elif results["record"]["lines"] < len(lines):
+        yield f"results.json is of the first {results['record']['lines']} lines: the run was resumed since"
+
+
+def _results_problems(run_dir: Path, lines: list[Line]) -> Iterator[str]:
+    """Yield what results.json says that is not true."""
+    path = run_dir / RESULTS_FILE
+    if not path.exists():
+        return
+    results = _read(path)
+    if results is None:
+        yield f"{RESULTS_FILE}: has changed: it is not a document any more"
+    elif "record" in results or is_chained(run_dir / RUN_FILE):
+        yield from (f"{RESULTS_FILE}: {what}" for what in _differences(run_dir, results, lines))
+
+
+def _differences(run_dir: Path, results: dict[str, Any], lines: list[Line]) -> Iterator[str]:
+    if not _is_sealed((run_dir / RESULTS_FILE).read_bytes()):
+        yield "has changed: its content does not fit the hash that it ends in"
+    try:
+        length, link = int(results["record"]["lines"]), results["record"]["hash"]
+        if length > len(lines):
+            yield f"is of {length} lines of the journal, which has {len(lines)}"
+            return
+        if link != (lines[length - 1].link if length else None):
+            yield f"names another hash for line {length} of the journal"
+            return
+        yield from _unlike(results, recomputed(run_dir, results, lines[:length]))
+    except (KeyError, TypeError, ValueError, AttributeError, msgspec.ValidationError) as error:
+        yield f"has changed: it is not the document of a run any more ({error!r})"
+
+
+def _sources_problems(run_dir: Path) -> Iterator[str]:
+    """Report a list of sources that is not the one that run.json names."""
+    named = (_read(run_dir / RUN_FILE) or {}).get("sources")
+    path = run_dir / SOURCES_FILE
+    data = path.read_bytes() if path.is_file() else b""
+    if isinstance(named, str) and hashlib.sha256(data).hexdigest() != named:
+        yield f"{SOURCES_FILE}: has changed since the run began"
+
+
+def _is_sealed(data: bytes) -> bool:
+    """Return whether a document fits the hash that it ends in."""
+    body, tail = data[: -(len(DIGEST_OPENING) + _DIGITS + len(DIGEST_CLOSING))], DIGEST_CLOSING
+    return data == body + DIGEST_OPENING + hashlib.sha256(body).hexdigest().encode() + tail
+
+
+def _unlike(found: Any, due: Any, where: str = "") -> Iterator[str]:
+    """Yield where two documents differ in a field that both have: the field, its value, and what the journal says."""
+    if isinstance(found, dict) and isinstance(due, dict):
+        for name in found.keys() & due.keys() - {"digest"}:
+            yield from _unlike(found[name], due[name], f"{where}.{name}" if where else name)
+    elif isinstance(found, list) and isinstance(due, list) and len(found) == len(due):
+        for index, (one, other) in enumerate(zip(found, due, strict=True)):
+            yield from _unlike(one, other, f"{where}[{index}]")
+    elif found != due:
+        yield f"{where} is {shown(found, _SHOWN)}, and the journal says {shown(due, _SHOWN)}"
+
 
 def recomputed(run_dir: Path, results: dict[str, Any], lines: list[Line]) -> Any:
-    """The document that the first *lines* of the journal come to."""
+    """Compute results.json again from the first *lines* of the journal."""
     plan, snapshots = _plan_of(results)
     held = JournalResults(
         plan,
         _Looked(lines, run_hash(run_dir / RUN_FILE)),
         results["duration_s"],
         snapshots,
-        # It is not of the journal, and compared with the disk.
+        # These are not in the journal; they are compared with the disk.
         workspaces=results["record"].get("workspaces"),
     )
     info = RunInfo(
@@ -57,17 +271,13 @@ def recomputed(run_dir: Path, results: dict[str, Any], lines: list[Line]) -> Any
     write_document(file, info, held, interrupted=results["interrupted"], ended_at=results["ended_at"])
     document = msgspec.json.decode(file.getvalue())
     if (run_dir / SPENT_FILE).exists():
-        # What attempts took that a signal cut short is not in the journal.
+        # The usage of interrupted attempts is not in the journal.
         del document["total_usage"], document["interrupted_usage"]
     return document
 
 
-# The one check that a lift leaves out; what else a case asks does not matter to results.
-_ABOUT_SKILL = (Check(grader="answer", label=TRIGGERED, compared=False),)
-
-
 def _plan_of(results: dict[str, Any]) -> tuple[Plan, dict[SnapshotKey, SnapshotOutcome]]:
-    """What was planned, as far as results depend on it, and what snapshots said."""
+    """Return the plan, as far as results depend on it, and the outcomes of snapshots."""
     found = [(case, execution) for case in results["cases"] for execution in case["executions"]]
     together = {(case["id"], execution["runner"], execution["variant"]) for case, execution in found}
     executions = tuple(
@@ -96,15 +306,15 @@ def _plan_of(results: dict[str, Any]) -> tuple[Plan, dict[SnapshotKey, SnapshotO
         check_timeout_s=0,
     )
     snapshots = {
-        snapshot_key(execution): msgspec.convert(told["snapshot"], SnapshotOutcome)
-        for execution, (_, told) in zip(executions, found, strict=True)
-        if told["snapshot"] is not None
+        snapshot_key(execution): msgspec.convert(written["snapshot"], SnapshotOutcome)
+        for execution, (_, written) in zip(executions, found, strict=True)
+        if written["snapshot"] is not None
     }
     return plan, snapshots
 
 
 class _Looked:
-    """A journal as results want it, of lines that somebody looks at and does not own."""
+    """A journal for results, made of lines that were read."""
 
     def __init__(self, lines: list[Line], run: str | None) -> None:
         self.usage = sum((line.result.total_usage for line in _paid(lines)), Usage())
@@ -115,7 +325,7 @@ class _Looked:
         self._results = {line.offset: line.result for line in lines}
 
     def entry(self, key: TrialKey) -> Entry | None:
-        """What is known of a trial, if it has ended."""
+        """Return the entry of a trial, if it has ended."""
         line = self._lines.get(key)
         if line is None:
             return None
@@ -132,228 +342,15 @@ class _Looked:
         )
 
     def read(self, entry: Entry) -> TrialResult:
-        """The whole result."""
+        """Return the whole result."""
         return self._results[entry.offset]
 
 
 def _paid(lines: Iterable[Line]) -> Iterator[Line]:
-    """The lines whose usage counts: a trial that is done twice was paid for once."""
+    """Yield the lines whose usage counts: a trial that is done twice was paid for once."""
     done: set[TrialKey] = set()
     for line in lines:
         if line.result.key not in done:
             yield line
         if is_done(line.result):
             done.add(line.result.key)
-
-
-_DIGITS = 64
-_SHOWN = 80
-_NAMED = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
-    """What was found: `problems` where the record was changed, and `notes` on what cannot be known."""
-
-    problems: tuple[str, ...]
-    notes: tuple[str, ...]
-    lines: int
-    link: str | None
-
-
-def verify(run_dir: Path) -> Verified:
-    """Look at all of a record; nothing is changed."""
-    reading = Reading(Chain(required=is_chained(run_dir / RUN_FILE)))
-    lines: list[Line] = []
-    problems = list(_link_problems(run_dir))
-    try:
-        lines += _lines(run_dir, reading)
-    except RecordChanged as error:
-        # What comes after the first line that does not fit says nothing any more.
-        problems.append(_within(error, run_dir))
-    else:
-        problems += _end_problems(run_dir, lines, reading)
-        problems += _results_problems(run_dir, lines)
-        problems += _unnamed_problems(run_dir, lines)
-    problems += _sources_problems(run_dir)
-    problems += (problem for line in counted(lines) for problem in file_problems(run_dir, line))
-    return Verified(
-        problems=tuple(problems),
-        notes=tuple(_notes(run_dir, lines, reading)),
-        lines=reading.chain.lines,
-        link=reading.chain.link,
-    )
-
-
-def check_journal(run_dir: Path) -> list[Line]:
-    """The lines of a run that count, once journal, run.json and results fit together; else `RecordChanged`."""
-    reading = Reading(Chain(required=is_chained(run_dir / RUN_FILE)))
-    _refuse(run_dir, _link_problems(run_dir))
-    lines = list(_lines(run_dir, reading))
-    _refuse(run_dir, _end_problems(run_dir, lines, reading))
-    _refuse(run_dir, _results_problems(run_dir, lines))
-    _refuse(run_dir, list_problems(run_dir, _shared_hashes(run_dir)))
-    return counted(lines)
-
-
-def check_files(run_dir: Path, lines: Iterable[Line]) -> None:
-    """Refuse a record of which a file has changed since its trial ended."""
-    _refuse(run_dir, (problem for line in lines for problem in file_problems(run_dir, line)))
-
-
-def _refuse(run_dir: Path, problems: Iterator[str]) -> None:
-    problem = next(problems, None)
-    if problem is not None:
-        path, _, what = problem.partition(": ")
-        raise changed(run_dir / path, what, run_dir)
-
-
-def _link_problems(run_dir: Path) -> Iterator[str]:
-    """What was recorded is there itself: a link could lead to something else tomorrow."""
-    for name in (RUN_FILE, SOURCES_FILE, JOURNAL_FILE, RESULTS_FILE, *FOLDERS):
-        if (run_dir / name).is_symlink():
-            yield f"{name}: has been replaced by a symbolic link"
-
-
-def _is_over(run_dir: Path, lines: list[Line]) -> bool:
-    """Whether every trial that was asked for is done, so that even a resume adds nothing."""
-    asked = (_read(run_dir / RUN_FILE) or {}).get("trials")
-    return isinstance(asked, int) and sum(is_done(line.result) for line in counted(lines)) >= asked
-
-
-def _end_problems(run_dir: Path, lines: list[Line], reading: Reading) -> Iterator[str]:
-    """A crash can leave half a line only where another trial was to come."""
-    if reading.torn and _is_over(run_dir, lines):
-        where = f"line {reading.chain.lines + 1}"
-        yield f"{JOURNAL_FILE}: {where} is new: {reading.torn} bytes come after the line of the last trial"
-
-
-def _unnamed_problems(run_dir: Path, lines: list[Line]) -> Iterator[str]:
-    """What is in the folder that neither a line nor results name, or that results name otherwise."""
-    over = _is_over(run_dir, lines)
-    hashes = _shared_hashes(run_dir)
-    yield from list_problems(run_dir, hashes)
-    yield from shared_problems(run_dir, hashes, over=over)
-    if over and is_chained(run_dir / RUN_FILE):
-        yield from _unnamed(run_dir, lines)
-
-
-def _unnamed(run_dir: Path, lines: list[Line]) -> list[str]:
-    """What is of no trial in the journal; a shared workspace is kept before there are results that name it."""
-    current = _record(run_dir).get("lines") == len(lines)
-    workspaces = unnamed_workspaces(run_dir, lines, _shared_hashes(run_dir)) if current else []
-    return unnamed_trials(run_dir, lines) + workspaces
-
-
-def _shared_hashes(run_dir: Path) -> dict[str, str]:
-    """What results say of shared workspaces, as far as they say anything that can be read."""
-    found = _record(run_dir).get("workspaces")
-    return {path: str(due) for path, due in found.items() if is_shared(path)} if isinstance(found, dict) else {}
-
-
-def _record(run_dir: Path) -> dict[str, Any]:
-    found = (_read(run_dir / RESULTS_FILE) or {}).get("record")
-    return found if isinstance(found, dict) else {}
-
-
-def _lines(run_dir: Path, reading: Reading) -> Iterator[Line]:
-    path = run_dir / JOURNAL_FILE
-    if not path.exists():
-        return
-    try:
-        with path.open("rb") as file:
-            for line in reading.lines(file, path):
-                refuse_other_run(line, run_dir / RUN_FILE)
-                yield line
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def _within(error: StoreError, run_dir: Path) -> str:
-    return error.message.removeprefix(f"{run_dir}/")
-
-
-def _notes(run_dir: Path, lines: list[Line], reading: Reading) -> Iterator[str]:
-    bare = sum(line.link is None for line in lines)
-    if bare:
-        which = "no line" if bare == len(lines) else f"none of the first {bare} lines"
-        yield f"{which} has a hash, because an older whet wrote them: a change of them would not show"
-    over = _is_over(run_dir, lines)
-    if reading.torn and not over:
-        yield f"the journal ends in a line that was cut off ({reading.torn} bytes); --resume drops it and does it again"
-    unnamed = [] if over else _unnamed(run_dir, lines)
-    if unnamed:
-        named = ", ".join(problem.partition(": ")[0] for problem in unnamed[:_NAMED])
-        more = f" and {len(unnamed) - _NAMED} more" if len(unnamed) > _NAMED else ""
-        yield f"no line of the journal names {named}{more}: a trial that did not end leaves such a folder"
-    results = _read(run_dir / RESULTS_FILE)
-    if results is None:
-        yield "there is no results.json, so that a missing end of the journal would not show"
-    elif "record" not in results:
-        yield "results.json is of an older whet, and was not compared"
-    elif results["record"]["lines"] < len(lines):
-        yield f"results.json is of the first {results['record']['lines']} lines: the run was gone on with since"
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    """A document, or none where there is none that can be read."""
-    try:
-        found = msgspec.json.decode(path.read_bytes())
-    except (OSError, UnicodeDecodeError, msgspec.DecodeError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _results_problems(run_dir: Path, lines: list[Line]) -> Iterator[str]:
-    """What results.json says that is not so."""
-    path = run_dir / RESULTS_FILE
-    if not path.exists():
-        return
-    results = _read(path)
-    if results is None:
-        yield f"{RESULTS_FILE}: has changed: it is not a document any more"
-    elif "record" in results or is_chained(run_dir / RUN_FILE):
-        yield from (f"{RESULTS_FILE}: {what}" for what in _differences(run_dir, results, lines))
-
-
-def _differences(run_dir: Path, results: dict[str, Any], lines: list[Line]) -> Iterator[str]:
-    if not _is_sealed((run_dir / RESULTS_FILE).read_bytes()):
-        yield "has changed: its content does not fit the hash that it ends in"
-    try:
-        length, link = int(results["record"]["lines"]), results["record"]["hash"]
-        if length > len(lines):
-            yield f"is of {length} lines of the journal, which has {len(lines)}"
-            return
-        if link != (lines[length - 1].link if length else None):
-            yield f"names another hash for line {length} of the journal"
-            return
-        yield from _unlike(results, recomputed(run_dir, results, lines[:length]))
-    except (KeyError, TypeError, ValueError, AttributeError, msgspec.ValidationError) as error:
-        yield f"has changed: it is not the document of a run any more ({error!r})"
-
-
-def _sources_problems(run_dir: Path) -> Iterator[str]:
-    """Whether the list of what agents started from is the one that run.json names."""
-    named = (_read(run_dir / RUN_FILE) or {}).get("sources")
-    path = run_dir / SOURCES_FILE
-    data = path.read_bytes() if path.is_file() else b""
-    if isinstance(named, str) and hashlib.sha256(data).hexdigest() != named:
-        yield f"{SOURCES_FILE}: has changed since the run began"
-
-
-def _is_sealed(data: bytes) -> bool:
-    """Whether a document fits the hash that it ends in."""
-    body, tail = data[: -(len(DIGEST_OPENING) + _DIGITS + len(DIGEST_CLOSING))], DIGEST_CLOSING
-    return data == body + DIGEST_OPENING + hashlib.sha256(body).hexdigest().encode() + tail
-
-
-def _unlike(found: Any, due: Any, where: str = "") -> Iterator[str]:
-    """Where two documents differ, as far as both have a field: the field, what it says, and what the journal says."""
-    if isinstance(found, dict) and isinstance(due, dict):
-        for name in found.keys() & due.keys() - {"digest"}:
-            yield from _unlike(found[name], due[name], f"{where}.{name}" if where else name)
-    elif isinstance(found, list) and isinstance(due, list) and len(found) == len(due):
-        for index, (one, other) in enumerate(zip(found, due, strict=True)):
-            yield from _unlike(one, other, f"{where}[{index}]")
-    elif found != due:
-        yield f"{where} is {shown(found, _SHOWN)}, and the journal says {shown(due, _SHOWN)}"

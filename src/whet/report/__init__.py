@@ -1,1 +1,1 @@
-"""Reports: show the events and results of a run to somebody."""
+"""Reports: show the events and results of a run to people and programs."""

@@ -7,30 +7,23 @@ from typing import Any, Literal
 
 from whet.grade.statistics import pass_at_k
 from whet.model import wire
-from whet.model.event import ExecutionSummary, Results, RunEnded, RunEvent
+from whet.model.event import ExecutionSummary, Results, RunEnded
 from whet.model.grade import Grade, Rate
 from whet.model.run import TrialResult
 from whet.model.session import Usage
-from whet.report.json import write_document
-from whet.report.reporter import ReporterContext
+from whet.report.documents import DocumentReporter
 
 Outcome = Literal["passed", "failed", "timeout", "budget", "agent_error", "infra_error", "skipped"]
 _MOST_K = 10
 _BY_CODE: dict[str, Outcome] = {"assertion": "failed", "timeout": "timeout", "budget": "budget"}
 
 
-class BenchReporter:
-    """Writes one entry for each case on each runner, also for those that never ran."""
+class BenchReporter(DocumentReporter):
+    """Writes one entry for each case on each runner, even if it never ran."""
 
-    document = True
-
-    def __init__(self, context: ReporterContext) -> None:
-        self._context = context
-
-    def __call__(self, event: RunEvent) -> None:
-        """At the end, write the document."""
-        if isinstance(event, RunEnded):
-            write_document([wire.encode_pretty(_document(event)) + b"\n"], self._context)
+    def chunks(self, event: RunEnded) -> list[bytes]:
+        """Return the document."""
+        return [wire.encode_pretty(_document(event)) + b"\n"]
 
 
 def _document(event: RunEnded) -> dict[str, Any]:
@@ -43,7 +36,7 @@ def _document(event: RunEnded) -> dict[str, Any]:
         "passed": passed,
         "failed": len(entries) - passed,
         "total": len(entries),
-        # Nobody knows what was spent where nobody told; nothing was, where nothing ran.
+        # The cost is unknown if no agent reported one, and 0 if nothing ran.
         "totalCost": round(sum(costs), 9) if costs or all(entry["status"] == "skipped" for entry in entries) else None,
         "cases": entries,
         "schemaVersion": 1,
@@ -64,10 +57,10 @@ def _entries(results: Results) -> Iterator[dict[str, Any]]:
 
 def _entry(summary: ExecutionSummary, trials: list[TrialResult]) -> dict[str, Any]:
     execution = summary.execution
-    # The first that did not pass says why the case does not.
-    telling = next((trial for trial in trials if not trial.passed), trials[0] if trials else None)
-    usage = _together(trials)
-    failure = telling.failure if telling else None
+    # The first trial that did not pass explains the case.
+    decisive = next((trial for trial in trials if not trial.passed), trials[0] if trials else None)
+    usage = _total_usage(trials)
+    failure = decisive.failure if decisive else None
     return {
         "id": execution.case.id,
         "pass": summary.passed,
@@ -79,15 +72,15 @@ def _entry(summary: ExecutionSummary, trials: list[TrialResult]) -> dict[str, An
             "cacheRead": usage.told("cached_tokens"),
             "cacheWrite": usage.told("cache_write_tokens"),
         },
-        "status": _outcome(summary, telling),
+        "status": _outcome(summary, decisive),
         "runner": execution.runner.id,
         "model": execution.runner.model,
         "budget": execution.limits.budget_usd,
         "vacuous": any(trial.vacuous for trial in trials),
-        "expectations": [_expectation(grade) for grade in telling.grades] if telling else [],
+        "expectations": [_expectation(grade) for grade in decisive.grades] if decisive else [],
         "error": failure.message if failure and failure.code != "assertion" else _not_held(summary),
         "notes": list(dict.fromkeys(note for trial in trials for note in trial.notes)),
-        "turns": telling.steps if telling else None,
+        "turns": decisive.steps if decisive else None,
         "passRate": summary.rate.value if summary.rate else None,
         "passRateBounds": _bounds(summary.rate),
         "firstPassRate": _first(summary.rate),
@@ -98,40 +91,40 @@ def _entry(summary: ExecutionSummary, trials: list[TrialResult]) -> dict[str, An
 
 
 def _not_held(summary: ExecutionSummary) -> str | None:
-    """Why a case does not pass of which all runs did."""
+    """Return why a case does not pass although all of its runs did."""
     outcome = summary.snapshot
     return None if outcome is None or outcome.verdict is None else f"snapshot {outcome.status}: {outcome.message}"
 
 
 def _bounds(rate: Rate | None) -> list[float] | None:
-    """What the pass rate would be had all runs that errored failed, and had all passed."""
+    """Return the pass rate if all errored runs had failed, and if all had passed."""
     return None if rate is None else [round(rate.if_errored_failed, 6), round(rate.if_errored_passed, 6)]
 
 
 def _first(rate: Rate | None) -> float | None:
-    """The share of runs that passed at their first attempt."""
+    """Return the share of runs that passed at their first attempt."""
     return round(rate.first_passed / rate.first_total, 6) if rate and rate.first_total else None
 
 
 def _pass_at(rate: Rate | None) -> dict[str, float]:
-    """By k, the chance that at least one of k runs passes, as far as there are so many."""
+    """Return for each k the chance that at least one of k runs passes."""
     if rate is None:
         return {}
     most = min(rate.total, _MOST_K)
     return {str(k): round(pass_at_k(rate.total, rate.passed, k), 6) for k in range(1, most + 1)}
 
 
-def _together(trials: list[TrialResult]) -> Usage:
-    """What all runs of a case took; a cost of which a part is not known is not known."""
+def _total_usage(trials: list[TrialResult]) -> Usage:
+    """Return the usage of all runs of a case; the cost is unknown if a part of it is."""
     total = Usage()
     for trial in trials:
         total += trial.total_usage
-    whole = trials and all(_cost_is_told(trial) for trial in trials)
+    whole = trials and all(_cost_is_known(trial) for trial in trials)
     return total if whole else _without_cost(total)
 
 
-def _cost_is_told(trial: TrialResult) -> bool:
-    """Whether every attempt that could spend something told what; one whose agent never started could not."""
+def _cost_is_known(trial: TrialResult) -> bool:
+    """Return whether every attempt reported its cost, but those whose agent never started."""
     spent = [each for each in trial.attempts if each.failure is None or each.failure.phase != "start"]
     return trial.total_usage.cost_usd is not None and all(each.usage.cost_usd is not None for each in spent)
 
@@ -143,20 +136,20 @@ def _without_cost(usage: Usage) -> Usage:
 _TOKENS = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens")
 
 
-def _outcome(summary: ExecutionSummary, telling: TrialResult | None) -> Outcome:
-    if telling is None:
+def _outcome(summary: ExecutionSummary, decisive: TrialResult | None) -> Outcome:
+    if decisive is None:
         return "skipped"
     if summary.passed:
         return "passed"
     if summary.snapshot is not None and summary.snapshot.verdict is not None:
-        # It is compared only where all runs passed.
+        # Snapshots are compared only if all runs passed.
         return "failed" if summary.snapshot.verdict == "failed" else "infra_error"
-    if telling.failure is None:
-        # All runs that there were passed, and some are missing.
-        return "skipped" if telling.passed else "failed"
-    if telling.status == "errored":
+    if decisive.failure is None:
+        # All runs that there are passed, but some are missing.
+        return "skipped" if decisive.passed else "failed"
+    if decisive.status == "errored":
         return "infra_error"
-    return _BY_CODE.get(telling.failure.code, "agent_error")
+    return _BY_CODE.get(decisive.failure.code, "agent_error")
 
 
 def _expectation(grade: Grade) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How reporters are chosen and made: all that can be wrong with them is found before anything runs."""
+"""Choose and create reporters, and find everything that is wrong with them before anything runs."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from typing import Any, TextIO, TypeVar
 
 from whet.errors import PluginError, UsageError
 from whet.model import plugins
+from whet.report.documents import is_written_into
 from whet.report.guard import GuardedReporter, GuardThread, Hangs, Patience, exits_refused
-from whet.report.json import is_written_into
 from whet.report.reporter import Reporter, ReporterContext, ReporterFactory, Reporters
 
 T = TypeVar("T")
 PATIENCE = Patience()
-# Opened by its name, it would be written to from two sides, each over what the other wrote.
+# Names of stdout. Opening one would give a second stream, and each would overwrite the other.
 _STDOUT = frozenset({"", "-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
 
 
 @dataclass(frozen=True, slots=True)
 class ReporterChoice:
-    """A reporter as asked for: `name`, or `name=target`."""
+    """A reporter as you wrote it: `name`, or `name=target`."""
 
     name: str
     target: str | None
 
 
 def parse_reporter(text: str) -> ReporterChoice:
-    """Read `junit=out.xml`, `module:object=out` or a bare name; `-` or `/dev/stdout` as the target means stdout."""
+    """Parse `junit=out.xml`, `module:object=out` or a name alone; the target `-` or `/dev/stdout` means stdout."""
     name, equals, target = (part.strip() for part in text.partition("="))
     if not name:
-        raise UsageError(f'"{text}" names no reporter', hint="write NAME or NAME=FILE, such as junit=out.xml")
+        raise UsageError(f'"{text}" does not name a reporter', hint="write NAME or NAME=FILE, such as junit=out.xml")
     if equals and not target:
         raise UsageError(f'reporter "{name}": no file after the "="', hint=f"write {name}=FILE, or {name} alone")
     return ReporterChoice(name, None if target in _STDOUT else target)
@@ -51,7 +51,7 @@ def make_reporters(
     protected: Iterable[Path] = (),
     patience: Patience | None = None,
 ) -> Reporters:
-    """Make every reporter that was asked for, or say what is wrong before anything runs."""
+    """Create every reporter in *specs*; raises UsageError if one cannot be created."""
     choices = [parse_reporter(spec) for spec in specs]
     targets = [_target(choice, base, frozenset(path.resolve() for path in protected)) for choice in choices]
     with ExitStack() as undo:
@@ -62,7 +62,7 @@ def make_reporters(
         document = _owner_of_stdout(choices, factories, targets)
         made: list[tuple[str, Reporter]] = []
         for position, (maker, factory, target) in enumerate(zip(makers, factories, targets, strict=True)):
-            # A document on stdout is meant for a program: what others have to say would make it unreadable.
+            # A program reads the document on stdout, so the other reporters write to stderr.
             screen = stdout if document in (None, position) else stderr
             context = ReporterContext(target=target, stdout=screen, stderr=stderr, environ=environ, cwd=Path.cwd())
             made.append((maker.name, maker.make(factory, context)))
@@ -71,7 +71,7 @@ def make_reporters(
 
 
 class _Maker:
-    """Loads and makes one reporter; one that is not ours has a thread of its own, from its import to its end."""
+    """Loads and creates one reporter. One that is not ours has its own thread, from its import to its end."""
 
     def __init__(self, name: str, patience: Patience) -> None:
         self.name = name
@@ -79,16 +79,16 @@ class _Maker:
         self._thread = None if _is_ours(name) else GuardThread(name)
 
     def load(self, base: Path) -> ReporterFactory:
-        """What makes the reporter."""
+        """Return the factory of the reporter."""
         return self._guarded(partial(_factory, self.name, base), "be loaded")
 
     def make(self, factory: ReporterFactory, context: ReporterContext) -> Reporter:
-        """The reporter."""
-        reporter = self._guarded(partial(_make, self.name, factory, context), "be made")
+        """Return the reporter that *factory* creates."""
+        reporter = self._guarded(partial(_make, self.name, factory, context), "be created")
         return reporter if self._thread is None else GuardedReporter(reporter, self._thread, self._patience)
 
     def let_go(self) -> None:
-        """End what was begun, for a run that is not to be."""
+        """End the thread, if the run does not start after all."""
         if self._thread is not None:
             self._thread.end()
 
@@ -104,25 +104,25 @@ class _Maker:
             return self._thread.call(staying, limit_s=self._patience.whole_s)
         except Hangs as error:
             message = f'reporter "{self.name}" cannot {what}: its code {error}'
-            raise PluginError(message, hint="see what it waits for, or leave the reporter out") from None
+            raise PluginError(message, hint="find out what it waits for, or remove the reporter") from None
 
 
 def _is_ours(name: str) -> bool:
-    """Whether it is one of this package, or none at all; whatever stands elsewhere could hang."""
+    """Return whether *name* is a reporter of this package or unknown; any other could hang."""
     module = name.partition(":")[0] if ":" in name else plugins.module_of("reporters", name)
     return module is None or module.startswith("whet.report.")
 
 
 def _factory(name: str, base: Path) -> ReporterFactory:
     if ":" in name:
-        # Last, so that a file of the project can never stand in for a module of ours.
+        # Last, so that a file of the project never replaces a module of ours.
         if str(base) not in sys.path:
             sys.path.append(str(base))
         found: Any = plugins.find_object(name)
     else:
         found = plugins.find("reporters", name)
     if not callable(found):
-        raise PluginError(f'reporter "{name}" is a {type(found).__name__}, not something to call with its context')
+        raise PluginError(f'reporter "{name}" is a {type(found).__name__}, not a callable that takes a ReporterContext')
     factory: ReporterFactory = found
     return factory
 
@@ -133,10 +133,12 @@ def _make(name: str, factory: ReporterFactory, context: ReporterContext) -> Repo
     except UsageError:
         raise
     except (Exception, SystemExit) as error:
-        raise PluginError(f'reporter "{name}" cannot be made: {type(error).__name__}: {error}') from error
+        raise PluginError(f'reporter "{name}" cannot be created: {type(error).__name__}: {error}') from error
     if not callable(reporter):
-        hint = "the factory is called with a ReporterContext and gives something to call with each run event"
-        raise PluginError(f'reporter "{name}" made a {type(reporter).__name__}, which takes no events', hint=hint)
+        hint = "the factory takes a ReporterContext and must return a callable that takes run events"
+        raise PluginError(
+            f'reporter "{name}" made a {type(reporter).__name__}, which cannot be called with events', hint=hint
+        )
     made: Reporter = reporter
     return made
 
@@ -147,26 +149,28 @@ def _target(choice: ReporterChoice, base: Path, protected: frozenset[Path]) -> P
     try:
         path = base / Path(choice.target).expanduser()
     except RuntimeError as error:
-        raise UsageError(f'reporter "{choice.name}": {choice.target}: {error}', hint="name the whole path") from error
+        raise UsageError(f'reporter "{choice.name}": {choice.target}: {error}', hint="write the whole path") from error
     folder = path.parent
     if not folder.is_dir():
-        raise UsageError(f'reporter "{choice.name}": no folder {folder}', hint=f"make it first: mkdir -p {folder}")
+        raise UsageError(
+            f'reporter "{choice.name}": no such folder: {folder}', hint=f"create it first: mkdir -p {folder}"
+        )
     if path.is_dir():
         raise UsageError(f'reporter "{choice.name}": {path} is a folder, not a file')
     if path.resolve() in protected or (folder.resolve() / "run.json").exists():
-        raise UsageError(f'reporter "{choice.name}": {path} is a file that whet needs; choose another one')
+        raise UsageError(f'reporter "{choice.name}": whet needs {path} itself; choose another file')
     if is_written_into(path):
         if not os.access(path, os.W_OK):
-            raise UsageError(f'reporter "{choice.name}": {path} cannot be written to')
+            raise UsageError(f'reporter "{choice.name}": cannot write to {path}')
     elif not os.access(folder, os.W_OK | os.X_OK):
-        raise UsageError(f'reporter "{choice.name}": the folder {folder} cannot be written to')
+        raise UsageError(f'reporter "{choice.name}": cannot write to the folder {folder}')
     return path
 
 
 def _owner_of_stdout(
     choices: Sequence[ReporterChoice], factories: Sequence[ReporterFactory], targets: Sequence[Path | None]
 ) -> int | None:
-    """The position of the one document that goes to stdout; two of anything in one place are refused."""
+    """Return the position of the reporter whose document goes to stdout; no two may write to one place."""
     seen: dict[Path | str, str] = {}
     owner: int | None = None
     for position, (choice, factory, target) in enumerate(zip(choices, factories, targets, strict=True)):

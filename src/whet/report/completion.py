@@ -1,4 +1,7 @@
-"""Reading completion reports, ours and those of others; figures are worked out anew from the single calls."""
+"""Read and write completion reports as JSON, in the format that other tools share.
+
+Reading computes all figures again from the single calls.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ _EVALUATORS = {"exact_match": "exact"}
 
 
 def read_reports(path: Path) -> list[CompletionReport]:
-    """The reports in *path*: an array, or a single one."""
+    """Return the reports in *path*, which holds a list or a single one."""
     try:
         document = read_plain(path)
     except DocumentError as error:
@@ -105,7 +108,7 @@ def _read_call(fields: Fields) -> CallRecord:
             run=int(fields.number("runId", above=0, default=1)),
             status=status,
             score=float(fields.number("score", default=0.0, least=0, most=1.0)),
-            # Others write 0 where nothing was answered.
+            # Other tools write 0 if there was no answer.
             latency_ms=float(latency) if answered else None,
             weight=float(fields.number("weight", default=1.0, least=0)),
         ),
@@ -143,7 +146,7 @@ _PLACES = 4
 
 
 def reports_json(reports: Sequence[CompletionReport]) -> bytes:
-    """The file."""
+    """Return *reports* as a JSON document."""
     return wire.encode_pretty([_report(report) for report in reports])
 
 
@@ -157,7 +160,7 @@ def _report(report: CompletionReport) -> dict[str, Any]:
             "timestamp": report.timestamp,
             "summary": _summary(report.summary),
             "latency": {
-                # Others expect numbers here, also where nothing was answered.
+                # Other tools expect numbers here, even if there was no answer.
                 "p50Ms": round(latency.p50_ms) if latency else 0,
                 "p95Ms": round(latency.p95_ms) if latency else 0,
                 "p99Ms": round(latency.p99_ms) if latency else 0,
@@ -165,7 +168,7 @@ def _report(report: CompletionReport) -> dict[str, Any]:
             "tokenCost": _tokens(report.usage),
             "judgeCost": _tokens(report.judging) if report.judging else None,
             "taskResults": [_call(call, report.skill) for call in report.calls],
-            # Empty at others; here it lets every figure be worked out again.
+            # Other tools leave it empty. We need it to compute the figures again.
             "evaluatorMetadata": {
                 "scoringMethod": report.scoring,
                 "k": list(report.ks),
@@ -183,7 +186,7 @@ def _summary(summary: Summary) -> dict[str, Any]:
             "completionRate": _rounded(summary.completion.value if summary.completion else 0.0),
             "partialScore": _rounded(summary.score or 0.0),
             "errorRate": _rounded(summary.error_rate.value if summary.error_rate else 0.0),
-            # Of one run nothing is known; others write 1 for it.
+            # It is unknown for a single run; other tools write 1.
             "consistencyScore": _rounded(1.0 if summary.consistency is None else summary.consistency),
             "compositeScore": _rounded(summary.composite or 0.0),
             "confidenceInterval": _interval(interval) | {"mean": _rounded(interval.value)} if interval else None,
@@ -207,7 +210,7 @@ def _call(call: CallRecord, skill: str) -> dict[str, Any]:
         {
             "taskId": sample.task,
             "skillId": skill,
-            # Others know no word for what says nothing about the skill; `errored` keeps the difference.
+            # Other tools have no status for a call that says nothing about the skill; `errored` marks it.
             "status": "error" if errored else sample.status,
             "errored": True if errored else None,
             "score": _rounded(sample.score),
@@ -224,7 +227,7 @@ def _call(call: CallRecord, skill: str) -> dict[str, Any]:
     )
 
 
-# The names that others write for the same evaluators.
+# The names that other tools use for our evaluators.
 _SCORERS = {"exact": "exact_match"}
 
 

@@ -1,4 +1,4 @@
-"""How two sets of completion reports differ, for people and for programs."""
+"""Compare two sets of completion reports, and write the changes as Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from whet.grade.scores import by_task
 from whet.grade.statistics import paired_difference
 from whet.model import wire
 from whet.model.benchmark import CompletionReport, SkillChange, TaskChange
-from whet.report.markdown import cell
+from whet.report.markup import Kind, Table, cell, markdown_table
 
 _Key = tuple[str, str]
 
@@ -18,10 +18,10 @@ _Key = tuple[str, str]
 def compare(
     before: Iterable[CompletionReport], after: Iterable[CompletionReport], *, margin: float = 0.0
 ) -> list[SkillChange]:
-    """Each skill on each benchmark, in the order of *before*.
+    """Compare each skill on each benchmark, in the order of *before*.
 
-    One regressed where its whole interval lies below -margin.
-    With one task there is no interval, and the difference itself decides.
+    A skill regressed if the whole interval of its difference is below -margin.
+    With one task there is no interval, and the difference decides.
     """
     old, new = _by_key(before), _by_key(after)
     return [_change_of(key, old.get(key), new.get(key), margin) for key in dict.fromkeys((*old, *new))]
@@ -69,12 +69,12 @@ def _mean(values: list[float] | None) -> float | None:
 
 
 def changes_json(changes: Sequence[SkillChange]) -> bytes:
-    """One object for each skill on each benchmark."""
+    """Return the changes as JSON, one object for each skill on each benchmark."""
     return wire.encode_pretty([_change(change) for change in changes]) + b"\n"
 
 
 def changes_markdown(changes: Sequence[SkillChange], labels: tuple[str, str]) -> str:
-    """A table of figures for each skill, and below it each task whose score is another."""
+    """Return a table for each skill: its figures, and the tasks whose score changed."""
     lines = [f"# {cell(labels[0])} and {cell(labels[1])}", ""]
     for change in changes:
         lines += [*_section(change, labels), ""]
@@ -93,16 +93,20 @@ def _section(change: SkillChange, labels: tuple[str, str]) -> Iterator[str]:
         interval = "" if low is None or high is None else f", 95 % interval {low:+.3f} to {high:+.3f}"
         yield f"The score changed by {difference.value:+.3f} over {difference.tasks} tasks{interval}."
         yield ""
-    yield f"| | {cell(labels[0])} | {cell(labels[1])} | change |"
-    yield "|---|---:|---:|---:|"
-    before, after = _figures(change.before), _figures(change.after)
-    for name, old in before.items():
-        new = after[name]
+    columns: list[tuple[str, Kind]] = [("", "text"), (labels[0], "number"), (labels[1], "number"), ("change", "number")]
+    yield from markdown_table(Table(columns, list(_rows(change.before, change.after, change.tasks))))
+
+
+def _rows(before: CompletionReport, after: CompletionReport, tasks: Sequence[TaskChange]) -> Iterator[tuple[str, ...]]:
+    """Yield every figure, and each task whose score changed."""
+    new_figures = _figures(after)
+    for name, old in _figures(before).items():
+        new = new_figures[name]
         moved = "" if old is None or new is None else f"{new - old:+.4g}"
-        yield f"| {name} | {_shown(old)} | {_shown(new)} | {moved} |"
-    moved_tasks = [task for task in change.tasks if task.before != task.after]
-    for task in moved_tasks:
-        yield f"| {cell(task.task)} | {_shown(task.before)} | {_shown(task.after)} | |"
+        yield name, _shown(old), _shown(new), moved
+    for task in tasks:
+        if task.before != task.after:
+            yield task.task, _shown(task.before), _shown(task.after), ""
 
 
 def _figures(report: CompletionReport) -> dict[str, float | None]:

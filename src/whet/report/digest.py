@@ -1,146 +1,40 @@
-"""What people want to know at the end of a run, gathered in one pass and bounded, however many trials there were."""
+"""Read what people want to know at the end of a run: one pass over the record, and a bounded result."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import sqrt
 from pathlib import Path
 
 from whet.grade.statistics import lifts_of
 from whet.model.event import ExecutionSummary, Results
-from whet.model.grade import AS_EXPECTED, Lift, Rate
-from whet.model.run import RunInfo, Runner, TrialResult
-from whet.reading.text import count, one_line
-from whet.report.evaluation import Words
-from whet.report.finding import (
-    Finding,
-    ShownStatus,
-    class_of,
-    execution_name,
-    finding_of,
-    likeness,
-    snapshot_finding,
-    trial_name,
-)
+from whet.model.grade import AS_EXPECTED, Lift
+from whet.model.run import RunInfo, TrialResult
+from whet.reading.text import count, one_line, path_for_people
+from whet.report.finding import Finding, class_of, execution_name, finding_of, likeness, snapshot_finding, trial_name
+from whet.report.table import Figures, Row, RunnerTable
 
 FAILURES_SHOWN = 50
 NAMES_SHOWN = 50
 CLASSES_APART = 100
 
-
-@dataclass(slots=True)
-class Spread:
-    """A mean and standard deviation, kept without keeping the values (Welford)."""
-
-    count: int = 0
-    mean: float = 0.0
-    squares: float = 0.0
-
-    def add(self, value: float | None) -> None:
-        """Take *value* in; what nobody told does not count."""
-        if value is None:
-            return
-        self.count += 1
-        delta = value - self.mean
-        self.mean += delta / self.count
-        self.squares += delta * (value - self.mean)
-
-    @property
-    def deviation(self) -> float | None:
-        """The standard deviation of the sample; none of fewer than two values."""
-        return sqrt(self.squares / (self.count - 1)) if self.count > 1 else None
-
-    @property
-    def sum(self) -> float:
-        """All values together."""
-        return self.mean * self.count
-
-
-@dataclass(slots=True)
-class Figures:
-    """What trials took, with all of their attempts."""
-
-    attempts: int = 0
-    seconds: Spread = field(default_factory=Spread)
-    input_tokens: Spread = field(default_factory=Spread)
-    output_tokens: Spread = field(default_factory=Spread)
-    cost_usd: Spread = field(default_factory=Spread)
-
-    def add(self, result: TrialResult) -> None:
-        """Take one trial in."""
-        usage = result.total_usage
-        self.attempts += max(1, len(result.attempts))
-        self.seconds.add(result.duration_s)
-        self.input_tokens.add(usage.told("input_tokens"))
-        self.output_tokens.add(usage.told("output_tokens"))
-        self.cost_usd.add(usage.cost_usd)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One execution, as a line of a table."""
-
-    case: str
-    status: ShownStatus
-    trials: int
-    rate: Rate | None
-    figures: Figures
-    # Run to be compared with: its rate counts what really passed, and it may fail.
-    control: bool = False
-
-
-@dataclass(slots=True)
-class RunnerTable:
-    """The executions of one runner; where there are too many, those that went as expected are left off first."""
-
-    runner: Runner
-    rows: list[Row] = field(default_factory=list)
-    left_off: int = 0
-    trials: int = 0
-    as_expected: int = 0
-    errored: int = 0
-    # How many went as expected at the first attempt, and how many only at a later one.
-    first: int = 0
-    flaky: int = 0
-    figures: Figures = field(default_factory=Figures)
-    # Cases may name their own.
-    models: dict[str, None] = field(default_factory=dict)
-
-    def take(self, result: TrialResult) -> None:
-        """Count one trial in."""
-        self.figures.add(result)
-        self.as_expected += result.passed
-        self.errored += result.status == "errored"
-        self.first += result.first_status in AS_EXPECTED
-        self.flaky += result.flaky
-
-    def add(self, row: Row, limit: int) -> None:
-        """Take *row* in, at the cost of one that nobody would look for."""
-        self.rows.append(row)
-        if len(self.rows) > limit:
-            self.left_off += 1
-            dull = (place for place in range(limit, -1, -1) if self.rows[place].status in AS_EXPECTED)
-            self.rows.pop(next(dull, limit))
-
-    @property
-    def title(self) -> str:
-        """The runner, with its agent and models where they say more."""
-        first, *others = self.models or [None]
-        model = f"{first} and {count(len(others), 'other model')}" if others else first
-        parts = [part for part in (self.runner.agent, model) if part and part != self.runner.id]
-        return one_line(self.runner.id + (f" ({', '.join(parts)})" if parts else ""), 80)
+# The headings of what a digest holds.
+FAILURES = "Failures"
+ERRORED = "Errored, and not counted as failed"
+FLAKY = "Flaky: went as expected only on a later attempt"
+VACUOUS = "Vacuous: every expectation held before the agent started"
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Findings that say the same: the first in full, the others by what is their own."""
+    """Findings that say the same: the first in full, and of the others what differs."""
 
     first: Finding
     again: list[Finding] = field(default_factory=list)
 
     def own_facts(self, finding: Finding) -> dict[str, str]:
-        """What one of the others tells that the first does not."""
+        """Return what *finding*, one of the others, says that the first does not."""
         where = {"at": finding.where} if finding.where and finding.where != self.first.where else {}
         ask = {"to ask": finding.ask} if finding.ask else {}
         seen = {"last seen": finding.seen} if finding.seen and finding.seen != self.first.seen else {}
@@ -150,17 +44,17 @@ class Block:
 
 @dataclass(slots=True)
 class Group:
-    """The findings of one failure class: what each says once, and those that are not shown counted."""
+    """The findings of one failure class, each text once, and how many there are."""
 
     title: str
     count: int = 0
     shown: int = 0
-    # What is counted.
+    # What `count` counts.
     noun: str = "trial"
     _blocks: dict[str, Block] = field(default_factory=dict)
 
     def add(self, finding: Finding, likeness: str) -> None:
-        """Take *finding* in; what another one says already is not said again."""
+        """Add *finding*; those with the same *likeness* share a block."""
         self.shown += 1
         block = self._blocks.setdefault(likeness, Block(finding))
         if block.first is not finding:
@@ -168,12 +62,12 @@ class Group:
 
     @property
     def blocks(self) -> Iterable[Block]:
-        """What was found, in the order in which it was first said."""
+        """The blocks, in the order of their first findings."""
         return self._blocks.values()
 
     @property
     def hidden(self) -> int:
-        """How many are not shown."""
+        """How many findings are not shown."""
         return self.count - self.shown
 
 
@@ -188,7 +82,7 @@ class Digest:
     errored: list[Group] = field(default_factory=list)
     flaky: list[str] = field(default_factory=list)
     flaky_count: int = 0
-    # Executions whose checks held before the agent began.
+    # Executions whose checks held before the agent started.
     vacuous: list[str] = field(default_factory=list)
     vacuous_count: int = 0
     snapshots: int = 0
@@ -206,17 +100,17 @@ class Digest:
 
     @property
     def missing(self) -> int:
-        """How many trials never ended."""
+        """How many planned trials did not run."""
         return self.counts.get("not-run", 0)
 
 
 def read_digest(results: Results, info: RunInfo, *, cwd: Path, rows: int) -> Digest:
-    """Read the record once, a trial at a time, and keep what is worth showing."""
+    """Read the record once, a trial at a time, and keep what is shown."""
     return _Reader(results, info, cwd, rows).read()
 
 
 class _Reader:
-    """Gathers a digest."""
+    """Gathers a digest while it reads the record."""
 
     def __init__(self, results: Results, info: RunInfo, cwd: Path, rows: int) -> None:
         self._results = results
@@ -234,7 +128,7 @@ class _Reader:
         digest = self._digest
         digest.tables = list(self._tables.values())
         digest.lifts = lifts_of(self._results)
-        # The most frequent first: it is where looking pays most. Sorting keeps the order of equals.
+        # The most frequent class first. Sorting keeps the order of equals.
         ordered = sorted(self._groups.items(), key=lambda item: -item[1].count)
         digest.failed = [group for (errored, _), group in ordered if not errored]
         digest.errored = [group for (errored, _), group in ordered if errored]
@@ -293,7 +187,7 @@ class _Reader:
             return
         group = self._group(result)
         group.count += 1
-        # Every class shows at least one, even where another class was there first and often.
+        # Every class shows at least one, even if another class filled the limit.
         if self._shown < FAILURES_SHOWN or not group.shown:
             self._shown += 1
             finding = finding_of(result, self._info, self._cwd)
@@ -307,24 +201,59 @@ class _Reader:
         return self._groups.setdefault((errored, ident), Group(title))
 
 
-def outcome(digest: Digest, words: Words | None = None) -> str:
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What a command calls the nouns of a run."""
+
+    suite: str = "suite"
+    case: str = "case"
+    runner: str = "runner"
+    trial: str = "trial"
+    sample: str = "trial"
+    passed: str = "went as expected"
+
+
+_RUN = Words()
+_EVAL = Words(suite="benchmark", case="task", runner="skill", trial="call", sample="run", passed="passed")
+
+
+def words_of(command: str) -> Words:
+    """Return the words of `whet COMMAND`."""
+    return _EVAL if command == "eval" else _RUN
+
+
+def outcome(digest: Digest, words: Words = _RUN) -> str:
     """Such as "11 of 12 trials went as expected; 1 failed"."""
-    words = words or Words()
-    told = f"{digest.as_expected:,} of {count(digest.total, words.trial)} {words.passed}"
-    rest = ", ".join((*_rest(digest.counts), *_broken(digest.snapshots)))
-    return f"{told}; {rest}" if rest else told
+    counts = digest.counts
+    rest = [f"{counts[status]:,} {word}" for status, word in _OTHERWISE.items() if counts.get(status)]
+    if digest.snapshots:
+        broken = "snapshot does not hold" if digest.snapshots == 1 else "snapshots do not hold"
+        rest.append(f"{digest.snapshots:,} {broken}")
+    share = f"{digest.as_expected:,} of {count(digest.total, words.trial)} {words.passed}"
+    return f"{share}; {', '.join(rest)}" if rest else share
 
 
-def _broken(snapshots: int) -> Iterable[str]:
-    if snapshots:
-        yield "1 snapshot does not hold" if snapshots == 1 else f"{snapshots:,} snapshots do not hold"
+_OTHERWISE = {
+    "failed": "failed",
+    "unexpected-passed": "passed unexpectedly",
+    "errored": "errored",
+    "not-run": "not run",
+}
 
 
-def _rest(counts: dict[str, int]) -> Iterable[str]:
-    words = {
-        "failed": "failed",
-        "unexpected-passed": "passed unexpectedly",
-        "errored": "errored",
-        "not-run": "not run",
-    }
-    return (f"{counts[status]:,} {word}" for status, word in words.items() if counts.get(status))
+def resume_command(info: RunInfo, place: str) -> str:
+    """Return the command that resumes the run at *place*."""
+    return shlex.join(("whet", info.command, *info.going_on, "--resume", place))
+
+
+def last_failed_command(info: RunInfo, cwd: Path) -> str:
+    """Return the command that repeats what did not go as expected, with the options that were typed."""
+    words = list(info.again)
+    if not words:
+        # Nobody typed this run, as when a program started it: name its suite, and its place if it is not the usual.
+        words = [path_for_people(info.suite_path, cwd)]
+        if info.run_dir.parent.parts[-2:] != (".whet", "runs"):
+            words += ["--output-dir", path_for_people(info.run_dir.parent, cwd)]
+    # What follows "--" is not an option.
+    words.insert(words.index("--") if "--" in words else len(words), "--last-failed")
+    return shlex.join(("whet", info.command, *words))

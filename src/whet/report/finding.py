@@ -1,4 +1,4 @@
-"""What is said of one trial: its name, its failure class, and the short facts of one that did not go as expected."""
+"""Describe one trial: its name, its failure class, and what is known if it did not go as expected."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WIDEST = 200
 
 
 def session_line(seen: SessionSeen, screen: Screen) -> str | None:
-    """The line of what was seen, behind the name of its trial; None for what tells a person nothing."""
+    """Return a line for what an agent did, with the name of its trial; None if there is nothing to show."""
     said = said_of(seen.event)
     if said is None:
         return None
@@ -35,7 +35,7 @@ def session_line(seen: SessionSeen, screen: Screen) -> str | None:
 
 
 def said_of(event: Event) -> str | None:  # noqa: PLR0911 - a table of kinds
-    """What *event* is in a person's words; None for what tells a person nothing."""
+    """Describe *event* in a few words; None if there is nothing to show."""
     match event:
         case Message(role="assistant", phase="thinking", text=text):
             return f"(thinks) {text}"
@@ -48,7 +48,7 @@ def said_of(event: Event) -> str | None:  # noqa: PLR0911 - a table of kinds
         case FileEdit(path=path):
             return f"writes {path}"
         case SkillSignal(skill=skill, loaded=loaded):
-            return f"{'loads' if loaded else 'asks in vain for'} skill {skill}"
+            return f"{'loads' if loaded else 'fails to load'} skill {skill}"
         case ToolCall(tool=tool):
             return f"calls {tool}"
         case Trouble(message=message):
@@ -57,7 +57,7 @@ def said_of(event: Event) -> str | None:  # noqa: PLR0911 - a table of kinds
             return None
 
 
-# Agents that were stopped in the middle of something.
+# Codes of agents that were stopped while they worked.
 _STOPPED = frozenset({AgentTimedOut.code, StepLimitReached.code, BudgetSpent.code})
 _CHECK_LOG = "check.log"
 _TEXT = "transcript.txt"
@@ -66,15 +66,14 @@ _MOST_NOTES = 5
 
 
 def notes_of(result: TrialResult) -> tuple[str, ...]:
-    """What a person should know of a trial besides; that a budget was not held is told once for all of them."""
-    told = dict.fromkeys(one_line(note, 500) for note in result.notes if not note.startswith(UNHELD))
-    notes = tuple(told)
+    """Return the notes of a trial, but not that a budget was not enforced: a notice says that once for all trials."""
+    notes = tuple(dict.fromkeys(one_line(note, 500) for note in result.notes if not note.startswith(UNHELD)))
     hidden = len(notes) - _MOST_NOTES
     return (*notes[:_MOST_NOTES], f"and {count(hidden, 'more note')} in the record") if hidden > 0 else notes
 
 
 def last_printed(folder: Path, lines: int) -> tuple[str, ...]:
-    """The last *lines* that the check of an attempt printed, harmless; a line before them says where the rest is."""
+    """Return the last *lines* that the check of an attempt printed, after a line that says where the rest is."""
     text = clean(_tail(folder / _CHECK_LOG)).strip("\n")
     found = [middle(line.rstrip(), _WIDEST) for line in text.split("\n")] if text.strip() else []
     if len(found) <= lines:
@@ -83,7 +82,7 @@ def last_printed(folder: Path, lines: int) -> tuple[str, ...]:
 
 
 def last_seen(result: TrialResult, folder: Path) -> str | None:
-    """What the agent of the attempt in *folder* did last before it was stopped, where that is known."""
+    """Return what the agent of the attempt in *folder* did last before it was stopped, if it is known."""
     if result.failure is None or result.failure.code not in _STOPPED:
         return None
     events = events_path(folder)
@@ -95,7 +94,7 @@ def last_seen(result: TrialResult, folder: Path) -> str | None:
 
 
 def _said_in(line: str) -> str | None:
-    """What the event in *line* tells; the first one of a tail may be half of a line."""
+    """Describe the event in *line*; None for half a line, as at the start of a tail."""
     try:
         return said_of(decode_event(line.encode())) if line.strip() else None
     except WireError:
@@ -103,7 +102,7 @@ def _said_in(line: str) -> str | None:
 
 
 def _tail(path: Path) -> str:
-    """The end of the file at *path*; nothing where there is none."""
+    """Return the end of the file at *path*; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -113,10 +112,10 @@ def _tail(path: Path) -> str:
         return ""
 
 
-# Where a workspace was while its agent was running, such as /tmp/whet-1a2b3c/w7: another place for every attempt.
+# The path of a workspace while its agent runs, such as /tmp/whet-1a2b3c/w7, which differs for every attempt.
 _LIVE_PLACE = re.compile(r"/whet-\w+/\w+")
 
-# Of what a check printed.
+# How many lines of what a check printed are shown.
 PRINTED_LINES = 5
 
 ShownStatus = Status | Literal["not-run"]
@@ -124,7 +123,7 @@ ShownStatus = Status | Literal["not-run"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A trial that did not go as expected: all that is shown of it, already harmless."""
+    """A trial that did not go as expected: everything that is shown of it, without control characters."""
 
     key: str
     status: Status
@@ -134,27 +133,40 @@ class Finding:
     workspace: str | None
     cause: str | None
     attempts: int
-    # What to type to put its questions to its agent, where both are there.
+    # The command that asks its agent the recorded questions, if there are any.
     ask: str | None
-    # What else a person should know of it, the last that its check printed, and what its agent did last.
+    # Notes, the last lines that its check printed, and what its agent did last.
     notes: tuple[str, ...] = ()
     printed: tuple[str, ...] = ()
     seen: str | None = None
 
+    def facts(self) -> Iterator[tuple[str, str]]:
+        """Yield what is known besides the message, each fact with its label."""
+        facts = (
+            ("at", self.where),
+            ("last seen", self.seen),
+            ("cause", self.cause if self.status == "errored" else None),
+            *(("note", note) for note in self.notes),
+            ("attempts", str(self.attempts) if self.attempts > 1 else None),
+            ("artifacts", self.artifacts),
+            ("workspace", self.workspace),
+        )
+        yield from ((label, fact) for label, fact in facts if fact)
+
 
 def execution_name(case: str, variant: str) -> str:
-    """A case, with its variant where there is one to tell apart."""
+    """Return the name of a case, with its variant if it has more than the default."""
     return one_line(case if variant == "default" else f"{case} / {variant}", 120)
 
 
 def trial_name(key: TrialKey, *, trials: int | None = None) -> str:
-    """A trial as people say it: `case @ runner #2`; the number is left off where there is only one."""
+    """Return the name of a trial, such as `case @ runner #2`, without the number if there is only one."""
     number = "" if trials == 1 else f" #{key.number}"
     return f"{execution_name(key.case, key.variant)} @ {one_line(key.runner, 80)}{number}"
 
 
 def class_of(result: TrialResult) -> tuple[str, str]:
-    """The id and title of the group that a failed trial belongs to."""
+    """Return the id and title of the failure class of a trial."""
     if result.failure_class is not None:
         return result.failure_class.id, one_line(result.failure_class.title, 120)
     if result.status == "unexpected-passed":
@@ -165,7 +177,7 @@ def class_of(result: TrialResult) -> tuple[str, str]:
 
 
 def finding_of(result: TrialResult, info: RunInfo, cwd: Path) -> Finding:
-    """The short facts of a trial that did not go as expected."""
+    """Return the finding of a trial that did not go as expected."""
     failure = result.failure
     location = failure.location if failure else None
     workspace = result.workspace_dir
@@ -177,7 +189,7 @@ def finding_of(result: TrialResult, info: RunInfo, cwd: Path) -> Finding:
         where=f"{path_for_people(Path(location.file), cwd)}:{location.line}" if location else None,
         artifacts=path_for_people(folder, cwd),
         workspace=path_for_people(info.run_dir / workspace, cwd) if workspace else None,
-        cause=one_line(f"{failure.cause}, while in phase {failure.phase}", 120) if failure else None,
+        cause=one_line(f"{failure.cause}, in phase {failure.phase}", 120) if failure else None,
         attempts=len(result.attempts),
         ask=_ask(folder, cwd),
         notes=notes_of(result),
@@ -187,7 +199,7 @@ def finding_of(result: TrialResult, info: RunInfo, cwd: Path) -> Finding:
 
 
 def snapshot_finding(summary: ExecutionSummary, results: Results, info: RunInfo, cwd: Path) -> Finding | None:
-    """What is to be said of an execution whose usage snapshot does not hold; none where it does."""
+    """Return the finding of an execution whose usage snapshot does not hold; None if it holds."""
     outcome = summary.snapshot
     if outcome is None or outcome.verdict is None:
         return None
@@ -211,7 +223,7 @@ def _ask(folder: Path, cwd: Path) -> str | None:
 
 
 def likeness(result: TrialResult, finding: Finding) -> str:
-    """What *finding* says without the names of its own trial; two that are alike in this say the same."""
+    """Return what *finding* says without the names of its trial: equal texts say the same."""
     text = "\n".join(finding.message)
     for own in (str(result.key), result.artifact_dir, result.workspace_dir):
         text = text.replace(own, "") if own else text
@@ -220,15 +232,15 @@ def likeness(result: TrialResult, finding: Finding) -> str:
 
 
 def message_of(result: TrialResult) -> str:
-    """Why a trial did not go as expected, in whoever's words are known."""
+    """Return why a trial did not go as expected."""
     if result.failure is not None and result.failure.message.strip():
         return result.failure.message
     unmet = "\n".join(_unmet(result))
     if unmet:
         return unmet
     if result.status == "unexpected-passed":
-        return "It passed, and the case is declared to fail: if that is good news, take expected_fail away."
-    return result.failure.code if result.failure else "No check says why."
+        return "It passed, but the case expects it to fail. If passing is right, remove expected_fail."
+    return result.failure.code if result.failure else "No check gave a reason."
 
 
 def _unmet(result: TrialResult) -> Iterator[str]:

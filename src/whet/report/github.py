@@ -18,18 +18,18 @@ from whet.report.markdown import sections, within
 from whet.report.reporter import ReporterContext
 from whet.report.screen import printing
 
-# GitHub shows ten of a kind per step and says nothing about the others.
+# GitHub shows ten annotations of a kind for each step, and drops the others.
 ANNOTATIONS = 10
 SUMMARY_BYTES = 1 << 20
 _CUT = "\nThe summary is cut here, at GitHub's limit. The record of the run has all of it.\n"
 
 
 class GithubReporter:
-    """Speaks to GitHub when the run is over."""
+    """Writes annotations and the job summary when the run ends."""
 
     def __init__(self, context: ReporterContext) -> None:
         if context.target is not None:
-            hint = "for a file choose markdown=FILE, which has the same text as the job summary"
+            hint = "for a file use markdown=FILE, which has the same text as the job summary"
             raise UsageError('reporter "github" writes to the log and the job summary, and takes no file', hint=hint)
         self._context = context
 
@@ -61,7 +61,7 @@ class GithubReporter:
         hidden = [_hidden(failed, "failed"), _hidden(errored, "errored")]
         if any(hidden):
             message = f"{' and '.join(filter(None, hidden))}: see {self._rest_in(info)}"
-            # A kind of its own: an eleventh error would not be shown.
+            # A notice, because GitHub would not show an eleventh error.
             yield command("notice", message, title="whet")
 
     def _annotation(self, kind: str, summary: ExecutionSummary, results: Results, info: RunInfo) -> Iterator[str]:
@@ -78,8 +78,8 @@ class GithubReporter:
             )
         finding = snapshot_finding(summary, results, info, self._context.cwd)
         if finding is not None:
-            told = "\n".join(("Usage snapshot", *finding.message, finding.key))
-            yield command(kind, told, **self._beside(execution.case.location), title=title)
+            text = "\n".join(("Usage snapshot", *finding.message, finding.key))
+            yield command(kind, text, **self._beside(execution.case.location), title=title)
 
     def _message(self, result: TrialResult, summary: ExecutionSummary, info: RunInfo) -> Iterator[str]:
         finding = finding_of(result, info, self._context.cwd)
@@ -99,12 +99,12 @@ class GithubReporter:
         yield f"artifacts: {finding.artifacts}"
 
     def _place(self, result: TrialResult, case: Case) -> dict[str, str]:
-        """Where the check failed; what has no line of its own, such as a timeout, stands where its case does."""
+        """Return the line of the check that failed, or that of the case, as for a timeout."""
         named = result.failure.location if result.failure else None
         return self._beside(named or case.location)
 
     def _beside(self, location: Location | None) -> dict[str, str]:
-        """The file and line, from the root of the checkout: what lets an annotation stand beside the code."""
+        """Return file and line relative to the checkout, so that GitHub shows the annotation in the code."""
         if location is None:
             return {}
         file = Path(os.path.normpath(self._context.cwd / location.file))
@@ -114,7 +114,7 @@ class GithubReporter:
         return {"file": str(file), "line": str(location.line)}
 
     def _rest_in(self, info: RunInfo) -> str:
-        """Where all of it can be read; there is a job summary only where GitHub asks for one."""
+        """Return where to read all of it: the job summary, if GitHub asks for one."""
         return "the job summary" if self._summary_path else path_for_people(info.run_dir, self._context.cwd)
 
     @property
@@ -129,13 +129,13 @@ class GithubReporter:
 
 
 def command(kind: str, message: str, **properties: str) -> str:
-    """A workflow command whose text cannot become another one."""
-    told = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    return f"::{kind} {told}::{_data(message)}"
+    """Return a workflow command; *message* cannot become another one."""
+    written = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    return f"::{kind} {written}::{_data(message)}"
 
 
 def _data(text: str) -> str:
-    # Bytes that are no text stand in file names at most; an escape says more than an error.
+    # File names may hold bytes that are not text: escape them.
     text = text.encode("utf-8", "backslashreplace").decode()
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 

@@ -1,4 +1,4 @@
-"""Somebody else's reporter, on a thread of its own: it may hang, and the run goes on without it."""
+"""Run a reporter that is not ours on its own thread: if it hangs, the run goes on without it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 from whet.model.event import RunEnded, RunEvent, RunStarted
 
 T = TypeVar("T")
-# So many events may wait for a slow reporter; then the run waits for it.
+# How many events may wait for a slow reporter before the run waits for it.
 BACKLOG = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long one event may take; and how long loading, the end of the run and closing may."""
+    """How long a reporter may take for one event, and for loading, the end of the run and closing."""
 
     event_s: float = 10.0
     whole_s: float = 30.0
@@ -41,9 +41,9 @@ class _Work:
 
 
 class GuardThread:
-    """Does one piece of work after the other, and is left behind when one of them does not end.
+    """Does one piece of work after another, and is abandoned if one does not end.
 
-    All that belongs to one reporter is done here, because much of what reporters hold may be used by one thread only.
+    A reporter does everything here, because much of what it may hold works on one thread only.
     """
 
     def __init__(self, name: str) -> None:
@@ -58,7 +58,7 @@ class GuardThread:
         self._thread.start()
 
     def call(self, do: Callable[[], T], *, limit_s: float) -> T:
-        """What *do* gives, once all that came before it is done."""
+        """Do the earlier work and then *do*, and return its result."""
         answer: list[T] = []
         self.hand(lambda: answer.append(do()), limit_s=limit_s)
         with self._changed:
@@ -66,14 +66,14 @@ class GuardThread:
         return answer[0]
 
     def hand(self, do: Callable[[], object], *, limit_s: float) -> None:
-        """Have *do* done without waiting for it; what went wrong before it is raised here."""
+        """Queue *do* without waiting for it; raises what earlier work raised."""
         with self._changed:
             self._wait(lambda: len(self._waiting) < BACKLOG)
             self._waiting.append(_Work(do, limit_s))
             self._changed.notify_all()
 
     def end(self) -> None:
-        """Let the thread go once it is idle."""
+        """End the thread once it is idle."""
         with self._changed:
             self._over = True
             self._changed.notify_all()
@@ -84,14 +84,14 @@ class GuardThread:
                 error, self._error = self._error, None
                 raise error
             if self._current is not None and time.monotonic() >= self._due:
-                self._leave_behind(self._current)
+                self._abandon(self._current)
             if self._left is not None:
                 raise self._left
             if ready():
                 return
             self._changed.wait(None if self._current is None else max(0.0, self._due - time.monotonic()))
 
-    def _leave_behind(self, work: _Work) -> None:
+    def _abandon(self, work: _Work) -> None:
         self._left = self._left or Hangs(work.limit_s)
         self._over = True
         self._waiting.clear()
@@ -102,9 +102,9 @@ class GuardThread:
             failure: Exception | SystemExit | None = None
             try:
                 work.do()
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - it is raised again where somebody can name it
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - `_wait` raises it again
                 failure = error
-            except BaseException as error:  # noqa: BLE001 - no Ctrl-C comes here: a reporter raised it itself
+            except BaseException as error:  # noqa: BLE001 - not a Ctrl-C: the reporter raised it
                 failure = RuntimeError(type(error).__name__)
             self._done(failure)
 
@@ -123,13 +123,13 @@ class GuardThread:
             self._current = None
             if error is not None and self._left is None:
                 self._error = error
-                # They were for a reporter that is no more.
+                # The reporter is dropped.
                 self._waiting.clear()
             self._changed.notify_all()
 
 
 class GuardedReporter:
-    """Tells a reporter of events on its thread; only before and after all trials somebody waits for it."""
+    """Passes events to a reporter on its thread; the run waits for it only before and after all trials."""
 
     def __init__(self, reporter: Callable[[RunEvent], object], thread: GuardThread, patience: Patience) -> None:
         self._reporter = reporter
@@ -138,7 +138,7 @@ class GuardedReporter:
         self._closed = False
 
     def __call__(self, event: RunEvent) -> None:
-        """Pass *event* on; what the reporter raised since the last one is raised here."""
+        """Pass *event* on; raises what the reporter raised since the last event."""
         tell = partial(self._reporter, event)
         match event:
             case RunStarted():
@@ -146,11 +146,11 @@ class GuardedReporter:
             case RunEnded():
                 self._thread.call(tell, limit_s=self._patience.whole_s)
             case _:
-                # While agents run, the loop that keeps their time must not stand still for a reporter.
+                # While agents run, a reporter must not block the loop that holds their time limits.
                 self._thread.hand(tell, limit_s=self._patience.event_s)
 
     def close(self) -> None:
-        """Let the reporter close, and then its thread end."""
+        """Close the reporter, and then end its thread."""
         if self._closed:
             return
         self._closed = True
@@ -163,7 +163,7 @@ class GuardedReporter:
 
 @contextmanager
 def exits_refused() -> Iterator[None]:
-    """Let `os._exit` raise on this thread: it would end whet without a word about who did it."""
+    """Make `os._exit` raise SystemExit on this thread: it would end whet without a message."""
     leave, thread, process = os._exit, threading.get_ident(), os.getpid()
 
     def refuse(status: int) -> None:
@@ -179,8 +179,8 @@ def exits_refused() -> Iterator[None]:
 
 
 def _stop(thread: threading.Thread) -> None:
-    """Raise in *thread* as soon as it runs Python again: a loop without an end would slow the run down."""
-    # Only here: hardly any run needs it.
+    """Raise SystemExit in *thread* when it next runs Python, so that an endless loop does not slow the run."""
+    # Imported here, because hardly any run needs it.
     import ctypes  # noqa: PLC0415
 
     if thread.ident is not None:

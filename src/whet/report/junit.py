@@ -1,19 +1,18 @@
-"""The JUnit reporter: XML that CI systems read, one test suite per runner and one test case per trial."""
+"""The JUnit reporter: XML for CI systems, with a test suite for each runner and a test case for each trial."""
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from html import escape
 from pathlib import Path
 from typing import IO
 
 from whet.grade.scores import rate_of
-from whet.model.event import ExecutionSummary, Results, RunEnded, RunEvent
+from whet.model.event import ExecutionSummary, Results, RunEnded
 from whet.model.run import Execution, RunInfo, Runner, TrialKey, TrialResult
-from whet.reading.text import clean, excerpt, one_line, path_for_people
+from whet.reading.text import excerpt, one_line, path_for_people
+from whet.report.documents import DocumentReporter
 from whet.report.finding import (
     Finding,
     ShownStatus,
@@ -26,12 +25,9 @@ from whet.report.finding import (
     snapshot_finding,
     trial_name,
 )
-from whet.report.json import write_document
-from whet.report.reporter import ReporterContext
+from whet.report.markup import attribute, escaped
 from whet.report.table import errored_text
 
-# Of what cleaning leaves, XML 1.0 forbids only these.
-_FORBIDDEN = re.compile("[\ufffe\uffff]")
 _KINDS: dict[ShownStatus, str] = {
     "failed": "failures",
     "unexpected-passed": "failures",
@@ -44,22 +40,16 @@ _MESSAGE_LINES = 400
 _PRINTED_LINES = 100
 
 
-class JunitReporter:
-    """Writes the document when the run is over, a trial at a time."""
+class JunitReporter(DocumentReporter):
+    """Writes the document a trial at a time."""
 
-    document = True
-
-    def __init__(self, context: ReporterContext) -> None:
-        self._context = context
-
-    def __call__(self, event: RunEvent) -> None:
-        """At the end, write the document."""
-        if isinstance(event, RunEnded):
-            write_document(_document(event.results, event.info, self._context.cwd), self._context)
+    def chunks(self, event: RunEnded) -> Iterator[bytes]:
+        """Return the document in pieces."""
+        return _document(event.results, event.info, self.context.cwd)
 
 
 def _document(results: Results, info: RunInfo, cwd: Path) -> Iterator[bytes]:
-    # Once: asking may mean reading the record.
+    # Only once: it may read the record.
     known = results.counts
     counts = Counter[str](tests=known.get("total", 0))
     for status, kind in _KINDS.items():
@@ -68,8 +58,8 @@ def _document(results: Results, info: RunInfo, cwd: Path) -> Iterator[bytes]:
         if summary.snapshot is not None and summary.snapshot.verdict is not None:
             counts.update(["tests", _KINDS[summary.snapshot.verdict]])
     yield b'<?xml version="1.0" encoding="UTF-8"?>\n'
-    yield f"<testsuites name={_value(info.suite)} {_numbers(counts, results.duration_s)}>\n".encode()
-    # By id: a runner's options need not be hashable.
+    yield f"<testsuites name={attribute(info.suite)} {_numbers(counts, results.duration_s)}>\n".encode()
+    # By id, because the options of a runner may not be hashable.
     runners = {execution.runner.id: execution.runner for execution in results.plan.executions}
     for runner in runners.values():
         yield from _suite(runner, results, info, cwd)
@@ -77,21 +67,21 @@ def _document(results: Results, info: RunInfo, cwd: Path) -> Iterator[bytes]:
 
 
 def _suite(runner: Runner, results: Results, info: RunInfo, cwd: Path) -> Iterator[bytes]:
-    """One runner; its cases wait in a temporary file, for the counts that stand before them are known after them."""
+    """Yield one runner. Its cases wait in a temporary file, because the counts come first in the document."""
     with tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as cases:
         counts, seconds = Counter[str](), 0.0
-        told = Counter[str]()
+        tally = Counter[str]()
         for summary in results.summaries():
             if summary.execution.runner.id == runner.id:
-                _count_rate(told, summary, results)
+                _count_rate(tally, summary, results)
                 for status, duration_s, text in _cases(summary, results, info, cwd):
                     counts["tests"] += 1
                     counts[_KINDS.get(status, "passed")] += 1
                     seconds += duration_s
                     cases.write(text.encode())
         numbers = _numbers(counts, seconds)
-        yield f"  <testsuite name={_value(runner.id)} {numbers} timestamp={_value(info.started_at)}>\n".encode()
-        yield _properties(runner, info, told).encode()
+        yield f"  <testsuite name={attribute(runner.id)} {numbers} timestamp={attribute(info.started_at)}>\n".encode()
+        yield _properties(runner, info, tally).encode()
         yield from _copy(cases)
         yield b"  </testsuite>\n"
 
@@ -102,39 +92,41 @@ def _copy(file: IO[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-def _count_rate(told: Counter[str], summary: ExecutionSummary, results: Results) -> None:
-    """Add an execution to the rate of its runner; a control that failed did as expected, which its own rate is not."""
+def _count_rate(tally: Counter[str], summary: ExecutionSummary, results: Results) -> None:
+    """Add an execution to the rate of its runner. A control may fail, so its own rate counts something else."""
     rate = summary.rate
     if summary.execution.control:
         rate = rate_of([(trial.status, trial.first_status) for trial in results.trials(summary.execution)])
-    told["trials"] += sum(summary.counts.values())
-    told["errored"] += summary.counts.get("errored", 0)
+    tally["trials"] += sum(summary.counts.values())
+    tally["errored"] += summary.counts.get("errored", 0)
     if rate is not None:
-        told.update(as_expected=rate.passed, first=rate.first_passed, first_total=rate.first_total, flaky=rate.flaky)
+        tally.update(as_expected=rate.passed, first=rate.first_passed, first_total=rate.first_total, flaky=rate.flaky)
 
 
-def _rate_facts(told: Counter[str]) -> dict[str, str]:
-    """The rate over all trials that count, that of first attempts, and the bounds that errored trials leave."""
-    counted = told["trials"] - told["errored"]
-    facts = {"as expected": f"{told['as_expected']} of {counted}"}
-    facts["as expected at the first attempt"] = f"{told['first']} of {told['first_total']}"
-    facts |= {"flaky": str(told["flaky"]), "errored": str(told["errored"])}
-    if told["errored"]:
-        facts["as expected with errored"] = errored_text(told["errored"], told["as_expected"], told["trials"])
+def _rate_facts(tally: Counter[str]) -> dict[str, str]:
+    """Return the rate of all trials that count, that of first attempts, and the bounds because of errored trials."""
+    counted = tally["trials"] - tally["errored"]
+    facts = {"as expected": f"{tally['as_expected']} of {counted}"}
+    facts["as expected at the first attempt"] = f"{tally['first']} of {tally['first_total']}"
+    facts |= {"flaky": str(tally["flaky"]), "errored": str(tally["errored"])}
+    if tally["errored"]:
+        facts["as expected with errored"] = errored_text(tally["errored"], tally["as_expected"], tally["trials"])
     return facts
 
 
-def _properties(runner: Runner, info: RunInfo, told: Counter[str]) -> str:
+def _properties(runner: Runner, info: RunInfo, tally: Counter[str]) -> str:
     facts = {"agent": runner.agent, "model": runner.model, "sandbox": info.sandbox, "run": info.run_id}
-    facts |= _rate_facts(told)
-    lines = (f"      <property name={_value(name)} value={_value(fact)}/>\n" for name, fact in facts.items() if fact)
+    facts |= _rate_facts(tally)
+    lines = (
+        f"      <property name={attribute(name)} value={attribute(fact)}/>\n" for name, fact in facts.items() if fact
+    )
     return f"    <properties>\n{''.join(lines)}    </properties>\n"
 
 
 def _cases(
     summary: ExecutionSummary, results: Results, info: RunInfo, cwd: Path
 ) -> Iterator[tuple[ShownStatus, float, str]]:
-    """Every planned trial, those that are missing where they would have been, and a snapshot that does not hold."""
+    """Yield every planned trial in order, missing ones too, and a snapshot that does not hold."""
     execution, number = summary.execution, 1
     for result in results.trials(execution):
         for missing in range(number, result.number):
@@ -155,8 +147,8 @@ def _snapshot(execution: Execution, finding: Finding, info: RunInfo) -> str:
     tag = "error" if finding.status == "errored" else "failure"
     message = "\n".join(finding.message)
     return (
-        f'    <testcase classname={_value(info.suite)} name={_value(name)} time="0.000">\n'
-        f'      <{tag} message={_value(message)} type="snapshot">{_text(message)}</{tag}>\n    </testcase>\n'
+        f'    <testcase classname={attribute(info.suite)} name={attribute(name)} time="0.000">\n'
+        f'      <{tag} message={attribute(message)} type="snapshot">{escaped(message)}</{tag}>\n    </testcase>\n'
     )
 
 
@@ -182,13 +174,13 @@ def _case(result: TrialResult, execution: Execution, info: RunInfo, cwd: Path) -
     facts += (f"note: {note}" for note in notes_of(result))
     if not result.passed:
         facts += _remains(result, folder)
-    printed = _text("\n".join(facts))
+    printed = escaped("\n".join(facts))
     opening = _opening(result.key, execution, result.duration_s, cwd)
     return f"{opening}{_outcome(result, cwd)}      <system-out>{printed}</system-out>\n    </testcase>\n"
 
 
 def _remains(result: TrialResult, folder: Path) -> Iterator[str]:
-    """What the agent did last, and what the check printed."""
+    """Yield what the agent did last and what the check printed."""
     seen, printed = last_seen(result, folder), last_printed(folder, _PRINTED_LINES)
     if seen:
         yield f"last seen: {seen}"
@@ -198,22 +190,22 @@ def _remains(result: TrialResult, folder: Path) -> Iterator[str]:
 
 def _opening(key: TrialKey, execution: Execution, duration_s: float, cwd: Path) -> str:
     name, written = trial_name(key, trials=execution.trials), execution.case.location
-    place = f' file={_value(path_for_people(Path(written.file), cwd))} line="{written.line}"' if written else ""
-    return f'    <testcase classname={_value(key.suite)} name={_value(name)}{place} time="{duration_s:.3f}">\n'
+    place = f' file={attribute(path_for_people(Path(written.file), cwd))} line="{written.line}"' if written else ""
+    return f'    <testcase classname={attribute(key.suite)} name={attribute(name)}{place} time="{duration_s:.3f}">\n'
 
 
 def _outcome(result: TrialResult, cwd: Path) -> str:
-    """What is said of a trial that did not simply pass."""
+    """Return the element for a trial that did not simply pass."""
     if result.status == "passed":
         return ""
     message = message_of(result)
-    short = _value(one_line(message, 300))
+    short = attribute(one_line(message, 300))
     if result.status == "expected-failed":
-        return f"      <skipped message={_value('failed as expected: ' + one_line(message, 280))}/>\n"
+        return f"      <skipped message={attribute('failed as expected: ' + one_line(message, 280))}/>\n"
     tag = "error" if result.status == "errored" else "failure"
     kind, _ = class_of(result)
     body = "\n".join((*_long(message), *_origin(result, cwd), *_traceback(result)))
-    return f"      <{tag} message={short} type={_value(kind)}>{_text(body)}</{tag}>\n"
+    return f"      <{tag} message={short} type={attribute(kind)}>{escaped(body)}</{tag}>\n"
 
 
 def _long(text: str) -> tuple[str, ...]:
@@ -221,7 +213,7 @@ def _long(text: str) -> tuple[str, ...]:
 
 
 def _traceback(result: TrialResult) -> Iterator[str]:
-    """Python's, where a check raised what nobody can understand from its message alone."""
+    """Yield the traceback of a check that crashed: its message alone may not explain it."""
     if result.failure is not None and result.failure.traceback:
         yield ""
         yield from _long(result.failure.traceback)
@@ -232,18 +224,9 @@ def _origin(result: TrialResult, cwd: Path) -> Iterator[str]:
     if failure is not None and failure.location is not None:
         yield f"at {path_for_people(Path(failure.location.file), cwd)}:{failure.location.line}"
     if failure is not None and result.status == "errored":
-        yield f"cause: {failure.cause}, while in phase {failure.phase}"
+        yield f"cause: {failure.cause}, in phase {failure.phase}"
 
 
 def _numbers(counts: Counter[str], seconds: float) -> str:
     kinds = ("tests", "failures", "errors", "skipped")
     return " ".join((*(f'{kind}="{counts[kind]}"' for kind in kinds), f'time="{seconds:.3f}"'))
-
-
-def _text(text: str) -> str:
-    return escape(_FORBIDDEN.sub("", clean(text)), quote=False)
-
-
-def _value(text: str) -> str:
-    """A quoted attribute."""
-    return '"' + escape(_FORBIDDEN.sub("", one_line(text, 1000))) + '"'

@@ -1,4 +1,4 @@
-"""Progress on a terminal: a bar, the trials that are running, and failures above it as they happen."""
+"""Show live progress on a terminal: a bar, the running trials, and failures above them as they happen."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from whet.model.event import Notice, RunStarted
 from whet.model.grade import STATUSES, Status
 from whet.model.run import Trial, TrialKey, TrialResult
 from whet.reading.text import duration, number, right
-from whet.report.evaluation import words_of
-from whet.report.plain import CALLS_TOLD, STATUS_STYLES, TrialLines, notice_line
+from whet.report.digest import words_of
+from whet.report.plain import CALLS_SHOWN, STATUS_STYLES, TrialLines, notice_line
 from whet.report.screen import Screen
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _BAR_COLOURS = ("green", "yellow", "red")
 
 
 class LiveProgress:
-    """Keeps a few counters; rich's own thread draws them, so that an event costs the engine next to nothing."""
+    """Keeps a few counters, which the thread of rich draws, so that an event costs next to nothing."""
 
     live = True
 
@@ -45,16 +45,16 @@ class LiveProgress:
         self._total = started.plan.trial_count
         self._before = started.done
         self._noun = words_of(started.info.command).trial
-        # Calls of skills are many, and tell the same again and again.
-        self._left: float = CALLS_TOLD if started.info.command == "eval" else inf
+        # There may be many calls, and they often fail for one reason.
+        self._left: float = CALLS_SHOWN if started.info.command == "eval" else inf
         self._counts: Counter[Status] = Counter()
         self._running: dict[TrialKey, tuple[str, float]] = {}
-        # The drawing thread reads what the engine's thread changes.
+        # The drawing thread reads what other threads change.
         self._lock = Lock()
         self._live = _start(screen, self._draw)
 
     def started(self, trial: Trial) -> None:
-        """Add *trial* to those that are running."""
+        """Add *trial* to the running ones."""
         row = (self._lines.name(trial), self._clock())
         with self._lock:
             self._running[trial.key] = row
@@ -78,11 +78,11 @@ class LiveProgress:
         self._above(text)
 
     def stop(self) -> None:
-        """Take the bar away and give the terminal back."""
+        """Remove the bar and release the terminal."""
         self._live.stop()
 
     def _above(self, line: str) -> None:
-        # Only reached where rich is loaded already.
+        # rich is loaded by now.
         from rich.text import Text  # noqa: PLC0415
 
         self._live.console.print(Text.from_ansi(self._screen.fit(line)), soft_wrap=True)
@@ -98,7 +98,7 @@ class LiveProgress:
         drawn = Text(no_wrap=True, overflow="ellipsis")
         for text, style in self._bar(counts, now):
             drawn.append(self._screen.fit(text), style)
-        # The oldest first: they are the ones that somebody wonders about.
+        # The oldest first: people wonder about those.
         for name, since in running[:ROWS]:
             drawn.append(f"\n    {name}  {right(duration(now - since), 11)}", "")
         if len(running) > ROWS:
@@ -113,7 +113,7 @@ class LiveProgress:
             for status in STATUSES
             if counts[status]
         ]
-        # What the words leave: they say more than the length of a bar.
+        # The bar takes the room that the words leave.
         room = (self._screen.columns or _USUAL_COLUMNS) - 2 - sum(len(text) for text, _ in facts)
         yield "\n  ", ""
         yield from _segments(counts, self._before, self._total, max(_NARROWEST_BAR, min(_WIDEST_BAR, room)))
@@ -121,14 +121,14 @@ class LiveProgress:
 
 
 def _segments(counts: Counter[Status], before: int, total: int, width: int) -> Iterator[tuple[str, str]]:
-    """The bar itself: each status has its share, and nothing that happened is too small to be seen."""
+    """Yield the bar: each status has its share, and at least one cell."""
     amounts = {"dim": before} | dict.fromkeys(_BAR_COLOURS, 0)
     for status, amount in counts.items():
         amounts[_COLOURS[STATUS_STYLES[status]]] += amount
     cells = {colour: max(1, width * amount // total) for colour, amount in amounts.items() if amount}
     filled = max(width * sum(amounts.values()) // max(1, total), len(cells))
     if cells:
-        # What rounding took or gave is the largest share's, where it shows least.
+        # The largest share takes the rounding error, where it shows least.
         cells[max(cells, key=cells.__getitem__)] += filled - sum(cells.values())
     for colour, size in cells.items():
         yield "━" * size, colour
@@ -136,7 +136,7 @@ def _segments(counts: Counter[Status], before: int, total: int, width: int) -> I
 
 
 def _start(screen: Screen, draw: Callable[[], Text]) -> Live:
-    # Loading rich takes longer than all the rest of a start, and only a terminal needs it.
+    # Loading rich is the slowest part of a start, and only a live terminal needs it.
     from rich.console import Console  # noqa: PLC0415
     from rich.live import Live  # noqa: PLC0415
 
@@ -154,7 +154,7 @@ def _start(screen: Screen, draw: Callable[[], Text]) -> Live:
         get_renderable=draw,
         refresh_per_second=_REFRESHES_PER_S,
         transient=True,
-        # What others print would tear the bar, where it reaches the same terminal; a file keeps what is its own.
+        # Other output on the same terminal would tear the bar; output to a file stays there.
         redirect_stdout=sys.stdout.isatty(),
         redirect_stderr=sys.stderr.isatty(),
     )

@@ -1,63 +1,59 @@
-"""The Markdown reporter: totals, a table per runner and failures by class, safe to paste anywhere."""
+"""The Markdown reporter: totals, a table for each runner and failures by class, safe to paste anywhere."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from whet.grade.statistics import told_lift
-from whet.model.event import Results, RunEnded, RunEvent
+from whet.model.event import Results, RunEnded
 from whet.model.grade import Lift
 from whet.model.run import RunInfo
 from whet.reading.text import count, duration, one_line, path_for_people
-from whet.report.digest import Block, Digest, Group, RunnerTable, outcome, read_digest
-from whet.report.evaluation import resume_command
+from whet.report.digest import ERRORED, FAILURES, FLAKY, Block, Digest, Group, outcome, read_digest, resume_command
+from whet.report.documents import DocumentReporter
 from whet.report.finding import Finding
-from whet.report.json import write_document
+from whet.report.markup import Kind, Table, cell, code, fence, markdown_table
 from whet.report.plain import symbol
-from whet.report.reporter import ReporterContext
-from whet.report.table import columns_of, totals_of
+from whet.report.table import RunnerTable, columns_of, totals_of
 
 ROWS = 500
-_HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-_SPECIAL = re.compile(r"[\\`*\[\]|~$]|^#|(?<!\w)_|_(?!\w)")
+_LIFT_COLUMNS: Sequence[tuple[str, Kind]] = (
+    ("case", "text"),
+    ("with the skill", "number"),
+    ("without", "number"),
+    ("lift", "number"),
+    ("weight", "number"),
+)
 
 
-class MarkdownReporter:
-    """Writes the document when the run is over."""
+class MarkdownReporter(DocumentReporter):
+    """Writes the sections of a run."""
 
-    document = True
-
-    def __init__(self, context: ReporterContext) -> None:
-        self._context = context
-
-    def __call__(self, event: RunEvent) -> None:
-        """At the end, write the document."""
-        if isinstance(event, RunEnded):
-            parts = sections(event.results, event.info, self._context.cwd)
-            write_document((part.encode() for part in parts), self._context)
+    def chunks(self, event: RunEnded) -> Iterator[bytes]:
+        """Return the document in pieces."""
+        return (part.encode() for part in sections(event.results, event.info, self.context.cwd))
 
 
 def sections(results: Results, info: RunInfo, cwd: Path) -> Iterator[str]:
-    """The document in pieces that are each whole, so that it can be cut between any two."""
+    """Yield the document in pieces, so that it can be cut between any two."""
     digest = read_digest(results, info, cwd=cwd, rows=ROWS)
     yield f"# {cell(info.suite)}\n\n"
     yield f"{outcome(digest)}, in {duration(digest.duration_s)}.\n\n"
     yield f"Results in {code(path_for_people(info.run_dir, cwd))}.\n\n"
     if digest.missing:
-        yield f"To go on: {code(resume_command(info, one_line(info.run_id)))}\n\n"
+        yield f"To resume: {code(resume_command(info, one_line(info.run_id)))}\n\n"
     for table in digest.tables:
         yield _table(table)
     for lift in digest.lifts:
         yield _lift(lift)
-    yield from _groups("Failures", digest.failed)
-    yield from _groups("Errored, and not counted as failed", digest.errored)
+    yield from _groups(FAILURES, digest.failed)
+    yield from _groups(ERRORED, digest.errored)
     yield _flaky(digest)
 
 
 def within(parts: Iterable[str], limit_bytes: int, rest: str) -> str:
-    """As many of *parts* as fit, and *rest* in place of those that do not."""
+    """Join as many of *parts* as fit, and *rest* in place of the others."""
     taken: list[str] = []
     room = limit_bytes - len(rest.encode())
     for part in parts:
@@ -68,38 +64,13 @@ def within(parts: Iterable[str], limit_bytes: int, rest: str) -> str:
     return "".join(taken)
 
 
-def cell(text: str) -> str:
-    """*text* as words and nothing else, in a table or a heading."""
-    escaped = re.sub("[&<>]", lambda match: _HTML[match[0]], one_line(text, 300))
-    return _SPECIAL.sub(lambda match: "\\" + match[0], escaped)
-
-
-def code(text: str) -> str:
-    """*text* as a code span that it cannot end."""
-    ticks = "`" * (_longest_ticks(text) + 1)
-    blank = " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{ticks}{blank}{text}{blank}{ticks}"
-
-
-def fence(lines: Sequence[str]) -> str:
-    """*lines* as a block of code that they cannot end."""
-    ticks = "`" * max(3, _longest_ticks("\n".join(lines)) + 1)
-    body = "\n".join(lines)
-    return f"{ticks}text\n{body}\n{ticks}\n\n"
-
-
-def _longest_ticks(text: str) -> int:
-    return max((len(run) for run in re.findall("`+", text)), default=0)
-
-
 def _table(table: RunnerTable) -> str:
     columns = columns_of(table)
+    kinds: list[tuple[str, Kind]] = [("", "word"), ("case", "text")]
+    kinds += [(column.heading, "number" if column.numeric else "word") for column in columns]
+    rows = [(symbol(row.status), row.case, *(column.cell(row) for column in columns)) for row in table.rows]
     lines = [f"## {cell(table.title)}", "", " · ".join(totals_of(table)), ""]
-    lines.append(f"| | case | {' | '.join(column.heading for column in columns)} |")
-    lines.append(f"|---|---|{'|'.join('---:' if column.numeric else '---' for column in columns)}|")
-    for row in table.rows:
-        cells = " | ".join(column.cell(row) for column in columns)
-        lines.append(f"| {symbol(row.status)} | {cell(row.case)} | {cells} |")
+    lines += markdown_table(Table(kinds, rows))
     if table.left_off:
         lines += ["", f"and {count(table.left_off, 'more row')} in the record"]
     return "\n".join(lines) + "\n\n"
@@ -107,10 +78,11 @@ def _table(table: RunnerTable) -> str:
 
 def _lift(lift: Lift) -> str:
     lines = [f"## Lift on {cell(lift.runner)}", "", f"{told_lift(lift)}.", ""]
-    lines += ["| case | with the skill | without | lift | weight |", "|---|---:|---:|---:|---:|"]
-    for case in lift.cases[:ROWS]:
-        figures = f"{case.skill:.2f} | {case.no_skill:.2f} | {case.value:+.2f} | {case.weight:g}"
-        lines.append(f"| {cell(case.case)} | {figures} |")
+    rows = [
+        (case.case, f"{case.skill:.2f}", f"{case.no_skill:.2f}", f"{case.value:+.2f}", f"{case.weight:g}")
+        for case in lift.cases[:ROWS]
+    ]
+    lines += markdown_table(Table(_LIFT_COLUMNS, rows))
     if len(lift.cases) > ROWS:
         lines += ["", f"and {count(len(lift.cases) - ROWS, 'more row')} in the record"]
     return "\n".join(lines) + "\n\n"
@@ -129,16 +101,7 @@ def _groups(title: str, groups: Sequence[Group]) -> Iterator[str]:
 
 
 def _finding(finding: Finding) -> str:
-    facts = (
-        ("at", finding.where),
-        ("last seen", finding.seen),
-        ("cause", finding.cause if finding.status == "errored" else None),
-        *(("note", note) for note in finding.notes),
-        ("attempts", str(finding.attempts) if finding.attempts > 1 else None),
-        ("artifacts", finding.artifacts),
-        ("workspace", finding.workspace),
-    )
-    lines = "".join(f"- {label}: {code(fact)}\n" for label, fact in facts if fact)
+    lines = "".join(f"- {label}: {code(fact)}\n" for label, fact in finding.facts())
     printed = f"The check printed:\n\n{fence(finding.printed)}" if finding.printed else ""
     return f"{code(finding.key)}\n\n{fence(finding.message)}{printed}{lines}\n"
 
@@ -160,4 +123,4 @@ def _flaky(digest: Digest) -> str:
     names = "".join(f"- {code(name)}\n" for name in digest.flaky)
     hidden = digest.flaky_count - len(digest.flaky)
     more = f"\nand {hidden:,} more\n" if hidden else ""
-    return f"## Flaky: went as expected only on a later attempt\n\n{names}{more}"
+    return f"## {FLAKY}\n\n{names}{more}"

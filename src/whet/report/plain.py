@@ -1,4 +1,4 @@
-"""Progress in plain lines, one per finished trial: for logs, pipes and simple terminals."""
+"""Show progress in plain lines, one for each finished trial: for logs, pipes and simple terminals."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from whet.reading.text import count, duration, left, middle, one_line, right, wi
 from whet.report.finding import ShownStatus, class_of, execution_name, trial_name
 from whet.report.screen import Screen, Style
 
-# The first word comes after this much silence, and each further one after twice as much, up to the longest:
+# The first sign of life comes after this much silence, and each further one after twice as much, up to the longest:
 # CI systems end jobs that are silent for ten minutes.
 FIRST_S = 30.0
 LONGEST_S = 240.0
 
 
 class Heartbeat:
-    """Calls *tell* on a thread of its own whenever it was silent for too long; *tell* must not touch it."""
+    """Calls *beat* on its own thread when nothing was printed for too long; *beat* must not call it back."""
 
-    def __init__(self, tell: Callable[[], None]) -> None:
-        self._tell = tell
+    def __init__(self, beat: Callable[[], None]) -> None:
+        self._call = beat
         self._changed = threading.Condition()
         self._heard = 0
         self._over = False
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
-        # Where no thread can be had, a log is silent, and the run goes on.
+        # Without a thread the log is silent, and the run goes on.
         with suppress(RuntimeError):
             self._thread.start()
 
     def heard(self) -> None:
-        """Begin to wait anew: something was printed."""
+        """Start waiting again, because something was printed."""
         with self._changed:
             self._heard += 1
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Say nothing more, also where a word was just due."""
+        """End the thread; nothing is printed after this."""
         with self._changed:
             self._over = True
             self._changed.notify_all()
@@ -54,13 +54,13 @@ class Heartbeat:
             if not self._is_silent_for(wait_s):
                 wait_s = FIRST_S
                 continue
-            # A stream that cannot be written to is noticed by whoever prints the next trial.
+            # Printing the next trial notices a broken stream.
             with suppress(OSError, ValueError):
-                self._tell()
+                self._call()
             wait_s = min(2 * wait_s, LONGEST_S)
 
     def _is_silent_for(self, seconds: float) -> bool:
-        """Wait so long, or until something is printed or all is over; whether nothing happened."""
+        """Wait up to *seconds* and return whether nothing was printed."""
         with self._changed:
             before = self._heard
             return not self._changed.wait_for(lambda: self._over or self._heard != before, seconds)
@@ -81,14 +81,14 @@ _NARROWEST_CASE = 16
 # Such as "failed: Runner crash".
 _USUAL_NOTE = 22
 _TIME_WIDTH = 11
-# Lines of an evaluation while it goes on; calls are quick, and there may be many.
-CALLS_TOLD = 20
-# Of the trials that a sign of life names.
+# How many calls of an evaluation get a line of their own; there may be many.
+CALLS_SHOWN = 20
+# How many running trials a sign of life names.
 _RUNNING_NAMED = 4
 
 
 def symbol(status: ShownStatus) -> str:
-    """One character that tells how it went, without colour too."""
+    """Return one character for *status*, which can be read without colour."""
     if status == "errored":
         return "!"
     if status == "not-run":
@@ -97,13 +97,13 @@ def symbol(status: ShownStatus) -> str:
 
 
 def notice_line(notice: Notice, screen: Screen) -> str:
-    """The line of something that a person should know."""
+    """Return the line of *notice*."""
     lead = screen.paint("warning:", "warn") if notice.level == "warning" else "note:"
     return f"  {lead} {one_line(notice.message, 1000)}"
 
 
 class TrialLines:
-    """Writes trials as lines whose columns fit the whole plan."""
+    """Formats trials as lines, in columns that fit the whole plan."""
 
     def __init__(self, plan: Plan, screen: Screen) -> None:
         self._screen = screen
@@ -119,7 +119,7 @@ class TrialLines:
             self._narrow(screen.columns)
 
     def _narrow(self, columns: int) -> None:
-        """Shorten names, and then notes, so that a line and its time have room on a terminal."""
+        """Shorten names, and then notes, so that a line fits on the terminal."""
         place = 2 * len(str(self._total)) + 1
         number = self._number_width + 2 if self._numbered else 0
         beside = 2 + place + 4 + 2 + self._runner_width + number + 2 + _TIME_WIDTH + 2
@@ -127,7 +127,7 @@ class TrialLines:
         self._note_width = min(_WIDEST_NOTE, max(_USUAL_NOTE, columns - beside - self._case_width))
 
     def name(self, trial: Trial) -> str:
-        """Case, runner and number of *trial*, in their columns."""
+        """Return case, runner and number of *trial*, in columns."""
         key = trial.key
         case = self._screen.fit(middle(execution_name(key.case, key.variant), self._case_width))
         runner = self._screen.fit(middle(one_line(key.runner), self._runner_width))
@@ -135,27 +135,27 @@ class TrialLines:
         return f"{left(case, self._case_width)}  {left(runner, self._runner_width)}{number}"
 
     def ended(self, trial: Trial, result: TrialResult, done: int) -> str:
-        """The line of a finished trial."""
+        """Return the line of a finished trial."""
         style = STATUS_STYLES[result.status]
         place = self._place(done)
         time = right(duration(result.duration_s), _TIME_WIDTH)
         note = self._screen.fit(_note(result, self._note_width))
-        told = self._screen.paint(note, style) if note else ""
+        painted = self._screen.paint(note, style) if note else ""
         mark = self._screen.paint(self._screen.fit(symbol(result.status)), style)
-        return f"  {self._screen.paint(place, 'dim')}  {mark} {self.name(trial)}  {time}  {told}"
+        return f"  {self._screen.paint(place, 'dim')}  {mark} {self.name(trial)}  {time}  {painted}"
 
     def running(self, names: list[str], done: int) -> str:
-        """The line that says what is still running."""
+        """Return the line that names the running trials."""
         more = len(names) - _RUNNING_NAMED
-        told = [*names[:_RUNNING_NAMED], *([f"and {more} more"] if more > 0 else [])]
-        return self._screen.paint(f"  {self._place(done)}  still running: {', '.join(told)}", "dim")
+        shown = [*names[:_RUNNING_NAMED], *([f"and {more} more"] if more > 0 else [])]
+        return self._screen.paint(f"  {self._place(done)}  still running: {', '.join(shown)}", "dim")
 
     def _place(self, done: int) -> str:
         return right(f"{done}/{self._total}", 2 * len(str(self._total)) + 1)
 
 
 class PlainProgress:
-    """Prints each trial when it ends, and what is running where that takes long."""
+    """Prints each trial when it ends, and the running ones if that takes long."""
 
     live = False
 
@@ -165,12 +165,12 @@ class PlainProgress:
         self._done = started.done
         self._clock = clock
         self._running: dict[TrialKey, tuple[str, float]] = {}
-        # The heartbeat's thread reads what the engine's thread changes, and prints beside it.
+        # The thread of the heartbeat reads and prints too.
         self._lock = Lock()
         self._heartbeat = Heartbeat(self.beat)
 
     def started(self, trial: Trial) -> None:
-        """Say nothing yet: a line is printed once, when there is something to tell."""
+        """Remember *trial*; its line is printed when it ends."""
         row = (trial_name(trial.key, trials=trial.execution.trials), self._clock())
         with self._lock:
             self._running[trial.key] = row
@@ -191,7 +191,7 @@ class PlainProgress:
         self._heartbeat.heard()
 
     def beat(self) -> None:
-        """Say what is running, the oldest first, and for how long."""
+        """Print what is running and for how long, the oldest first."""
         with self._lock:
             now = self._clock()
             names = [f"{name} ({duration(now - since)})" for name, since in self._running.values()]
@@ -199,7 +199,7 @@ class PlainProgress:
                 self._screen.line(self._lines.running(names, self._done))
 
     def stop(self) -> None:
-        """Let the heartbeat end."""
+        """Stop the heartbeat."""
         self._heartbeat.stop()
 
     def _count(self, trial: Trial) -> None:
@@ -209,31 +209,31 @@ class PlainProgress:
 
 
 class CallProgress(PlainProgress):
-    """Prints every call of a few; of many the first that do not pass, and how far it is at each tenth."""
+    """Prints every call if there are few; else the first that do not pass, and the progress at each tenth."""
 
     def __init__(self, started: RunStarted, screen: Screen) -> None:
         super().__init__(started, screen)
         self._total = started.plan.trial_count
-        self._few = self._total <= CALLS_TOLD
-        self._told = 0
+        self._few = self._total <= CALLS_SHOWN
+        self._shown = 0
 
     def ended(self, trial: Trial, result: TrialResult) -> None:
-        """Count the call, and print what is worth a line."""
+        """Count the call, and print its line if it gets one."""
         if self._few:
             super().ended(trial, result)
             return
         self._count(trial)
-        if not result.passed and self._told < CALLS_TOLD:
-            self._told += 1
+        if not result.passed and self._shown < CALLS_SHOWN:
+            self._shown += 1
             self.line(self._lines.ended(trial, result, self._done))
-            if self._told == CALLS_TOLD:
-                self.line("  further calls that do not pass are in the reports, and told with --verbose")
+            if self._shown == CALLS_SHOWN:
+                self.line("  the reports list further calls that do not pass, and --verbose shows them")
         if self._done * 10 // self._total > (self._done - 1) * 10 // self._total:
             self.line(f"  {self._done:,} of {count(self._total, 'call')} made")
 
 
 def _note(result: TrialResult, limit: int) -> str:
-    """What a person wants to know about a trial in a few words; nothing about one that simply passed."""
+    """Return a few words about a trial; nothing if it simply passed."""
     if result.status == "passed":
         if result.vacuous:
             return "passed, as it would have without the agent (vacuous)"
@@ -244,6 +244,6 @@ def _note(result: TrialResult, limit: int) -> str:
     cause = result.failure.cause if result.status == "errored" and result.failure else ident
     short = f"{result.status}: {middle(title, 60)}"
     whole = f"{short} ({one_line(cause, 40)})" if cause not in (ident, title) else short
-    # The end of the run tells the cause again.
-    told = whole if len(whole) <= limit else short
-    return told if len(told) <= limit else told[: limit - 1] + "…"
+    # The end of the run shows the cause again.
+    fitting = whole if len(whole) <= limit else short
+    return fitting if len(fitting) <= limit else fitting[: limit - 1] + "…"

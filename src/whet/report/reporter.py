@@ -1,4 +1,4 @@
-"""The contract of reporters, and how they are told about a run without being able to harm it."""
+"""The contract of reporters, and `Reporters`, which passes them events and keeps them from harming the run."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from whet.report.guard import Hangs
 
 
 class Reporter(Protocol):
-    """Shows run events to somebody; may also have a `close()`, called once when the run is over or broken off."""
+    """Shows run events. May also have a `close()`, which is called once when the run ends or breaks off."""
 
     def __call__(self, event: RunEvent) -> None:
-        """Take note of *event*."""
+        """Show *event*."""
 
 
 @runtime_checkable
 class Closable(Protocol):
-    """A reporter that holds something which must be let go, such as a redrawn screen."""
+    """A reporter that holds something it must release, such as the screen."""
 
     def close(self) -> None:
-        """Let go of it; harmless when called again."""
+        """Release it; does nothing when called again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReporterContext:
-    """What a reporter may use: its target file if it was given one, else the streams."""
+    """What a reporter may use: its target file if it has one, and the streams."""
 
     target: Path | None
     stdout: TextIO
@@ -42,16 +42,16 @@ class ReporterContext:
     cwd: Path
 
 
-# A factory with a true `document` attribute writes one whole document; without a target it has stdout for itself.
+# A factory whose `document` attribute is true writes one whole document; without a target it has stdout to itself.
 ReporterFactory = Callable[[ReporterContext], Reporter]
 
 
 class NotWritten(OSError):
-    """The file that somebody asked for is not there, or is not the new one."""
+    """A report could not be written to its file or its stream."""
 
 
 class Reporters:
-    """Tells every reporter each event; one that raises or hangs is named and dropped, and the run goes on."""
+    """Passes each event to every reporter; one that raises or hangs is dropped with a warning, and the run goes on."""
 
     def __init__(
         self, reporters: Iterable[tuple[str, Reporter]], *, stderr: TextIO, stdout: TextIO | None = None
@@ -60,7 +60,7 @@ class Reporters:
         self._stderr = stderr
         self._stdout = stdout
         self._dropped: list[str] = []
-        # Whether a file that was asked for could not be written.
+        # Whether a report could not be written.
         self.unwritten = False
         # Whether the reader of stdout went away, as `head` does.
         self.unread = False
@@ -71,7 +71,7 @@ class Reporters:
         return tuple(self._dropped)
 
     def __call__(self, event: RunEvent) -> None:
-        """Tell every reporter, and those that are left about each one that broke."""
+        """Pass *event* to every reporter, and a notice about each that breaks to the others."""
         waiting: deque[RunEvent] = deque([event])
         while waiting:
             current = waiting.popleft()
@@ -83,13 +83,13 @@ class Reporters:
                         waiting.append(self._drop(name, reporter, error))
 
     def close(self) -> None:
-        """Let every reporter go, whether or not the run came to its end."""
+        """Close every reporter, whether or not the run ended."""
         leaving, self._active = self._active, []
-        # All of them first: what is to be told must not tear a screen that another one still holds.
+        # Close all of them before printing: one may still hold the screen.
         troubles = [(name, _close(reporter)) for name, reporter in leaving]
         for name, error in troubles:
             if error is not None:
-                self._tell_stderr(f'reporter "{name}" {_said(error)} when it was closed')
+                self._warn(f'reporter "{name}" {_said(error)} when it was closed')
 
     def __enter__(self) -> Self:
         return self
@@ -100,39 +100,39 @@ class Reporters:
         self.close()
 
     def _leave_unread(self, reporter: Reporter, error: BaseException) -> bool:
-        """Whether *reporter* only has nobody left who reads it: no mistake of its own, and nothing to tell anyone."""
+        """Return whether *reporter* broke only because its reader went away; if so, drop it without a warning."""
         gone = [stream for stream in (self._stdout, self._stderr) if stream and reader_is_gone(stream)]
         if not isinstance(error, BrokenPipeError) or not gone:
             return False
         self.unread = self.unread or self._stdout in gone
-        self._let_go(reporter)
+        self._remove(reporter)
         return True
 
-    def _let_go(self, reporter: Reporter) -> None:
+    def _remove(self, reporter: Reporter) -> None:
         self._active = [entry for entry in self._active if entry[1] is not reporter]
         _close(reporter)
 
     def _drop(self, name: str, reporter: Reporter, error: BaseException) -> Notice:
         self._dropped.append(name)
         self.unwritten = self.unwritten or isinstance(error, NotWritten)
-        self._let_go(reporter)
+        self._remove(reporter)
         notice = Notice(level="warning", message=f'reporter "{name}" {_said(error)} and was dropped')
-        self._tell_stderr(notice.message)
+        self._warn(notice.message)
         return notice
 
-    def _tell_stderr(self, message: str) -> None:
-        # A live screen shows the notice itself; a second voice on the same terminal would tear it.
+    def _warn(self, message: str) -> None:
+        # A live screen shows the notice itself; printing to the same terminal would tear it.
         if self._stderr.isatty() and any(getattr(reporter, "live", False) for _, reporter in self._active):
             return
         encoding = self._stderr.encoding or "utf-8"
-        # A stream that nobody reads any more is no reason to stop either.
+        # stderr may have lost its reader too; the run goes on.
         with suppress(OSError, ValueError):
             self._stderr.write(f"warning: {message}\n".encode(encoding, "backslashreplace").decode(encoding))
             self._stderr.flush()
 
 
 def reader_is_gone(stream: TextIO) -> bool:
-    """Whether nobody reads *stream* any more, which only a pipe can tell."""
+    """Return whether *stream* is a pipe whose reader went away."""
     try:
         poll = select.poll()
         poll.register(stream.fileno(), select.POLLOUT)
@@ -142,7 +142,7 @@ def reader_is_gone(stream: TextIO) -> bool:
 
 
 def _close(reporter: Reporter) -> BaseException | None:
-    """Let *reporter* go; what it thinks of that is for somebody to read, and changes nothing."""
+    """Close *reporter*, and return what it raised."""
     if isinstance(reporter, Closable):
         try:
             reporter.close()

@@ -1,4 +1,4 @@
-"""A stream that people read: colour only where it is wanted, and only characters that it can show."""
+"""Print lines for people, with colour if they want it and only with characters that the stream can show."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from whet.report.reporter import NotWritten
 
 Style = Literal["good", "bad", "warn", "dim", "bold"]
 _CODES: dict[Style, str] = {"good": "32", "bad": "31", "warn": "33", "dim": "2", "bold": "1"}
-# One for one, so that columns stay aligned.
+# One character each, so that columns stay aligned.
 _PLAIN = str.maketrans({"✓": "+", "✗": "x", "…": "~", "│": "|", "·": "-", "±": "~", "━": "#", "─": "."})
-# CI systems take `::word` at the start of a line, and `##[...]` or `##vso[...]` anywhere, for a command to them.
+# CI systems run `::word` at the start of a line, and `##[...]` or `##vso[...]` anywhere, as a command.
 _CI_COMMAND = re.compile(r"^(\s*:)(?=:)|##(?=\w*\[)", re.MULTILINE)
 _CI_VARIABLES = ("CI", "GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
 
@@ -33,12 +33,12 @@ class Screen:
 
     @property
     def stream(self) -> TextIO:
-        """What is written to."""
+        """The stream that lines are written to."""
         return self._stream
 
     @property
     def columns(self) -> int | None:
-        """How wide it is, where that matters: what goes to a file is not wrapped."""
+        """The width of the terminal; None for a file, where lines are not wrapped."""
         if not self.smart:
             return None
         try:
@@ -47,17 +47,17 @@ class Screen:
             return None
 
     def paint(self, text: str, style: Style | None) -> str:
-        """*text* in *style*, where colour is wanted."""
+        """Return *text* in *style*, if colour is wanted."""
         return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if style and self.colour and text else text
 
     def fit(self, text: str) -> str:
-        """*text* in characters that the stream can show and that nobody takes for a command."""
+        """Return *text* in characters that the stream can show, and so that no CI system runs it as a command."""
         if not self.unicode:
             text = text.translate(_PLAIN).encode(self._encoding, "replace").decode(self._encoding)
         return _CI_COMMAND.sub(_broken, text) if self.in_ci else text
 
     def line(self, text: str = "") -> None:
-        """Write one line, at once: whoever follows a log sees it when it happens."""
+        """Write one line and flush it, for people who follow a log."""
         with printing(self._stream):
             self._stream.write(self.fit(text).rstrip() + "\n")
             self._stream.flush()
@@ -65,18 +65,18 @@ class Screen:
 
 @contextmanager
 def printing(stream: TextIO) -> Iterator[None]:
-    """Whoever prints to a *stream* that is full or closed is told so; that a reader went away is another matter."""
+    """Raise NotWritten if *stream* is full or closed; a BrokenPipeError passes through."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
         _forget(stream)
-        raise NotWritten(f"could not be printed: {error.strerror or error}") from error
+        raise NotWritten(f"could not print: {error.strerror or error}") from error
 
 
 def _forget(stream: TextIO) -> None:
-    """Let what could not be written be gone: tried again at the end, it would stand in for the code of the run."""
+    """Drop what *stream* could not write: Python would try again at exit, and change the exit code."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         with suppress(OSError, ValueError):

@@ -1,60 +1,143 @@
-"""The end of a run on a terminal: tables, failures by class, and a sentence that says what to do next."""
+"""The table of one runner: a row for each execution, the columns that it needs, and totals."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import sqrt
 from typing import Literal
 
-from whet.grade.statistics import told_lift
-from whet.model.benchmark import Evaluated
-from whet.model.grade import Rate
-from whet.model.run import RunInfo
-from whet.reading.text import (
-    count,
-    duration,
-    left,
-    middle,
-    money,
-    number,
-    one_line,
-    path_for_people,
-    percent,
-    right,
-    width,
-)
-from whet.report.digest import Digest, Group, Row, RunnerTable, Spread, outcome
-from whet.report.evaluation import evaluation_lines, resume_command, words_of
-from whet.report.finding import Finding
-from whet.report.plain import STATUS_STYLES, symbol
-from whet.report.screen import Screen, Style
+from whet.model.grade import AS_EXPECTED, Rate
+from whet.model.run import Runner, TrialResult
+from whet.reading.text import count, duration, money, number, one_line, percent
+from whet.report.finding import ShownStatus
+
+# From the widest to the narrowest: "brief" has no intervals and deviations, "least" no tokens either.
+Detail = Literal["full", "brief", "least"]
+DETAILS: tuple[Detail, ...] = ("full", "brief", "least")
+
+
+@dataclass(slots=True)
+class Spread:
+    """A mean and standard deviation, kept without keeping the values (Welford)."""
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    def add(self, value: float | None) -> None:
+        """Add *value*; an unknown one does not count."""
+        if value is None:
+            return
+        self.count += 1
+        delta = value - self.mean
+        self.mean += delta / self.count
+        self.squares += delta * (value - self.mean)
+
+    @property
+    def deviation(self) -> float | None:
+        """The standard deviation of the sample; None for fewer than two values."""
+        return sqrt(self.squares / (self.count - 1)) if self.count > 1 else None
+
+    @property
+    def sum(self) -> float:
+        """The sum of all values."""
+        return self.mean * self.count
+
+
+@dataclass(slots=True)
+class Figures:
+    """The time, tokens and cost of trials, with all of their attempts."""
+
+    attempts: int = 0
+    seconds: Spread = field(default_factory=Spread)
+    input_tokens: Spread = field(default_factory=Spread)
+    output_tokens: Spread = field(default_factory=Spread)
+    cost_usd: Spread = field(default_factory=Spread)
+
+    def add(self, result: TrialResult) -> None:
+        """Add one trial."""
+        usage = result.total_usage
+        self.attempts += max(1, len(result.attempts))
+        self.seconds.add(result.duration_s)
+        self.input_tokens.add(usage.told("input_tokens"))
+        self.output_tokens.add(usage.told("output_tokens"))
+        self.cost_usd.add(usage.cost_usd)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One execution, as a line of a table."""
+
+    case: str
+    status: ShownStatus
+    trials: int
+    rate: Rate | None
+    figures: Figures
+    # A control may fail: its rate counts what passed, not what went as expected.
+    control: bool = False
+
+
+@dataclass(slots=True)
+class RunnerTable:
+    """The executions of one runner. If there are too many, those that went as expected are left off first."""
+
+    runner: Runner
+    rows: list[Row] = field(default_factory=list)
+    left_off: int = 0
+    trials: int = 0
+    as_expected: int = 0
+    errored: int = 0
+    # How many went as expected at the first attempt, and how many only at a later one.
+    first: int = 0
+    flaky: int = 0
+    figures: Figures = field(default_factory=Figures)
+    # Several, if cases name their own.
+    models: dict[str, None] = field(default_factory=dict)
+
+    def take(self, result: TrialResult) -> None:
+        """Count one trial."""
+        self.figures.add(result)
+        self.as_expected += result.passed
+        self.errored += result.status == "errored"
+        self.first += result.first_status in AS_EXPECTED
+        self.flaky += result.flaky
+
+    def add(self, row: Row, limit: int) -> None:
+        """Add *row*; beyond *limit*, drop one that went as expected, or else the last."""
+        self.rows.append(row)
+        if len(self.rows) > limit:
+            self.left_off += 1
+            expected = (place for place in range(limit, -1, -1) if self.rows[place].status in AS_EXPECTED)
+            self.rows.pop(next(expected, limit))
+
+    @property
+    def title(self) -> str:
+        """The runner, with its agent and models if their names differ."""
+        first, *others = self.models or [None]
+        model = f"{first} and {count(len(others), 'other model')}" if others else first
+        parts = [part for part in (self.runner.agent, model) if part and part != self.runner.id]
+        return one_line(self.runner.id + (f" ({', '.join(parts)})" if parts else ""), 80)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: its heading, what stands in it, and on which side."""
+    """A column of a table: its heading, the text of its cells, and whether they are numbers."""
 
     heading: str
     cell: Callable[[Row], str]
     numeric: bool = True
 
 
-# From the widest to the narrowest: brief leaves intervals and deviations off, least the tokens too.
-Detail = Literal["full", "brief", "least"]
-DETAILS: tuple[Detail, ...] = ("full", "brief", "least")
-
-
 def columns_of(table: RunnerTable, *, detail: Detail = "full") -> list[Column]:
-    """The columns that have something to say about *table*."""
+    """Return the columns that *table* needs."""
     brief = detail != "full"
     several = any(row.trials > 1 for row in table.rows)
     mean = "mean " if several else ""
     figures = table.figures
     columns = [Column("status", lambda row: row.status, numeric=False)]
     if several:
-        # Beside a control, a rate says how many passed, in both: that a control failed is expected, and no success.
+        # With a control, rates count what passed: a control that fails went as expected, but is not a success.
         counted = "passed" if any(row.control for row in table.rows) else "as expected"
         columns.append(Column(counted, lambda row: rate_text(row.rate, brief=brief), numeric=False))
         if _tried_again(table):
@@ -68,7 +151,7 @@ def columns_of(table: RunnerTable, *, detail: Detail = "full") -> list[Column]:
 
 
 def rate_text(rate: Rate | None, *, brief: bool = False) -> str:
-    """Such as "2/3  67 % (21-94 %), 1 errored: 50-75 %"; nothing where nothing counts."""
+    """Such as "2/3  67 % (21-94 %), 1 errored: 50-75 %"; "-" if there is no rate."""
     if rate is None:
         return "-"
     interval = "" if brief else f" ({rate.low * 100:.0f}-{percent(rate.high)})"
@@ -77,7 +160,7 @@ def rate_text(rate: Rate | None, *, brief: bool = False) -> str:
 
 
 def errored_text(errored: int, passed: int, total: int) -> str:
-    """Such as "1 errored: 50-75 %": the share had all that errored failed, and had all passed."""
+    """Such as "1 errored: 50-75 %": the share if all that errored had failed, and if all had passed."""
     return f"{errored:,} errored: {passed / total * 100:.0f}-{percent((passed + errored) / total)}"
 
 
@@ -93,7 +176,7 @@ def _tried_again(table: RunnerTable) -> bool:
 
 
 def spread_text(spread: Spread, *, brief: bool = False) -> str:
-    """A mean time, with its deviation where there is one."""
+    """Return a mean time, with its deviation if there is one."""
     if not spread.count:
         return "-"
     deviation = "" if brief or spread.deviation is None else f" ± {duration(spread.deviation)}"
@@ -109,16 +192,16 @@ def _mean(spread: Spread, shown: Callable[[float], str]) -> str:
 
 
 def totals_of(table: RunnerTable) -> list[str]:
-    """How a runner did in all, and what it took as far as anybody told."""
+    """Return the totals of a runner: results, time, tokens and cost, as far as they are known."""
     figures = table.figures
     parts = [f"{table.as_expected:,} of {count(table.trials, 'trial')} as expected"]
     if table.errored:
-        # Of all that were planned, as the figure before: so many as expected, or so many more.
+        # A share of all planned trials, like the figure before.
         parts.append(errored_text(table.errored, table.as_expected, table.trials))
     if _tried_again(table):
         parts.append(f"{table.first:,} at the first attempt, {table.flaky:,} flaky")
         parts.append(count(figures.attempts, "attempt"))
-    # The sum over trials, which is more than the run took where several ran at once.
+    # The sum over trials: more than the run took if several ran at the same time.
     parts.append(f"trial time {duration(figures.seconds.sum)}")
     if figures.input_tokens.count:
         parts.append(f"{number(figures.input_tokens.sum)} tokens in")
@@ -129,184 +212,3 @@ def totals_of(table: RunnerTable) -> list[str]:
         beside = f" and {count(unknown, 'unknown cost')}" if unknown else ""
         parts.append(money(figures.cost_usd.sum) + beside)
     return parts
-
-
-_WIDEST_CASE = 48
-_NARROWEST_CASE = 16
-_FLAKY = "Flaky: went as expected only on a later attempt"
-_VACUOUS = "Vacuous: everything that is expected held before the agent began"
-
-
-def ending_lines(
-    digest: Digest, info: RunInfo, screen: Screen, cwd: Path, evaluated: Evaluated | None = None
-) -> Iterator[str]:
-    """All that is said when nothing is running any more."""
-    if evaluated is not None:
-        yield from evaluation_lines(evaluated, screen, cwd)
-        yield from _closing(digest, info, screen, cwd)
-        return
-    for table in digest.tables:
-        yield ""
-        yield from _table(table, screen)
-    yield from _groups("Failures", "bad", digest.failed, screen)
-    yield from _groups("Errored, and not counted as failed", "warn", digest.errored, screen)
-    yield from _lifts(digest, screen)
-    yield from _names(_FLAKY, digest.flaky, digest.flaky_count, screen)
-    yield from _names(_VACUOUS, digest.vacuous, digest.vacuous_count, screen)
-    yield ""
-    yield from _closing(digest, info, screen, cwd)
-
-
-def _table(table: RunnerTable, screen: Screen) -> Iterator[str]:
-    yield screen.paint(table.title, "bold")
-    for line in _joined(totals_of(table), screen.columns):
-        yield f"  {screen.paint(screen.fit(line), 'dim')}"
-    names = [screen.fit(middle(row.case, _WIDEST_CASE)) for row in table.rows]
-    grid = _widest_grid(table, screen)
-    first = max(width(name) for name in ("case", *names))
-    if screen.columns is not None:
-        first = min(first, max(_NARROWEST_CASE, screen.columns - grid.width))
-    heading, *lines = grid.lines
-    yield screen.paint(f"    {left('case', first)}  {'  '.join(heading)}", "dim")
-    for row, name, (status, *rest) in zip(table.rows, names, lines, strict=True):
-        style = STATUS_STYLES[row.status]
-        mark = screen.paint(screen.fit(symbol(row.status)), style)
-        yield f"  {mark} {left(middle(name, first), first)}  {screen.paint(status, style)}  {'  '.join(rest)}"
-    if table.left_off:
-        yield screen.paint(f"    and {count(table.left_off, 'more row')} in the record", "dim")
-
-
-def _joined(parts: Sequence[str], columns: int | None) -> Iterator[str]:
-    """*parts* on one line, or on several where they would be broken anywhere else."""
-    line = parts[0]
-    for part in parts[1:]:
-        if columns is not None and width(f"  {line} · {part}") > columns:
-            yield line
-            line = part
-        else:
-            line += f" · {part}"
-    yield line
-
-
-@dataclass(frozen=True, slots=True)
-class _Grid:
-    """Padded cells, line by line with the heading first, and the room they take beside the names."""
-
-    lines: list[list[str]]
-    width: int
-
-
-def _widest_grid(table: RunnerTable, screen: Screen) -> _Grid:
-    """As much as there is room for."""
-    for detail in DETAILS:
-        grid = _grid(table, screen, detail)
-        if screen.columns is None or _NARROWEST_CASE + grid.width <= screen.columns:
-            break
-    return grid
-
-
-def _grid(table: RunnerTable, screen: Screen, detail: Detail) -> _Grid:
-    columns = columns_of(table, detail=detail)
-    lines = [[column.heading for column in columns]]
-    lines += [[screen.fit(column.cell(row)) for column in columns] for row in table.rows]
-    widths = [max(width(text) for text in texts) for texts in zip(*lines, strict=True)]
-    pads = [right if column.numeric else left for column in columns]
-    padded = [[pad(text, size) for pad, text, size in zip(pads, line, widths, strict=True)] for line in lines]
-    return _Grid(padded, sum(widths) + 2 * len(widths) + 4)
-
-
-def _groups(title: str, style: Style, groups: Sequence[Group], screen: Screen) -> Iterator[str]:
-    if not groups:
-        return
-    yield ""
-    yield screen.paint(title, "bold")
-    for group in groups:
-        yield f"  {screen.paint(group.title, style)} · {count(group.count, 'trial')}"
-        for block in group.blocks:
-            yield from _finding(block.first, style, screen)
-            for finding in block.again:
-                yield f"{_opening(finding, style, screen)} {screen.paint('(as above)', 'dim')}"
-                for label, fact in block.own_facts(finding).items():
-                    yield _fact(label, fact, screen)
-        if group.hidden:
-            yield screen.paint(f"    and {group.hidden:,} more", "dim")
-
-
-def _opening(finding: Finding, style: Style, screen: Screen) -> str:
-    return f"    {screen.paint(screen.fit(symbol(finding.status)), style)} {finding.key}"
-
-
-def _fact(label: str, fact: str, screen: Screen) -> str:
-    return f"      {screen.paint(left(label, 9), 'dim')} {fact}"
-
-
-def _finding(finding: Finding, style: Style, screen: Screen) -> Iterator[str]:
-    yield _opening(finding, style, screen)
-    for line in finding.message:
-        # The bar tells whose words these are, and keeps a line of theirs from being taken for a command by a CI system.
-        yield f"      {screen.paint(screen.fit('│'), 'dim')} {line}"
-    for index, line in enumerate(finding.printed):
-        yield _fact("" if index else "printed", f"{screen.fit('│')} {line}", screen)
-    facts = (
-        ("at", finding.where),
-        ("last seen", finding.seen),
-        ("cause", finding.cause if finding.status == "errored" else None),
-        *(("note", note) for note in finding.notes),
-        ("attempts", str(finding.attempts) if finding.attempts > 1 else None),
-        ("artifacts", finding.artifacts),
-        ("workspace", finding.workspace),
-        ("to ask", finding.ask),
-    )
-    for label, fact in facts:
-        if fact is not None:
-            yield _fact(label, fact, screen)
-
-
-def _names(title: str, names: Sequence[str], amount: int, screen: Screen) -> Iterator[str]:
-    """What is to be told of trials that need no more than their names."""
-    if not amount:
-        return
-    yield ""
-    yield screen.paint(title, "bold")
-    for name in names:
-        yield f"  {screen.paint('~', 'warn')} {screen.fit(name)}"
-    if amount > len(names):
-        yield screen.paint(f"    and {amount - len(names):,} more", "dim")
-
-
-def _lifts(digest: Digest, screen: Screen) -> Iterator[str]:
-    if digest.lifts:
-        yield ""
-        yield screen.paint("Lift: what the skill adds to the score", "bold")
-    for lift in digest.lifts:
-        style: Style = "good" if lift.value > 0 else "bad" if lift.value < 0 else "dim"
-        yield f"  {screen.fit(one_line(lift.runner, 80))}  {screen.paint(screen.fit(told_lift(lift)), style)}"
-
-
-def _closing(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> Iterator[str]:
-    clean_run = digest.as_expected == digest.total and not digest.snapshots
-    only_errored = not digest.failed
-    style: Style = "good" if clean_run else "warn" if only_errored else "bad"
-    place = path_for_people(info.run_dir, cwd)
-    words = words_of(info.command)
-    yield f"{screen.paint(outcome(digest, words), style)}, in {duration(digest.duration_s)}. Results in {place}"
-    if digest.missing:
-        missing = f"{count(digest.missing, words.trial)} {'is' if digest.missing == 1 else 'are'} missing"
-        yield f"  {missing}. To go on: {resume_command(info, place)}"
-    elif not clean_run and info.command == "eval":
-        yield f"  To call only what did not pass: {_last_failed_command(info, cwd)}"
-    elif not clean_run:
-        yield f"  To run only what did not go as expected: {_last_failed_command(info, cwd)}"
-
-
-def _last_failed_command(info: RunInfo, cwd: Path) -> str:
-    """The command as it was typed, with another choice; a run that nobody typed is told by its suite and its place."""
-    words = list(info.again)
-    if not words:
-        words = [path_for_people(info.suite_path, cwd)]
-        # Elsewhere than where it is looked for, it must be named.
-        if info.run_dir.parent.parts[-2:] != (".whet", "runs"):
-            words += ["--output-dir", path_for_people(info.run_dir.parent, cwd)]
-    # What follows "--" is no option.
-    words.insert(words.index("--") if "--" in words else len(words), "--last-failed")
-    return shlex.join(("whet", info.command, *words))

@@ -1,4 +1,4 @@
-"""The start of a run on a terminal: what will be done, where, and what to beware of."""
+"""The terminal reporter: a header with the plan, then progress, then the end of the run."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from whet.model.event import Notice, RunEnded, RunEvent, RunStarted, SessionSeen
 from whet.model.run import Plan, RunInfo
 from whet.model.suite import WorkspaceSpec
 from whet.reading.text import count, left, one_line, path_for_people
-from whet.report.digest import read_digest
-from whet.report.evaluation import Words, words_of
+from whet.report.digest import Words, read_digest, words_of
+from whet.report.ending import ending_lines
 from whet.report.finding import session_line
 from whet.report.live import LiveProgress
 from whet.report.plain import CallProgress, PlainProgress, notice_line
 from whet.report.reporter import ReporterContext
 from whet.report.screen import Screen
-from whet.report.table import ending_lines
 
 
 def header_lines(started: RunStarted, screen: Screen, cwd: Path) -> Iterator[str]:
-    """What a person wants to see before the first agent starts."""
+    """Yield what people want to see before the first agent starts."""
     info, plan = started.info, started.plan
     words = words_of(info.command)
     suite = f"{one_line(plan.suite.name)} ({path_for_people(info.suite_path, cwd)})"
@@ -36,7 +35,7 @@ def header_lines(started: RunStarted, screen: Screen, cwd: Path) -> Iterator[str
         "done": f"{count(started.done, words.trial)} by an earlier run" if started.done else "",
         "retries": f"up to {plan.retries:,} per {words.trial} that fails or errors" if plan.retries else "",
         "schedule": _schedule(plan),
-        # A skill that is called works in no folder of ours.
+        # A callable skill has no workspace.
         "workspace": "" if info.command == "eval" else _workspaces(plan),
         "sandbox": one_line(info.sandbox),
         "ceilings": " and ".join(info.ceilings.words()),
@@ -51,16 +50,16 @@ def header_lines(started: RunStarted, screen: Screen, cwd: Path) -> Iterator[str
 
 
 def _settings(info: RunInfo, cwd: Path) -> str:
-    """The files in force: whoever wrote them decides what is run, so nobody should have to guess."""
+    """The settings files in force; they decide what runs, so you should not have to guess."""
     if info.settings_files:
         return " and ".join(path_for_people(file, cwd) for file in info.settings_files)
     return f"none found up to {path_for_people(info.searched_to, cwd)}" if info.searched_to else "none found"
 
 
 def _project(started: RunStarted, cwd: Path) -> str:
-    """The folder that each workspace of a bench suite is a copy of, and by what it was taken, where that is seen."""
+    """The folder that each workspace of a bench suite is a copy of, and why it is that one."""
     info, spec = started.info, started.plan.suite.workspace
-    # A suite in Python names its template itself.
+    # A Python suite names its template itself.
     if info.suite_path.suffix == ".py" or spec is None or spec.template_dir is None:
         return ""
     folder = spec.template_dir
@@ -71,13 +70,13 @@ def _project(started: RunStarted, cwd: Path) -> str:
 
 
 _SHARED = (
-    "several trials run at once in one shared workspace and can disturb one another; "
-    "choose the workspace mode isolated, or the schedule serial"
+    "several trials run at the same time in one shared workspace and can disturb each other; "
+    "use the workspace mode isolated, or the schedule serial"
 )
 
 
 def shares_at_once(plan: Plan) -> bool:
-    """Whether two trials can be in one shared workspace at the same time."""
+    """Return whether two trials can be in one shared workspace at the same time."""
     shared = [execution for execution in plan.executions if execution.workspace.mode == "shared"]
     if plan.max_parallel <= 1 or plan.schedule == "serial":
         return False
@@ -87,7 +86,7 @@ def shares_at_once(plan: Plan) -> bool:
 
 
 def _workspaces(plan: Plan) -> str:
-    """Such as "isolated, empty": what an agent finds there is what people wonder about first."""
+    """Such as "isolated, empty"."""
     return " and ".join(sorted({_workspace(execution.workspace) for execution in plan.executions}))
 
 
@@ -97,7 +96,7 @@ def _workspace(spec: WorkspaceSpec) -> str:
 
 
 def _size(plan: Plan, words: Words) -> str:
-    """Such as "4 cases x 2 runners x 3 trials = 24 trials"; without the product where it does not come out even."""
+    """Such as "4 cases x 2 runners x 3 trials = 24 trials"; without the product if it is not the total."""
     factors = [
         (len({execution.case.id for execution in plan.executions}), words.case),
         (len({execution.runner.id for execution in plan.executions}), words.runner),
@@ -126,13 +125,13 @@ ROWS = 60
 
 
 class TerminalReporter:
-    """Live on a terminal, plain lines elsewhere."""
+    """Shows a run live on a terminal, and in plain lines elsewhere."""
 
     def __init__(self, context: ReporterContext) -> None:
         if context.target is not None:
             raise UsageError(
                 'reporter "terminal" writes to the screen and takes no file',
-                hint="for a file choose markdown=FILE, or send the output on: whet run ... > FILE",
+                hint="for a file use markdown=FILE, or redirect the output: whet run ... > FILE",
             )
         self._screen = Screen(context.stdout, context.environ)
         self._cwd = context.cwd
@@ -140,7 +139,7 @@ class TerminalReporter:
 
     @property
     def live(self) -> bool:
-        """Whether a screen is being redrawn just now."""
+        """Whether the screen is being redrawn."""
         return self._progress is not None and self._progress.live
 
     def __call__(self, event: RunEvent) -> None:
@@ -164,7 +163,7 @@ class TerminalReporter:
                 assert_never(event)
 
     def close(self) -> None:
-        """Give the terminal back."""
+        """Release the terminal."""
         progress, self._progress = self._progress, None
         if progress is not None:
             progress.stop()
@@ -190,6 +189,6 @@ class TerminalReporter:
         self.close()
         digest = read_digest(event.results, event.info, cwd=self._cwd, rows=ROWS)
         if event.interrupted:
-            self._screen.line(f"\n{self._screen.paint('Interrupted.', 'warn')} What had ended is kept.")
+            self._screen.line(f"\n{self._screen.paint('Interrupted.', 'warn')} Finished trials are kept.")
         for line in ending_lines(digest, event.info, self._screen, self._cwd, event.evaluated):
             self._screen.line(line)

@@ -11,7 +11,7 @@ import anyio.to_thread
 from whet.errors import AttemptError, ModelRejected, Vacuous, WorkspaceError, WorkspaceSpoiled
 from whet.grade.evidence import QUESTIONS_FILE
 from whet.ground.changes import note_folders, record_changes
-from whet.ground.workspace import SHORTAGES
+from whet.ground.tree import SHORTAGES
 from whet.model.run import Trial
 from whet.run.agent_session import run_agent
 from whet.run.attempt_record import AttemptRecord, recording

@@ -21,8 +21,9 @@ from whet.model.run import RunInfo, Trial, TrialResult
 from whet.model.session import Usage
 from whet.plan.settle_eval import EvalRequest, PlannedEvaluation, describe_calls, retries_of, settle_evaluation
 from whet.record.results import JournalResults
+from whet.report.completion_files import write_reports
 from whet.run.calling import Calling, call_trial, check_health
-from whet.run.evaluation_reports import judging_of, reports_of, write_reports
+from whet.run.evaluation_reports import judging_of, reports_of
 from whet.run.flow import Approach, perform
 from whet.run.parts import RunParts
 from whet.run.run_state import ERRORED, FAILED, PASSED, Conclusion

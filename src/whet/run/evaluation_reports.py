@@ -1,14 +1,13 @@
-"""From the record of a run to reports on skills, and to the files that hold them."""
+"""Make a completion report for each skill from the record of an evaluation."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from whet.errors import RecordLost
 from whet.grade.judge_questions import Vote
 from whet.grade.scores import Weights
 from whet.grade.summary import sample_of, summarize
@@ -17,24 +16,14 @@ from whet.model.benchmark import Benchmark, BenchmarkTask, CallableSkill, CallRe
 from whet.model.event import Results
 from whet.model.run import RunInfo, TrialResult
 from whet.model.session import Usage
-from whet.report.completion import reports_json
-from whet.report.completion_text import reports_csv, reports_html, reports_markdown
-from whet.report.json import replacing
 from whet.run.calling import ANSWER_FILE
 from whet.run.trial import OUTPUT_KEPT
-
-WRITERS: dict[str, tuple[str, Callable[[Sequence[CompletionReport]], bytes]]] = {
-    "json": ("json", reports_json),
-    "markdown": ("md", lambda reports: reports_markdown(reports).encode()),
-    "html": ("html", lambda reports: reports_html(reports).encode()),
-    "csv": ("csv", lambda reports: reports_csv(reports).encode()),
-}
 
 
 def reports_of(
     info: RunInfo, results: Results, benchmark: Benchmark, skills: Sequence[CallableSkill], weights: Weights
 ) -> list[CompletionReport]:
-    """Make a report for each skill from the journal."""
+    """Return a report for each skill that the run called."""
     tasks = {task.id: task for task in benchmark.tasks}
     calls: dict[str, list[CallRecord]] = {skill.id: [] for skill in skills}
     judging: dict[str, Usage] = {}
@@ -106,7 +95,7 @@ def _call(result: TrialResult, task: BenchmarkTask, run_dir: Path) -> CallRecord
 
 
 def _output(result: TrialResult, run_dir: Path) -> Any:
-    """Return the answer; of a long one, the journal has only the beginning."""
+    """Return the answer; the journal keeps only the beginning of a long one."""
     if not result.final_output:
         return None
     try:
@@ -127,26 +116,7 @@ def judging_of(result: TrialResult) -> Usage:
 
 
 def _judged(result: TrialResult) -> Iterator[dict[str, Any]]:
-    """Yield the evidence of each grade by a judge."""
+    """Yield the evidence of each grade that the judge gave."""
     for grade in result.grades:
         if grade.check == "llm_judge" and grade.evidence:
             yield json.loads(grade.evidence)
-
-
-def write_reports(
-    reports: Sequence[CompletionReport], formats: Sequence[str], folder: Path, run_id: str
-) -> Iterator[Path]:
-    """Write one file for each format, and give its path; a run that is resumed replaces what it wrote before."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in dict.fromkeys(formats):
-            ending, write = WRITERS[name]
-            path = folder / f"eval-result-{run_id}.{ending}"
-            with replacing(path) as file:
-                file.write(write(reports))
-            yield path
-    except OSError as error:
-        raise RecordLost(
-            f"the reports cannot be written to {folder}: {error.strerror}",
-            hint=f"whet eval --resume {run_id} --output-dir DIR writes them elsewhere, and calls nothing again",
-        ) from error

@@ -15,8 +15,7 @@ from whet.errors import AttemptError, StoreError, UsageError, WorkspaceError
 from whet.grade.evidence import QUESTIONS_FILE
 from whet.grade.expect.group import Asked
 from whet.ground.copying import remove_tree
-from whet.ground.plain_workspace import SharedWorkspace
-from whet.ground.workspace import Workspace
+from whet.ground.workspace import SharedWorkspace, Workspace
 from whet.model import wire
 from whet.model.grade import Failure, Location
 from whet.model.run import Execution, Trial

@@ -30,7 +30,7 @@ from whet.record.run_file import run_facts, write_run_file
 from whet.record.snapshots import SnapshotFile, snapshot_rule
 from whet.record.sources import sources_of, write_sources
 from whet.report.choose import make_reporters
-from whet.report.evaluation import resume_command
+from whet.report.digest import resume_command
 from whet.report.reporter import Reporters
 from whet.run.execute import single_errors
 from whet.run.parts import RunParts, make_graders, make_masker, make_run_parts

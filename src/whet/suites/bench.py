@@ -50,11 +50,11 @@ class BenchFormat:
     """Any `.json`, `.yaml` or `.yml` file."""
 
     def recognizes(self, path: Path) -> bool:
-        """By its ending, unless it is an eval suite."""
+        """Return whether *path* ends in one of these, and is not an eval suite."""
         return path.suffix.lower() in SUFFIXES and not is_eval_suite(path)
 
     def lower(self, path: Path) -> Suite:
-        """Read the file and check all that can be checked without running an agent."""
+        """Read the file, and check all that can be checked without running an agent."""
         document = _document(path)
         # A field that is null says something else than one that is not there.
         findings = Findings(str(path), document.root, null_is_missing=False)
@@ -83,7 +83,7 @@ def _suite(value: Any, path: Path, findings: Findings) -> Suite | None:
     name = top.text("name", required=True)
     if name is not None and (problem := id_problem(name)):
         top.problem("name", problem)
-    # Not the current folder: where somebody stands must not change what is tried.
+    # Not the current folder, which must not change what is run.
     project = find_project(path.parent) or path.parent
     cases = lower_cases(top, _defaults(top), project)
     return Suite(
@@ -115,7 +115,7 @@ def _defaults(top: Fields) -> Defaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What a case has that does not say otherwise; what is protected is so for all of them."""
+    """The values of cases that do not set their own; `protect` is added to that of each case."""
 
     budget_usd: float | None = None
     timeout_s: float | None = None
@@ -126,7 +126,7 @@ class Defaults:
 
 
 def lower_cases(top: Fields, defaults: Defaults, project: Path) -> tuple[Case, ...]:
-    """The cases of the model, which work in copies of *project*; what is wrong with any of them is noted."""
+    """Return the cases of the model, which work in copies of *project*; note their problems."""
     _check_protect(top)
     if "cases" not in top.values:
         top.problem("cases", "is missing")
@@ -140,7 +140,7 @@ def lower_cases(top: Fields, defaults: Defaults, project: Path) -> tuple[Case, .
     cases = tuple(
         _case(each, defaults, project) for each, item in zip(written, given, strict=True) if isinstance(item, Mapping)
     )
-    # What a setup makes is not there yet.
+    # What a setup makes does not exist yet.
     if all(case.bootstrap is None for case in cases):
         _warn_of_nothing(top, project)
     return cases
@@ -182,7 +182,7 @@ def _case(given: Fields, defaults: Defaults, project: Path) -> Case:
 
 
 def _checks(given: Fields) -> Iterator[Check]:
-    """A check for each expectation."""
+    """Yield a check for each expectation."""
     if not given.has("expect", required=True, hint='expect at least one thing, such as "test:npm test"'):
         return
     expected = given.given("expect")
@@ -226,7 +226,7 @@ def _contradictions(claim: Claim, earlier: list[Claim]) -> Iterator[str]:
 
 
 def _note_clashes(written: list[Fields]) -> None:
-    """Ids that are the same, or would be the same folder, also where letter case does not count."""
+    """Note ids that are the same, or would share a folder, also on a file system that ignores case."""
     first: dict[str, tuple[Fields, str]] = {}
     for each in written:
         name = each.given("id")

@@ -1,4 +1,4 @@
-"""One task of a benchmark: its input, what is expected, and the evaluator that follows from it."""
+"""Benchmarks for callable skills: find one by its name, and read its tasks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +29,12 @@ from whet.reading.document_files import SUFFIXES, read_plain
 from whet.reading.documents import DocumentError
 from whet.reading.fields import Fields, Findings
 from whet.reading.schemas import SchemaTrouble, check_schema
-from whet.reading.text import shown
+from whet.reading.text import did_you_mean, shown
 
 _TASK = ("id", "description", "inputData", "expectedOutput", "evaluator", "timeoutMs", "tags", "weight")
 _EXPECTED = ("type", "value", "schema", "keywords", "patterns", "judgePrompt", "customScorerPath")
 _EVALUATOR = ("type", "caseSensitive", "compare", "tolerance", "threshold", "timeoutMs", "subject", "customScorerPath")
-# Names by which others call the same evaluators.
+# Other names of the same evaluators.
 ALIASES: dict[str, EvaluatorKind] = {"exact_match": "exact", "schema": "json_schema"}
 # Which field of `expectedOutput` an evaluator looks at.
 _SUBJECT: dict[EvaluatorKind, str] = {
@@ -51,7 +50,7 @@ _TAKES_VALUE: tuple[EvaluatorKind, ...] = ("exact", "llm_judge", "custom")
 
 
 def read_task(fields: Fields, default: EvaluatorKind | None) -> BenchmarkTask:
-    """The task that *fields* say; what is wrong is noted in them."""
+    """Read one task; its problems are noted in *fields*."""
     fields.warn_of_unknown(_TASK)
     identifier = fields.text("id", required=True) or ""
     trouble = id_problem(identifier) if identifier else None
@@ -78,7 +77,7 @@ def read_task(fields: Fields, default: EvaluatorKind | None) -> BenchmarkTask:
 
 
 def _kind(expected: Fields, evaluator: Fields, default: EvaluatorKind | None) -> EvaluatorKind:
-    """What the task says, in one place or in both; saying two things is an error."""
+    """Return the evaluator that the task names in one place or in both; two different names are a problem."""
     wanted, named = _named(expected), _named(evaluator)
     if wanted and named and wanted != named:
         evaluator.problem("type", f'is "{named}", but expectedOutput.type is "{wanted}"', "make them the same")
@@ -102,13 +101,13 @@ def _expected(fields: Fields, evaluator: Fields, kind: EvaluatorKind) -> Expecte
         try:
             re.compile(pattern)
         except re.error as error:
-            fields.problem(f"patterns[{index}]", f"is no regular expression: {error}")
+            fields.problem(f"patterns[{index}]", f"is not a regular expression: {error}")
     schema: Any = fields.values.get("schema")
     if kind == "json_schema" and "schema" in fields.values:
         try:
             check_schema(schema)
         except SchemaTrouble as error:
-            fields.problem("schema", f"is no JSON Schema: {error}")
+            fields.problem("schema", f"is not a JSON Schema: {error}")
     return Expected(
         value=fields.values.get("value", MISSING),
         keywords=fields.texts("keywords", blank=True, required=kind == "contains"),
@@ -120,7 +119,7 @@ def _expected(fields: Fields, evaluator: Fields, kind: EvaluatorKind) -> Expecte
 
 
 def _check_subject(fields: Fields, evaluator: Fields, kind: EvaluatorKind) -> None:
-    """What the evaluator looks at is there, and nothing stands there that it does not look at."""
+    """Check that the field that the evaluator needs is there; warn of fields that it does not use."""
     if kind in {"exact", "json_schema"} and _SUBJECT[kind] not in fields.values:
         fields.problem(_SUBJECT[kind], f"is missing, and {kind} looks at nothing else")
     if kind == "custom":
@@ -152,20 +151,20 @@ def _evaluator(fields: Fields, kind: EvaluatorKind) -> Evaluator:
 
 
 _KNOWN = ("id", "name", "version", "domain", "scoringMethod", "maxLatencyMs", "k", "metadata", "tasks", "$schema")
-# The id of tasks that stand in no benchmark.
+# The id of a bare list of tasks.
 CUSTOM = "custom"
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedBenchmark:
-    """A benchmark, and what about its file is worth a word."""
+    """A benchmark, and the warnings about its file."""
 
     benchmark: Benchmark
     notes: tuple[Problem, ...]
 
 
 def read_benchmark(path: Path, *, default: EvaluatorKind | None = None) -> LoadedBenchmark:
-    """The benchmark in *path*; *default* is the evaluator of tasks that name none."""
+    """Read the benchmark in *path*; *default* is the evaluator of tasks that name none."""
     document, findings = _document(path)
     if not isinstance(document, dict):
         hint = "a bare list of tasks is read by --tasks" if isinstance(document, list) else None
@@ -177,7 +176,7 @@ def read_benchmark(path: Path, *, default: EvaluatorKind | None = None) -> Loade
 
 
 def read_tasks(path: Path, *, default: EvaluatorKind | None = None) -> LoadedBenchmark:
-    """A bare list of tasks as a benchmark called `custom`; a whole benchmark is taken as it is."""
+    """Read a bare list of tasks as a benchmark called `custom`; a whole benchmark is read as such."""
     document, findings = _document(path)
     if isinstance(document, dict) and "tasks" in document:
         return _benchmark(document, findings, path, default)
@@ -238,7 +237,7 @@ def _tasks(fields: Fields, at: str, default: EvaluatorKind | None) -> tuple[Benc
 
 
 def _refuse_shared_ids(fields: Fields, at: str, tasks: list[BenchmarkTask]) -> None:
-    """No two tasks have one id, nor ids that are one folder of the record."""
+    """Note tasks that have the same id, or ids that would share a folder of the record."""
     seen: dict[str, int] = {}
     for index, task in enumerate(tasks):
         first = seen.setdefault(folder_name(task.id).casefold(), index)
@@ -263,7 +262,7 @@ BUILT_IN = Path(__file__).parent / "built_in"
 
 
 def find_benchmark(name: str, folders: Sequence[Path]) -> Path:
-    """The file of the benchmark *name*: a path, or an id in *folders*, and after those in whet's own."""
+    """Find the file of the benchmark *name*: a path, or an id in *folders* and then in whet's own."""
     if _looks_like_path(name):
         return _by_path(Path(name))
     unreadable: list[str] = []
@@ -275,20 +274,10 @@ def find_benchmark(name: str, folders: Sequence[Path]) -> Path:
         if files:
             return files[0]
     known = sorted({identifier for folder in (*folders, BUILT_IN) for _, identifier in _ids(folder, [])})
-    near = get_close_matches(name, known, n=1)
-    hint = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(known)}"
+    hint = did_you_mean(name, known) or f"known: {', '.join(known)}"
     if unreadable:
         hint += f"; could not be read: {'; '.join(unreadable)}"
     raise UnknownName(f'no benchmark is called "{name}"', hint=hint)
-
-
-def list_benchmarks(folders: Sequence[Path]) -> list[tuple[str, Path]]:
-    """The id and the file of each benchmark that can be named, the nearer one where two have the same id."""
-    found: dict[str, Path] = {}
-    for folder in (*folders, BUILT_IN):
-        for file, identifier in _ids(folder, []):
-            found.setdefault(identifier, file)
-    return sorted(found.items())
 
 
 def _looks_like_path(name: str) -> bool:
@@ -306,7 +295,7 @@ def _by_path(path: Path) -> Path:
 
 
 def _ids(folder: Path, unreadable: list[str]) -> list[tuple[Path, str]]:
-    """Each benchmark file with its id; one that cannot be read is no reason not to find the others."""
+    """Return each benchmark file with its id; one that cannot be read does not hide the others."""
     found: list[tuple[Path, str]] = []
     for file in _files(folder):
         try:

@@ -1,4 +1,4 @@
-"""What can be taken from a Dockerfile without building it: the folder of work, variables, and files that are copied."""
+"""Read from a Dockerfile, without building it, the working folder, variables, and files that are copied."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ASSIGNMENT = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)=("(?:[^"\\]|\\.)*"|\'[^\']*\
 # What says nothing about files: building goes on without it, and so do we.
 _SILENT = frozenset({"CMD", "ENTRYPOINT", "EXPOSE", "LABEL", "MAINTAINER", "ARG", "SHELL", "STOPSIGNAL", "ONBUILD"})
 _FLAGS = re.compile(r"^(?:--\S+\s+)+")
-# Text that stands below its instruction, up to a line with a word of the author's.
+# A here-document: text below its instruction, up to a line with a word of the author's.
 _WRITTEN_OUT = re.compile(r"<<-?[\"']?(\w+)[\"']?")
 _MAY_BE_WRITTEN_OUT = frozenset({"RUN", "COPY", "ADD"})
 
@@ -38,7 +38,7 @@ class Image:
 
 @dataclass(slots=True)
 class _Stage:
-    """What one stage of a Dockerfile came to; a later one may go on from it."""
+    """The result of one stage of a Dockerfile; a later one may continue from it."""
 
     here: str = "/"
     env: dict[str, str] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class _Stage:
 
 
 def read_image(context: Path, workdir: str | None = None) -> Image:
-    """What the Dockerfile in *context* says, the usual where there is none; *workdir* is the task's own word on it."""
+    """Read the Dockerfile in *context*, or use the defaults if there is none; *workdir* is what the task says."""
     file = context / "Dockerfile"
     if not file.is_file():
         return Image(paths={workdir or _DEFAULT_WORKDIR: "."})
@@ -100,7 +100,7 @@ def read_image(context: Path, workdir: str | None = None) -> Image:
 
 
 def _last_stage(text: str) -> _Stage:
-    """The stage that the image is made of; the others count only as far as it goes on from them."""
+    """Return the stage of the image; the others count only if it continues from them."""
     stage, stages = _Stage(), dict[str, _Stage]()
     for word, rest in _steps(text):
         if word != "FROM":
@@ -115,7 +115,7 @@ def _last_stage(text: str) -> _Stage:
 
 
 def _steps(text: str) -> Iterator[tuple[str, str]]:
-    """Each instruction with what follows it; lines that go on are one, and what is written out below one is skipped."""
+    """Yield each instruction with its arguments; continued lines are one, and here-documents are skipped."""
     whole = re.sub(r"\\[ \t]*\n(?:[ \t]*#[^\n]*\n)*", " ", text)
     ends: list[str] = []
     for line in map(str.strip, whole.splitlines()):
@@ -129,7 +129,7 @@ def _steps(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _words(text: str) -> list[str]:
-    """What a COPY names, as words or as JSON; nothing where it cannot be read."""
+    """Return the words of a COPY, plain or as JSON; none if it cannot be read."""
     if not text.startswith("["):
         return text.split()
     try:
@@ -140,7 +140,7 @@ def _words(text: str) -> list[str]:
 
 
 def _place(copies: list[tuple[list[str], str]], context: Path, image: Image) -> None:
-    """Find for each copy the folder of the context that stands for it."""
+    """Find for each copy the folder of the context that it copies."""
     for sources, target in copies:
         if len(sources) == 1 and target.rstrip("/") == image.workdir and _is_folder(context, sources[0]):
             image.root = _inner(sources[0])
@@ -169,7 +169,7 @@ def _place_one(source: str, target: str, context: Path, image: Image) -> None:
 
 
 def _seen_at(inner: str, workdir: str, root: str) -> str | None:
-    """Where the folder of work shows what lies at *inner* of the context, if it does."""
+    """Return where the working folder has what is at *inner* of the context, if it has it."""
     if root == ".":
         return posixpath.normpath(posixpath.join(workdir, inner))
     if inner == root or inner.startswith(f"{root}/"):

@@ -1,4 +1,4 @@
-"""Reading cases: one function for each kind, from the fields of its object."""
+"""The cases of an eval suite: one function for each kind reads the fields of its object."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from whet.model.eval_cases import (
 )
 from whet.model.run import id_problem
 from whet.reading.claims import ClaimError
-from whet.reading.fields import Fields
+from whet.reading.fields import MOST_HINTS, Fields
 from whet.reading.paths import digest_problem, inside_problem, pointer_problem, reference_problem
 from whet.reading.patterns import pattern_of
 from whet.reading.schemas import SchemaTrouble, check_schema
@@ -49,10 +49,10 @@ _MOST = 100
 
 
 def read_assertions(given: Fields) -> tuple[Assertion, ...]:
-    """One, under `assertion`, or a list of them under `assertions`."""
+    """Read one assertion under `assertion`, or a list of them under `assertions`."""
     one, several = given.given("assertion"), given.given("assertions")
     if one is not None and several is not None:
-        given.problem("assertion", 'stands beside "assertions": put it into the list')
+        given.problem("assertion", 'cannot be used together with "assertions": put it into the list')
     if several is not None:
         if several == []:
             given.problem("assertions", "must not be empty")
@@ -91,7 +91,7 @@ def _assertion(given: Fields) -> Assertion | None:
 
 
 def _file(given: Fields, op: Op, target: str | None, value: Any) -> tuple[str | None, Any]:
-    """The path stands in `target`; where only that it exists is asserted, it may stand in `value`."""
+    """Return path and value: the path is in `target`, or for `file_exists` also in `value`."""
     if op == "file_exists" and target is None:
         path = given.text("value", required=True)
         given.checked("value", path, inside_problem)
@@ -146,7 +146,7 @@ _HINTS = ("working_dir", "timeout_ms", "oracle_timeout_ms", "env", "network")
 
 
 def read_case(given: Fields, *, remote_only: bool) -> EvalCase | None:
-    """The case that an object says; none where it does not say its kind."""
+    """Read one case; none if it does not name its kind."""
     kind = given.choice("case_kind", CASE_KINDS, required=True)
     if kind is None:
         _point_at_slip(given, "case_kind")
@@ -161,7 +161,7 @@ def read_case(given: Fields, *, remote_only: bool) -> EvalCase | None:
 
 def _point_at_slip(given: Fields, name: str) -> None:
     """Note a field that looks like *name*, which is missing and decides which other fields are known."""
-    if name not in given.values:
+    if name not in given.values and len(given.findings.problems) < MOST_HINTS:
         for near in get_close_matches(name, list(given.values), n=1, cutoff=0.8):
             given.problem(near, "is not a known field", f'did you mean "{name}"?')
 
@@ -187,7 +187,7 @@ def _refuse_folders(given: Fields, case: TriggerQuery) -> None:
 
 
 def _expectation(given: Fields) -> Any:
-    """In words, or as yes or no."""
+    """Read the expectation, in words or as true or false."""
     if "should_trigger" in given.values and "expectation" not in given.values:
         wanted = given.flag("should_trigger", default=True)
         return "should_trigger" if wanted else "should_not_trigger"
@@ -212,11 +212,11 @@ def _llm_rubric(given: Fields) -> LlmRubric:
 
 
 def _rubric(given: Fields) -> tuple[RubricItem, ...]:
-    """A sentence, or a list of sentences and of objects."""
+    """Read a sentence, or a list of sentences and objects."""
     value = given.given("rubric")
     if value is None or isinstance(value, str):
-        told = given.text("rubric", required=True)
-        return (RubricItem(id="1", description=told),) if told else ()
+        text = given.text("rubric", required=True)
+        return (RubricItem(id="1", description=text),) if text else ()
     found = tuple(
         _rubric_item(given, place, number, item)
         for number, (place, item) in enumerate(given.items("rubric", most=_MOST_RUBRIC_ITEMS), 1)
@@ -274,7 +274,7 @@ def _schema(given: Fields) -> Any:
     try:
         check_schema(value)
     except SchemaTrouble as error:
-        given.problem("schema", f"is no JSON Schema: {error}")
+        given.problem("schema", f"is not a JSON Schema: {error}")
     return value
 
 
@@ -338,7 +338,7 @@ def _resource_hints(given: Fields) -> ResourceHints:
 
 
 def _common(given: Fields) -> dict[str, Any]:
-    """What every kind may say."""
+    """Read the fields that every kind has."""
     if given.given("id") is not None and given.given("task_id") is not None:
         given.problem("id", 'says the same as "task_id": leave one of them out')
     name = "id" if given.given("task_id") is None else "task_id"
@@ -351,7 +351,7 @@ def _common(given: Fields) -> dict[str, Any]:
 
 
 def _asked(given: Fields, usual: str) -> str:
-    """What the agent is asked, under one of the names for it."""
+    """Read what the agent is asked, under one of its names."""
     names = [name for name in _ASKED if given.given(name) is not None]
     for name in names[1:]:
         given.problem(name, f'says the same as "{names[0]}": leave one of them out')

@@ -1,4 +1,4 @@
-"""Reading an eval suite, or a change to one: the suite, or every problem with its path."""
+"""The documents of eval suites: read a suite or a change to one, write one, and see what it needs to run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from whet.suites.eval_cases import read_case
 
 CHANGEABLE = ("name", "verifier_kind", "supports_no_skill", "resource_limits_json", "cases_json")
 PROVENANCE = ("source_id", "source_kind")
-# What a service adds to a suite: a document that was got from one can be given back as it is.
+# What a service adds to a suite, so that a document from a service can be sent back unchanged.
 ADDED = ("id", "version", "suite_kind", "runnable", "not_runnable_reasons", "created_at", "updated_at")
 MANIFEST = ("name", "supports_no_skill", "resource_limits_json", "cases")
 _ALWAYS_ALLOWED = ("$schema",)
@@ -52,7 +52,7 @@ class EvalSuitePatch:
     cases: tuple[EvalCase, ...] | None = None
 
     def apply(self, suite: EvalSuite) -> EvalSuite:
-        """*suite* with the change made to it."""
+        """Return *suite* with the change made to it."""
         given = {name: getattr(self, name) for name in self.__slots__ if getattr(self, name) is not None}
         return replace(suite, **given)
 
@@ -107,13 +107,13 @@ def read_patch(value: object, *, remote_only: bool = False, most_cases: int = MO
     for name in CHANGEABLE:
         if name in given.values and given.values[name] is None:
             given.problem(name, "must not be null: leave it out to keep it as it is")
-    told = {name for name in CHANGEABLE if given.given(name) is not None}
+    named = {name for name in CHANGEABLE if given.given(name) is not None}
     patch = EvalSuitePatch(
-        name=_name(given) if "name" in told else None,
+        name=_name(given) if "name" in named else None,
         verifier_kind=given.choice("verifier_kind", VERIFIER_KINDS),
-        supports_no_skill=given.flag("supports_no_skill", default=False) if "supports_no_skill" in told else None,
-        resource_limits=_resource_limits(given) if "resource_limits_json" in told else None,
-        cases=_cases(given, "cases_json", remote_only=remote_only, most=most_cases) if "cases_json" in told else None,
+        supports_no_skill=given.flag("supports_no_skill", default=False) if "supports_no_skill" in named else None,
+        resource_limits=_resource_limits(given) if "resource_limits_json" in named else None,
+        cases=_cases(given, "cases_json", remote_only=remote_only, most=most_cases) if "cases_json" in named else None,
     )
     _raise_if_any(given.findings)
     return patch
@@ -156,15 +156,15 @@ def _resource_limits(given: Fields) -> Mapping[str, Any]:
 
 
 def _packages(given: Fields) -> Fields:
-    """The manifest with its cases as a suite has them: what kind they are goes without saying."""
+    """Return the manifest with its cases as a suite has them: all of the kind `task_package`."""
     cases = given.values.get("cases")
     if not isinstance(cases, list | tuple):
         return given
-    told = [{"case_kind": TaskPackage.kind, **case} if isinstance(case, Mapping) else case for case in cases]
-    for index, case in enumerate(told):
+    found = [{"case_kind": TaskPackage.kind, **case} if isinstance(case, Mapping) else case for case in cases]
+    for index, case in enumerate(found):
         if isinstance(case, Mapping) and case["case_kind"] != TaskPackage.kind:
             given.problem(f"cases[{index}].case_kind", f"must be {TaskPackage.kind} in an import manifest")
-    return Fields({**given.values, "cases": told}, given.findings)
+    return Fields({**given.values, "cases": found}, given.findings)
 
 
 def _cases(given: Fields, name: str, *, remote_only: bool, most: int) -> tuple[EvalCase, ...]:
@@ -191,7 +191,7 @@ def _cases(given: Fields, name: str, *, remote_only: bool, most: int) -> tuple[E
 
 
 def to_json(suite: EvalSuite) -> dict[str, Any]:
-    """The document of *suite*; what decides how a case is graded is said also where it is the default."""
+    """Return the document of *suite*; fields that decide a grade are written also if they have their default."""
     return {
         **({"source_id": suite.source_id} if suite.source_id else {}),
         "name": suite.name,
@@ -204,23 +204,23 @@ def to_json(suite: EvalSuite) -> dict[str, Any]:
 
 
 def case_to_json(case: EvalCase) -> dict[str, Any]:
-    """The object of *case* in its document."""
-    told: dict[str, Any] = {"case_kind": case.kind}
+    """Return the object of *case* in its document."""
+    written: dict[str, Any] = {"case_kind": case.kind}
     for each in fields(case):
         value = getattr(case, each.name)
         if each.name == "assertions" and isinstance(case, BooleanAssertion):
-            told["assertions"] = [_assertion(item) for item in case.assertions]
+            written["assertions"] = [_assertion(item) for item in case.assertions]
         elif each.name == "resource_hints":
-            told |= {"resource_hints": _hints(value)} if value != ResourceHints() else {}
+            written |= {"resource_hints": _hints(value)} if value != ResourceHints() else {}
         elif each.name == "judge":
-            told |= {"judge": _without_none(value)} if _without_none(value) else {}
+            written |= {"judge": _without_none(value)} if _without_none(value) else {}
         elif each.name == "expected" or not _says_nothing(each.name, value):
-            told[each.name] = _plain(value)
-    return told
+            written[each.name] = _plain(value)
+    return written
 
 
 def _says_nothing(name: str, value: Any) -> bool:
-    """Whether leaving the field out says the same."""
+    """Return whether the field can be left out."""
     return value is None or value == () or (name == "weight" and value == 1.0) or (name == "inputs" and not value)
 
 
@@ -237,28 +237,28 @@ def _plain(value: Any) -> Any:
 
 
 def _without_none(value: Any) -> dict[str, Any]:
-    told = {each.name: getattr(value, each.name) for each in fields(value)}
-    return {name: item for name, item in told.items() if item is not None}
+    written = {each.name: getattr(value, each.name) for each in fields(value)}
+    return {name: item for name, item in written.items() if item is not None}
 
 
 def _assertion(assertion: Assertion) -> dict[str, Any]:
-    told = _without_none(assertion)
-    del told["has_value"]
+    written = _without_none(assertion)
+    del written["has_value"]
     if assertion.has_value:
-        told["value"] = assertion.value
+        written["value"] = assertion.value
     if not assertion.negate:
-        del told["negate"]
-    return told
+        del written["negate"]
+    return written
 
 
 def _hints(hints: ResourceHints) -> dict[str, Any]:
-    told = _without_none(hints)
-    more = told.pop("more")
-    if not told["env"]:
-        del told["env"]
-    if not told["network"]:
-        del told["network"]
-    return {**told, **more}
+    written = _without_none(hints)
+    more = written.pop("more")
+    if not written["env"]:
+        del written["env"]
+    if not written["network"]:
+        del written["network"]
+    return {**written, **more}
 
 
 FAMILIES: Mapping[VerifierKind, frozenset[CaseKind]] = {
@@ -276,7 +276,7 @@ WITHOUT_AGENT: frozenset[CaseKind] = frozenset({"trigger_query", "task_package"}
 
 
 def needs_of(suite: EvalSuite, *, agent: bool = True) -> tuple[Need, ...]:
-    """What the suite cannot be run without; with no *agent*, a judge decides whether a skill is triggered."""
+    """Return what the suite needs to run; without an *agent*, a judge decides whether a skill is triggered."""
     needs: list[Need] = []
     for case in suite.cases:
         if case.kind not in WITHOUT_AGENT:
@@ -290,13 +290,13 @@ def needs_of(suite: EvalSuite, *, agent: bool = True) -> tuple[Need, ...]:
 
 
 def suite_kind(cases: Sequence[EvalCase]) -> SuiteKind:
-    """The kind that all cases have, or `mixed`."""
+    """Return the kind that all cases have, or `mixed`."""
     kinds = {case.kind for case in cases}
     return kinds.pop() if len(kinds) == 1 else "mixed"
 
 
 def not_runnable_reasons(suite: EvalSuite) -> tuple[str, ...]:
-    """Why a service does not run the suite; none where it does. The command line runs whatever can run."""
+    """Return why a service does not run the suite. The command line runs whatever can run."""
     reasons: list[str] = []
     if suite.source_kind not in {"manual", "imported"}:
         reasons.append(f"source_kind {suite.source_kind} is not runnable; manual and imported are")
@@ -313,7 +313,7 @@ def not_runnable_reasons(suite: EvalSuite) -> tuple[str, ...]:
 
 
 def _outside_family(suite: EvalSuite) -> list[str]:
-    """A line for each kind that the suite's verifier does not decide, with where it stands."""
+    """Return a line for each kind that the suite's verifier does not decide, with its place."""
     places: dict[str, list[int]] = {}
     for index, case in enumerate(suite.cases):
         if case.kind not in FAMILIES[suite.verifier_kind]:
@@ -326,7 +326,7 @@ def _outside_family(suite: EvalSuite) -> list[str]:
 
 
 def suite_schema() -> dict[str, Any]:
-    """The JSON Schema of the document."""
+    """Return the JSON Schema of the document."""
     found = json.loads(files("whet.suites").joinpath("suite.schema.json").read_text("utf-8"))
     assert isinstance(found, dict)
     return found

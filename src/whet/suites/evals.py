@@ -41,11 +41,11 @@ class EvalsFormat:
     """A JSON or YAML file with `cases_json`, or an import manifest."""
 
     def recognizes(self, path: Path) -> bool:
-        """By what is in it."""
+        """Return whether *path* has such cases."""
         return is_eval_suite(path)
 
     def lower(self, path: Path) -> Suite:
-        """Read the file and check all that can be checked before anything starts."""
+        """Read the file, and check all that can be checked before anything starts."""
         root = _root(path)
         read = read_manifest if is_manifest(root) else read_suite
         suite = read(root.plain(), most_cases=_MOST_CASES, findings=Findings(str(path), root))
@@ -92,14 +92,14 @@ def _cases(suite: EvalSuite, path: Path, root: Node, problems: list[Problem]) ->
 
 
 def _held_out(path: Path, cases: tuple[Case, ...]) -> tuple[Path, ...]:
-    """The suite itself, and the packages of all of its cases: one may tell the answer of another."""
+    """Return what no agent may see: the suite and all of its packages, because one may hold the answer of another."""
     packages = (case.workspace.package for case in cases if case.workspace is not None)
     sources = (source for package in packages if package is not None for source in sources_of(package))
     return tuple(dict.fromkeys((path, *sources)))
 
 
 def case_ids(cases: Sequence[EvalCase]) -> tuple[str, ...]:
-    """The id of each case: its own, or its kind with its number in the suite."""
+    """Return the id of each case: its own, or its kind with its number in the suite."""
     taken = {folder_name(case.task_id).casefold() for case in cases if case.task_id}
     found: list[str] = []
     for number, case in enumerate(cases, 1):
@@ -111,7 +111,7 @@ def case_ids(cases: Sequence[EvalCase]) -> tuple[str, ...]:
 
 
 def lower_case(name: str, case: EvalCase, suite: EvalSuite, folder: Path, trouble: Trouble) -> Case:
-    """The case of the model; *folder* is where its relative paths begin."""
+    """Return the case of the model; *folder* is where its relative paths begin."""
     match case:
         case TriggerQuery():
             return _trigger(name, case, suite, folder, trouble)
@@ -144,7 +144,7 @@ def _asked(
 
 
 def _asserted(case: BooleanAssertion) -> tuple[Check, ...]:
-    """Whether the skill was triggered is a check of its own, so that a comparison can leave it out."""
+    """Return the checks; whether the skill was triggered is one of its own, so that a comparison can leave it out."""
     about = tuple(each for each in case.assertions if each.op == TRIGGERED)
     others = tuple(each for each in case.assertions if each.op != TRIGGERED)
     if not about:
@@ -166,14 +166,14 @@ def _asserted(case: BooleanAssertion) -> tuple[Check, ...]:
 
 
 def _with_inputs(case: LlmRubric) -> str:
-    """The instruction, and what it is about."""
+    """Return the instruction with its inputs."""
     if not case.inputs:
         return case.instruction
     return f"{case.instruction}\n\n{json.dumps(dict(case.inputs), ensure_ascii=False, indent=2)}"
 
 
 def _trigger(name: str, case: TriggerQuery, suite: EvalSuite, folder: Path, trouble: Trouble) -> Case:
-    """Without the skill there is nothing to load, so it means nothing there."""
+    """Lower a trigger query; it runs with the skill only, because without it there is nothing to load."""
     made: list[MadeSkill] = []
     places: list[Path] = []
     for index, text in enumerate(case.competing_skills):

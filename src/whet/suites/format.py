@@ -1,4 +1,4 @@
-"""The contract of a format: does it know this file, and what suite is it."""
+"""The contract of a format, and the one function that loads a suite in any of them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Format(Protocol):
     """One way of writing suites."""
 
     def recognizes(self, path: Path) -> bool:
-        """Whether *path* is written in this format."""
+        """Return whether *path* is written in this format."""
 
     def lower(self, path: Path) -> Suite:
-        """The suite in *path*; a `SuiteError` with every problem where there are any."""
+        """Return the suite in *path*; raises `SuiteError` with every problem."""
 
 
 def load_suite(path: Path) -> Suite:
-    """The suite that *path* holds, in whatever format."""
+    """Return the suite in *path*, in whatever format it is."""
     if not path.is_file():
         other = "is not a file" if path.exists() else "there is no such file"
         reason = "is a folder; name the suite file" if path.is_dir() else other

@@ -1,4 +1,4 @@
-"""Folders of Harbor tasks as the cases of an eval suite; the folders stay where they are, and are the packages."""
+"""Import Harbor tasks: their folders become the cases of an eval suite, and stay where they are as its packages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import PackageError, Problem, SuiteError, UsageError
-from whet.ground.package_refs import kind_of, local_path
+from whet.ground.package_settings import kind_of, local_path
 from whet.ground.packages import PATHS_HINT
 from whet.model.eval_cases import DEFAULT_SKILL_PLACE, MOST_CASES, EvalCase, EvalSuite, ResourceHints, TaskPackage
 from whet.reading.fields import Findings
@@ -24,14 +24,14 @@ _WANTED = ("task_id", "instruction", "verifier_ref")
 
 
 def import_manifest(document: Any, path: Path, folder: Path) -> Imported:
-    """The suite that the manifest *document*, read from *path*, stands for."""
+    """Return the suite of the manifest *document*, read from *path*."""
     suite = read_manifest(document, most_cases=_MOST_CASES, findings=Findings(str(path)))
     cases = tuple(_moved(case, path.parent, folder) for case in suite.cases)
     return Imported(suite=replace(suite, cases=cases), lost=tuple(_unsaid(document["cases"])))
 
 
 def _moved(case: EvalCase, base_dir: Path, folder: Path) -> EvalCase:
-    """A local package as it is seen from where the suite will lie."""
+    """Return the case with its local package as seen from *folder*, where the suite will be."""
     assert isinstance(case, TaskPackage)
     try:
         if kind_of(case.environment_ref) != "local" or "://" in case.environment_ref:
@@ -58,7 +58,7 @@ _USUAL_TIMEOUT_S = 600.0
 
 
 def import_tasks(tasks: Sequence[Path], name: str, folder: Path, *, oracle: bool) -> Imported:
-    """The suite of *tasks*, to be written into *folder*."""
+    """Return the suite of *tasks*, to be written into *folder*."""
     cases: list[TaskPackage] = []
     lost: list[Lost] = []
     left_out: list[Lost] = []
@@ -66,13 +66,13 @@ def import_tasks(tasks: Sequence[Path], name: str, folder: Path, *, oracle: bool
     for task in tasks:
         losses = Losses(task.resolve().name)
         try:
-            told = read_task_file(task / "task.toml", losses)
-            cases.append(_case(task, told, folder, losses, oracle=oracle))
+            task_file = read_task_file(task / "task.toml", losses)
+            cases.append(_case(task, task_file, folder, losses, oracle=oracle))
         except (BadTask, OSError) as error:
             left_out.append(Lost(task=losses.task, what=str(error)))
             continue
         lost += losses.found
-        longest_s = max(longest_s, told.agent_timeout_s or 0.0)
+        longest_s = max(longest_s, task_file.agent_timeout_s or 0.0)
     if not cases:
         raise UsageError("no task could be imported:\n" + "\n".join(f"  {each.task}: {each.what}" for each in left_out))
     lost += _of_all(cases, longest_s)
@@ -92,20 +92,20 @@ def _of_all(cases: Sequence[TaskPackage], longest_s: float) -> list[Lost]:
     return found
 
 
-def _case(task: Path, told: TaskFile, folder: Path, losses: Losses, *, oracle: bool) -> TaskPackage:
+def _case(task: Path, task_file: TaskFile, folder: Path, losses: Losses, *, oracle: bool) -> TaskPackage:
     _check_files(task, losses)
-    image = read_image(task / _CONTEXT, told.workdir)
+    image = read_image(task / _CONTEXT, task_file.workdir)
     for what in image.lost:
         losses.add(f"Dockerfile: {what}")
     paths = {path: _below_context(inner) for path, inner in image.paths.items()}
     solution = _SOLUTION if (task / _SOLUTION).is_file() else None
     if oracle and solution is None:
         losses.add("the solution: there is none")
-    timeout_s = told.verifier_timeout_s or _USUAL_TIMEOUT_S
+    timeout_s = task_file.verifier_timeout_s or _USUAL_TIMEOUT_S
     return TaskPackage(
         task_id=losses.task,
-        tags=told.tags,
-        source=told.source,
+        tags=task_file.tags,
+        source=task_file.source,
         environment_ref=seen_from(task, folder),
         instruction=_instruction(task),
         verifier_ref=_VERIFIER,
@@ -114,8 +114,8 @@ def _case(task: Path, told: TaskFile, folder: Path, losses: Losses, *, oracle: b
         resource_hints=ResourceHints(
             working_dir=_below_context(image.root),
             timeout_ms=timeout_s * 1000,
-            env=image.env | told.env,
-            network=told.network,
+            env=image.env | task_file.env,
+            network=task_file.network,
             more={PATHS_HINT: paths},
         ),
     )
@@ -136,7 +136,7 @@ def _check_files(task: Path, losses: Losses) -> None:
 
 
 def _instruction(task: Path) -> str:
-    """The instruction without the canary at its beginning, which is for whoever trains models."""
+    """Return the instruction without the canary at its beginning, which is meant for training filters."""
     text = (task / "instruction.md").read_text("utf-8", "replace")
     while (found := _CANARY.match(text)) and "canary" in found[0].lower():
         text = text[found.end() :]
@@ -144,7 +144,7 @@ def _instruction(task: Path) -> str:
 
 
 def _skill_place(task: Path, losses: Losses) -> str:
-    """Where the task keeps its skill, which the run replaces by the one under test, or takes away."""
+    """Return where the task keeps its skill, which the run replaces by the one under test, or removes."""
     skills = sorted(file.parent.name for file in (task / _CONTEXT / "skills").glob("*/SKILL.md"))
     if not skills:
         return DEFAULT_SKILL_PLACE
@@ -152,7 +152,7 @@ def _skill_place(task: Path, losses: Losses) -> str:
         return f"{_CONTEXT}/skills/{skills[0]}"
     losses.add(
         f"its {len(skills)} skills in {_CONTEXT}/skills ({', '.join(skills)}): they are there in every variant, "
-        "so that what a skill adds cannot be told"
+        "so that what a skill adds cannot be measured"
     )
     return DEFAULT_SKILL_PLACE
 
@@ -166,7 +166,7 @@ _LARGEST = 64 * 1024 * 1024
 
 
 def import_path(path: Path, folder: Path, *, name: str | None = None, oracle: bool = False) -> Imported:
-    """The suite of what lies at *path*, to be written into *folder*; *oracle* lets solutions run before verifiers."""
+    """Import *path* into a suite in *folder*; with *oracle*, solutions run before verifiers."""
     if path.is_file() and path.name != _TASK:
         return import_manifest(_document(path), path, folder)
     root = path.parent if path.name == _TASK else path
@@ -181,7 +181,7 @@ def import_path(path: Path, folder: Path, *, name: str | None = None, oracle: bo
 
 
 def _tasks(root: Path) -> list[Path]:
-    """A task, a folder of tasks, or a project with them in `tasks`."""
+    """Find the tasks at *path*: one, a folder of them, or a project with them in `tasks`."""
     if (root / _TASK).is_file():
         return [root]
     for place in (root, root / "tasks"):

@@ -1,4 +1,4 @@
-"""Suites as Python modules: `suite`, or functions marked with `@case`, and `workspace` beside them."""
+"""The Python format: a module with `suite`, or with functions marked by `@case`, and `workspace`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from whet.suites.python_fields import lower_case, lower_workspace
 from whet.suites.python_mistakes import HINT, ImportHangs, dropped_generators, limit_s, patience
 
 _PACKAGE = "__init__.py"
-# What the name of a suite's module begins with where it is in no package.
+# The prefix of the module of a suite that is in no package.
 _OUTSIDE_PACKAGES = "whet_suite_"
 
 
@@ -35,7 +35,7 @@ class PythonFormat:
     """Any `.py` file."""
 
     def recognizes(self, path: Path) -> bool:
-        """By its ending."""
+        """Return whether *path* ends in .py."""
         return path.suffix == ".py"
 
     def lower(self, path: Path) -> Suite:
@@ -63,7 +63,7 @@ def _digest(path: Path) -> str:
 
 
 def _own_modules(path: Path) -> Iterator[ModuleType]:
-    """The suite and what it has imported from its folder or package; no other suite that is loaded there too."""
+    """Yield the suite's module and what it imported from its folder or package, but no other suite."""
     top = _top(path)
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
@@ -88,7 +88,7 @@ def _unrun(module: ModuleType) -> Iterator[Problem]:
 
 
 def _top(path: Path) -> Path:
-    """The folder that the suite's imports begin in: its own, or the topmost of the packages around it."""
+    """Return the folder that the suite's imports start from: its own, or that of the topmost package around it."""
     top = path.parent
     while (top / _PACKAGE).is_file() and (top.parent / _PACKAGE).is_file():
         top = top.parent
@@ -96,14 +96,14 @@ def _top(path: Path) -> Path:
 
 
 def _name(path: Path) -> str:
-    """The module's name: its own in its package; elsewhere one that can take nobody's place."""
+    """Return the module's name: its own in its package, elsewhere one that no other module has."""
     if not (path.parent / _PACKAGE).is_file():
         return f"{_OUTSIDE_PACKAGES}{path.stem}"
     return ".".join((*path.parent.relative_to(_top(path).parent).parts, path.stem))
 
 
 def _import(path: Path) -> ModuleType:
-    """The module, imported with its folder on the path, or with the one that holds its package."""
+    """Import the module with its folder on the path, or with the folder that has its package."""
     name, top = _name(path), _top(path)
     package = name.rpartition(".")[0] if (path.parent / _PACKAGE).is_file() else ""
     spec = importlib.util.spec_from_file_location(name, path, loader=SuiteLoader(name, str(path)))
@@ -134,7 +134,7 @@ def _import(path: Path) -> ModuleType:
 
 
 def _is_own(path: Path) -> Callable[[str], bool]:
-    """Whether a file is the suite or one of its helpers."""
+    """Return a function that says whether a file is the suite or one of its helpers."""
     folder = f"{_top(path)}/"
     return lambda file: file.startswith(folder) and "site-packages" not in file
 
@@ -149,7 +149,7 @@ def _check_package(package: ModuleType, path: Path) -> None:
 
 @contextlib.contextmanager
 def _same_process() -> Iterator[None]:
-    """What a module does to the process while it loads must not reach what comes after it."""
+    """Undo what a module does to the process while it loads."""
     process, cwd, places = os.getpid(), Path.cwd(), list(sys.path)
     try:
         yield
@@ -167,7 +167,7 @@ class _Ended(BaseException):
 
 @contextlib.contextmanager
 def _no_way_out() -> Iterator[None]:
-    """Let a module that loads raise where it would end us unseen; what it forks may end as it likes."""
+    """Raise if a module would end our process while it loads; its own children may end."""
     process = os.getpid()
     real = {name: getattr(os, name) for name in ("_exit", "execv", "execve")}
 
@@ -208,7 +208,7 @@ def _import_problem(path: Path, error: BaseException) -> Problem:
 
 
 def _import_hint(path: Path, error: BaseException) -> str | None:
-    """How imports of a suite work, where it is likely that its author expects them to work otherwise."""
+    """Return how imports of a suite work, if the author seems to expect something else."""
     if isinstance(error, ImportError) and "no known parent package" in text_of(error):
         return f"relative imports need a package: add {_PACKAGE} to {path.parent}, or write `import helpers`"
     if isinstance(error, ImportHangs):
@@ -240,7 +240,7 @@ def _cases(module: ModuleType, path: Path, problems: list[Problem]) -> Iterator[
 
 
 def _marked(module: ModuleType) -> list[authoring.Case]:
-    """The functions that are marked in the module, and those that it imported from beside it, in that order."""
+    """Return the functions that are marked in the module, then those that it imported from its folder."""
     own = authoring.marked.get(module.__name__, [])
     others = [item for name, items in authoring.marked.items() if name != module.__name__ for item in items]
     here = {id(value) for value in vars(module).values()}
@@ -248,7 +248,7 @@ def _marked(module: ModuleType) -> list[authoring.Case]:
 
 
 def _written(declared: Any, path: Path, problems: list[Problem]) -> Iterator[tuple[str | None, Any]]:
-    """The cases as they stand in a list or a map, with their names in a map."""
+    """Yield the cases of a list or a map, with their names in the map."""
     match declared:
         case Mapping():
             yield from ((str(key), item) for key, item in declared.items())
@@ -275,7 +275,7 @@ def _forgotten(marked: list[authoring.Case], written: list[tuple[str | None, Any
 
 
 def _clashes(written: list[tuple[str | None, Any]], path: Path) -> Iterator[Problem]:
-    """Ids that are the same, or would be the same folder, also where letter case does not count."""
+    """Yield problems for ids that are the same, or would share a folder, also if the file system ignores case."""
     ids = [item.fields.get("id", name) for name, item in written if isinstance(item, authoring.Case)]
     times = Counter(identifier for identifier in ids if isinstance(identifier, str))
     folders: dict[str, str] = {}

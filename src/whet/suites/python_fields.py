@@ -131,7 +131,7 @@ def _bootstrap(written: Any, findings: Findings) -> BootstrapSpec | None:
 
 
 def _from_suite(word: str, path: Path) -> str:
-    """A word that looks like a relative path is one, from the suite's folder; anything else stays as it is."""
+    """Resolve a word that looks like a relative path from the suite's folder; leave any other as it is."""
     if word in {".", ".."} or word.startswith(("./", "../")):
         return str((path.parent / word).resolve())
     return word
@@ -202,14 +202,14 @@ def _required_parameters(function: Callable[..., Any]) -> int:
         return 0
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     needed = [item for item in parameters if item.default is inspect.Parameter.empty]
-    # A keyword-only parameter without a default can never be given: more than anybody has.
+    # A keyword-only parameter without a default can never be given.
     if any(item.kind is inspect.Parameter.KEYWORD_ONLY for item in needed):
         return 100
     return sum(item.kind in positional for item in needed)
 
 
 def _yields(function: Callable[..., Any]) -> bool:
-    """Whether to call it gives a generator, also where it is an object that can be called."""
+    """Return whether a call gives a generator, also if *function* is an object with `__call__`."""
     calls = (function, type(function).__call__)
     return any(inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call) for call in calls)
 

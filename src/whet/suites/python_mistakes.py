@@ -1,4 +1,4 @@
-"""Generators that a suite makes and drops: a check that calls such a helper asks nothing of what is in it."""
+"""Mistakes of Python suites: generators that nothing runs, and imports that do not end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Bound: TypeAlias = Mapping[str, bool]
 
 
 def dropped_generators(source: str, names: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
-    """The line and the name of every call that makes a generator nobody goes through; *names* are the module's own."""
+    """Yield line and name of every call that makes a generator that nothing runs; *names* are the module's own."""
     try:
         waiting: list[tuple[ast.AST, tuple[_Bound, ...]]] = [(ast.parse(source), ())]
     except (RecursionError, SyntaxError, ValueError):
@@ -40,7 +40,7 @@ def dropped_generators(source: str, names: Mapping[str, Any]) -> Iterator[tuple[
 
 
 def _idle_call(node: ast.AST) -> ast.Call | None:
-    """A call whose value is dropped, or asked only whether it is true, which a generator always is."""
+    """Return a call whose value is dropped, or only tested for truth, which a generator always has."""
     value = node.value if isinstance(node, ast.Expr) else node.test if isinstance(node, ast.Assert) else None
     return value if isinstance(value, ast.Call) else None
 
@@ -59,7 +59,7 @@ def _makes_generator(called: ast.expr, scopes: tuple[_Bound, ...], names: Mappin
 
 
 def _bound(function: _Function) -> _Bound:
-    """What *function* binds; a name that is bound more than once may be anything."""
+    """Return what *function* binds; a name that is bound more than once may be anything."""
     bound: dict[str, bool] = {}
     for node in _own_nodes(function):
         for name in _binds(node):
@@ -80,14 +80,14 @@ def _binds(node: ast.AST) -> Iterator[str]:
 
 
 def _is_plain_generator(node: ast.AST) -> bool:
-    """Whether it is a function that yields, and that nothing decorates."""
+    """Return whether *node* is a function that yields and has no decorator."""
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.decorator_list:
         return False
     return any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in _own_nodes(node))
 
 
 def _own_nodes(function: _Function) -> Iterator[ast.AST]:
-    """The nodes of a function but those in functions and classes within, of which only the outermost is given."""
+    """Yield the nodes of a function, without those inside of nested functions and classes."""
     body: list[ast.AST] = [function.args, *(function.body if isinstance(function.body, list) else [function.body])]
     while body:
         node = body.pop()
@@ -99,7 +99,7 @@ def _own_nodes(function: _Function) -> Iterator[ast.AST]:
 VARIABLE = "WHET_IMPORT_TIMEOUT_MS"
 HINT = f"an import should only define cases; {VARIABLE} allows it more time"
 _USUAL_MS = 60_000
-# After so long somebody wonders what is going on.
+# After so long you wonder what is going on.
 ANNOUNCED_AFTER_S = 3.0
 # A suite that catches everything and goes on has this long until whet ends with it.
 _GRACE_S = 2.0
@@ -109,11 +109,11 @@ _MILLISECONDS = re.compile("[1-9][0-9]{0,11}")
 
 
 class ImportHangs(BaseException):
-    """A suite that did not come to the end of its import; no `except Exception` of its own stops it."""
+    """The import of a suite that takes too long; no `except Exception` of the suite catches it."""
 
 
 def limit_s(environ: Mapping[str, str]) -> float:
-    """How long an import may take."""
+    """Return how long an import may take."""
     text = environ.get(VARIABLE, "").strip()
     if not text:
         return _USUAL_MS / 1000
@@ -124,14 +124,14 @@ def limit_s(environ: Mapping[str, str]) -> float:
 
 @contextmanager
 def patience(path: Path, most_s: float, is_own: Callable[[str], bool]) -> Iterator[None]:
-    """Announce the import of *path* where it takes long, and raise `ImportHangs` in it where it takes too long.
+    """Announce the import of *path* if it takes long, and raise `ImportHangs` in it if it takes too long.
 
     By a timer of the main thread: it also breaks off what waits for something. What never comes back to Python, such as
     a loop in C, it cannot.
     """
     alone = threading.current_thread() is threading.main_thread() and not signal.getitimer(signal.ITIMER_REAL)[0]
     if not alone:
-        # A timer of somebody else's, such as that of a test, is left as it is.
+        # Leave the timer of another owner, such as a test, as it is.
         yield
         return
     watch = _Watch(path, most_s, is_own, os.getpid(), os._exit)
@@ -145,7 +145,7 @@ def patience(path: Path, most_s: float, is_own: Callable[[str], bool]) -> Iterat
 
 
 class _Watch:
-    """What happens when the timer rings: a word, then an exception, and at last the end."""
+    """What happens when the timer fires: first a message, then an exception, at last the end of the process."""
 
     def __init__(
         self, path: Path, most_s: float, is_own: Callable[[str], bool], process: int, leave: Callable[[int], NoReturn]
@@ -168,16 +168,16 @@ class _Watch:
             _say(f"importing {self._path} ... {self._place(frame)}".rstrip())
             signal.setitimer(signal.ITIMER_REAL, self._most_s - ANNOUNCED_AFTER_S)
             return
-        told = f"it did not end within {self._most_s:g} s {self._place(frame)}".rstrip()
+        message = f"it did not end within {self._most_s:g} s {self._place(frame)}".rstrip()
         if self._raised:
-            _say(f"error[suite]: {self._path}: cannot be imported: {told}\n  {HINT}")
+            _say(f"error[suite]: {self._path}: cannot be imported: {message}\n  {HINT}")
             self._leave(_USAGE)
         self._raised = True
         signal.setitimer(signal.ITIMER_REAL, _GRACE_S)
-        raise ImportHangs(told)
+        raise ImportHangs(message)
 
     def _place(self, frame: FrameType | None) -> str:
-        """The innermost line of the author's that is being run."""
+        """Return the innermost line of the author's code that is running."""
         while frame is not None:
             if self._is_own(frame.f_code.co_filename):
                 return f"(at {Path(frame.f_code.co_filename).name}, line {frame.f_lineno})"

@@ -1,4 +1,4 @@
-"""A first suite: what a project looks like, and a case that any project could have."""
+"""A first suite for a project: look at the project, and write a case that fits it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MANAGERS = {
     "bun.lock": "bun run test",
     "bun.lockb": "bun run test",
 }
-# What npm itself writes where there are no tests yet.
+# What npm writes for a project without tests.
 _NO_TEST = "no test specified"
 _PROGRAMS = {
     "claude-code": "claude",
@@ -34,7 +34,7 @@ _PROMPT = 'Add a section "Getting started" to README.md that says how to run the
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """What a first suite needs to know of a project."""
+    """What a first suite needs to know about a project."""
 
     name: str
     command: str | None = None
@@ -43,7 +43,7 @@ class Project:
 
 
 def look_at(folder: Path) -> Project:
-    """What *folder* looks like; the first file that suggests a test command decides."""
+    """Look at *folder*; the first file that suggests a test command decides."""
     name = folder.resolve().name
     name = "project" if id_problem(name) else name
     protect = tuple(f"{each}/**" for each in _TEST_FOLDERS if (folder / each).is_dir())
@@ -56,13 +56,13 @@ def look_at(folder: Path) -> Project:
 
 
 def starter_text(project: Project, *, as_yaml: bool) -> str:
-    """The suite, as a person would write it."""
+    """Return the suite as YAML, as a person would write it."""
     suite = _suite(project)
     return "\n".join(_yaml(suite)) + "\n" if as_yaml else json.dumps(suite, indent=2, ensure_ascii=False) + "\n"
 
 
 def python_text(project: Project) -> str:
-    """The same case as a Python suite."""
+    """Return the same case as a Python suite."""
     tests = ""
     if project.command is not None:
         tests = f"    ran = ctx.run({json.dumps(project.command)})\n    assert ran.exit_code == 0, ran.stderr\n"
@@ -82,7 +82,7 @@ def getting_started(session: Session, ctx: CheckContext) -> None:
 
 
 def installed_agent() -> str | None:
-    """The type of the first agent whose program is there."""
+    """Return the type of the first agent whose program is installed."""
     return next((kind for kind, program in _PROGRAMS.items() if shutil.which(program)), None)
 
 
@@ -118,7 +118,7 @@ def _suite(project: Project) -> dict[str, Any]:
 
 
 def _yaml(value: Any, indent: str = "") -> Iterator[str]:
-    """Lines of YAML; texts stand in quotes, as they do in JSON."""
+    """Return lines of YAML, with strings in quotes as in JSON."""
     for key, item in value.items():
         if isinstance(item, dict):
             yield f"{indent}{key}:"

@@ -1,4 +1,4 @@
-"""The file task.toml of a Harbor task, in its versions 1.0 to 1.4: what of it a case can say."""
+"""Read task.toml of a Harbor task, versions 1.0 to 1.4, and note what a case cannot say."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from whet.model.eval_cases import EvalSuite
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """Something of a task that the suite does not say; *task* is empty where it concerns all of them."""
+    """Something of a task that the suite cannot say; *task* is empty if it concerns all of them."""
 
     task: str
     what: str
@@ -81,7 +81,7 @@ class BadTask(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFile:
-    """What of task.toml a case says."""
+    """The part of task.toml that a case can say."""
 
     name: str | None
     tags: tuple[str, ...]
@@ -94,7 +94,7 @@ class TaskFile:
 
 
 def read_task_file(path: Path, losses: Losses) -> TaskFile:
-    """What *path* says; whatever a case cannot say is added to *losses*."""
+    """Read *path*; what a case cannot say is added to *losses*."""
     try:
         data = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -154,13 +154,13 @@ def _env(table: dict[str, Any], losses: Losses) -> dict[str, str]:
     """Variables with a value; one that is to come from the machine of the user is not written into a suite."""
     found: dict[str, str] = {}
     for name, value in _table(table, "env").items():
-        told = _FROM_HOST.fullmatch(str(value))
-        if told is None:
+        match = _FROM_HOST.fullmatch(str(value))
+        if match is None:
             found[name] = str(value)
-        elif told[2] is not None:
-            found[name] = told[2]
+        elif match[2] is not None:
+            found[name] = match[2]
         else:
-            losses.add(f"variable {name}: it is to come from your environment ({told[1]}), which scripts do not see")
+            losses.add(f"variable {name}: it is to come from your environment ({match[1]}), which scripts do not see")
     return found
 
 

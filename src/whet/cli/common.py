@@ -1,0 +1,148 @@
+"""What commands share: paths, options, the words you typed, and the files that commands write."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from whet.errors import UsageError
+from whet.plan.settings_table import GIVEN, Rule
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Decorator = Callable[[Command], Command]
+
+
+class FilePath(click.Path):
+    """A path that must not be empty: an unset shell variable does not mean the current folder."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return *value* as a `Path`."""
+        if not str(value).strip():
+            self.fail("must not be empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FILE = FilePath()
+AT_LEAST_1 = click.IntRange(min=1)
+REPORT_FORMATS = ("json", "markdown", "html", "csv")
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+CONFIG = click.option(
+    "--config", "config_file", type=FILE, metavar="FILE", help="Read settings from this file, and search for no other."
+)
+
+
+def setting(name: str, *flags: str, **words: Any) -> Decorator[Any]:
+    """Return the option that sets the setting *name*, from its row; *flags* and *words* replace those of the row."""
+    row = GIVEN[name][1]
+    assert flags or row.flag
+    return click.option(
+        *(flags or (row.flag,)),
+        name,
+        **{"type": _type(row.rule), "multiple": row.rule.many, "metavar": row.metavar, "help": row.help} | words,
+    )
+
+
+def _type(rule: Rule) -> click.ParamType[Any] | None:
+    """Return how click reads a value. Reading the settings refuses a value that is too large."""
+    if rule.choices:
+        return click.Choice(rule.choices)
+    if rule.kind == "whole":
+        return click.IntRange(min=int(rule.least))
+    if rule.kind == "number":
+        return click.FloatRange(min=rule.least)
+    return FILE if rule.place == "path" else None
+
+
+def given_settings(given: Mapping[str, Any], *, but: Collection[str] = ()) -> dict[str, Any]:
+    """Return the settings that you typed, *but* the options that mean something else to the command."""
+    return {name: given[name] for name in GIVEN if name not in but and given.get(name) not in (None, ())}
+
+
+def with_options(options: Sequence[Decorator[Any]]) -> Decorator[Any]:
+    """Return a decorator that adds *options*, in the order in which the help lists them."""
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+# The key under which a context keeps the words after the name of the command.
+TYPED = "whet.typed"
+# Options that select from a suite, or do something else than run it.
+_SELECTING = frozenset(
+    ("--case", "--task", "--tag", "--runner", "--variant", "--shard", "--last-failed", "--dry-run", "--resume")
+)
+
+
+def typed_again() -> tuple[str, ...]:
+    """Return the words you typed, without the options that select."""
+    return _typed(lambda name: name not in _SELECTING, others=True)
+
+
+def typed_for_resume(*names: str) -> tuple[str, ...]:
+    """Return the options in *names* that you typed: the record does not hold these."""
+    return _typed(lambda name: name in names, others=False)
+
+
+def _typed(wanted: Callable[[str], bool], *, others: bool) -> tuple[str, ...]:
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return ()
+    return tuple(_chosen(context.meta.get(TYPED, ()), context.command, wanted, others=others))
+
+
+def _chosen(
+    words: Sequence[str], command: click.Command, wanted: Callable[[str], bool], *, others: bool
+) -> Iterator[str]:
+    """Yield the *wanted* options with their values, and with *others* the words that are not options."""
+    flags = {
+        name for option in command.params if isinstance(option, click.Option) and option.is_flag for name in option.opts
+    }
+    rest = iter(words)
+    for word in rest:
+        name, equals, _ = word.partition("=")
+        if word == "--":
+            yield from (word, *rest) if others else ()
+        elif not word.startswith("-"):
+            yield from [word] if others else []
+        else:
+            value = [] if equals or name in flags else [next(rest, "")]
+            yield from (word, *value) if wanted(name) else ()
+
+
+def write_out(data: bytes, output: Path | None) -> None:
+    """Write *data* to the file *output*, which is replaced in one step, or to stdout."""
+    if output is None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        return
+    # Printing to stdout does not need it.
+    from whet.report.documents import replacing
+
+    try:
+        with replacing(output) as file:
+            file.write(data)
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {error.strerror}") from error
+
+
+def write_new(path: Path, text: str, hint: str | None = None) -> None:
+    """Write *text* to a new file; if there is one already, fail with *hint*."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{path} already exists, and whet does not overwrite it", hint=hint) from None
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error

@@ -1,0 +1,212 @@
+"""Write the members of an archive into a folder, and refuse any that is unsafe or would end up outside of it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from whet.errors import PackageError
+from whet.ground.package_settings import MIB, PackageLimits, shown
+
+LONGEST_PATH = 1024
+_LONGEST_NAME = 255
+_DEEPEST = 64
+
+# As many as Linux follows before it gives up.
+_MOST_FOLLOWED = 40
+# Links that point to one another can take hours to follow.
+_MOST_STEPS = 2_000_000
+
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER_MODE = 0o755
+_CHUNK = MIB
+
+
+class ExtractionFolder:
+    """Takes members one by one and refuses the first unsafe one; makes links last, after everything else."""
+
+    def __init__(self, root: Path, archive_bytes: int, limits: PackageLimits) -> None:
+        self._root = root
+        self._limits = limits
+        self._most_bytes = limits.most_unpacked(archive_bytes)
+        self._bytes = 0
+        self._entries = 0
+        # What is at each path below the root: a folder, a file or a link.
+        self._kinds: dict[str, str] = {}
+        self._links: dict[str, str] = {}
+
+    def add_folder(self, name: str) -> None:
+        """Add a folder, unless it is already there."""
+        self._count()
+        path = path_of(name)
+        if path and self._kinds.get(path) != "folder":
+            self._claim(path, "folder")
+            self._make(path)
+
+    def add_file(self, name: str, content: Readable, *, size: int, executable: bool) -> None:
+        """Add a file of *size* bytes; its mode keeps only whether it is executable."""
+        path = self._new(name, "file")
+        file = os.open(self._root / path, _CREATE, _file_mode(executable=executable))
+        with os.fdopen(file, "wb") as copy:
+            written = self._copy(content, copy, path)
+        if written != size:
+            raise PackageError(f"{shown(path)} should have {size} bytes but has {written}: the archive is damaged")
+
+    def add_copy(self, name: str, of: str) -> None:
+        """Add a copy of a file in place of a hard link to it, so that nothing writes through the link."""
+        source = path_of(of)
+        if self._kinds.get(source) != "file":
+            raise PackageError(f"{shown(name)} is a hard link to {shown(of)}, which is not an earlier file")
+        path = self._new(name, "file")
+        original = self._root / source
+        executable = bool(original.stat().st_mode & stat.S_IXUSR)
+        file = os.open(self._root / path, _CREATE, _file_mode(executable=executable))
+        with os.fdopen(file, "wb") as copy, original.open("rb") as content:
+            self._copy(content, copy, path)
+
+    def add_link(self, name: str, target: str) -> None:
+        """Add a symbolic link; `finish` checks that it stays inside."""
+        path = self._new(name, "link")
+        self._links[path] = target
+
+    def finish(self) -> None:
+        """Make the links, each of which must stay inside, directly and through other links."""
+        if not self._kinds:
+            raise PackageError("the archive is empty")
+        check_links(self._links)
+        for path, target in self._links.items():
+            (self._root / path).symlink_to(target)
+
+    def _new(self, name: str, kind: str) -> str:
+        self._count()
+        path = path_of(name)
+        if not path:
+            raise PackageError(f'the archive contains a {kind} called "{shown(name)}"')
+        self._claim(path, kind)
+        return path
+
+    def _claim(self, path: str, kind: str) -> None:
+        """Note what is at *path*, and make the folders above it."""
+        if path in self._kinds:
+            raise PackageError(f"{shown(path)} is in the archive twice")
+        above = path.rpartition("/")[0]
+        if above and self._kinds.get(above) != "folder":
+            if above in self._kinds:
+                raise PackageError(f"{shown(path)} is below {shown(above)}, which is a {self._kinds[above]}")
+            self._claim(above, "folder")
+            self._make(above)
+        self._kinds[path] = kind
+
+    def _make(self, path: str) -> None:
+        (self._root / path).mkdir(mode=_FOLDER_MODE)
+
+    def _count(self) -> None:
+        self._entries += 1
+        if self._entries > self._limits.entries:
+            raise PackageError(f"the archive has more than {self._limits.entries:,} entries")
+
+    def _copy(self, content: Readable, copy: Writable, path: str) -> int:
+        written = 0
+        while chunk := content.read(_CHUNK):
+            written += len(chunk)
+            self._bytes += len(chunk)
+            if self._bytes > self._most_bytes:
+                raise too_large(self._most_bytes, self._limits, path)
+            copy.write(chunk)
+        return written
+
+
+def path_of(name: str) -> str:
+    """Return the path below the root of the member *name*, empty for the root; raises `PackageError` if unsafe."""
+    if name.startswith("/"):
+        raise _refused(name, "the path is absolute")
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise _refused(name, "the path contains `..`")
+    if "\\" in name or any(ord(character) < ord(" ") or ord(character) == 0x7F for character in name):  # noqa: PLR2004
+        raise _refused(name, "the name contains a backslash or a control character")
+    try:
+        sizes = [len(part.encode()) for part in parts]
+    except UnicodeEncodeError:
+        raise _refused(name, "the name is not UTF-8") from None
+    if sum(sizes) + len(sizes) > LONGEST_PATH or max(sizes, default=0) > _LONGEST_NAME:
+        raise _refused(name, "the name is too long for a file system")
+    if len(parts) > _DEEPEST:
+        raise _refused(name, f"the path is more than {_DEEPEST} folders deep")
+    return "/".join(parts)
+
+
+def _refused(name: str, why: str) -> PackageError:
+    return PackageError(f"{shown(name)}: {why}")
+
+
+def check_links(links: Mapping[str, str]) -> None:
+    """Refuse *links* (targets by path) if one is absolute or leads out, directly or through other links."""
+    steps = 0
+    for path, target in links.items():
+        if target.startswith("/"):
+            raise PackageError(f"{shown(path)} is a link to an absolute path: {shown(target)}")
+        if not target or "\0" in target or len(target.encode("utf-8", "surrogateescape")) > LONGEST_PATH:
+            raise PackageError(f"{shown(path)} is a link whose target is not a path")
+        steps += _follow(path, links)
+        if steps > _MOST_STEPS:
+            raise PackageError("the links of the archive point to one another too often")
+
+
+def _follow(path: str, links: Mapping[str, str]) -> int:
+    """Follow *path* from the root as the kernel would; return the number of steps."""
+    ahead = deque(path.split("/"))
+    here: list[str] = []
+    followed = steps = 0
+    while ahead:
+        steps += 1
+        part = ahead.popleft()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            if not here:
+                raise PackageError(f"{shown(path)} is a link that leads out of the archive: {shown(links[path])}")
+            here.pop()
+            continue
+        here.append(part)
+        target = links.get("/".join(here))
+        if target is not None:
+            followed += 1
+            if followed > _MOST_FOLLOWED:
+                raise PackageError(f"{shown(path)} is a link that leads to itself")
+            here.pop()
+            if target.startswith("/"):
+                raise PackageError(f"{shown(path)} is a link that leads to an absolute path: {shown(target)}")
+            ahead.extendleft(reversed(target.split("/")))
+    return steps
+
+
+class Readable(Protocol):
+    """The content of a member, read in pieces."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return the next bytes, at most *size*; empty at the end."""
+
+
+class Writable(Protocol):
+    """A file to write to."""
+
+    def write(self, data: bytes, /) -> object:
+        """Write all of *data*."""
+
+
+def too_large(most_bytes: int, limits: PackageLimits, path: str = "") -> PackageError:
+    """Return the error for an archive that unpacks to more than allowed."""
+    said = f"the archive unpacks to more than {most_bytes // MIB:,} MiB{f' at {shown(path)}' if path else ''}"
+    if most_bytes == limits.unpacked_bytes:
+        return PackageError(said, hint="raise packages.max_unpacked_mb if that size is right")
+    swells = f"{said}, which is more than {limits.ratio} times its size"
+    return PackageError(swells, hint="if that is right, use it as a folder or as a plain .tar")
+
+
+def _file_mode(*, executable: bool) -> int:
+    return 0o755 if executable else 0o644
