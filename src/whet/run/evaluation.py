@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 from whet.agents.callable import SkillClient, secrets_of
 from whet.agents.callable_connect import connect
@@ -14,19 +17,24 @@ from whet.agents.prices import priced
 from whet.grade.evaluators import Evaluators
 from whet.grade.judge import LlmJudge
 from whet.grade.judge_client import find_key, judge_settings
+from whet.grade.judge_questions import Vote
+from whet.grade.scores import Weights
+from whet.grade.summary import sample_of, summarize
 from whet.ground.sandbox import Sandbox
 from whet.ground.secrets import Masker, can_be_hidden
-from whet.model.benchmark import CompletionReport, Evaluated
+from whet.model import wire
+from whet.model.benchmark import Benchmark, BenchmarkTask, CallableSkill, CallRecord, CompletionReport, Evaluated
+from whet.model.event import Results
 from whet.model.run import RunInfo, Trial, TrialResult
 from whet.model.session import Usage
 from whet.plan.settle_eval import EvalRequest, PlannedEvaluation, describe_calls, retries_of, settle_evaluation
 from whet.record.results import JournalResults
 from whet.report.completion_files import write_reports
-from whet.run.calling import Calling, call_trial, check_health
-from whet.run.evaluation_reports import judging_of, reports_of
+from whet.run.calling import ANSWER_FILE, Calling, call_trial, check_health
 from whet.run.flow import Approach, perform
 from whet.run.parts import RunParts
 from whet.run.run_state import ERRORED, FAILED, PASSED, Conclusion
+from whet.run.trial import OUTPUT_KEPT
 
 
 def evaluate(request: EvalRequest) -> int:
@@ -135,3 +143,105 @@ def _below(reports: Sequence[CompletionReport], least: float | None) -> list[str
         for report in reports
         if report.summary.completion is not None and report.summary.completion.value < least
     ]
+
+
+def reports_of(
+    info: RunInfo, results: Results, benchmark: Benchmark, skills: Sequence[CallableSkill], weights: Weights
+) -> list[CompletionReport]:
+    """Return a report for each skill that the run called."""
+    tasks = {task.id: task for task in benchmark.tasks}
+    calls: dict[str, list[CallRecord]] = {skill.id: [] for skill in skills}
+    judging: dict[str, Usage] = {}
+    runs = 1
+    for execution in results.plan.executions:
+        runs = max(runs, execution.trials)
+        for result in results.trials(execution):
+            runner = execution.runner.id
+            calls[runner].append(_call(result, tasks[execution.case.id], info.run_dir))
+            if benchmark.needs_judge:
+                judging[runner] = judging.get(runner, Usage()) + judging_of(result)
+    ks = tuple(dict.fromkeys((benchmark.k, runs)))
+    chosen = {execution.runner.id for execution in results.plan.executions}
+    return [
+        _report(info, benchmark, skill, calls[skill.id], judging=judging.get(skill.id), ks=ks, weights=weights)
+        for skill in skills
+        if skill.id in chosen
+    ]
+
+
+def _report(
+    info: RunInfo,
+    benchmark: Benchmark,
+    skill: CallableSkill,
+    calls: list[CallRecord],
+    *,
+    judging: Usage | None,
+    ks: tuple[int, ...],
+    weights: Weights,
+) -> CompletionReport:
+    total = Usage()
+    for call in calls:
+        total += call.usage or Usage()
+    return CompletionReport(
+        skill=skill.id,
+        skill_version=skill.version,
+        benchmark=benchmark.id,
+        timestamp=info.started_at,
+        summary=summarize(
+            [call.sample for call in calls],
+            scoring=benchmark.scoring,
+            ks=ks,
+            max_latency_ms=benchmark.max_latency_ms,
+            weights=weights,
+        ),
+        calls=tuple(calls),
+        usage=total,
+        judging=judging,
+        scoring=benchmark.scoring,
+        ks=ks,
+        max_latency_ms=benchmark.max_latency_ms,
+        weights=asdict(weights),
+    )
+
+
+def _call(result: TrialResult, task: BenchmarkTask, run_dir: Path) -> CallRecord:
+    latency_ms = None if result.session_s is None else result.session_s * 1000
+    sample = sample_of(task.id, result.number, result.grades, result.failure, latency_ms=latency_ms, weight=task.weight)
+    decided = result.failure is None or result.failure.code == "assertion"
+    return CallRecord(
+        sample=sample,
+        evaluator=task.evaluator.kind,
+        output=_output(result, run_dir),
+        error=None if decided or result.failure is None else result.failure.message,
+        reason="; ".join(grade.reason for grade in result.grades),
+        usage=result.total_usage if result.total_usage.total_tokens is not None else None,
+        flags=tuple(flag for evidence in _judged(result) for flag in evidence["flags"]),
+    )
+
+
+def _output(result: TrialResult, run_dir: Path) -> Any:
+    """Return the answer; the journal keeps only the beginning of a long one."""
+    if not result.final_output:
+        return None
+    try:
+        if len(result.final_output) <= OUTPUT_KEPT:
+            return json.loads(result.final_output)
+        return json.loads((run_dir / result.artifact_dir / ANSWER_FILE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return result.final_output
+
+
+def judging_of(result: TrialResult) -> Usage:
+    """Return what the judge used for a trial; a cached vote used nothing."""
+    total = Usage()
+    for evidence in _judged(result):
+        for vote in wire.decode(json.dumps(evidence["votes"]), tuple[Vote, ...]):
+            total += Usage() if vote.cached else vote.usage
+    return total
+
+
+def _judged(result: TrialResult) -> Iterator[dict[str, Any]]:
+    """Yield the evidence of each grade that the judge gave."""
+    for grade in result.grades:
+        if grade.check == "llm_judge" and grade.evidence:
+            yield json.loads(grade.evidence)
