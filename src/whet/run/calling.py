@@ -26,7 +26,7 @@ from whet.model.session import SessionSummary, Usage
 from whet.run.attempt_record import AttemptRecord, recording
 from whet.run.grading import conclude, is_open, masked
 from whet.run.parts import RunParts
-from whet.run.trial import attempted
+from whet.run.trial import attempt_with_retries
 
 ANSWER_FILE = "answer.json"
 _WRONG = FailureClass(id="wrong-answer", label="Wrong answer")
@@ -50,7 +50,7 @@ class Calling:
 async def call_trial(parts: RunParts, calling: Calling, trial: Trial) -> TrialResult:
     """Run one trial by calling a skill."""
     retries = calling.retries[trial.key.runner]
-    return await attempted(parts, trial, partial(_attempt, parts, calling, trial), retries=retries)
+    return await attempt_with_retries(parts, trial, partial(_attempt, parts, calling, trial), retries=retries)
 
 
 async def _attempt(parts: RunParts, calling: Calling, trial: Trial, number: int) -> AttemptRecord:
