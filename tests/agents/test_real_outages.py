@@ -44,7 +44,7 @@ def tells_of_retries(played: Played) -> bool:
     said = played.outcome.message("a")
     if "time limit" not in said:
         return True
-    return bool(re.search(r"had failed (once|\d+ times), and the agent was trying again|no retry was told of", said))
+    return bool(re.search(r"had failed (once|\d+ times), and the agent was trying again|no retry was reported", said))
 
 
 @pytest.mark.parametrize("fault", FAULTS)

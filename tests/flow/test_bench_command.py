@@ -53,7 +53,7 @@ def test_a_cost_that_nobody_knows_is_not_zero_and_a_budget_without_it_is_said(be
     assert ended.code == 0
     assert (results["totalCost"], results["unknownCosts"]) == (None, 2)
     assert by_id(results)["a"]["notes"] == ["the budget was not held: it is $1, and what the agent spent is not known"]
-    assert ended.stdout.count("what a cost on sh is not known, and its budget was not held (told once)") == 1
+    assert ended.stdout.count("the cost of a on sh is not known, so its budget was not held (shown once)") == 1
 
 
 def test_an_agent_that_overspends_is_stopped_and_what_it_spent_is_told(bench: Project) -> None:

@@ -85,7 +85,7 @@ def test_a_skill_that_does_not_say_that_it_is_well_is_called_all_the_same(tmp_pa
     ended = whet(tmp_path, "eval", "--skills", "skills", "--tasks", tasks(tmp_path, task("a", {"say": "yes"})))
 
     assert ended.returncode == 0
-    assert "echo does not say that it is well: JSON-RPC error -32000: my database is away" in ended.stdout
+    assert "echo is not healthy: JSON-RPC error -32000: my database is away" in ended.stdout
     assert statuses(tmp_path) == {"a": "pass"}
 
 

@@ -409,7 +409,7 @@ def test_a_runner_that_is_gone_or_another_by_now_is_refused(asking: Project) -> 
 
     assert f'is of runner "real", which is not in {asking.root / "whet.toml"}' in gone
     assert 'is of type "codex"' in other
-    assert "the session lies in a home of its own, and inherit_home" in moved
+    assert "the session is in a home of its own, and inherit_home" in moved
 
 
 def test_a_program_that_is_missing_is_told_before_anything_is_asked(asking: Project) -> None:
@@ -458,7 +458,7 @@ def test_a_record_that_names_a_folder_of_its_own_choice_is_refused(asking: Proje
 
     said = refused(explain(asking))
 
-    assert f"a run lays no folder at {named}" in said
+    assert f"no run makes a folder at {named}" in said
     assert starts(asking) == begun
     assert not scratch.exists()
     assert not (asking.outside / "made").exists()

@@ -14,7 +14,7 @@ from whet.agents.agent import AgentCommand
 from whet.ground.secrets import Masker
 from whet.ground.workspace import SharedWorkspace
 from whet.run.ground import Ground
-from whet.run.session_state import Resumable, keep_state, lay_state, read_state
+from whet.run.session_state import Resumable, keep_state, read_state, restore_state
 
 SECRET = "sk-secret-value-0000000000"
 
@@ -45,7 +45,7 @@ def test_what_the_agent_declares_is_kept_and_laid_out_again_and_nothing_else(gro
     kept, notes = keep(ground, resumable(ground, ".x/sessions", ".x/not-there"))
     again = tmp_path / "again"
     again.mkdir()
-    lay_state(kept, again)
+    restore_state(kept, again)
 
     assert notes == []
     assert [str(path.relative_to(again)) for path in again.rglob("*") if path.is_file()] == [".x/sessions/s-1.jsonl"]

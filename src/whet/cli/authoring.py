@@ -131,7 +131,7 @@ def validate_command(files: tuple[Path, ...], strict: bool) -> None:
       2  it cannot run some
     """
     from whet.reading.paths import refusals
-    from whet.run.evaluation import Examined, examine
+    from whet.suites.examining import Examined, examine
     from whet.suites.format import load_suite
 
     problems: list[Problem] = []

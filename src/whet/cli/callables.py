@@ -277,33 +277,38 @@ def eval_command(skills: tuple[Path, ...], more_skills: tuple[Path, ...], **give
     least = given["min_completion"]
     if least is None and given["exit_on_fail"]:
         least = _USUAL_MIN_COMPLETION
-    from whet.model.request import Selection, split_list
-    from whet.plan.settle_eval import EvalRequest
+    from whet.model.request import RunRequest, Selection, split_list
+    from whet.plan.settle_eval import COMMAND, EvalRequest
     from whet.run.evaluation import evaluate
 
+    run = RunRequest(
+        command=COMMAND,
+        suite=None,
+        flags=given_settings(given, but=("tags", "output_dir")),
+        config_file=given["config_file"],
+        selection=Selection(cases=split_list(given["cases"]), tags=split_list(given["tags"])),
+        last_failed=given["last_failed"],
+        dry_run=given["dry_run"],
+        resume=given["resume"],
+        verbose=given["verbose"],
+        again=typed_again(),
+        going_on=typed_for_resume(*_NOT_RECORDED),
+    )
     return evaluate(
         EvalRequest(
+            run=run,
             skills=(*skills, *more_skills),
             benchmark=given["benchmark"],
             benchmarks_dir=given["benchmarks_dir"],
             tasks=given["tasks"],
             evaluator=given["evaluator"],
-            flags=given_settings(given, but=("tags", "output_dir")),
-            config_file=given["config_file"],
             check_schemas=given["check_schemas"],
             check_health=not given["no_health_check"],
-            selection=Selection(cases=split_list(given["cases"]), tags=split_list(given["tags"])),
-            last_failed=given["last_failed"],
-            verbose=given["verbose"],
-            k=given["k"],
-            weights=_weights(given["weights"]),
-            resume=given["resume"],
-            dry_run=given["dry_run"],
             formats=_formats(given["formats"]),
             reports_dir=given["output_dir"],
             min_completion=least,
-            again=typed_again(),
-            going_on=typed_for_resume(*_NOT_RECORDED),
+            k=given["k"],
+            weights=_weights(given["weights"]),
         )
     )
 

@@ -60,14 +60,18 @@ def resume(run: RecordedRun, request: RunRequest) -> Resumed:
             f"{name} has no agent to go on with: it regrades {asked.regraded_from}",
             hint=f"whet regrade {asked.regraded_from}",
         )
-    if asked.command == "eval":
-        raise UsageError(f"{name} is an evaluation of skills", hint=f"whet eval --resume {name}")
+    _refuse_other_command(asked, request, name)
     if request.suite is not None and request.suite.resolve() != run.suite:
         raise UsageError(f"that run is of {run.suite}, not of {request.suite}", hint="leave the suite out")
-    _refuse_changes(_changed_flags(asked, request.flags) + _asked_again(request))
+    if changed := _changed_flags(asked, request.flags) + _asked_again(request):
+        raise UsageError(
+            f"a resumed run does what it was asked the first time; it cannot change {', '.join(changed)}",
+            hint=_NEW_RUN,
+        )
+    free = {flag: value for flag, value in request.flags.items() if _is_free(flag)}
     again = replace(
         request,
-        **typed_before(asked),
+        **_typed_before(asked),
         update_snapshots=request.update_snapshots or asked.update_snapshots,
         model=asked.model,
         in_place=asked.in_place,
@@ -75,7 +79,7 @@ def resume(run: RecordedRun, request: RunRequest) -> Resumed:
         strict=asked.strict,
         more_reporters=request.more_reporters or asked.more_reporters,
         suite=run.suite,
-        flags=flags_of(asked, request.flags),
+        flags=_flags(asked) | free,
         config_file=run.config_file,
         selection=asked.selection,
         last_failed=False,
@@ -84,17 +88,20 @@ def resume(run: RecordedRun, request: RunRequest) -> Resumed:
     return Resumed(run, again)
 
 
-def typed_before(asked: RunFile) -> dict[str, Any]:
+def _refuse_other_command(asked: RunFile, request: RunRequest, name: str) -> None:
+    evaluation = asked.command == "eval"
+    if evaluation == (request.command == "eval"):
+        return
+    if evaluation:
+        raise UsageError(f"{name} is an evaluation of skills", hint=f"whet eval --resume {name}")
+    raise UsageError(f"{name} is not an evaluation of callable skills", hint=f"whet run --resume {name}")
+
+
+def _typed_before(asked: RunFile) -> dict[str, Any]:
     """Return what was typed for a run; from another folder its paths would lead elsewhere."""
     if asked.typed.cwd != str(Path.cwd()):
         return {"again": (), "going_on": ()}
     return {"again": asked.typed.again, "going_on": asked.typed.going_on}
-
-
-def flags_of(asked: RunFile, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the flags of a run, with what *given* may change of them; refuses any other change."""
-    _refuse_changes(_changed_flags(asked, given))
-    return _flags(asked) | {name: value for name, value in given.items() if _is_free(name)}
 
 
 def _flags(asked: RunFile) -> dict[str, Any]:
@@ -116,11 +123,3 @@ def _asked_again(request: RunRequest) -> list[str]:
     selecting = request.selection != Selection() or request.last_failed
     kept = ("model", "in_place", "fail_fast", "strict", "skill")
     return [*(["selection"] if selecting else []), *(name for name in kept if getattr(request, name))]
-
-
-def _refuse_changes(changed: list[str]) -> None:
-    if changed:
-        raise UsageError(
-            f"a resumed run does what it was asked the first time; it cannot change {', '.join(changed)}",
-            hint=_NEW_RUN,
-        )

@@ -49,11 +49,11 @@ class Planned:
 
 def settle(request: RunRequest) -> Planned:
     """Load and plan the run that was asked for, or the earlier one that it resumes."""
-    earlier = _earlier(request)
+    earlier = earlier_run(request)
     return _planned(earlier.request if earlier else request, earlier)
 
 
-def _earlier(request: RunRequest) -> Resumed | None:
+def earlier_run(request: RunRequest) -> Resumed | None:
     """Return the earlier run that *request* resumes, if it does."""
     if request.resume is None:
         return None

@@ -1,79 +1,65 @@
-"""Load and plan what `whet eval` was asked, and find everything that is wrong before anything is called."""
+"""Plan an evaluation of callable skills: its benchmark becomes a suite, its skills become runners of the one engine."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from whet.agents.callable import input_problems, missing_secrets
-from whet.agents.callable_reading import find_skills
+from whet.agents.callable_reading import MANIFEST, find_skills
 from whet.dataclass import dataclass
 from whet.errors import Problem, StoreError, SuiteError, UsageError
 from whet.grade.scores import Weights
-from whet.model.benchmark import Benchmark, CallableSkill, EvaluatorKind
+from whet.model.benchmark import Benchmark, BenchmarkTask, CallableSkill, EvaluatorKind
 from whet.model.request import RunRequest, Selection, Settings
-from whet.plan.benchmark_suite import chosen_from, plan_of, suite_of
-from whet.plan.resume import Resumed, flags_of, typed_before
+from whet.model.run import Execution, Plan, Runner
+from whet.model.suite import Case, Check, Limits, Suite
+from whet.plan.plan import counted, make_plan
+from whet.plan.resume import Resumed
 from whet.plan.settings import load_settings
-from whet.plan.settle import Planned
-from whet.record.folder import find_run_folder
-from whet.record.recorded_run import RecordedRun, newest_run, read_run
+from whet.plan.settle import Planned, earlier_run
+from whet.record.recorded_run import newest_run
 from whet.suites.benchmarks import LoadedBenchmark, find_benchmark, read_benchmark, read_tasks
 
 COMMAND = "eval"
+_AGENT = "skill"
+_DEFAULT_TIMEOUT_S = 30.0
+_DEFAULT_CONCURRENCY = 4
+# What messages call a case and a runner.
+_WORDS = {"case": "task", "runner": "skill"}
+# The settings of a judge that change verdicts; where and how fast it is asked does not.
+_JUDGED_BY = frozenset({"provider", "url", "model", "votes", "temperature"})
+_SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalRequest:
-    """Which skills on which tasks, and how; `flags` holds the settings that were typed."""
+    """What `whet eval` was asked to do: a run, which skills on which tasks, and what to make of the results."""
 
+    run: RunRequest
     skills: tuple[Path, ...] = ()
     benchmark: str | None = None
     benchmarks_dir: Path | None = None
     tasks: Path | None = None
     evaluator: EvaluatorKind | None = None
-    flags: Mapping[str, Any] = field(default_factory=dict)
-    config_file: Path | None = None
     check_schemas: bool = False
     check_health: bool = True
-    selection: Selection = field(default_factory=Selection)
-    last_failed: bool = False
-    resume: str | None = None
-    dry_run: bool = False
-    verbose: bool = False
-    # What is made of the results; a resumed run may have other values.
+    # What is made of the results; may be different when a run is resumed.
     formats: tuple[str, ...] = ("json", "markdown")
     reports_dir: Path = Path("reports")
     min_completion: float | None = None
-    # The words that were typed: see `RunRequest`.
-    again: tuple[str, ...] = ()
-    going_on: tuple[str, ...] = ()
-    # Outranks the benchmark's own.
+    # Overrides that of the benchmark.
     k: int | None = None
-    # Weights of the composite that were typed; they outrank those of the settings.
+    # Of the composite; override those of the settings.
     weights: Mapping[str, float] = field(default_factory=dict)
 
-    def as_run(self, source: Path) -> RunRequest:
-        """Return the same as the request of a run of *source*."""
-        return RunRequest(
-            command=COMMAND,
-            suite=source,
-            flags=self.flags,
-            config_file=self.config_file,
-            selection=self.selection,
-            last_failed=self.last_failed,
-            dry_run=self.dry_run,
-            resume=self.resume,
-            verbose=self.verbose,
-            again=self.again,
-            going_on=self.going_on,
-        )
-
     def facts(self, source: Path) -> dict[str, Any]:
-        """Return what goes into run.json, with absolute paths: a resume may come from another folder."""
+        """Return what goes into run.json, with absolute paths: you may resume from another folder."""
         return {
             "command": COMMAND,
             "eval": {
@@ -85,93 +71,90 @@ class EvalRequest:
             },
         }
 
-
-def asked_before(run: RecordedRun) -> dict[str, Any]:
-    """Return the fields of the request that *run* answers."""
-    asked, name = run.asked, run.run_dir.name
-    if asked.command != COMMAND:
-        raise UsageError(f"{name} is not an evaluation of callable skills", hint=f"whet run --resume {name}")
-    if asked.eval is None:
-        raise StoreError(f"{name}: run.json is not the record of an evaluation: it names no skills")
-    return {
-        "skills": tuple(Path(place) for place in asked.eval.skills),
-        "benchmark": asked.eval.benchmark,
-        "tasks": Path(asked.eval.tasks) if asked.eval.tasks else None,
-        "evaluator": asked.eval.evaluator,
-        "check_schemas": asked.eval.check_schemas,
-        "selection": asked.selection,
-        "config_file": run.config_file,
-    }
+    def resuming(self, earlier: Resumed) -> EvalRequest:
+        """Return the request that the run *earlier* answers, with what this one may change of it."""
+        asked, name = earlier.run.asked.eval, earlier.run_dir.name
+        if asked is None:
+            raise StoreError(f"{name}: run.json is not the record of an evaluation: it names no skills")
+        return replace(
+            self,
+            run=earlier.request,
+            skills=tuple(Path(place) for place in asked.skills),
+            benchmark=asked.benchmark,
+            tasks=Path(asked.tasks) if asked.tasks else None,
+            evaluator=asked.evaluator,
+            check_schemas=asked.check_schemas,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """An evaluation that is planned and has not begun; `benchmark` has the chosen tasks only."""
+class PlannedEvaluation:
+    """An evaluation that is planned and not started; `benchmark` has the selected tasks only."""
 
     request: EvalRequest
-    settings: Settings
+    planned: Planned
     benchmark: Benchmark
     skills: tuple[CallableSkill, ...]
     weights: Weights
-    planned: Planned
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the run."""
+        return self.planned.settings
+
+    def skills_to_call(self) -> list[CallableSkill]:
+        """Return the skills with calls still to make; a skill of which only files are graded is never called."""
+        earlier = self.planned.earlier
+        done = earlier.run.done if earlier else frozenset()
+        tasks = {task.id for task in self.benchmark.tasks if task.evaluator.subject == "output"}
+        trials = (trial for trial in self.planned.plan.trials() if trial.key not in done)
+        called = {trial.key.runner for trial in trials if trial.key.case in tasks}
+        return [skill for skill in self.skills if skill.id in called]
 
 
-def settle(request: EvalRequest) -> Settled:
-    """Load and plan; finds everything that is wrong before anything is called."""
-    request, run = _resumed(request)
-    settings = load_settings(Path.cwd(), flags=request.flags, environ=os.environ, config_file=request.config_file)
+def settle_evaluation(request: EvalRequest) -> PlannedEvaluation:
+    """Load and plan; raises for everything that can be wrong, before anything is called."""
+    request, earlier = _resumed(request)
+    run = request.run
+    settings = load_settings(Path.cwd(), flags=run.flags, environ=os.environ, config_file=run.config_file)
     weights = Weights(**{**settings.composite, **request.weights})
     loaded, found = _benchmark(request), find_skills(request.skills)
     skills = tuple(each.skill for each in found)
-    plan = plan_of(loaded.benchmark, skills, settings, _selection(request, loaded.benchmark, settings))
-    benchmark = chosen_from(loaded.benchmark, plan)
+    plan = _plan(loaded.benchmark, skills, settings, _selection(run, loaded.benchmark, settings))
+    benchmark = _selected_tasks(loaded.benchmark, plan)
     if request.k is not None:
         benchmark = replace(benchmark, k=request.k)
     _refuse(request, benchmark, skills, settings)
     notes = (*loaded.notes, *(note for each in found for note in each.notes))
     planned = Planned(
-        request=request.as_run(benchmark.source),
-        suite=suite_of(loaded.benchmark, settings),
+        request=replace(run, suite=benchmark.source),
+        suite=_suite(loaded.benchmark, settings),
         settings=replace(settings, snapshots=None),
         plan=plan,
+        earlier=earlier,
         facts=request.facts(benchmark.source),
         notices=tuple(map(str, notes)),
     )
-    if run is not None:
-        planned = replace(planned, earlier=Resumed(run, planned.request))
-    return Settled(
-        request=request, settings=settings, benchmark=benchmark, skills=skills, weights=weights, planned=planned
-    )
+    return PlannedEvaluation(request=request, planned=planned, benchmark=benchmark, skills=skills, weights=weights)
 
 
-def to_be_called(settled: Settled) -> list[CallableSkill]:
-    """Return the skills that still have calls to make; a skill of which only files are graded is never called."""
-    earlier = settled.planned.earlier
-    done = earlier.run.done if earlier else frozenset()
-    asked = {task.id for task in settled.benchmark.tasks if task.evaluator.subject == "output"}
-    trials = (trial for trial in settled.planned.plan.trials() if trial.key not in done)
-    called = {trial.key.runner for trial in trials if trial.key.case in asked}
-    return [skill for skill in settled.skills if skill.id in called]
-
-
-def _resumed(request: EvalRequest) -> tuple[EvalRequest, RecordedRun | None]:
-    """Return the request of an earlier run, and that run, if this one goes on with it."""
-    if request.resume is None:
+def _resumed(request: EvalRequest) -> tuple[EvalRequest, Resumed | None]:
+    """Return the request of an earlier run, and its record, if this one resumes it."""
+    run = request.run
+    if run.resume is None:
         if not request.skills:
             raise UsageError("which skills?", hint="name their folders with --skills")
         return request, None
-    settings = load_settings(Path.cwd(), flags=request.flags, environ=os.environ, config_file=request.config_file)
-    run = read_run(find_run_folder(request.resume, settings.output_dir))
-    before = asked_before(run)
-    chosen = request.selection != Selection() or request.last_failed
-    asked = (request.skills, request.benchmark, request.tasks, request.evaluator, request.check_schemas, chosen)
-    if any(asked):
+    selected = run.selection != Selection() or run.last_failed
+    changes = (request.skills, request.benchmark, request.tasks, request.evaluator, request.check_schemas, selected)
+    if any(changes):
         raise UsageError(
             "a resumed run does what it was asked the first time; it cannot change skills, tasks or evaluators",
             hint="start a new run",
         )
-    flags = flags_of(run.asked, request.flags)
-    return replace(request, **before, **typed_before(run.asked), flags=flags), run
+    earlier = earlier_run(run)
+    assert earlier is not None
+    return request.resuming(earlier), earlier
 
 
 def _benchmark(request: EvalRequest) -> LoadedBenchmark:
@@ -181,24 +164,103 @@ def _benchmark(request: EvalRequest) -> LoadedBenchmark:
     return read_benchmark(find_benchmark(request.benchmark or "coding-easy", folders), default=request.evaluator)
 
 
-def _selection(request: EvalRequest, benchmark: Benchmark, settings: Settings) -> Selection:
-    """Return the selection; with --last-failed, look up now what did not pass."""
-    if not request.last_failed:
-        return request.selection
-    last = newest_run(settings.output_dir, benchmark.source)
-    return replace(request.selection, only=last.failed())
+def _selection(run: RunRequest, benchmark: Benchmark, settings: Settings) -> Selection:
+    """Return what was selected; what failed last time is decided now."""
+    if not run.last_failed:
+        return run.selection
+    return replace(run.selection, only=newest_run(settings.output_dir, benchmark.source).failed())
+
+
+def _plan(benchmark: Benchmark, skills: Sequence[CallableSkill], settings: Settings, selection: Selection) -> Plan:
+    """Plan the selected tasks on every skill; settings of agents and workspaces do not apply to skills."""
+    judge = dict(settings.judge) if benchmark.needs_judge else {}
+    runners = tuple(_runner(skill, settings, judge) for skill in skills)
+    own = replace(settings, runners=runners, workspace=None, cwd=None, tags=(), snapshots=None)
+    if settings.is_default("run.max_parallel"):
+        own = replace(own, max_parallel=_DEFAULT_CONCURRENCY)
+    plan = make_plan(_suite(benchmark, settings), own, selection, words=_WORDS)
+    by_id = {skill.id: skill for skill in skills}
+    return replace(plan, executions=tuple(_limited(each, by_id[each.runner.id], settings) for each in plan.executions))
+
+
+def _suite(benchmark: Benchmark, settings: Settings) -> Suite:
+    """Return tasks as cases; the grader of its evaluator decides each."""
+    return Suite(
+        name=benchmark.id,
+        cases=tuple(_case(task) for task in benchmark.tasks),
+        source=benchmark.source,
+        digest=benchmark.digest,
+        description=benchmark.name,
+        usual_timeout_s=_DEFAULT_TIMEOUT_S,
+        judge=settings.judging,
+    )
+
+
+def _case(task: BenchmarkTask) -> Case:
+    limits = Limits(timeout_s=None if task.timeout_ms is None else task.timeout_ms / 1000)
+    prompt = json.dumps(dict(task.input), ensure_ascii=False)
+    check = Check(grader=task.evaluator.kind, params={"task": task}, label=task.evaluator.kind, weight=task.weight)
+    return Case(id=task.id, prompt=prompt, checks=(check,), tags=task.tags, limits=limits)
+
+
+def _runner(skill: CallableSkill, settings: Settings, judge: Mapping[str, Any]) -> Runner:
+    """Return *skill* as a runner; its options hold what results depend on, so that a resume sees a change."""
+    options = {
+        "version": skill.version,
+        "manifest": skill.digest,
+        "files": _files_digest(skill.root),
+        "retries": retries_of(skill, settings),
+        **{f"judge.{name}": value for name, value in sorted(judge.items()) if name in _JUDGED_BY},
+    }
+    return Runner(id=skill.id, agent=_AGENT, options=options)
+
+
+def _files_digest(root: Path) -> str:
+    """Return a digest of every file's size and time, which is quick also for large files."""
+    return hashlib.sha256("\n".join(_files(root)).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _files(root: Path) -> Iterator[str]:
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(name for name in folders if name not in _SKIPPED and not name.startswith("."))
+        for name in sorted(files):
+            try:
+                found = os.lstat(Path(folder) / name)
+            except OSError:
+                continue
+            yield f"{os.path.relpath(folder, root)}/{name} {found.st_size} {found.st_mtime_ns}"
+
+
+def retries_of(skill: CallableSkill, settings: Settings) -> int:
+    """Return the retries given for this run, else those of the skill, else those of the settings."""
+    own = skill.retries
+    return settings.retries if own is None or settings.is_for_this_run("run.retries") else own
+
+
+def _limited(execution: Execution, skill: CallableSkill, settings: Settings) -> Execution:
+    """Apply the skill's own time limit, unless its task or this run has one."""
+    own = skill.timeout_ms
+    if own is None or execution.case.limits.timeout_s or settings.is_for_this_run("defaults.timeout_ms"):
+        return execution
+    return replace(execution, limits=replace(execution.limits, timeout_s=own / 1000))
+
+
+def _selected_tasks(benchmark: Benchmark, plan: Plan) -> Benchmark:
+    """Return the benchmark without the tasks that are not in the plan."""
+    selected = {execution.case.id for execution in plan.executions}
+    return replace(benchmark, tasks=tuple(task for task in benchmark.tasks if task.id in selected))
 
 
 def _refuse(request: EvalRequest, benchmark: Benchmark, skills: Sequence[CallableSkill], settings: Settings) -> None:
-    """Refuse what cannot work before anything runs."""
+    """Raise for everything that would make calls useless."""
     problems = [
-        Problem(file=str(skill.root / "skill.json"), message=f"needs the variable {name}, which is not set")
+        Problem(file=str(skill.root / MANIFEST), message=f"needs the variable {name}, which is not set")
         for skill in skills
         for name in missing_secrets(skill, os.environ)
     ]
     if request.check_schemas:
         problems += (
-            Problem(file=str(skill.root / "skill.json"), case=task.id, field="inputSchema", message=problem)
+            Problem(file=str(skill.root / MANIFEST), case=task.id, field="inputSchema", message=problem)
             for skill in skills
             for task in benchmark.tasks
             if task.evaluator.subject == "output"
@@ -206,20 +268,20 @@ def _refuse(request: EvalRequest, benchmark: Benchmark, skills: Sequence[Callabl
         )
     if problems:
         raise SuiteError(problems)
-    _must_take_files(request.reports_dir)
+    _refuse_unwritable(request.reports_dir)
     if (benchmark.scoring == "pass_at_k" or request.k) and benchmark.k > settings.trials:
         runs = "once" if settings.trials == 1 else f"{settings.trials} times"
         raise UsageError(
             f"pass@{benchmark.k} needs as many runs, and every task is run {runs}", hint=f"add --runs {benchmark.k}"
         )
     if any(skill.adapter == "mcp" for skill in skills):
-        from whet.agents.callable_mcp import require_mcp  # noqa: PLC0415 - its library may not be there
+        from whet.agents.callable_mcp import require_mcp  # noqa: PLC0415 - its library may not be installed
 
         require_mcp()
 
 
-def _must_take_files(folder: Path) -> None:
-    """Refuse a folder that cannot take reports: they are written at the end, after calls that cost money."""
+def _refuse_unwritable(folder: Path) -> None:
+    """Raise if reports cannot be written: that happens at the end, when calls may have cost a lot."""
     there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     if not there.is_dir():
         raise UsageError(
@@ -227,3 +289,24 @@ def _must_take_files(folder: Path) -> None:
         )
     if not os.access(there, os.W_OK | os.X_OK):
         raise UsageError(f"reports cannot be written to {folder}: not permitted", hint="name another --output-dir")
+
+
+def describe_calls(evaluation: PlannedEvaluation) -> list[str]:
+    """Return what would be called, for a person to read: totals, how, and each task on each skill."""
+    plan, benchmark = evaluation.planned.plan, evaluation.benchmark
+    kinds = {task.id: task.evaluator.kind for task in benchmark.tasks}
+    adapters = {skill.id: skill.adapter for skill in evaluation.skills}
+    runs = max(execution.trials for execution in plan.executions)
+    rows = [
+        (each.case.id, each.runner.id, adapters[each.runner.id], kinds[each.case.id], f"{each.limits.timeout_s:g} s")
+        for each in plan.executions
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    skills = len({each.runner.id for each in plan.executions})
+    totals = f"{counted(len(kinds), 'task')} on {counted(skills, 'skill')}, {counted(runs, 'run')} of each"
+    return [
+        f"{benchmark.id} {benchmark.version}: {totals}: {counted(plan.trial_count, 'call')}",
+        f"scored by {benchmark.scoring}, at most {plan.max_parallel} at a time",
+        "",
+        *("  ".join(cell.ljust(width) for cell, width in zip(row, (*widths, 0), strict=True)) for row in rows),
+    ]

@@ -13,6 +13,7 @@ import msgspec
 from whet.dataclass import dataclass
 from whet.errors import StoreError
 from whet.model import wire
+from whet.model.benchmark import EvaluatorKind
 from whet.model.request import RunRequest, Selection
 from whet.model.run import Execution, Plan
 from whet.record.folder import PRIVATE, RUN_FILE, write_atomically, writing
@@ -37,7 +38,7 @@ class EvalAsked:
     skills: tuple[str, ...]
     benchmark: str | None
     tasks: str | None
-    evaluator: str | None
+    evaluator: EvaluatorKind | None
     check_schemas: bool
 
 

@@ -1,19 +1,25 @@
-"""One attempt at a call: ask the skill, keep its answer, have it evaluated. It needs no ground to stand on."""
+"""Call a skill once: keep its answer and have it evaluated; and ask skills for their health before a run."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
+import anyio
+
 from whet.agents.callable import Reply, SkillClient, output_problems
+from whet.agents.callable_connect import connect
+from whet.agents.callable_reading import MANIFEST
 from whet.dataclass import dataclass
-from whet.errors import GraderError, SkillFailed, Undecidable
+from whet.errors import AttemptError, GraderError, Problem, SkillFailed, SuiteError, Undecidable
 from whet.grade.evaluator_graders import AnswerEvidence
 from whet.grade.evidence import Evidence
+from whet.ground.sandbox import Sandbox
+from whet.ground.secrets import Masker
 from whet.model.benchmark import BenchmarkTask, CallableSkill
 from whet.model.grade import FailureClass, Grade
 from whet.model.run import Trial, TrialResult
@@ -23,15 +29,17 @@ from whet.model.suite import Check
 from whet.run.attempt_record import AttemptRecord, recording
 from whet.run.grading import conclude, evidence_of, is_open, masked
 from whet.run.parts import RunParts
-from whet.run.trial import attempted
+from whet.run.trial import attempt_with_retries
 
 ANSWER_FILE = "answer.json"
 _WRONG = FailureClass(id="wrong-answer", label="Wrong answer")
+_ASKED_AT_ONCE = 8
+_HINT = "correct or start it, leave it out, or add --no-health-check: its calls are then errored"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calling:
-    """What calls are made with: skills and their clients by runner."""
+    """What calls need: skills and their clients by runner."""
 
     skills: Mapping[str, CallableSkill]
     clients: Mapping[str, SkillClient]
@@ -41,9 +49,9 @@ class Calling:
 
 
 async def call_trial(parts: RunParts, calling: Calling, trial: Trial) -> TrialResult:
-    """Bring one trial to its result by calling a skill."""
+    """Run one trial by calling a skill."""
     retries = calling.retries[trial.key.runner]
-    return await attempted(parts, trial, partial(_attempt, parts, calling, trial), retries=retries)
+    return await attempt_with_retries(parts, trial, partial(_attempt, parts, calling, trial), retries=retries)
 
 
 async def _attempt(parts: RunParts, calling: Calling, trial: Trial, number: int) -> AttemptRecord:
@@ -51,12 +59,12 @@ async def _attempt(parts: RunParts, calling: Calling, trial: Trial, number: int)
         await _call(parts, calling, trial, record)
     listener = parts.listener(trial)
     if listener is not None:
-        listener(FinalOutput(text=_told(trial, record)))
+        listener(FinalOutput(text=_describe(trial, record)))
     return record
 
 
-def _told(trial: Trial, record: AttemptRecord) -> str:
-    """A call for whoever watches: what was given, what came back, and what is wrong with it."""
+def _describe(trial: Trial, record: AttemptRecord) -> str:
+    """Describe a call for people who watch: its input, its answer, and what is wrong with it."""
     answer = record.session.final_output if record.session else "no answer"
     wrong = f": {record.failure.message}" if record.failure else ""
     return f"{trial.execution.case.prompt} gives {answer}{wrong}"
@@ -74,7 +82,7 @@ async def _call(parts: RunParts, calling: Calling, trial: Trial, record: Attempt
     conclude(record)
     if record.failure is not None and record.failure.code == "assertion":
         record.failure_class = _WRONG
-    # Another attempt is for calls without an answer: asking until an answer is right would measure something else.
+    # Only calls without an answer are retried: asking until an answer is right would measure something else.
     record.retry = False
 
 
@@ -118,14 +126,14 @@ async def _decides(ask: Callable[[AnswerEvidence], Awaitable[Grade]], evidence: 
 
 async def _reply(calling: Calling, trial: Trial, task: BenchmarkTask) -> Reply:
     if task.evaluator.subject == "files":
-        # The skill is looked at and not called, so nobody waits for it.
+        # Only files of the skill are graded, so it is not called.
         return Reply(output=None, latency_ms=0.0)
     client = calling.clients[trial.key.runner]
     return await client.call(task.input, timeout_s=trial.execution.limits.timeout_s or 0)
 
 
 def _keep(parts: RunParts, trial: Trial, record: AttemptRecord, reply: Reply) -> None:
-    """Note the answer as the session that it is, and put it into the record, without secrets."""
+    """Write the answer into the record, without secrets, and note it as a session."""
     output: Any = parts.masker.tree(reply.output)
     text = json.dumps(output, ensure_ascii=False)
     folder = parts.run_dir / record.artifact_dir
@@ -147,3 +155,61 @@ def _refuse_other_output(skill: CallableSkill, output: Any) -> None:
     problems = output_problems(skill, output)
     if problems:
         raise SkillFailed(f"its answer is not as its outputSchema says: {'; '.join(problems)}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Unhealthy:
+    """Why a skill is not healthy, and whether you can call it all the same."""
+
+    reason: str
+    callable: bool
+
+
+def check_health(
+    skills: Sequence[CallableSkill], sandbox: Sandbox, masker: Masker, environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return a warning for each skill that is not healthy; raises `SuiteError` if some cannot be called."""
+    found = anyio.run(_ask_all, skills, sandbox, environ)
+    problems = [
+        Problem(
+            file=str(skill.root / MANIFEST),
+            message=f"{skill.id} cannot be called: {masker.text(found[skill.id].reason)}",
+            hint=_HINT,
+        )
+        for skill in skills
+        if skill.id in found and not found[skill.id].callable
+    ]
+    if problems:
+        raise SuiteError(problems)
+    return tuple(f"{name} is not healthy: {masker.text(each.reason)}" for name, each in found.items())
+
+
+async def _ask_all(
+    skills: Sequence[CallableSkill], sandbox: Sandbox, environ: Mapping[str, str]
+) -> dict[str, _Unhealthy]:
+    found: dict[str, _Unhealthy] = {}
+    room = anyio.CapacityLimiter(_ASKED_AT_ONCE)
+
+    async def ask(skill: CallableSkill) -> None:
+        async with room:
+            answer = await _ask(skill, sandbox, environ)
+        if answer is not None:
+            found[skill.id] = answer
+
+    try:
+        async with anyio.create_task_group() as group:
+            for skill in skills:
+                group.start_soon(ask, skill)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await sandbox.close()
+    return {skill.id: found[skill.id] for skill in skills if skill.id in found}
+
+
+async def _ask(skill: CallableSkill, sandbox: Sandbox, environ: Mapping[str, str]) -> _Unhealthy | None:
+    try:
+        async with connect(skill, sandbox, environ) as client:
+            reason = await client.health()
+    except AttemptError as error:
+        return _Unhealthy(error.message, callable=False)
+    return None if reason is None else _Unhealthy(reason, callable=True)

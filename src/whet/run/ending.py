@@ -61,11 +61,11 @@ def silence_at_limit(observer: Observer, asked: AgentCommand, timeout_s: float, 
     if not asked.shows_model or turn.unanswered or no_room:
         return None
     if not turn.came:
-        return Trouble(message=f"no model had answered {limit}, and no retry was told of", kind="network")
+        return Trouble(message=f"no model had answered {limit}, and no retry was reported", kind="network")
     # If the time limit is short, half of it is a long silence.
     if turn.silent_s >= min(silence_s, timeout_s / 2):
         said = f"the model had said nothing for {turn.silent_s:.0f} s in the middle of an answer {limit}"
-        more = "no tool was running, and no retry was told of (defaults.model_silence_ms is how long it may be silent)"
+        more = "no tool was running, and no retry was reported (defaults.model_silence_ms is how long it may be silent)"
         return Trouble(message=f"{said}; {more}", kind="network")
     return None
 

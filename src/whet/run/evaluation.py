@@ -1,209 +1,71 @@
-"""A whole evaluation: the same flow as a run, with calls of skills in the place of agents."""
+"""Evaluate callable skills: the flow of a run, with calls of skills instead of agents, and reports on each skill."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import anyio
-
 from whet.agents.callable import SkillClient, secrets_of
 from whet.agents.callable_connect import connect
-from whet.agents.callable_reading import MANIFEST, find_skills, manifests, read_skill
 from whet.agents.prices import priced
 from whet.dataclass import dataclass
-from whet.errors import AttemptError, Problem, SuiteError, UsageError
 from whet.grade.evaluator_graders import find_scorer
+from whet.grade.judge_questions import Vote
+from whet.grade.scores import Weights
+from whet.grade.summary import sample_of, summarize
 from whet.ground.sandbox import Sandbox
 from whet.ground.secrets import Masker, can_be_hidden
-from whet.model.benchmark import CallableSkill, CompletionReport, Evaluated
+from whet.model import wire
+from whet.model.benchmark import Benchmark, BenchmarkTask, CallableSkill, CallRecord, CompletionReport, Evaluated
+from whet.model.event import Results
 from whet.model.run import RunInfo, Trial, TrialResult
 from whet.model.session import Usage
-from whet.plan.benchmark_suite import describe_calls, retries_of
-from whet.plan.plan import counted
 from whet.plan.settle import check_judge
-from whet.plan.settle_eval import EvalRequest, Settled, settle, to_be_called
-from whet.reading.document_files import SUFFIXES, read_plain
-from whet.reading.documents import DocumentError
+from whet.plan.settle_eval import EvalRequest, PlannedEvaluation, describe_calls, retries_of, settle_evaluation
 from whet.record.results import JournalResults
 from whet.report.completion_files import write_reports
-from whet.run.calling import Calling, call_trial
-from whet.run.evaluation_reports import judging_of, reports_of
+from whet.run.calling import ANSWER_FILE, Calling, call_trial, check_health
 from whet.run.flow import Approach, perform
-from whet.run.ground import SharedGround
 from whet.run.parts import RunParts
 from whet.run.run_state import ERRORED, FAILED, PASSED, Conclusion
-from whet.suites.benchmarks import FILES, LoadedBenchmark, read_benchmark, read_tasks
-
-_AT_ONCE = 8
-_HINT = "correct or start it, leave it out, or add --no-health-check: its calls are then errored"
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """Why a skill is not well, and whether it can be called all the same."""
-
-    reason: str
-    callable: bool
-
-
-def must_be_well(
-    skills: Sequence[CallableSkill], sandbox: Sandbox, masker: Masker, environ: Mapping[str, str]
-) -> tuple[str, ...]:
-    """A line for each skill that is not well; a `SuiteError` where some cannot be called at all."""
-    found = anyio.run(_ask_all, skills, sandbox, environ)
-    problems = [
-        Problem(
-            file=str(skill.root / MANIFEST),
-            message=f"{skill.id} cannot be called: {masker.text(found[skill.id].reason)}",
-            hint=_HINT,
-        )
-        for skill in skills
-        if skill.id in found and not found[skill.id].callable
-    ]
-    if problems:
-        raise SuiteError(problems)
-    return tuple(f"{name} does not say that it is well: {masker.text(each.reason)}" for name, each in found.items())
-
-
-async def _ask_all(skills: Sequence[CallableSkill], sandbox: Sandbox, environ: Mapping[str, str]) -> dict[str, _Found]:
-    found: dict[str, _Found] = {}
-    room = anyio.CapacityLimiter(_AT_ONCE)
-
-    async def ask(skill: CallableSkill) -> None:
-        async with room:
-            answer = await _ask(skill, sandbox, environ)
-        if answer is not None:
-            found[skill.id] = answer
-
-    try:
-        async with anyio.create_task_group() as group:
-            for skill in skills:
-                group.start_soon(ask, skill)
-    finally:
-        with anyio.CancelScope(shield=True):
-            await sandbox.close()
-    return {skill.id: found[skill.id] for skill in skills if skill.id in found}
-
-
-async def _ask(skill: CallableSkill, sandbox: Sandbox, environ: Mapping[str, str]) -> _Found | None:
-    try:
-        async with connect(skill, sandbox, environ) as client:
-            reason = await client.health()
-    except AttemptError as error:
-        return _Found(error.message, callable=False)
-    return None if reason is None else _Found(reason, callable=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Examined:
-    """A file in which nothing is wrong: what it is in a few words, and what is worth a word."""
-
-    file: Path
-    summary: str
-    notes: tuple[Problem, ...]
-
-
-def examine(path: Path) -> list[Examined] | None:
-    """What *path* holds for an evaluation, or every problem of it as a `SuiteError`; none where it holds a suite."""
-    if path.is_dir():
-        return _folder(path)
-    if path.suffix.lower() not in SUFFIXES or not path.is_file():
-        return None
-    if path.name == MANIFEST:
-        return [_skill(path)]
-    try:
-        document = read_plain(path)
-    except DocumentError:
-        # Whoever reads suites says where.
-        return None
-    if isinstance(document, list):
-        return [_benchmark(path, read_tasks(path))]
-    return _object(path, document) if isinstance(document, dict) else None
-
-
-def _object(path: Path, document: dict[str, Any]) -> list[Examined] | None:
-    if "cases" in document:
-        return None
-    if "adapterType" in document or "entrypoint" in document:
-        return [_skill(path)]
-    return [_benchmark(path, read_benchmark(path))] if "tasks" in document else None
-
-
-def _folder(path: Path) -> list[Examined] | None:
-    for name in FILES:
-        if (path / name).is_file():
-            return [_benchmark(path / name, read_benchmark(path / name))]
-    problems: list[Problem] = []
-    files = list(manifests(path, problems))
-    if not files and not problems:
-        return None
-    # Together, because two of them may have one id.
-    find_skills([path])
-    return [_skill(file) for file in files]
-
-
-def _skill(path: Path) -> Examined:
-    loaded = read_skill(path)
-    skill = loaded.skill
-    return Examined(path, f"skill {skill.id} {skill.version} ({skill.adapter})", loaded.notes)
-
-
-def _benchmark(path: Path, loaded: LoadedBenchmark) -> Examined:
-    benchmark = loaded.benchmark
-    problems = list(_missing_graders(path, loaded))
-    if problems:
-        raise SuiteError(problems, loaded.notes)
-    kinds = Counter(task.evaluator.kind for task in benchmark.tasks)
-    by = ", ".join(f"{amount} {kind}" for kind, amount in kinds.items())
-    summary = f"benchmark {benchmark.id} {benchmark.version}: {counted(len(benchmark.tasks), 'task')} ({by})"
-    return Examined(path, summary, loaded.notes)
-
-
-def _missing_graders(path: Path, loaded: LoadedBenchmark) -> Iterator[Problem]:
-    for task in loaded.benchmark.tasks:
-        if task.evaluator.kind == "custom":
-            try:
-                find_scorer(task.expected.custom_scorer or "", loaded.benchmark.source.parent)
-            except UsageError as error:
-                yield Problem(file=str(path), case=task.id, message=error.message, hint=error.hint)
+from whet.run.trial import OUTPUT_KEPT
 
 
 def evaluate(request: EvalRequest) -> int:
-    """Carry out *request*; the exit code."""
-    settled = settle(request)
-    benchmark = settled.benchmark
-    if request.dry_run:
-        lines = describe_calls(settled.planned.plan, benchmark, settled.skills)
-        sys.stdout.write("".join(f"{line}\n" for line in lines))
+    """Carry out *request* and return the exit code."""
+    evaluation = settle_evaluation(request)
+    if request.run.dry_run:
+        sys.stdout.write("".join(f"{line}\n" for line in describe_calls(evaluation)))
         return PASSED
-    check_judge(settled.planned.plan)
+    benchmark = evaluation.benchmark
+    check_judge(evaluation.planned.plan)
     for task in benchmark.tasks:
         if task.evaluator.kind == "custom":
             find_scorer(task.expected.custom_scorer or "", benchmark.source.parent)
-    return perform(settled.planned, _Evaluation(settled).approach())
+    return perform(evaluation.planned, _Evaluation(evaluation).approach())
 
 
 @dataclass(frozen=True, slots=True)
 class _Evaluation:
-    """One evaluation, and how a run goes about it."""
+    """An evaluation under way."""
 
-    settled: Settled
+    asked: PlannedEvaluation
 
     def approach(self) -> Approach:
-        """Every client is there for the whole run, and each trial is a call."""
-        skills, settings = self.settled.skills, self.settled.settings
+        """Connect to every skill for the whole run; each trial is a call."""
+        skills, settings = self.asked.skills, self.asked.settings
         clients: dict[str, SkillClient] = {}
         calling = Calling(
             skills={skill.id: skill for skill in skills},
             clients=clients,
             retries={skill.id: retries_of(skill, settings) for skill in skills},
-            check_schemas=self.settled.request.check_schemas,
+            check_schemas=self.asked.request.check_schemas,
         )
 
         @asynccontextmanager
@@ -214,8 +76,7 @@ class _Evaluation:
                     clients[skill.id] = await stack.enter_async_context(client)
                 yield
 
-        async def run_trial(parts: RunParts, shared: SharedGround, trial: Trial) -> TrialResult:
-            del shared
+        async def run_trial(parts: RunParts, trial: Trial) -> TrialResult:
             return await call_trial(parts, calling, trial)
 
         return Approach(
@@ -223,31 +84,31 @@ class _Evaluation:
         )
 
     def ready(self, sandbox: Sandbox, masker: Masker) -> tuple[str, ...]:
-        """Hear how the skills are; what a person should know of it."""
+        """Check the health of the skills; return warnings."""
         masker.learn(filter(can_be_hidden, self._secrets()))
         warnings: list[str] = []
-        if self.settled.settings.max_cost_usd is not None and not self._costs_are_known():
-            warnings.append("no skill and no judge tells what it costs, so --max-cost holds nothing")
-        if not self.settled.request.check_health:
+        if self.asked.settings.max_cost_usd is not None and not self._costs_are_known():
+            warnings.append("no skill and no judge reports a cost, so --max-cost has no effect")
+        if not self.asked.request.check_health:
             return tuple(warnings)
-        return (*warnings, *must_be_well(to_be_called(self.settled), sandbox, masker, os.environ))
+        return (*warnings, *check_health(self.asked.skills_to_call(), sandbox, masker, os.environ))
 
     def _costs_are_known(self) -> bool:
-        if not self.settled.benchmark.needs_judge:
+        if not self.asked.benchmark.needs_judge:
             return False
         from whet.grade.judge_client import judge_settings  # noqa: PLC0415 - only if a judge is needed
 
-        settings = judge_settings(self.settled.settings.judge)
+        settings = judge_settings(self.asked.settings.judge)
         return priced(Usage(input_tokens=1, output_tokens=1), settings.model_name).cost_usd is not None
 
     def _secrets(self) -> Iterator[str]:
-        for skill in self.settled.skills:
+        for skill in self.asked.skills:
             yield from secrets_of(skill, os.environ).values()
 
     def conclude(self, info: RunInfo, results: JournalResults) -> Conclusion:
-        """Write the reports, and hold every skill to the least completion that was asked for."""
-        request, settled = self.settled.request, self.settled
-        reports = reports_of(info, results, settled.benchmark, settled.skills, settled.weights)
+        """Write the reports; the code says whether a skill completes less than asked for."""
+        request, asked = self.asked.request, self.asked
+        reports = reports_of(info, results, asked.benchmark, asked.skills, asked.weights)
         files = tuple(write_reports(reports, request.formats, request.reports_dir, info.run_id))
         below = _below(reports, request.min_completion)
         counts = results.counts
@@ -259,7 +120,7 @@ class _Evaluation:
 
 
 def _below(reports: Sequence[CompletionReport], least: float | None) -> list[str]:
-    """The skills that are known to complete less; one of which nothing is known is not among them."""
+    """Return the skills that complete less; one without a completion rate is not among them."""
     if least is None:
         return []
     return [
@@ -267,3 +128,105 @@ def _below(reports: Sequence[CompletionReport], least: float | None) -> list[str
         for report in reports
         if report.summary.completion is not None and report.summary.completion.value < least
     ]
+
+
+def reports_of(
+    info: RunInfo, results: Results, benchmark: Benchmark, skills: Sequence[CallableSkill], weights: Weights
+) -> list[CompletionReport]:
+    """Return a report for each skill that the run called."""
+    tasks = {task.id: task for task in benchmark.tasks}
+    calls: dict[str, list[CallRecord]] = {skill.id: [] for skill in skills}
+    judging: dict[str, Usage] = {}
+    runs = 1
+    for execution in results.plan.executions:
+        runs = max(runs, execution.trials)
+        for result in results.trials(execution):
+            runner = execution.runner.id
+            calls[runner].append(_call(result, tasks[execution.case.id], info.run_dir))
+            if benchmark.needs_judge:
+                judging[runner] = judging.get(runner, Usage()) + judging_of(result)
+    ks = tuple(dict.fromkeys((benchmark.k, runs)))
+    chosen = {execution.runner.id for execution in results.plan.executions}
+    return [
+        _report(info, benchmark, skill, calls[skill.id], judging=judging.get(skill.id), ks=ks, weights=weights)
+        for skill in skills
+        if skill.id in chosen
+    ]
+
+
+def _report(
+    info: RunInfo,
+    benchmark: Benchmark,
+    skill: CallableSkill,
+    calls: list[CallRecord],
+    *,
+    judging: Usage | None,
+    ks: tuple[int, ...],
+    weights: Weights,
+) -> CompletionReport:
+    total = Usage()
+    for call in calls:
+        total += call.usage or Usage()
+    return CompletionReport(
+        skill=skill.id,
+        skill_version=skill.version,
+        benchmark=benchmark.id,
+        timestamp=info.started_at,
+        summary=summarize(
+            [call.sample for call in calls],
+            scoring=benchmark.scoring,
+            ks=ks,
+            max_latency_ms=benchmark.max_latency_ms,
+            weights=weights,
+        ),
+        calls=tuple(calls),
+        usage=total,
+        judging=judging,
+        scoring=benchmark.scoring,
+        ks=ks,
+        max_latency_ms=benchmark.max_latency_ms,
+        weights=asdict(weights),
+    )
+
+
+def _call(result: TrialResult, task: BenchmarkTask, run_dir: Path) -> CallRecord:
+    latency_ms = None if result.session_s is None else result.session_s * 1000
+    sample = sample_of(task.id, result.number, result.grades, result.failure, latency_ms=latency_ms, weight=task.weight)
+    decided = result.failure is None or result.failure.code == "assertion"
+    return CallRecord(
+        sample=sample,
+        evaluator=task.evaluator.kind,
+        output=_output(result, run_dir),
+        error=None if decided or result.failure is None else result.failure.message,
+        reason="; ".join(grade.reason for grade in result.grades),
+        usage=result.total_usage if result.total_usage.total_tokens is not None else None,
+        flags=tuple(flag for evidence in _judged(result) for flag in evidence["flags"]),
+    )
+
+
+def _output(result: TrialResult, run_dir: Path) -> Any:
+    """Return the answer; the journal keeps only the beginning of a long one."""
+    if not result.final_output:
+        return None
+    try:
+        if len(result.final_output) <= OUTPUT_KEPT:
+            return json.loads(result.final_output)
+        return json.loads((run_dir / result.artifact_dir / ANSWER_FILE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return result.final_output
+
+
+def judging_of(result: TrialResult) -> Usage:
+    """Return what the judge used for a trial; a cached vote used nothing."""
+    total = Usage()
+    for evidence in _judged(result):
+        for vote in wire.decode(json.dumps(evidence["votes"]), tuple[Vote, ...]):
+            total += Usage() if vote.cached else vote.usage
+    return total
+
+
+def _judged(result: TrialResult) -> Iterator[dict[str, Any]]:
+    """Yield the evidence of each grade that the judge gave."""
+    for grade in result.grades:
+        if grade.check == "llm_judge" and grade.evidence:
+            yield json.loads(grade.evidence)

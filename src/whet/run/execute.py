@@ -18,11 +18,11 @@ from whet.model.event import TrialEnded, TrialStarted
 from whet.model.run import Plan, Trial, TrialResult
 from whet.record.journal import FREE_SPACE
 from whet.record.sealing import Sealing
-from whet.run.ground import SharedGround, keep_shared
+from whet.run.ground import keep_shared
 from whet.run.parts import RunParts, trial_folder
 from whet.run.run_state import INTERRUPTED, RunState
 
-RunTrial: TypeAlias = Callable[[RunParts, SharedGround, Trial], Awaitable[TrialResult]]
+RunTrial: TypeAlias = Callable[[RunParts, Trial], Awaitable[TrialResult]]
 _Work: TypeAlias = Callable[[Trial], Awaitable[None]]
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
@@ -34,7 +34,6 @@ async def execute(
     around: Callable[[RunParts], AbstractAsyncContextManager[object]],
 ) -> None:
     """Run every trial that has no result yet; a signal ends those under way and loses none that ended."""
-    shared = SharedGround()
 
     async def work(trial: Trial) -> None:
         if not state.afford():
@@ -42,8 +41,8 @@ async def execute(
         if state.resumed:
             _clear_remains(parts, trial)
         state.emit(TrialStarted(trial=trial))
-        result = await run_trial(parts, shared, trial)
-        shared.went_wrong |= not result.passed
+        result = await run_trial(parts, trial)
+        parts.shared.went_wrong |= not result.passed
         state.emit(TrialEnded(trial=trial, result=result), await _hash_files(parts.run_dir, result))
 
     try:
@@ -55,15 +54,15 @@ async def execute(
             group.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
-            await _close(state, parts, shared)
+            await _close(state, parts)
 
 
-async def _close(state: RunState, parts: RunParts, shared: SharedGround) -> None:
+async def _close(state: RunState, parts: RunParts) -> None:
     """Release the graders and the sandbox, and keep the shared workspace if a trial in it went wrong."""
     for grader in parts.graders.values():
         await grader.release()
     await parts.sandbox.close()
-    for message in await keep_shared(parts, shared):
+    for message in await keep_shared(parts):
         state.notice(message, "info")
     parts.workspaces.close()
 

@@ -1,4 +1,4 @@
-"""The whole of explaining: find the attempt, settle who is asked, put the questions one by one, keep each answer."""
+"""Explain an attempt: ask its agent one question after the other, and keep each answer."""
 
 from __future__ import annotations
 
@@ -40,57 +40,13 @@ from whet.run.run_state import ERRORED, FAILED, INTERRUPTED, PASSED
 from whet.run.scratch import clear_scratch
 
 _WIDEST = 160
-
-
-def headline(subject: Subject, kept: Explanations, questions: int) -> str:
-    """Who is asked, and how much."""
-    return f"{subject.name}: {count(questions, 'question')} for {kept.agent}, session {kept.session_id}"
-
-
-def question_lines(number: int, asked: Asked) -> Iterator[str]:
-    """A question, and the expectation that left it."""
-    yield ""
-    first, *more = clean(asked.question).strip().split("\n")
-    yield f"{number}. {first}"
-    yield from (f"   {line}" for line in more)
-    place = f"{asked.location.file}:{asked.location.line}" if asked.location else ""
-    left = one_line(asked.expectation, _WIDEST) if asked.expectation else ""
-    if place or left:
-        yield f"   ({': '.join(part for part in (clean(place), left) if part)})"
-
-
-def answer_lines(given: Explanation) -> Iterator[str]:
-    """An answer, or why there is none."""
-    said = given.answer if given.status == "answered" else (given.failure.message if given.failure else "")
-    if given.status != "answered":
-        yield f"   {given.status}:"
-    yield from (f"   {line}".rstrip() for line in clean(said).strip().split("\n"))
-    if given.workspace:
-        yield f"   (its workspace was not quite as it had left it: {one_line(given.workspace, _WIDEST)})"
-    yield from (f"   ({one_line(note, _WIDEST)})" for note in given.notes)
-
-
-def closing_lines(folder: Path, fresh: Sequence[Explanation], *, again: int, left: str) -> Iterator[str]:
-    """What was done, and where it is kept."""
-    yield ""
-    if fresh:
-        costs = [each.cost_usd for each in fresh if each.cost_usd is not None]
-        cost = f", {money(sum(costs))}" if costs else ""
-        yield f"Asked {count(len(fresh), 'question')} in {duration(sum(each.duration_s for each in fresh))}{cost}."
-    if again:
-        yield f"{count(again, 'question')} answered before; --rerun asks again."
-    if left:
-        yield f"{left}."
-    yield f"Kept in {path_for_people(folder / EXPLANATIONS_FILE, Path.cwd())}"
-
-
-# Of the options that the run was given, those that an asking is held to as well.
+# The options of the run that hold for questions as well.
 _KEPT_FLAGS = ("sandbox", "timeout_ms", "max_steps")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainRequest:
-    """What was asked for: the folder, questions in the place of the kept ones, and settings."""
+    """What `whet explain` was asked to do; `typed` questions replace those that checks left."""
 
     folder: Path
     typed: tuple[str, ...] = ()
@@ -100,7 +56,7 @@ class ExplainRequest:
 
 
 def explain(request: ExplainRequest) -> int:
-    """Put the questions to the agent of the attempt, unless it has answered them before; the exit code."""
+    """Ask the agent of the attempt what it has not answered before; return the exit code."""
     subject = find_subject(request.folder)
     questions = questions_for(subject.folder, request.typed)
     session = session_of(subject)
@@ -125,7 +81,7 @@ def _none_yet(subject: Subject, session: SessionSummary) -> Explanations:
 
 @dataclass(slots=True)
 class _Asking:
-    """Questions on their way: what is kept so far, and what is still to be asked."""
+    """The questions, the answers that are kept, and the new ones."""
 
     subject: Subject
     questions: tuple[Asked, ...]
@@ -137,30 +93,30 @@ class _Asking:
 
     @property
     def pending(self) -> list[Asked]:
-        """What is still to be asked."""
+        """The questions without an answer."""
         return [asked for asked in self.questions if self.earlier(asked) is None]
 
     def earlier(self, asked: Asked) -> Explanation | None:
-        """The answer that was given before, where that will do."""
+        """Return the earlier answer, unless `rerun` asks again."""
         return None if self.rerun else self.kept.answer(asked.question)
 
     def take(self, given: Explanation) -> None:
-        """Keep an answer at once: whatever comes next may end us."""
+        """Keep an answer at once, so that nothing can lose it."""
         self.kept = self.kept.adding(given)
         write_explanations(self.subject.folder, self.kept)
         self.fresh.append(given)
 
     def show_again(self, given: Explanation) -> None:
-        """Show an answer that was given before."""
+        """Show an earlier answer."""
         _say(answer_lines(given))
         self.shown += 1
 
     def interrupt(self) -> None:
-        """Somebody wants it to end."""
+        """Note that a signal asked to end."""
         self.interrupted = True
 
     def finish(self) -> int:
-        """Say what was done; the exit code, as for a run."""
+        """Show what was done; return the exit code, as for a run."""
         left = len(self.questions) - len(self.fresh) - self.shown
         why = "interrupted" if self.interrupted else "what stopped the one before would stop them too"
         _say(
@@ -175,7 +131,7 @@ class _Asking:
 
 
 async def _ask_pending(interview: Interview | None, asking: _Asking) -> None:
-    """Ask one question after the other; a signal ends the one under way and loses no answer."""
+    """Ask the questions; a signal ends the one under way and loses no answer."""
     try:
         async with anyio.create_task_group() as group:
             with anyio.CancelScope() as scope:
@@ -200,12 +156,12 @@ async def _ask_all(interview: Interview | None, asking: _Asking) -> None:
         asking.take(given)
         _say(answer_lines(given))
         if given.status == "errored":
-            # What is not the agent's doing would meet the next question as well.
+            # What the agent did not cause would stop the next question as well.
             return
 
 
 def _prepare(request: ExplainRequest, asking: _Asking, session: SessionSummary, stack: ExitStack) -> Interview:
-    """Everything that asking needs; all that can be wrong is found here, before anything starts."""
+    """Make what asking needs; raises for everything that can be wrong, before anything starts."""
     subject = asking.subject
     run_dir = subject.record.run_dir
     state = state_of(subject, session)
@@ -228,7 +184,7 @@ def _prepare(request: ExplainRequest, asking: _Asking, session: SessionSummary, 
 
 
 def _settings(request: ExplainRequest, subject: Subject) -> Settings:
-    """The settings as they are now, found as the run found them."""
+    """Load the settings as they are now, from where the run had them."""
     record = subject.record
     flags = {name: value for name, value in record.asked.flags.items() if name in _KEPT_FLAGS} | dict(request.flags)
     config_file = request.config_file or record.config_file
@@ -247,6 +203,48 @@ def _parts(subject: Subject, execution: Execution, settings: Settings, sandbox: 
         check_timeout_s=settings.check_timeout_s,
     )
     return make_attempt_parts(plan, settings, record.run_dir, scratch=scratch, sandbox=sandbox)
+
+
+def headline(subject: Subject, kept: Explanations, questions: int) -> str:
+    """Say who is asked how many questions."""
+    return f"{subject.name}: {count(questions, 'question')} for {kept.agent}, session {kept.session_id}"
+
+
+def question_lines(number: int, asked: Asked) -> Iterator[str]:
+    """Yield a question, and the expectation that left it."""
+    yield ""
+    first, *more = clean(asked.question).strip().split("\n")
+    yield f"{number}. {first}"
+    yield from (f"   {line}" for line in more)
+    place = f"{asked.location.file}:{asked.location.line}" if asked.location else ""
+    left = one_line(asked.expectation, _WIDEST) if asked.expectation else ""
+    if place or left:
+        yield f"   ({': '.join(part for part in (clean(place), left) if part)})"
+
+
+def answer_lines(given: Explanation) -> Iterator[str]:
+    """Yield an answer, or why there is none."""
+    said = given.answer if given.status == "answered" else (given.failure.message if given.failure else "")
+    if given.status != "answered":
+        yield f"   {given.status}:"
+    yield from (f"   {line}".rstrip() for line in clean(said).strip().split("\n"))
+    if given.workspace:
+        yield f"   (its workspace was not quite as it had left it: {one_line(given.workspace, _WIDEST)})"
+    yield from (f"   ({one_line(note, _WIDEST)})" for note in given.notes)
+
+
+def closing_lines(folder: Path, fresh: Sequence[Explanation], *, again: int, left: str) -> Iterator[str]:
+    """Yield what was done, and where it is kept."""
+    yield ""
+    if fresh:
+        costs = [each.cost_usd for each in fresh if each.cost_usd is not None]
+        cost = f", {money(sum(costs))}" if costs else ""
+        yield f"Asked {count(len(fresh), 'question')} in {duration(sum(each.duration_s for each in fresh))}{cost}."
+    if again:
+        yield f"{count(again, 'question')} answered before; --rerun asks again."
+    if left:
+        yield f"{left}."
+    yield f"Kept in {path_for_people(folder / EXPLANATIONS_FILE, Path.cwd())}"
 
 
 def _say(lines: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""One question: the session is laid out again as a copy, at the paths it speaks of, and the agent goes on with it."""
+"""Ask one question: restore the session as a copy at its old paths, resume it, and keep the answer."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from whet.run.attempt_record import AttemptRecord
 from whet.run.explain_subject import Subject
 from whet.run.ground import Ground
 from whet.run.parts import AttemptParts
-from whet.run.regrade import lay_ground
+from whet.run.regrade import restore_workspace
 from whet.run.scratch import noted_scratch
-from whet.run.session_state import SessionState, lay_state
+from whet.run.session_state import SessionState, restore_state
 from whet.run.trial import verdict
 
 EXPLANATIONS_FILE = "explanations.json"
@@ -40,7 +40,7 @@ ExplanationStatus = Literal["answered", "failed", "errored"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What came of asking a question once; `workspace` says what the agent did not find as it had left it, if so."""
+    """A question and its answer; `workspace` says what the agent did not find as it had left it."""
 
     number: int
     question: str
@@ -63,7 +63,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanations:
-    """All that was ever asked of one session, in order; nothing is taken out again."""
+    """All questions that one session was asked, in order; none is ever removed."""
 
     schema: str = SCHEMA
     trial: str
@@ -74,7 +74,7 @@ class Explanations:
     explanations: tuple[Explanation, ...] = ()
 
     def answer(self, question: str) -> Explanation | None:
-        """The last answer to *question*, if there is one."""
+        """Return the last answer to *question*, if there is one."""
         found = [each for each in self.explanations if each.question == question and each.status == "answered"]
         return found[-1] if found else None
 
@@ -84,8 +84,109 @@ class Explanations:
         return max((each.number for each in self.explanations), default=0) + 1
 
     def adding(self, more: Explanation) -> Explanations:
-        """The same and *more*."""
+        """Return the same with *more*."""
         return replace(self, explanations=(*self.explanations, more))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interview:
+    """A session to ask; each question gets a copy of its own, so that no answer depends on another."""
+
+    parts: AttemptParts
+    subject: Subject
+    session: SessionSummary
+    state: SessionState
+    execution: Execution
+
+    async def ask(self, asked: Asked, number: int) -> Explanation:
+        """Ask one question; errors become data, as in an attempt."""
+        where = f"{EXPLANATIONS_DIR}/{number}"
+        runner, artifacts = self.execution.runner.id, f"{self.subject.attempt.artifact_dir}/{where}"
+        record = AttemptRecord(runner=runner, number=number, artifact_dir=artifacts)
+        lacking = None
+        try:
+            _make_anew(self.parts.run_dir / artifacts)
+            make_scratch(self.parts.scratch)
+            with noted_scratch(self.parts.run_dir, self.parts.scratch):
+                ground, lacking = await anyio.to_thread.run_sync(self._restore)
+                resume = Resume(session_id=self.state.session_id, usage=self.session.usage)
+                await run_agent(self.parts, ground, self._trial(asked.question), record, resume)
+        except AttemptError as error:
+            record.fail(self.parts, error)
+        record.duration_s = time.monotonic() - record.began
+        return self._explanation(asked, record, where, lacking)
+
+    def _trial(self, question: str) -> Trial:
+        """Return the trial with the question as its prompt."""
+        case = replace(self.execution.case, prompt=question)
+        return Trial(key=self.subject.result.key, execution=replace(self.execution, case=case))
+
+    def _restore(self) -> tuple[Ground, str | None]:
+        """Restore workspace and home as the session left them; return what the workspace lacks."""
+        home, temporary = Path(self.state.home), Path(self.state.temporary)
+        try:
+            home.mkdir()
+            temporary.mkdir()
+            restore_state(self.subject.folder, home)
+        except OSError as error:
+            raise WorkspaceError(f"the session cannot be restored: {error}") from error
+        workspace, lacking = self._workspace(Path(self.state.workspace))
+        return Ground(workspace=workspace, home=home, temporary=temporary, shared=False), lacking
+
+    def _workspace(self, path: Path) -> tuple[Workspace, str | None]:
+        if not path.is_relative_to(self.parts.scratch):
+            if not path.is_dir():
+                raise WorkspaceError(f"the folder that it worked in is gone: {path}", hint="make it again")
+            return SharedWorkspace(path, method="given"), f"it was asked in {path} as that is now"
+        gaps, _ = restore_workspace(self.subject.record, self.subject.result, path)
+        return SharedWorkspace(path, method="copy"), gaps.workspace
+
+    def _explanation(self, asked: Asked, record: AttemptRecord, where: str, lacking: str | None) -> Explanation:
+        found = verdict(record, expected_fail=False)
+        status: ExplanationStatus = "answered" if found == "passed" else "failed" if found == "failed" else "errored"
+        session = record.session
+        session_id = session.session_id if session else None
+        if session_id is not None and session_id != self.state.session_id:
+            record.notes.append(f"it went on as another session: {session_id}")
+        return Explanation(
+            number=record.number,
+            question=self.parts.masker.text(asked.question),
+            expectation=asked.expectation,
+            location=asked.location,
+            status=status,
+            answer=session.final_output if session and status == "answered" else "",
+            failure=record.failure,
+            session_id=session_id,
+            model=session.model if session else None,
+            usage=record.usage,
+            cost_usd=record.usage.cost_usd,
+            steps=record.steps,
+            started_at=record.started_at,
+            duration_s=record.duration_s,
+            workspace=lacking,
+            artifact_dir=where,
+            notes=tuple(record.notes),
+        )
+
+
+def make_scratch(folder: Path) -> None:
+    """Make the scratch folder of the session again: an agent finds a session only at its old path."""
+    try:
+        folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise WorkspaceError(
+            f"its session can only be resumed in {folder}, and that cannot be made: {error.strerror}",
+            hint="move away what is there, or make its parent folder",
+        ) from error
+
+
+def _make_anew(folder: Path) -> None:
+    """Make an empty folder; one that is not in the list yet is left of a question that was interrupted."""
+    remove_tree(folder)
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise WorkspaceError(f"{folder} cannot be made: {error.strerror}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +195,7 @@ class _Kept:
 
 
 def questions_for(folder: Path, typed: Iterable[str]) -> tuple[Asked, ...]:
-    """The questions to ask: those *typed*, or else those that the attempt in *folder* left; each of them once."""
+    """Return the questions to ask: those *typed*, or else those that the attempt in *folder* left, without repeats."""
     given = tuple(Asked(question=text) for text in typed)
     if any(not asked.question.strip() for asked in given):
         raise UsageError("--ask needs a question")
@@ -129,109 +230,8 @@ def read_explanations(folder: Path, fresh: Explanations) -> Explanations:
 
 
 def write_explanations(folder: Path, explanations: Explanations) -> None:
-    """Keep them, in one step."""
+    """Write them in one step."""
     try:
         write_atomically(folder / EXPLANATIONS_FILE, wire.encode_pretty(explanations))
     except OSError as error:
         raise StoreError(f"{folder / EXPLANATIONS_FILE} cannot be written: {error.strerror}") from error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interview:
-    """A session that questions are put to, each to a copy of its own, so that no answer depends on another."""
-
-    parts: AttemptParts
-    subject: Subject
-    session: SessionSummary
-    state: SessionState
-    execution: Execution
-
-    async def ask(self, asked: Asked, number: int) -> Explanation:
-        """Put one question; whatever goes wrong is data, as in an attempt."""
-        where = f"{EXPLANATIONS_DIR}/{number}"
-        runner, artifacts = self.execution.runner.id, f"{self.subject.attempt.artifact_dir}/{where}"
-        record = AttemptRecord(runner=runner, number=number, artifact_dir=artifacts)
-        lacking = None
-        try:
-            _make_anew(self.parts.run_dir / artifacts)
-            make_scratch(self.parts.scratch)
-            with noted_scratch(self.parts.run_dir, self.parts.scratch):
-                ground, lacking = await anyio.to_thread.run_sync(self._lay)
-                resume = Resume(session_id=self.state.session_id, usage=self.session.usage)
-                await run_agent(self.parts, ground, self._trial(asked.question), record, resume)
-        except AttemptError as error:
-            record.fail(self.parts, error)
-        record.duration_s = time.monotonic() - record.began
-        return self._explanation(asked, record, where, lacking)
-
-    def _trial(self, question: str) -> Trial:
-        """The trial once more, with the question in the place of its prompt."""
-        case = replace(self.execution.case, prompt=question)
-        return Trial(key=self.subject.result.key, execution=replace(self.execution, case=case))
-
-    def _lay(self) -> tuple[Ground, str | None]:
-        """Workspace and home as the session left them, and what the workspace lacks."""
-        home, temporary = Path(self.state.home), Path(self.state.temporary)
-        try:
-            home.mkdir()
-            temporary.mkdir()
-            lay_state(self.subject.folder, home)
-        except OSError as error:
-            raise WorkspaceError(f"the session cannot be laid out again: {error}") from error
-        workspace, lacking = self._workspace(Path(self.state.workspace))
-        return Ground(workspace=workspace, home=home, temporary=temporary, shared=False), lacking
-
-    def _workspace(self, path: Path) -> tuple[Workspace, str | None]:
-        if not path.is_relative_to(self.parts.scratch):
-            if not path.is_dir():
-                raise WorkspaceError(f"the folder that it worked in is gone: {path}", hint="make it again")
-            return SharedWorkspace(path, method="given"), f"it was asked in {path} as that is now"
-        gaps, _ = lay_ground(self.subject.record, self.subject.result, path)
-        return SharedWorkspace(path, method="copy"), gaps.workspace
-
-    def _explanation(self, asked: Asked, record: AttemptRecord, where: str, lacking: str | None) -> Explanation:
-        found = verdict(record, expected_fail=False)
-        status: ExplanationStatus = "answered" if found == "passed" else "failed" if found == "failed" else "errored"
-        session = record.session
-        told = session.session_id if session else None
-        if told is not None and told != self.state.session_id:
-            record.notes.append(f"it went on as another session: {told}")
-        return Explanation(
-            number=record.number,
-            question=self.parts.masker.text(asked.question),
-            expectation=asked.expectation,
-            location=asked.location,
-            status=status,
-            answer=session.final_output if session and status == "answered" else "",
-            failure=record.failure,
-            session_id=told,
-            model=session.model if session else None,
-            usage=record.usage,
-            cost_usd=record.usage.cost_usd,
-            steps=record.steps,
-            started_at=record.started_at,
-            duration_s=record.duration_s,
-            workspace=lacking,
-            artifact_dir=where,
-            notes=tuple(record.notes),
-        )
-
-
-def make_scratch(folder: Path) -> None:
-    """Make the folder that the session's paths lead into: an agent finds a session only where it began it."""
-    try:
-        folder.mkdir(mode=0o700)
-    except OSError as error:
-        raise WorkspaceError(
-            f"its session can only be resumed in {folder}, and that cannot be made: {error.strerror}",
-            hint="move away whatever is there, or make the folder that it shall lie in",
-        ) from error
-
-
-def _make_anew(folder: Path) -> None:
-    """A folder that is not in the list yet holds what was left by an asking that was cut off."""
-    remove_tree(folder)
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise WorkspaceError(f"{folder} cannot be made: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""Whom a question is for: the attempt in a folder, and the session of its agent, if that can be resumed."""
+"""Find what to explain: the attempt in a folder, and the session of its agent, if it can be resumed."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ class Subject:
 
     @property
     def folder(self) -> Path:
-        """Where its artifacts lie."""
+        """The folder of its artifacts."""
         return self.record.run_dir / self.attempt.artifact_dir
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Its name in messages."""
         key = self.result.key
         which = f", attempt {self.attempt.number}" if len(self.result.attempts) > 1 else ""
         return f"{key.case} @ {key.runner} #{key.number}{which}"
 
 
 def find_subject(folder: Path) -> Subject:
-    """The attempt that *folder* is of, or the one that decided its trial, or the only one below with questions."""
+    """Return the attempt of *folder*, or the one that decided its trial, or the only one below with questions."""
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder", hint=_HINT)
     place = folder.resolve()
@@ -70,7 +70,7 @@ def find_subject(folder: Path) -> Subject:
 
 
 def _subjects(record: RecordedRun, below: str) -> Iterator[Subject]:
-    """An attempt by its own folder, and trials, each by the attempt that decided, by any folder above."""
+    """Yield the attempt whose folder is *below*, or else the deciding attempt of each trial in that folder."""
     for result in record.results.values():
         exact = [attempt for attempt in result.attempts if attempt.artifact_dir == below]
         for attempt in exact or result.attempts[-1:]:
@@ -80,14 +80,14 @@ def _subjects(record: RecordedRun, below: str) -> Iterator[Subject]:
 
 
 def session_of(subject: Subject) -> SessionSummary:
-    """The session of the attempt, however it ended."""
+    """Return the session of the attempt, however it ended."""
     if not (subject.folder / "session.json").is_file():
         raise UsageError(f"{subject.name} has no session: its agent never came to one")
     return load_report(subject.folder)
 
 
 def state_of(subject: Subject, session: SessionSummary) -> SessionState:
-    """What resuming that session takes; an error that says why it cannot be resumed."""
+    """Return what resumes that session; raises if it cannot be resumed."""
     try:
         state = read_state(subject.folder)
     except (OSError, wire.WireError) as error:
@@ -112,12 +112,12 @@ def state_of(subject: Subject, session: SessionSummary) -> SessionState:
 
 
 def _refuse_strange(subject: Subject, state: SessionState) -> None:
-    """A record may come from anywhere: it names no folder but those that a run makes, and no option of a program."""
+    """Raise if the record names a folder that no run makes, or an option of a program: it may come from anywhere."""
     file = subject.folder / STATE_FILE
     strange = _strange_folder(subject.record, state)
     if strange is not None:
         raise StoreError(
-            f"{file}: a run lays no folder at {strange}",
+            f"{file}: no run makes a folder at {strange}",
             hint="the file was changed or comes from elsewhere, so nothing is asked",
         )
     if state.session_id.startswith("-"):
@@ -125,7 +125,7 @@ def _refuse_strange(subject: Subject, state: SessionState) -> None:
 
 
 def _strange_folder(record: RecordedRun, state: SessionState) -> str | None:
-    """The first folder that is not directly in the scratch folder, but the one that the run says it worked in."""
+    """Return the first folder outside of the scratch folder, except the one that the run worked in."""
     scratch = Path(state.home).parent
     if not names_scratch(scratch):
         return state.home
@@ -135,7 +135,7 @@ def _strange_folder(record: RecordedRun, state: SessionState) -> str | None:
 
 
 def find_runner(subject: Subject, session: SessionSummary, state: SessionState, settings: Settings) -> Runner:
-    """The runner of the attempt; an error where there is none by now, or another agent or home behind its name."""
+    """Return the runner of the attempt; raises if it is gone, or has another agent or home by now."""
     name = subject.result.key.runner
     where = str(settings.file) if settings.file else "the settings"
     runner = next((each for each in settings.runners if each.id == name), None)
@@ -150,16 +150,16 @@ def find_runner(subject: Subject, session: SessionSummary, state: SessionState, 
             hint="only the same agent can resume its session: undo the change, or name another file with --config",
         )
     if bool(runner.options.get("inherit_home")) == state.own_home:
-        lies = "a home of its own" if state.own_home else "your own home"
+        home = "a home of its own" if state.own_home else "your own home"
         raise UsageError(
-            f'the session lies in {lies}, and inherit_home of runner "{name}" in {where} says otherwise',
+            f'the session is in {home}, and inherit_home of runner "{name}" in {where} says otherwise',
             hint="undo the change, or name another settings file with --config",
         )
     return runner
 
 
 def execution_of(subject: Subject, runner: Runner, settings: Settings) -> Execution:
-    """What an asking is held to: the limits of the settings, since those of the case are for its task."""
+    """Return what a question runs as, with the limits of the settings; those of the case are for its task."""
     limits = Limits(timeout_s=settings.timeout_s, budget_usd=settings.budget_usd, max_steps=settings.max_steps)
     key = subject.result.key
     case = Case(id=key.case, prompt="", checks=())
@@ -167,7 +167,7 @@ def execution_of(subject: Subject, runner: Runner, settings: Settings) -> Execut
 
 
 def doubts(subject: Subject, runner: Runner, questions: Iterable[Asked]) -> Iterator[str]:
-    """What may make the answers worth less; an error where there can be none."""
+    """Yield what may make the answers less reliable; raises if there can be none."""
     cases = tuple(Case(id=subject.result.key.case, prompt=asked.question, checks=()) for asked in questions)
     for finding in look_at_runner(runner, cases, {}, os.environ):
         if finding.state == "problem":

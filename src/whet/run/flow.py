@@ -2,8 +2,8 @@
 
     load     `settle` reads the suite and the settings                               plan/settle.py
     plan     `settle` decides what to run, or says everything that is wrong          plan/plan.py
-    execute  `execute` runs each trial, `run_attempt` prepares and starts an agent   run/execute.py, run/attempt.py
-    observe  `run_agent` reads what the agent prints, `_look` what it changed        run/agent_session.py
+    execute  `execute` runs each trial, `run_attempt` prepares and starts an agent   run/execute.py, run/trial.py
+    observe  `run_agent` reads what the agent prints, `_look` what it changed        run/agent_session.py, run/trial.py
     grade    `grade` asks the graders, `run_trial` decides on the verdict            run/grading.py, run/trial.py
     record   `RunState.emit` writes each result to the journal at once,
              `record_results` writes results.json at the end                         run/run_state.py

@@ -22,7 +22,7 @@ from whet.model.run import Trial
 from whet.model.session import SessionSummary, Usage
 from whet.model.suite import Check
 from whet.run.attempt_record import AttemptRecord
-from whet.run.ground import SharedGround, clean_up, prepare_ground
+from whet.run.ground import clean_up, prepare_ground
 from whet.run.parts import RunParts
 
 # A survey reads everything that is protected in the workspace.
@@ -68,6 +68,18 @@ async def evidence_of(parts: RunParts, trial: Trial, record: AttemptRecord, work
     )
 
 
+def _shell(parts: RunParts, trial: Trial) -> Shell:
+    """Return what runs the commands of a check; they see what the agent of a `command` runner may see."""
+    readable = (parts.plan.suite.source.parent, *parts.mounts)
+    return Shell(
+        sandbox=parts.sandbox.name,
+        readable=tuple(str(path) for path in readable),
+        hidden=tuple(str(path) for path in parts.hidden_from(trial)),
+        ceilings=parts.ceilings,
+        scratch=str(parts.scratch),
+    )
+
+
 async def grade(parts: RunParts, trial: Trial, record: AttemptRecord, evidence: Evidence) -> None:
     """Ask the graders, check by check; the first check that fails is the failure of the attempt."""
     checks = trial.execution.case.checks
@@ -99,24 +111,6 @@ async def _ask(parts: RunParts, checks: Iterable[Check], record: AttemptRecord, 
     _write_grades(record, evidence)
 
 
-async def _blame_undecided(parts: RunParts, trial: Trial, record: AttemptRecord, evidence: Evidence) -> None:
-    """Find out why grades are undecided; if the agent is the reason, the check has failed."""
-    if any(not given.passed and not given.undecided for given in record.grades):
-        # It failed anyway.
-        return
-    for number, (check, given) in enumerate(zip(trial.execution.case.checks, record.grades, strict=False)):
-        if given.undecided and await is_agents_doing(parts, trial, check, evidence):
-            first, _, rest = given.reason.partition("\n")
-            reason = "\n".join(part for part in (f"{first}; {_BECAUSE}", rest) if part)
-            record.grades[number] = replace(given, undecided=False, reason=reason)
-            _write_grades(record, evidence)
-            return
-
-
-def _write_grades(record: AttemptRecord, evidence: Evidence) -> None:
-    (evidence.artifact_dir / "grades.json").write_bytes(wire.encode_pretty(record.grades))
-
-
 async def _grades(parts: RunParts, checks: Iterable[Check], evidence: Evidence) -> AsyncGenerator[Grade, None]:
     """Yield grades in order; a grader gets its checks that follow one another together."""
     for name, group in groupby(checks, key=lambda check: check.grader):
@@ -130,6 +124,10 @@ def masked(parts: RunParts, given: Grade) -> Grade:
         return given
     shown = None if given.evidence is None else parts.masker.text(given.evidence)
     return replace(given, reason=parts.masker.text(given.reason), evidence=shown)
+
+
+def _write_grades(record: AttemptRecord, evidence: Evidence) -> None:
+    (evidence.artifact_dir / "grades.json").write_bytes(wire.encode_pretty(record.grades))
 
 
 def conclude(record: AttemptRecord) -> None:
@@ -149,16 +147,18 @@ def conclude(record: AttemptRecord) -> None:
     record.failure_class = first.failure_class or named
 
 
-def _shell(parts: RunParts, trial: Trial) -> Shell:
-    """Return what runs the commands of a check; they see what the agent of a `command` runner may see."""
-    readable = (parts.plan.suite.source.parent, *parts.mounts)
-    return Shell(
-        sandbox=parts.sandbox.name,
-        readable=tuple(str(path) for path in readable),
-        hidden=tuple(str(path) for path in parts.hidden_from(trial)),
-        ceilings=parts.ceilings,
-        scratch=str(parts.scratch),
-    )
+async def _blame_undecided(parts: RunParts, trial: Trial, record: AttemptRecord, evidence: Evidence) -> None:
+    """Find out why grades are undecided; if the agent is the reason, the check has failed."""
+    if any(not given.passed and not given.undecided for given in record.grades):
+        # It failed anyway.
+        return
+    for number, (check, given) in enumerate(zip(trial.execution.case.checks, record.grades, strict=False)):
+        if given.undecided and await is_agents_doing(parts, trial, check, evidence):
+            first, _, rest = given.reason.partition("\n")
+            reason = "\n".join(part for part in (f"{first}; {_BECAUSE}", rest) if part)
+            record.grades[number] = replace(given, undecided=False, reason=reason)
+            _write_grades(record, evidence)
+            return
 
 
 def is_open(error: GraderError) -> bool:
@@ -209,7 +209,7 @@ async def _untouched(parts: RunParts, trial: Trial, evidence: Evidence) -> Async
     alone = replace(trial, execution=replace(trial.execution, workspace=replace(spec, mode="isolated")))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        ground = await prepare_ground(parts, SharedGround(), alone, folder)
+        ground = await prepare_ground(parts, alone, folder)
     except (AttemptError, OSError):
         yield None
         return

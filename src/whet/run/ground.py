@@ -1,9 +1,9 @@
-"""The ground an attempt stands on: its workspace, a home and a temporary folder of its own, made and cleared away."""
+"""The ground of an attempt: prepare its workspace, home and temporary folder, keep the workspace, clean up."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
@@ -41,23 +41,12 @@ class Ground:
 
     @property
     def aside(self) -> Path:
-        """A folder for what graders keep of the workspace; nobody else is shown it, and it need not be there."""
+        """A folder for what graders keep of the workspace, hidden from everything else; it may not exist."""
         return self.home.with_name(f"{self.home.name}.d")
 
 
-@dataclass(slots=True)
-class SharedGround:
-    """The one workspace of all attempts, readied once; if that fails, it fails for each of them alike."""
-
-    lock: anyio.Lock = field(default_factory=anyio.Lock)
-    ready: Workspace | None = None
-    trouble: WorkspaceError | None = None
-    # Whether a trial in it ended otherwise than expected, so that somebody may want to look at it.
-    went_wrong: bool = False
-
-
-async def prepare_ground(parts: RunParts, shared: SharedGround, trial: Trial, artifact_dir: Path) -> Ground:
-    """Make the ground for one attempt."""
+async def prepare_ground(parts: RunParts, trial: Trial, artifact_dir: Path) -> Ground:
+    """Make workspace, home and temporary folder of one attempt."""
     spec = trial.execution.workspace
     number = next(_numbers)
     home, temporary = parts.scratch / f"h{number}", parts.scratch / f"t{number}"
@@ -67,7 +56,7 @@ async def prepare_ground(parts: RunParts, shared: SharedGround, trial: Trial, ar
     except OSError as error:
         raise WorkspaceError(f"cannot make a home for the agent: {error}") from error
     if spec.mode == "shared":
-        workspace = await _shared(parts, shared, trial, home, temporary)
+        workspace = await _shared(parts, trial, home, temporary)
     else:
         workspace = await _isolated(parts, trial, artifact_dir, home, temporary)
     ground = Ground(workspace=workspace, home=home, temporary=temporary, shared=spec.mode == "shared")
@@ -76,7 +65,7 @@ async def prepare_ground(parts: RunParts, shared: SharedGround, trial: Trial, ar
         try:
             await _bootstrap(parts, own, workspace, trial=trial, logs=artifact_dir, folders=(home, temporary))
         except BaseException:
-            # Also where a signal ends it: there is no other chance to remove it.
+            # Also if a signal ends it: there is no other chance to remove it.
             with anyio.CancelScope(shield=True):
                 await clean_up(ground)
             raise
@@ -105,13 +94,14 @@ async def _isolated(parts: RunParts, trial: Trial, artifact_dir: Path, home: Pat
 
 
 async def _with_template(parts: RunParts, spec: WorkspaceSpec) -> WorkspaceSpec:
-    """*spec* with the template that its package comes to, where it has one."""
+    """Return *spec* with the template of its package, if it has one."""
     if spec.package is None:
         return spec
     return replace(spec, template_dir=(await parts.packages.prepare(spec.package)).template)
 
 
-async def _shared(parts: RunParts, shared: SharedGround, trial: Trial, home: Path, temporary: Path) -> Workspace:
+async def _shared(parts: RunParts, trial: Trial, home: Path, temporary: Path) -> Workspace:
+    shared = parts.shared
     async with shared.lock:
         if shared.trouble is not None:
             raise shared.trouble
@@ -139,7 +129,7 @@ async def _bootstrap(
     logs: Path,
     folders: tuple[Path, Path],
 ) -> None:
-    """Run the author's command in the fresh workspace; it may see the suite's folder and write its artifacts."""
+    """Run the author's command in the fresh workspace; it sees the suite's folder and may write artifacts."""
     home, temporary = folders
     suite_dir = parts.plan.suite.source.parent
     timeout_s = spec.timeout_s or max(execution.limits.timeout_s or 0 for execution in parts.plan.executions)
@@ -170,7 +160,7 @@ async def _bootstrap(
 
 
 def bootstrap_facts(parts: RunParts, workspace: Workspace, logs: Path, trial: Trial | None) -> dict[str, str]:
-    """The `WHET_*` variables of a bootstrap command; a shared workspace belongs to no case and no runner."""
+    """Return the `WHET_*` variables of a bootstrap command; a shared workspace has no case and no runner."""
     facts = {
         "WHET_RUN": parts.run_id,
         "WHET_WORKSPACE": str(workspace.path),
@@ -184,25 +174,25 @@ def bootstrap_facts(parts: RunParts, workspace: Workspace, logs: Path, trial: Tr
 
 
 async def changes_of(ground: Ground) -> Changes:
-    """What the agent did to its workspace."""
+    """Return what the agent changed in its workspace."""
     return Changes() if ground.workspace.untouched else await _done(ground.workspace.changes)
 
 
 async def keep_workspace(parts: RunParts, ground: Ground, trial: Trial, attempt: int) -> tuple[str | None, list[str]]:
-    """Keep the workspace for a person to look at; where it lies, relative to the run folder, and what is not in it."""
+    """Keep the workspace; return its place in the run folder, and notes on what is not in it."""
     if ground.shared:
         return None, []
     where = f"workspaces/{trial_folder(trial.key)}/{attempt}"
     return where, await _done(lambda: _kept(parts, ground.workspace, parts.run_dir / where))
 
 
-async def keep_shared(parts: RunParts, shared: SharedGround) -> list[str]:
-    """Keep the one workspace of a run in which something went wrong; where it lies, and what is not in it.
+async def keep_shared(parts: RunParts) -> list[str]:
+    """Keep the shared workspace if a trial in it went wrong; return messages on its place and what is not in it.
 
-    To be called once the last attempt is done. A folder that was given stays where it is.
+    Call it after the last attempt. A folder of the user stays where it is.
     """
-    workspace = shared.ready
-    if workspace is None or not shared.went_wrong or workspace.method == "given":
+    workspace = parts.shared.ready
+    if workspace is None or not parts.shared.went_wrong or workspace.method == "given":
         return []
     names = ("shared" if number == 1 else f"shared-{number}" for number in count(1))
     destination = next(path for path in (parts.run_dir / "workspaces" / name for name in names) if not path.exists())
@@ -214,7 +204,7 @@ async def keep_shared(parts: RunParts, shared: SharedGround) -> list[str]:
 
 
 def _kept(parts: RunParts, workspace: Workspace, destination: Path) -> list[str]:
-    """Move a workspace to *destination*, without secrets; what could not be kept without them, as sentences."""
+    """Move a workspace to *destination*, without secrets; return notes on what could not be kept."""
     workspace.keep(destination)
     try:
         return mask_files(parts.masker, destination) if parts.masker else []
@@ -224,7 +214,7 @@ def _kept(parts: RunParts, workspace: Workspace, destination: Path) -> list[str]
 
 
 async def clean_up(ground: Ground) -> list[str]:
-    """Remove what is left of the ground; what could not be removed, as sentences."""
+    """Remove what is left of the ground; return notes on what could not be removed."""
     problems = [] if ground.shared else await remove_workspace(ground.workspace)
     for folder in (ground.home, ground.temporary, ground.aside):
         if not _gone(folder):
@@ -233,12 +223,12 @@ async def clean_up(ground: Ground) -> list[str]:
 
 
 async def remove_workspace(workspace: Workspace) -> list[str]:
-    """Delete a workspace; what could not be deleted, as sentences."""
+    """Delete a workspace; return notes on what could not be deleted."""
     return await _done(workspace.remove, at_once=workspace.untouched)
 
 
 def _gone(folder: Path) -> bool:
-    """Whether an empty folder could be removed at once, which is cheaper than asking a thread to."""
+    """Remove a folder if it is empty, which is cheaper than asking a thread to; return whether it is gone."""
     try:
         folder.rmdir()
     except FileNotFoundError:
@@ -249,5 +239,5 @@ def _gone(folder: Path) -> bool:
 
 
 async def _done(work: Callable[[], T], *, at_once: bool = False) -> T:
-    """Do file work in a thread, unless it is so little that asking one would take longer."""
+    """Do file work in a thread, or *at_once* if a thread would take longer."""
     return work() if at_once else await anyio.to_thread.run_sync(work)

@@ -10,12 +10,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
+
 from whet.dataclass import dataclass
+from whet.errors import WorkspaceError
 from whet.grade.grader import Grader, grader_class
 from whet.ground.package_settings import bucket_keys, package_settings
 from whet.ground.packages import Packages
 from whet.ground.sandbox import Sandbox
 from whet.ground.secrets import Masker, can_be_hidden, secret_values
+from whet.ground.workspace import Workspace
 from whet.ground.workspaces import Workspaces
 from whet.model.request import Settings
 from whet.model.run import Plan, Trial, TrialKey, folder_name
@@ -71,12 +75,24 @@ class AttemptParts:
         path.write_bytes(self.masker.data(text.encode("utf-8", "backslashreplace")))
 
 
+@dataclass(slots=True)
+class SharedGround:
+    """The one workspace of all attempts, prepared once; if that fails, it fails for each of them."""
+
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+    ready: Workspace | None = None
+    trouble: WorkspaceError | None = None
+    # Whether a trial in it did not end as expected, so that people may want to look at it.
+    went_wrong: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunParts(AttemptParts):
     """What a run has besides: its plan, its graders, and how it makes workspaces."""
 
     plan: Plan
     workspaces: Workspaces
+    shared: SharedGround = field(default_factory=SharedGround)
     packages: Packages
     graders: Mapping[str, Grader]
     # Takes note of what an attempt had used when a signal ended it.

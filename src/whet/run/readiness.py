@@ -1,4 +1,4 @@
-"""The configured runners: whether each could start."""
+"""Check whether the configured runners can start: their programs, versions and logins."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from whet.reading.paths import refusals
 
 
 def program_of(runner: Runner, environ: Mapping[str, str]) -> str | None:
-    """The program that *runner* starts, where it is one that is installed."""
+    """Return the program that *runner* starts, if it is installed."""
     name = program_name(runner)
     return find_program(name, environ) if name else None
 
 
 def is_asked(runner: Runner) -> bool:
-    """Whether its program may be asked for its version: anybody's own command might take that for a task."""
+    """Return whether whet may ask its program for its version: a command of your own might take that for a task."""
     return runner.agent in BY_TYPE
 
 
 def look_at_runner(
     runner: Runner, cases: tuple[Case, ...], versions: Mapping[str, Version], environ: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Every problem of a runner, or one line that says that there is none."""
+    """Yield every problem of a runner, or one finding that says that there is none."""
     problems = list(_runner_problems(runner, cases, versions, environ))
     for message, hint in problems:
         yield Finding(part="runners", name=runner.id, state="problem", message=message, hint=hint)
@@ -80,17 +80,17 @@ def _runner_problems(
 
 
 def program_name(runner: Runner) -> str | None:
-    """The program by the runner's own word, or else by what its agent is called; none where whet brings it along."""
+    """Return the program that the runner names, or else that of its agent; None if it is part of whet."""
     known = BY_TYPE.get(runner.agent)
     return Options(runner.options).text("command") or (known.program if known else None)
 
 
-# What a runner may be given to log in in a way that we do not know of.
+# Names of variables that may log a runner in, in a way that whet does not know.
 _ACCESS = re.compile(r"KEY|TOKEN|AUTH|CREDENTIAL|SECRET|LOGIN|_USE_|PROVIDER|BASE_URL|ENDPOINT")
 
 
 def refuse_unready(plan: Plan, sandbox: Sandbox, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What looks like a missing login; raises where an agent that whet knows surely cannot start."""
+    """Return warnings of missing logins; raises if an agent that whet knows cannot start."""
     runners = {each.runner.id: each.runner for each in plan.executions if each.runner.agent in BY_TYPE}
     if not runners:
         return ()
@@ -107,12 +107,12 @@ def _known(runner: Runner) -> KnownAgent:
 
 
 def _is_own(runner: Runner) -> bool:
-    """Whether it is the agent's own program: a script around it may log in by itself, or take anything for a task."""
+    """Return whether it is an agent's own program; a script may log in by itself, or take it for a task."""
     return Path(program_name(runner) or "").name == _known(runner).program
 
 
 def _asked(runner: Runner, environ: Mapping[str, str]) -> str | None:
-    """The program to ask for its version, where that is quickly answered."""
+    """Return the program to ask for its version, if it answers quickly."""
     return program_of(runner, environ) if _is_own(runner) and not _known(runner).unpacks else None
 
 
@@ -140,7 +140,7 @@ def _has_login(runner: Runner, environ: Mapping[str, str]) -> bool:
 
 
 def _must_log_in(runner: Runner) -> bool:
-    """Whether there is no way to log in but those that whet knows."""
+    """Return whether only the logins that whet knows can log it in."""
     options = Options(runner.options)
     given = (*options.table("env"), *options.texts("pass_env"))
     free = options.flag("inherit_home", False) or options.texts("args") or _known(runner).free

@@ -1,4 +1,4 @@
-"""The regrading of one trial: its record is taken over, its checks are asked again, and the verdict follows."""
+"""Regrade a recorded run: restore what each trial left, ask its checks again, and show which verdicts changed."""
 
 from __future__ import annotations
 
@@ -37,157 +37,81 @@ from whet.record.sealing import WORKSPACE_FILE
 from whet.run.attempt_record import AttemptRecord
 from whet.run.flow import Approach, perform
 from whet.run.grading import evidence_of, grade
-from whet.run.ground import SharedGround
 from whet.run.parts import RunParts, trial_folder
 from whet.run.trial import classified, result_of
 from whet.suites.format import load_suite
 
 _WIDEST = 100
-
-
-def describe_changes(run_id: str, seen: Iterable[tuple[TrialResult, TrialResult]]) -> list[str]:
-    """A line of totals, a line for each verdict that changed, and the counts before and after."""
-    pairs = sorted(seen, key=lambda pair: str(pair[0].key))
-    changed = [(old, new) for old, new in pairs if old.status != new.status]
-    trials = "verdict" if len(pairs) == 1 else "verdicts"
-    lines = ["", f"regraded {run_id}: {len(changed) or 'none'} of {len(pairs)} {trials} changed"]
-    if changed:
-        lines += ["", *_table(changed)]
-    before, after = (_counts(pair[side].status for pair in pairs) for side in (0, 1))
-    return [*lines, "", f"  before  {before}", f"  after   {after}"]
-
-
-def _table(changed: list[tuple[TrialResult, TrialResult]]) -> list[str]:
-    names = [_name(new) for _, new in changed]
-    moves = [f"{old.status} -> {new.status}" for old, new in changed]
-    name_width, move_width = max(map(len, names)), max(map(len, moves))
-    return [
-        f"  {name.ljust(name_width)}  {move.ljust(move_width)}  {_reason(new)}".rstrip()
-        for name, move, (_, new) in zip(names, moves, changed, strict=True)
-    ]
-
-
-def _name(result: TrialResult) -> str:
-    key = result.key
-    variant = "" if key.variant == "default" else f"/{key.variant}"
-    return f"{key.case} @ {key.runner}{variant} #{key.number}"
-
-
-def _reason(result: TrialResult) -> str:
-    return one_line(result.failure.message, _WIDEST) if result.failure else ""
-
-
-def _counts(statuses: Iterable[str]) -> str:
-    found = Counter(statuses)
-    return ", ".join(f"{found[status]} {status}" for status in STATUSES if found[status])
-
-
 _UNKNOWN_CHANGES = "the run was made before changed files were recorded"
 _DIFF_FILE = "diff.patch"
+_BEGAN_AS_PACKAGE = "it began as a package, and is kept only where a trial does not go as expected"
+# Files of the earlier checks, which those of the new checks replace.
+_OF_CHECKS = ("grades.json", "check.log", "explain.json", WORKSPACE_FILE)
+_TERMINAL = "terminal"
 
 
-def lay_ground(record: RecordedRun, result: TrialResult, into: Path) -> tuple[Gaps, Changes]:
-    """Make the folder *into* and fill it with what the trial left; what is missing of it, and what had changed."""
-    into.mkdir()
-    artifacts = record.run_dir / result.artifact_dir
-    recorded = _known_changes(artifacts, result)
-    changes = _changes(artifacts, recorded)
-    unknown = None if recorded is not None else _UNKNOWN_CHANGES
-    kept = record.run_dir / result.workspace_dir if result.workspace_dir else None
-    if kept is not None and kept.is_dir():
-        copy_tree(kept, into, force=True)
-        return Gaps(changes=unknown), changes
-    reason = next(_reasons(record, result, recorded), None)
-    template = _template(record)
-    if reason is None and template is not None:
-        copy_tree(template, into)
-    _lay(artifacts, into)
-    return Gaps(workspace=reason, changes=unknown, paths=recorded.kept if recorded else ()), changes
+def regrade(reference: str, *, suite: Path | None, flags: Mapping[str, Any], config_file: Path | None) -> int:
+    """Regrade the run that *reference* names, by *suite* or by its own suite as it is now; return the exit code."""
+    here = load_settings(suite or Path.cwd(), flags=flags, environ=os.environ, config_file=config_file)
+    record = read_run(find_run_folder(reference, here.output_dir))
+    record.refuse_empty()
+    record.check_files()
+    path = suite or record.suite
+    config_file = config_file or record.config_file
+    settings = load_settings(path, flags=flags, environ=os.environ, config_file=config_file)
+    planned = _planned(
+        record,
+        path,
+        settings,
+        RunRequest(
+            suite=path,
+            flags=flags,
+            config_file=config_file,
+            selection=Selection(),
+            last_failed=False,
+            dry_run=False,
+            resume=None,
+        ),
+    )
+    regrading = Regrading(record)
+    code = perform(planned, Approach(run_trial=regrading))
+    stream = _stream(settings)
+    stream.write("".join(f"{line}\n" for line in describe_changes(record.run_dir.name, regrading.seen)))
+    return code
 
 
-def _known_changes(artifacts: Path, result: TrialResult) -> RecordedChanges | None:
-    found = read_changes(artifacts)
-    listed = 0 if found is None else len(found.created) + len(found.modified) + len(found.deleted)
-    return found if listed == result.changed_files else None
-
-
-def _changes(artifacts: Path, recorded: RecordedChanges | None) -> Changes:
-    if recorded is None:
-        return Changes()
-    diff = artifacts / _DIFF_FILE
-    return Changes(
-        created=recorded.created,
-        modified=recorded.modified,
-        deleted=recorded.deleted,
-        diff=diff.read_text(encoding="utf-8", errors="replace") if diff.is_file() else "",
+def _planned(record: RecordedRun, path: Path, settings: Settings, request: RunRequest) -> Planned:
+    suite = bind_skill(load_suite(path), record.skill, settings)
+    return Planned(
+        request=request,
+        suite=suite,
+        settings=settings,
+        plan=plan_regrading(suite, settings, record),
+        facts={"regraded_from": record.run_dir.name, "workspace": record.asked.workspace},
+        notices=tuple(notices(suite, record)),
     )
 
 
-def _reasons(record: RecordedRun, result: TrialResult, recorded: RecordedChanges | None) -> Iterator[str]:
-    """Why the workspace cannot be made again as it was."""
-    if record.asked.workspace is None:
-        yield "the run does not say what its workspaces began as"
-        return
-    if record.asked.workspace.get("mode") == "shared":
-        yield "it was shared between trials"
-    if record.asked.workspace.get("bootstrap"):
-        yield "what its bootstrap command wrote is not known"
-    template = _template(record)
-    if template is not None and not _untouched_since(template, result.started_at):
-        yield f"its template {template} has changed since, or is gone"
-    if recorded is None:
-        yield _UNKNOWN_CHANGES
-        return
-    yield from (f"{path}: {reason}" for path, reason in recorded.missing.items())
-    if recorded.git:
-        yield "its .git folder is never recorded"
-
-
-def _template(record: RecordedRun) -> Path | None:
-    named = record.asked.workspace.get("template_dir") if record.asked.workspace else None
-    return Path(named) if isinstance(named, str) else None
-
-
-def _untouched_since(folder: Path, moment: str) -> bool:
-    """Whether nothing in *folder* changed since; a copy of it counts as changed, because its times are new."""
-    since_ns = int(datetime.fromisoformat(moment).timestamp() * 1e9)
-    if not folder.is_dir():
-        return False
-    for place, folders, files in os.walk(folder):
-        for name in (".", *folders, *files):
-            found = os.lstat(f"{place}/{name}")
-            if max(found.st_mtime_ns, found.st_ctime_ns) >= since_ns:
-                return False
-    return True
-
-
-def _lay(artifacts: Path, into: Path) -> None:
-    try:
-        lay(artifacts, into)
-    except (OSError, ValueError, tarfile.TarError) as error:
-        raise WorkspaceError(f"the recorded changes in {artifacts} cannot be laid out again: {error}") from error
-
-
-_BEGAN_AS_PACKAGE = "it began as a package, and is kept only where a trial does not go as expected"
-# What the earlier checks left; what the checks leave now takes its place.
-_OF_CHECKS = ("grades.json", "check.log", "explain.json", WORKSPACE_FILE)
+def _stream(settings: Settings) -> TextIO:
+    """Return stdout, unless a reporter writes a document there."""
+    documents = [name for name in settings.reporters if name != _TERMINAL and "=" not in name]
+    return sys.stderr if documents else sys.stdout
 
 
 @dataclass(slots=True)
 class Regrading:
-    """Brings trials to their results from a record; remembers each with what it was before."""
+    """Runs trials from a record; remembers each result with what it was before."""
 
     record: RecordedRun
     seen: list[tuple[TrialResult, TrialResult]] = field(default_factory=list)
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
-    async def __call__(self, parts: RunParts, shared: SharedGround, trial: Trial) -> TrialResult:
-        """The result of one trial."""
-        del shared
+    async def __call__(self, parts: RunParts, trial: Trial) -> TrialResult:
+        """Return the result of one trial."""
         old = self.record.result(trial.key)
         if old is None:
             return _never_ended(trial, self.record)
-        await anyio.to_thread.run_sync(_take_over, self.record, old, parts.run_dir)
+        await anyio.to_thread.run_sync(_copy_record, self.record, old, parts.run_dir)
         session = self.record.session(old)
         if session is None:
             new = replace(old, key=trial.key)
@@ -232,7 +156,7 @@ async def _regraded(parts: RunParts, trial: Trial, earlier: _Earlier, ground: Pa
 
 async def _check(parts: RunParts, trial: Trial, earlier: _Earlier, record: AttemptRecord, ground: Path) -> None:
     """Ask the graders, check by check."""
-    gaps, record.changes = await anyio.to_thread.run_sync(lay_ground, earlier.record, earlier.result, ground)
+    gaps, record.changes = await anyio.to_thread.run_sync(restore_workspace, earlier.record, earlier.result, ground)
     if trial.execution.workspace.package is not None and earlier.result.workspace_dir is None:
         gaps = replace(gaps, workspace=_BEGAN_AS_PACKAGE)
     whole = await evidence_of(parts, trial, record, ground)
@@ -248,8 +172,8 @@ async def _check(parts: RunParts, trial: Trial, earlier: _Earlier, record: Attem
         record.notes += await anyio.to_thread.run_sync(_keep, parts, ground, parts.run_dir / record.workspace_dir)
 
 
-def _take_over(record: RecordedRun, old: TrialResult, run_dir: Path) -> None:
-    """Copy what was recorded of a trial, so that the new run folder stands on its own."""
+def _copy_record(record: RecordedRun, old: TrialResult, run_dir: Path) -> None:
+    """Copy what was recorded of a trial, so that the new run folder does not need the old one."""
     regraded = record.session(old) is not None
     _copy(record.run_dir, run_dir, f"trials/{trial_folder(old.key)}")
     for attempt in old.attempts:
@@ -291,52 +215,120 @@ def _never_ended(trial: Trial, record: RecordedRun) -> TrialResult:
     )
 
 
-_TERMINAL = "terminal"
+def restore_workspace(record: RecordedRun, result: TrialResult, into: Path) -> tuple[Gaps, Changes]:
+    """Restore the workspace of a trial in the new folder *into*; return what is missing of it, and what had changed."""
+    into.mkdir()
+    artifacts = record.run_dir / result.artifact_dir
+    recorded = _known_changes(artifacts, result)
+    changes = _changes(artifacts, recorded)
+    unknown = None if recorded is not None else _UNKNOWN_CHANGES
+    kept = record.run_dir / result.workspace_dir if result.workspace_dir else None
+    if kept is not None and kept.is_dir():
+        copy_tree(kept, into, force=True)
+        return Gaps(changes=unknown), changes
+    reason = next(_reasons(record, result, recorded), None)
+    template = _template(record)
+    if reason is None and template is not None:
+        copy_tree(template, into)
+    _restore_changes(artifacts, into)
+    return Gaps(workspace=reason, changes=unknown, paths=recorded.kept if recorded else ()), changes
 
 
-def regrade(reference: str, *, suite: Path | None, flags: Mapping[str, Any], config_file: Path | None) -> int:
-    """Regrade the run that *reference* names, by *suite* or by its own as it is now; the exit code."""
-    here = load_settings(suite or Path.cwd(), flags=flags, environ=os.environ, config_file=config_file)
-    record = read_run(find_run_folder(reference, here.output_dir))
-    record.refuse_empty()
-    record.check_files()
-    path = suite or record.suite
-    config_file = config_file or record.config_file
-    settings = load_settings(path, flags=flags, environ=os.environ, config_file=config_file)
-    planned = _planned(
-        record,
-        path,
-        settings,
-        RunRequest(
-            suite=path,
-            flags=flags,
-            config_file=config_file,
-            selection=Selection(),
-            last_failed=False,
-            dry_run=False,
-            resume=None,
-        ),
-    )
-    regrading = Regrading(record)
-    code = perform(planned, Approach(run_trial=regrading))
-    stream = _stream(settings)
-    stream.write("".join(f"{line}\n" for line in describe_changes(record.run_dir.name, regrading.seen)))
-    return code
+def _known_changes(artifacts: Path, result: TrialResult) -> RecordedChanges | None:
+    found = read_changes(artifacts)
+    listed = 0 if found is None else len(found.created) + len(found.modified) + len(found.deleted)
+    return found if listed == result.changed_files else None
 
 
-def _planned(record: RecordedRun, path: Path, settings: Settings, request: RunRequest) -> Planned:
-    suite = bind_skill(load_suite(path), record.skill, settings)
-    return Planned(
-        request=request,
-        suite=suite,
-        settings=settings,
-        plan=plan_regrading(suite, settings, record),
-        facts={"regraded_from": record.run_dir.name, "workspace": record.asked.workspace},
-        notices=tuple(notices(suite, record)),
+def _changes(artifacts: Path, recorded: RecordedChanges | None) -> Changes:
+    if recorded is None:
+        return Changes()
+    diff = artifacts / _DIFF_FILE
+    return Changes(
+        created=recorded.created,
+        modified=recorded.modified,
+        deleted=recorded.deleted,
+        diff=diff.read_text(encoding="utf-8", errors="replace") if diff.is_file() else "",
     )
 
 
-def _stream(settings: Settings) -> TextIO:
-    """Stdout, unless a reporter writes a document there."""
-    documents = [name for name in settings.reporters if name != _TERMINAL and "=" not in name]
-    return sys.stderr if documents else sys.stdout
+def _reasons(record: RecordedRun, result: TrialResult, recorded: RecordedChanges | None) -> Iterator[str]:
+    """Yield the reasons why the workspace cannot be restored as it was."""
+    if record.asked.workspace is None:
+        yield "the run does not say what its workspaces began as"
+        return
+    if record.asked.workspace.get("mode") == "shared":
+        yield "it was shared between trials"
+    if record.asked.workspace.get("bootstrap"):
+        yield "what its bootstrap command wrote is not known"
+    template = _template(record)
+    if template is not None and not _untouched_since(template, result.started_at):
+        yield f"its template {template} has changed since, or is gone"
+    if recorded is None:
+        yield _UNKNOWN_CHANGES
+        return
+    yield from (f"{path}: {reason}" for path, reason in recorded.missing.items())
+    if recorded.git:
+        yield "its .git folder is never recorded"
+
+
+def _template(record: RecordedRun) -> Path | None:
+    named = record.asked.workspace.get("template_dir") if record.asked.workspace else None
+    return Path(named) if isinstance(named, str) else None
+
+
+def _untouched_since(folder: Path, moment: str) -> bool:
+    """Return whether nothing in *folder* changed since; a copy of it counts as changed, because its times are new."""
+    since_ns = int(datetime.fromisoformat(moment).timestamp() * 1e9)
+    if not folder.is_dir():
+        return False
+    for place, folders, files in os.walk(folder):
+        for name in (".", *folders, *files):
+            found = os.lstat(f"{place}/{name}")
+            if max(found.st_mtime_ns, found.st_ctime_ns) >= since_ns:
+                return False
+    return True
+
+
+def _restore_changes(artifacts: Path, into: Path) -> None:
+    try:
+        lay(artifacts, into)
+    except (OSError, ValueError, tarfile.TarError) as error:
+        raise WorkspaceError(f"the recorded changes in {artifacts} cannot be restored: {error}") from error
+
+
+def describe_changes(run_id: str, seen: Iterable[tuple[TrialResult, TrialResult]]) -> list[str]:
+    """Return a line of totals, a line for each verdict that changed, and the counts before and after."""
+    pairs = sorted(seen, key=lambda pair: str(pair[0].key))
+    changed = [(old, new) for old, new in pairs if old.status != new.status]
+    trials = "verdict" if len(pairs) == 1 else "verdicts"
+    lines = ["", f"regraded {run_id}: {len(changed) or 'none'} of {len(pairs)} {trials} changed"]
+    if changed:
+        lines += ["", *_table(changed)]
+    before, after = (_counts(pair[side].status for pair in pairs) for side in (0, 1))
+    return [*lines, "", f"  before  {before}", f"  after   {after}"]
+
+
+def _table(changed: list[tuple[TrialResult, TrialResult]]) -> list[str]:
+    names = [_name(new) for _, new in changed]
+    moves = [f"{old.status} -> {new.status}" for old, new in changed]
+    name_width, move_width = max(map(len, names)), max(map(len, moves))
+    return [
+        f"  {name.ljust(name_width)}  {move.ljust(move_width)}  {_reason(new)}".rstrip()
+        for name, move, (_, new) in zip(names, moves, changed, strict=True)
+    ]
+
+
+def _name(result: TrialResult) -> str:
+    key = result.key
+    variant = "" if key.variant == "default" else f"/{key.variant}"
+    return f"{key.case} @ {key.runner}{variant} #{key.number}"
+
+
+def _reason(result: TrialResult) -> str:
+    return one_line(result.failure.message, _WIDEST) if result.failure else ""
+
+
+def _counts(statuses: Iterable[str]) -> str:
+    found = Counter(statuses)
+    return ", ".join(f"{found[status]} {status}" for status in STATUSES if found[status])

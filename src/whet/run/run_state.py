@@ -82,8 +82,9 @@ class RunState:
         runner = event.trial.key.runner
         if runner not in self.unheld and any(note.startswith(UNHELD) for note in event.result.notes):
             self.unheld.add(runner)
-            what = f"what {event.trial.key.case} cost on {runner} is not known"
-            self.notice(f"{what}, and its budget was not held (told once)")
+            self.notice(
+                f"the cost of {event.trial.key.case} on {runner} is not known, so its budget was not held (shown once)"
+            )
 
     def interrupt(self) -> None:
         """Note that a signal asked the run to end."""

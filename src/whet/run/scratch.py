@@ -1,4 +1,4 @@
-"""The scratch folder of a run: made by us, noted in the run folder, and removed; a record alone is not believed."""
+"""The scratch folder of a run, and what fills it: captured output, and folders that programs unpack once."""
 
 from __future__ import annotations
 
@@ -22,10 +22,73 @@ from whet.ground.sandbox import Boundary, Command, Sandbox
 from whet.ground.secrets import MaskedStream, Masker
 
 _TAIL = 2000
+_PREFIX = "whet-"
+_NOTE = ".scratch"
+# As `mkdtemp` names them.
+_NAME = re.compile(r"whet-[a-z0-9_]{8}")
+_PATIENCE_S = 120.0
+_PASSED_ON = ("PATH", "LANG", "LC_ALL")
+
+
+@contextmanager
+def new_scratch(run_dir: Path) -> Iterator[Path]:
+    """Make a folder for live workspaces outside of the user's project, so that no tool finds its way up into it."""
+    scratch = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
+    with noted_scratch(run_dir, scratch):
+        yield scratch
+
+
+@contextmanager
+def noted_scratch(run_dir: Path, scratch: Path) -> Iterator[None]:
+    """Remove *scratch* in the end; until then the run folder has a link to it, for a later whet to remove it."""
+    note = run_dir / _NOTE
+    note.symlink_to(scratch)
+    try:
+        yield
+    finally:
+        remove_tree(scratch)
+        # The link stays if the run folder cannot be written any more; that must not hide what became of the run.
+        with suppress(OSError):
+            note.unlink(missing_ok=True)
+
+
+def clear_scratch(run_dir: Path) -> None:
+    """Remove the scratch folder of an earlier whet that was killed."""
+    note = run_dir / _NOTE
+    if note.is_symlink():
+        # Run folders are passed around, and a link in one may lead anywhere.
+        if _is_ours(note.readlink()):
+            remove_tree(note.readlink())
+        note.unlink()
+
+
+def starts_nothing(scratch: Path) -> str | None:
+    """Return a warning if no program in a workspace can be started, because its disk is mounted noexec."""
+    if not os.statvfs(scratch).f_flag & os.ST_NOEXEC:
+        return None
+    return (
+        f"{scratch.parent} is mounted noexec, so that no script or program in a workspace can be started by its path:"
+        " let TMPDIR name a folder on another disk"
+    )
+
+
+def names_scratch(path: Path) -> bool:
+    """Return whether *path* could be a scratch folder: absolute, without "..", and named like one."""
+    return path.is_absolute() and ".." not in path.parts and _NAME.fullmatch(path.name) is not None
+
+
+def _is_ours(path: Path) -> bool:
+    """Return whether *path* is a scratch folder of this user that is closed to all others."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    closed = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) & 0o077 == 0
+    return names_scratch(path) and closed and found.st_uid == os.geteuid()
 
 
 class Capture:
-    """A sink that writes to a file and passes on what it wrote."""
+    """A sink that writes output to a file, masked and limited, and passes on what it wrote."""
 
     def __init__(
         self, path: Path, *, masker: Masker, most_bytes: int, then: Callable[[bytes], None] | None = None
@@ -39,12 +102,12 @@ class Capture:
         self._file: int | None = None
 
     def __call__(self, chunk: bytes) -> None:
-        """Take one piece of output; raises where there is too much of it."""
+        """Write one piece of output; raises if there is too much."""
         taken = chunk[: self._left]
         self._left -= len(taken)
         self._write(self._stream.feed(taken))
         if len(taken) < len(chunk):
-            # The ceiling may have cut a secret in two; its beginning is not to be written either.
+            # The limit may have cut a secret in two; do not write its beginning either.
             self._stream.forget()
             raise OutputTooLarge(
                 f"printed more than {self._most} bytes and was stopped",
@@ -75,76 +138,9 @@ class Capture:
             self._then(data)
 
 
-_PREFIX = "whet-"
-_NOTE = ".scratch"
-# As `mkdtemp` names them.
-_NAME = re.compile(r"whet-[a-z0-9_]{8}")
-
-
-@contextmanager
-def new_scratch(run_dir: Path) -> Iterator[Path]:
-    """A folder for live workspaces, outside of the user's project, so that no tool finds its way up into it."""
-    scratch = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
-    with noted_scratch(run_dir, scratch):
-        yield scratch
-
-
-@contextmanager
-def noted_scratch(run_dir: Path, scratch: Path) -> Iterator[None]:
-    """Remove *scratch* in the end; until then the run folder tells whoever comes after us where it is."""
-    note = run_dir / _NOTE
-    note.symlink_to(scratch)
-    try:
-        yield
-    finally:
-        remove_tree(scratch)
-        # In a record that was closed meanwhile it stays: what became of the run is worth more than a note.
-        with suppress(OSError):
-            note.unlink(missing_ok=True)
-
-
-def clear_scratch(run_dir: Path) -> None:
-    """Remove what an earlier whet could not, because it was itself killed."""
-    note = run_dir / _NOTE
-    if note.is_symlink():
-        # Run folders are handed around, and a link in one may lead to anything that is dear to the user.
-        if _is_ours(note.readlink()):
-            remove_tree(note.readlink())
-        note.unlink()
-
-
-def starts_nothing(scratch: Path) -> str | None:
-    """What to say where no program in a workspace could be started, because its disk is mounted so."""
-    if not os.statvfs(scratch).f_flag & os.ST_NOEXEC:
-        return None
-    return (
-        f"{scratch.parent} is mounted noexec, so that no script or program in a workspace can be started by its path:"
-        " let TMPDIR name a folder on another disk"
-    )
-
-
-def names_scratch(path: Path) -> bool:
-    """Whether *path* is one that we could have chosen: absolute, without detours, and named as we name them."""
-    return path.is_absolute() and ".." not in path.parts and _NAME.fullmatch(path.name) is not None
-
-
-def _is_ours(path: Path) -> bool:
-    """Whether a scratch folder lies at *path*: of our user, and closed to all others, as it was made."""
-    try:
-        found = path.lstat()
-    except OSError:
-        return False
-    closed = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) & 0o077 == 0
-    return names_scratch(path) and closed and found.st_uid == os.geteuid()
-
-
-_PATIENCE_S = 120.0
-_PASSED_ON = ("PATH", "LANG", "LC_ALL")
-
-
 @dataclass(slots=True)
 class Unpacked:
-    """The folders that were made so far; whoever needs one while it is being made waits for it."""
+    """Folders that programs unpack themselves into, made once for a run."""
 
     scratch: Path
     sandbox: Sandbox
@@ -153,7 +149,7 @@ class Unpacked:
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
     async def given_to(self, asked: AgentCommand) -> AgentCommand:
-        """*asked* with the folder, unless its runner names another; without it where it could not be made."""
+        """Return *asked* with the folder, unless its runner names another or it cannot be made."""
         wanted = asked.unpacking
         if wanted is None or wanted.variable in asked.env:
             return asked
@@ -166,7 +162,7 @@ class Unpacked:
         return replace(asked, env={**asked.env, wanted.variable: str(folder)}, readable=(*asked.readable, folder))
 
     async def _make(self, wanted: Unpacking, asked: AgentCommand) -> Path | None:
-        """Start the program for nothing else, without network and in a home of its own; nobody's secrets are there."""
+        """Start the program only to unpack, without network, secrets and the user's home."""
         number = next(self._numbers)
         folder, home = self.scratch / f"u{number}", self.scratch / f"uh{number}"
         folder.mkdir()
@@ -178,7 +174,7 @@ class Unpacked:
         try:
             ended = await self.sandbox.run(command, boundary, timeout_s=_PATIENCE_S, stdout=_ignore, stderr=_ignore)
         except AttemptError:
-            # A program that cannot be started is the trouble of the attempt, which says so.
+            # The attempt reports a program that cannot be started.
             return None
         return folder if ended.exit_code == 0 else None
 

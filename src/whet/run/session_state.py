@@ -1,4 +1,4 @@
-"""The state of an agent's session: kept from the home of an attempt, without logins, and laid out again later."""
+"""The home of an agent: filled before an attempt, read after it, and kept without logins to resume its session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from whet.model import wire
 from whet.model.run import STATE_FILE
 from whet.run.ground import Ground
 
-_LARGEST_BROUGHT = 16 * 1024 * 1024
 _LARGEST_LOGIN = 1024 * 1024
 
 
@@ -33,14 +32,14 @@ def fill_home(home: Path, asked: AgentCommand) -> None:
                 shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
             else:
                 shutil.copyfile(source, target)
-                # Nobody else's to read. The agent may write it: some renew their login, and fail where they cannot.
+                # Only for this user. The agent may write it: some renew their login, and fail if they cannot.
                 target.chmod(0o600)
     except OSError as error:
         raise WorkspaceError(f"the home of the agent cannot be made ready: {error}") from error
 
 
 def login_secrets(asked: AgentCommand) -> tuple[str, ...]:
-    """What is secret in the files that log an agent in: it could print them."""
+    """Return the secrets in the files that log an agent in: it could print them."""
     files = [path for path in (*asked.home_copies.values(), *asked.readable) if path.is_file()]
     return tuple(value for path in files for value in secrets_in(_content(path)))
 
@@ -60,15 +59,15 @@ def _below(home: Path, name: str) -> Path:
 
 
 STATE_DIR = "state"
-# What is larger is not looked through, and so not kept.
+# A larger file is not searched for secrets, so it is not kept.
 _LARGEST_STATE = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionState:
-    """What resuming a session takes: its id, and the paths that its own notes speak of.
+    """What resuming a session needs: its id, and the paths that its own files mention.
 
-    `own_home` says that it lies beside; otherwise it lies in the home of the user, where the agent left it.
+    With `own_home` it is kept in the record; otherwise it is in the home of the user, where the agent left it.
     """
 
     session_id: str
@@ -80,7 +79,7 @@ class SessionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumable:
-    """A session that could be resumed: who was asked how, and what of its home it lies in."""
+    """A session that could be resumed: the command that started it, and where it is in its home."""
 
     session_id: str
     names: tuple[str, ...]
@@ -88,7 +87,7 @@ class Resumable:
 
 
 def keep_state(ground: Ground, session: Resumable, into: Path, masker: Masker) -> list[str]:
-    """Copy the state of *session* from the home of an attempt into the folder *into*; what stayed out, as sentences."""
+    """Copy the state of *session* from the home of an attempt to *into*; return notes on what was not kept."""
     own_home = session.asked.env.get("HOME") == str(ground.home)
     try:
         notes = _keep_files(ground.home, session, into / STATE_DIR, masker) if own_home else []
@@ -108,23 +107,23 @@ def keep_state(ground: Ground, session: Resumable, into: Path, masker: Masker) -
 
 
 def read_state(folder: Path) -> SessionState | None:
-    """The state that was kept in the folder of an attempt, if any was."""
+    """Return the state that was kept in the folder of an attempt, if any."""
     file = folder / STATE_FILE
     return wire.decode(file.read_bytes(), SessionState) if file.is_file() else None
 
 
-def lay_state(folder: Path, home: Path) -> None:
-    """Copy what was kept in the folder of an attempt into *home*."""
+def restore_state(folder: Path, home: Path) -> None:
+    """Copy the state that was kept in the folder of an attempt into *home*."""
     if (folder / STATE_DIR).is_dir():
         copy_tree(folder / STATE_DIR, home)
 
 
 def _keep_files(home: Path, session: Resumable, kept: Path, masker: Masker) -> list[str]:
     for name in session.names:
-        # Nothing that a link of the agent's own making leads to.
+        # The agent may have made links; do not follow them.
         if (home / name).resolve() == home.resolve() / name:
             _copy(home / name, kept / name)
-    # What we put into the home is put there again; a login is never to be anywhere else.
+    # What whet puts into a home is put there again later; a login must not be anywhere else.
     for name in (*session.asked.home_files, *session.asked.home_copies):
         remove_tree(kept / name)
     if not kept.is_dir():
@@ -144,7 +143,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _drop_what_cannot_be_masked(masker: Masker, kept: Path) -> Iterator[str]:
-    """Mask databases from within; what is too large or cannot be read might hold anything, and is removed."""
+    """Mask databases; remove what is too large or cannot be read, because it might hold anything."""
     # Only here and below: few agents keep a session that is masked or asked as a database.
     import sqlite3  # noqa: PLC0415
 
@@ -154,7 +153,7 @@ def _drop_what_cannot_be_masked(masker: Masker, kept: Path) -> Iterator[str]:
             if problem is None and is_database(path):
                 mask_database(masker, path)
         except FileNotFoundError:
-            # A database has taken it in.
+            # A log that its database has taken in.
             continue
         except (OSError, sqlite3.Error) as error:
             problem = str(error)
@@ -165,7 +164,7 @@ def _drop_what_cannot_be_masked(masker: Masker, kept: Path) -> Iterator[str]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Every regular file; raises where one cannot be reached, since what is not seen is not masked."""
+    """Return every regular file; raises if one cannot be reached, because it would not be masked."""
     found = (Path(place, name) for place, _, names in os.walk(folder, onerror=_give_up) for name in names)
     return sorted(path for path in found if path.is_file() and not path.is_symlink())
 
@@ -183,7 +182,7 @@ _STEPS_AT_ONCE = 1_000_000
 
 
 def collected(home: Path, asked: AgentCommand, masker: Masker) -> dict[str, bytes]:
-    """What is there of what *asked* collects, by name; what is too large or leads out of the home is left out."""
+    """Return the files that *asked* collects, by name, without those that are too large or outside of the home."""
     found = {}
     for path in _collected(home, asked.collect):
         found[str(path.relative_to(home))] = masker.data(path.read_bytes())
@@ -201,13 +200,13 @@ def _collected(home: Path, names: tuple[str, ...]) -> Iterator[Path]:
 
 
 def _is_own(home: Path, path: Path, largest: int) -> bool:
-    """Whether it is a file below *home*, by no link, that is not too large."""
+    """Return whether it is a file below *home*, not by a link, and not too large."""
     own = path.is_file() and Path(os.path.realpath(path)) == Path(os.path.realpath(home)) / path.relative_to(home)
     return own and path.stat().st_size <= largest
 
 
 def _answer(database: Path, rows: Rows) -> bytes:
-    """A line for each row; none where it is no such database."""
+    """Return a line for each row; none if it is not such a database."""
     import sqlite3  # noqa: PLC0415
 
     left = _MOST_STEPS // _STEPS_AT_ONCE
