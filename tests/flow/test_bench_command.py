@@ -401,7 +401,7 @@ def test_a_temporary_folder_inside_of_the_project_is_said_before_anything_is_sta
 
     assert ended.code == 2
     assert ended.stderr.count("error[") == 1
-    assert "let TMPDIR name a folder elsewhere" in ended.stderr
+    assert "set TMPDIR to another folder" in ended.stderr
     assert not bench.output_dir.exists()
 
 
