@@ -822,4 +822,4 @@ def test_rewrites_helpers_beside_the_suite_and_nothing_else(tmp_path: Path, impo
         said.append("left:  x = 2" in str(caught.value))
     assert said[:2] == [True, True]
     assert type(module.far_helper.__loader__) is not SuiteLoader
-    assert sum(isinstance(finder, HelperFinder) for finder in sys.meta_path) == 1
+    assert sum(isinstance(finder, HelperFinder) and finder.folder == suite for finder in sys.meta_path) == 1

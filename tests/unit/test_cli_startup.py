@@ -117,7 +117,7 @@ def test_a_scripted_case_of_a_python_suite_is_run_without_importing_what_others_
 
     modules = imported_by("run", "suite.py", cwd=tmp_path)
 
-    assert "whet.run.attempt" in modules
+    assert "whet.run.trial" in modules
     assert all(find_spec(name) for name in UNUSED_BY_A_SCRIPTED_PYTHON_SUITE if name.startswith("whet."))
     assert not modules & UNUSED_BY_A_SCRIPTED_PYTHON_SUITE
 
