@@ -31,7 +31,7 @@ _LINKED = (".agents",)
 # As long as tests of one fault may take; more than that is left out, and said.
 _PATIENCE_S = 300
 _REACH = '''\
-"""Note that the running test came to a fault: one line, once for each process."""
+"""Note that the running test came to a fault: one line, once for each test and process."""
 
 import os
 
@@ -52,6 +52,8 @@ def hit(number):
 
 
 def pytest_runtest_logstart(nodeid, location):
+    # Each test that comes to a fault is noted, not the first alone.
+    _seen.clear()
     here = os.path.dirname(os.path.abspath(__file__))
     with open(os.path.join(here, "running"), "w") as file:
         file.write(nodeid)
