@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 
 from whet.errors import UsageError
 from whet.service.auth import create_key
-from whet.service.database import Database, metadata, newest_version, version_of
+from whet.service.database import Database, metadata
 from whet.service.service import Rates
 from whet.service.start import open_database
 from whet.service.stored_runs import (
@@ -38,6 +39,18 @@ from whet.service.stored_suites import Once, create_suite
 def database(fresh_database: Callable[[], str]) -> Iterator[Database]:
     with closing(open_database(fresh_database())) as database:
         yield database
+
+
+def version_of(database: Database) -> str | None:
+    """The last step that was done."""
+    with database.reading() as connection:
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+def newest_version() -> str:
+    """The last step that there is."""
+    steps = files("whet.service.migrations.versions").iterdir()
+    return max(step.name.partition("_")[0] for step in steps if step.name[0].isdigit())
 
 
 def test_the_migrations_make_the_tables_that_the_code_expects(database: Database) -> None:

@@ -605,3 +605,10 @@ def test_a_name_that_a_flag_or_a_variable_sets_is_in_one_section_only() -> None:
     named = [name for section in SETTINGS for name, row in rows_in(section) if row.variable or row.flag]
 
     assert sorted(named) == sorted(GIVEN)
+
+
+def test_a_flag_that_is_named_like_a_secret_is_shown_where_it_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, environ={"WHET_ALLOW_PRIVATE_ADDRESSES": "yes"})
+
+    assert 'WHET_ALLOW_PRIVATE_ADDRESSES: must be true or false, not "yes"' in str(caught.value)

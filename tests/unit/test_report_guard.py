@@ -98,7 +98,6 @@ def test_a_reporter_that_hangs_where_it_is_waited_for_is_dropped(where, release)
     reporters.close()
 
     assert stderr.getvalue() == 'warning: reporter "mine" did not return within 0.2 s and was dropped\n'
-    assert reporters.dropped == ("mine",)
     assert mine.seen[-1] == where
 
 
@@ -109,7 +108,7 @@ def test_one_that_hangs_on_the_way_is_dropped_at_the_end_at_the_latest(where, re
 
     play(reporters, make_plan(["add", "sort"]), all_pass)
 
-    assert reporters.dropped == ("mine",)
+    assert stderr.getvalue().count('reporter "mine"') == 1
     assert "close" not in mine.seen
     names = [type(event).__name__ for event in other]
     assert sorted(names) == sorted(["RunStarted", *["TrialStarted", "TrialEnded"] * 2, "RunEnded", "Notice"])
@@ -159,11 +158,12 @@ def test_a_keyboard_interrupt_that_a_reporter_raises_is_not_taken_for_ctrl_c():
     def breaks(event):
         raise KeyboardInterrupt
 
-    reporters = Reporters([("mine", guarded(breaks))], stderr=io.StringIO())
+    stderr = io.StringIO()
+    reporters = Reporters([("mine", guarded(breaks))], stderr=stderr)
 
     play(reporters, make_plan(["add"]), all_pass)
 
-    assert reporters.dropped == ("mine",)
+    assert stderr.getvalue().startswith('warning: reporter "mine" raised ')
 
 
 def test_the_run_does_not_wait_for_a_slow_reporter_while_agents_run(release):
@@ -226,7 +226,6 @@ factory = Store
     play(reporters, make_plan(["add"]), all_pass)
     reporters.close()
 
-    assert reporters.dropped == ()
     assert stdout.text() == "4"
     let_threads_end()
     assert threading.active_count() == before

@@ -6,8 +6,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from whet.agents import agent as base
-from whet.agents.agent import AgentCommand, Options, Signs, Task
+from whet.agents.agent import (
+    AgentCommand,
+    AgentDefaults,
+    Options,
+    Signs,
+    Task,
+    credential_files,
+    environment,
+    mounts,
+    resuming,
+    skill_copies,
+)
 from whet.agents.reading import Reading, Spending
 from whet.agents.records import (
     amount,
@@ -125,7 +135,7 @@ _BACK = re.compile(r"^Shell cwd was reset to ", re.MULTILINE)
 _EXIT_CODE = re.compile(r"Exit code (\d{1,9})\b")
 
 
-class ClaudeCodeAgent(base.AgentDefaults):
+class ClaudeCodeAgent(AgentDefaults):
     """Reads `system`, `assistant` (one record for each block of a reply), `user` (results) and `result`."""
 
     state = (".claude/projects",)
@@ -141,15 +151,15 @@ class ClaudeCodeAgent(base.AgentDefaults):
 
     def command(self, task: Task) -> AgentCommand:
         """Its settings and its login lie in the home of the attempt, unless the runner wants the user's own."""
-        options, env = Options(task.runner.options), base.environment(task)
+        options, env = Options(task.runner.options), environment(task)
         self._reading.workspace, self._prompt = str(task.workspace), task.prompt
         self._bill = Bill(task.resume.usage if task.resume else None)
         own = env["HOME"] == str(task.home)
         state = {"CLAUDE_CONFIG_DIR": str(task.home / ".claude")} if own else {}
-        login = base.credential_files(task, (".claude/.credentials.json",)) if own else {}
+        login = credential_files(task, (".claude/.credentials.json",)) if own else {}
         passed = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ}
         model = ("--model", task.runner.model) if task.runner.model else ()
-        resume = base.resuming(task, "--resume")
+        resume = resuming(task, "--resume")
         return AgentCommand(
             argv=(options.text("command") or "claude", *_MODE, *model, *resume, *options.texts("args")),
             env={**dict.fromkeys(_QUIET, "1"), "CLAUDE_CODE_TMPDIR": str(task.temporary), **state, **passed, **env},
@@ -157,8 +167,8 @@ class ClaudeCodeAgent(base.AgentDefaults):
             announces_end=True,
             shows_model=True,
             signs=_SIGNS,
-            home_copies={**login, **base.skill_copies(task, ".claude/skills")},
-            readable=base.mounts(task),
+            home_copies={**login, **skill_copies(task, ".claude/skills")},
+            readable=mounts(task),
             network=options.flag("network", True),
         )
 

@@ -7,8 +7,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from whet.agents import agent as base
-from whet.agents.agent import AgentCommand, Options, Signs, Task
+from whet.agents.agent import (
+    AgentCommand,
+    AgentDefaults,
+    Options,
+    Signs,
+    Task,
+    credential_files,
+    environment,
+    mounts,
+    resuming,
+    skill_copies,
+)
 from whet.agents.reading import Reading, Spending
 from whet.agents.records import dollar_invoked, look, number, parse, rows, status_kind, table, text
 from whet.model.seen import Event, SessionEnded, SessionStarted, SkillSignal, TroubleKind
@@ -43,7 +53,7 @@ _MESSAGES: tuple[tuple[str, TroubleKind, int | None], ...] = (
 )
 
 
-class CodexAgent(base.AgentDefaults):
+class CodexAgent(AgentDefaults):
     """Reads `thread.started`, `item.*`, `turn.*` and `error`."""
 
     state = (".codex/sessions",)
@@ -55,7 +65,7 @@ class CodexAgent(base.AgentDefaults):
 
     def command(self, task: Task) -> AgentCommand:
         """Its login is in the home of the attempt, or in the user's own; our settings are on the command line."""
-        options, env = Options(task.runner.options), base.environment(task)
+        options, env = Options(task.runner.options), environment(task)
         self._reading.workspace = str(task.workspace)
         own = env["HOME"] == str(task.home)
         env = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ} | env
@@ -63,11 +73,11 @@ class CodexAgent(base.AgentDefaults):
             # The only key that it takes without a login.
             env.setdefault("CODEX_API_KEY", env["OPENAI_API_KEY"])
         state = {"CODEX_HOME": str(task.home / ".codex")} if own else {}
-        login = base.credential_files(task, (".codex/auth.json",)) if own else {}
+        login = credential_files(task, (".codex/auth.json",)) if own else {}
         model = ("--model", task.runner.model) if task.runner.model else ()
         self._spending.resumed(task.resume)
         self._invoked = dollar_invoked(task.prompt, _skills(task))
-        resume = (*base.resuming(task, "resume"), "-") if task.resume else ()
+        resume = (*resuming(task, "resume"), "-") if task.resume else ()
         return AgentCommand(
             argv=(options.text("command") or "codex", *_MODE, *_settings(env), *model, *options.texts("args"), *resume),
             env={"RUST_LOG": _LOG, **state, **env},
@@ -77,8 +87,8 @@ class CodexAgent(base.AgentDefaults):
             log_signs=_SIGNS,
             # It wants its folder to be there; its settings are arguments.
             home_files={".codex/config.toml": b""} if own else {},
-            home_copies={**login, **base.skill_copies(task, ".agents/skills")},
-            readable=base.mounts(task),
+            home_copies={**login, **skill_copies(task, ".agents/skills")},
+            readable=mounts(task),
             network=options.flag("network", True),
         )
 

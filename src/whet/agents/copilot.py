@@ -7,8 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from whet.agents import agent as base
-from whet.agents.agent import AgentCommand, AgentDefaults, Options, Signs, Task, Unpacking
+from whet.agents.agent import (
+    AgentCommand,
+    AgentDefaults,
+    Options,
+    Signs,
+    Task,
+    Unpacking,
+    environment,
+    mounts,
+    skill_copies,
+)
 from whet.agents.reading import Reading, Spending
 from whet.agents.records import look, number, parse, rows, status_kind, table, text
 from whet.model.seen import Event, Message, SessionEnded, SessionStarted, TroubleKind
@@ -56,7 +65,7 @@ class CopilotAgent(AgentDefaults):
         """Its state is in its home; only the file of `--usage-output-file` has tokens."""
         self._reading.workspace = str(task.workspace)
         options = Options(task.runner.options)
-        env = base.environment(task)
+        env = environment(task)
         passed = {
             name: value for name, value in task.environ.items() if name in _CREDENTIALS or name.startswith(_PROVIDER)
         }
@@ -74,11 +83,11 @@ class CopilotAgent(AgentDefaults):
             shows_model=True,
             signs=_SIGNS,
             no_login=_NO_LOGIN,
-            home_copies=base.skill_copies(task, ".copilot/skills"),
+            home_copies=skill_copies(task, ".copilot/skills"),
             collect=(_USAGE,),
             # 235 MB, which it would otherwise unpack for every attempt.
             unpacking=Unpacking("COPILOT_PKG_CACHE_HOME", (program, "--version")),
-            readable=base.mounts(task),
+            readable=mounts(task),
             network=options.flag("network", True),
         )
 

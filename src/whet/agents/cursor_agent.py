@@ -7,8 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from whet.agents import agent as base
-from whet.agents.agent import AgentCommand, AgentDefaults, Options, Signs, Task
+from whet.agents.agent import (
+    AgentCommand,
+    AgentDefaults,
+    Options,
+    Signs,
+    Task,
+    credential_files,
+    environment,
+    mounts,
+    resuming,
+    skill_copies,
+)
 from whet.agents.reading import Reading
 from whet.agents.records import as_text, look, moment, number, parse, plus, rows, table, text
 from whet.model.run import Runner
@@ -43,15 +53,15 @@ class CursorAgent(AgentDefaults):
         model = ("--model", task.runner.model) if task.runner.model else ()
         where = ("--workspace", str(task.workspace))
         program = options.text("command") or "cursor-agent"
-        resume = base.resuming(task, "--resume")
+        resume = resuming(task, "--resume")
         return AgentCommand(
             argv=(program, *_MODE, *where, *resume, *model, *options.texts("args"), "--", task.prompt),
-            env={"NO_OPEN_BROWSER": "1", **passed, **base.environment(task)},
+            env={"NO_OPEN_BROWSER": "1", **passed, **environment(task)},
             announces_end=True,
             shows_model=True,
             signs=_SIGNS,
-            home_copies={**base.credential_files(task, _LOGIN), **base.skill_copies(task, ".cursor/skills")},
-            readable=base.mounts(task),
+            home_copies={**credential_files(task, _LOGIN), **skill_copies(task, ".cursor/skills")},
+            readable=mounts(task),
             network=options.flag("network", True),
         )
 

@@ -8,8 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from whet.agents import agent as base
-from whet.agents.agent import AgentCommand, AgentDefaults, Options, Signs, Task
+from whet.agents.agent import (
+    AgentCommand,
+    AgentDefaults,
+    Options,
+    Signs,
+    Task,
+    credential_files,
+    environment,
+    mounts,
+    resuming,
+    skill_copies,
+)
 from whet.agents.reading import Reading
 from whet.agents.records import as_text, number, parse, plus, rows, status_kind, table, text
 from whet.model.seen import Event, Message, SessionEnded, SessionStarted, TroubleKind, UsageSeen
@@ -142,11 +152,11 @@ class GeminiAgent(AgentDefaults):
         options = Options(task.runner.options)
         passed = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ}
         model = ("--model", task.runner.model) if task.runner.model else ()
-        env = {**_QUIET, **passed, **base.environment(task)}
+        env = {**_QUIET, **passed, **environment(task)}
         own = env["HOME"] == str(task.home)
-        login = base.credential_files(task, _LOGIN) if own else {}
+        login = credential_files(task, _LOGIN) if own else {}
         key_file = (Path(env[_KEY_FILE]),) if _KEY_FILE in env else ()
-        resume = base.resuming(task, "--resume")
+        resume = resuming(task, "--resume")
         return AgentCommand(
             argv=(options.text("command") or "gemini", *_MODE, *model, *resume, *options.texts("args")),
             env=env,
@@ -157,9 +167,9 @@ class GeminiAgent(AgentDefaults):
             log_signs=_LOG_SIGNS,
             no_login=_NO_LOGIN,
             home_files={".gemini/settings.json": _settings(env, bool(login))} if own else {},
-            home_copies={**login, **base.skill_copies(task, ".gemini/skills")},
+            home_copies={**login, **skill_copies(task, ".gemini/skills")},
             collect=CHATS,
-            readable=(*base.mounts(task), *key_file),
+            readable=(*mounts(task), *key_file),
             network=options.flag("network", True),
         )
 

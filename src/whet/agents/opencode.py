@@ -7,8 +7,20 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from whet.agents import agent as base
-from whet.agents.agent import AgentCommand, AgentDefaults, Meaning, Options, Rows, Signs, Task
+from whet.agents.agent import (
+    AgentCommand,
+    AgentDefaults,
+    Meaning,
+    Options,
+    Rows,
+    Signs,
+    Task,
+    credential_files,
+    environment,
+    mounts,
+    resuming,
+    skill_copies,
+)
 from whet.agents.reading import Reading
 from whet.agents.records import amount, look, moment, number, parse, plus, status_kind, table, text
 from whet.model.seen import Event, SessionEnded, SessionStarted, ToolResult, TroubleKind, UsageSeen
@@ -65,11 +77,11 @@ class OpencodeAgent(AgentDefaults):
         options = Options(task.runner.options)
         passed = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ}
         model = ("--model", task.runner.model) if task.runner.model else ()
-        env = {**_QUIET, **passed, **base.environment(task)}
+        env = {**_QUIET, **passed, **environment(task)}
         config = _config(task.runner.model or "", env)
         named = {"OPENCODE_CONFIG": str(task.home / _CONFIG)} if config else {}
-        skills = base.skill_copies(task, ".config/opencode/skills")
-        resume = base.resuming(task, "--session")
+        skills = skill_copies(task, ".config/opencode/skills")
+        resume = resuming(task, "--session")
         return AgentCommand(
             argv=(options.text("command") or "opencode", *_MODE, *model, *resume, *options.texts("args")),
             env={**named, **env},
@@ -79,9 +91,9 @@ class OpencodeAgent(AgentDefaults):
             signs=_SIGNS,
             log_signs=_LOG_SIGNS,
             home_files=config,
-            home_copies={**base.credential_files(task, _LOGIN), **skills},
+            home_copies={**credential_files(task, _LOGIN), **skills},
             collect_rows={_PARTS: Rows(self.state[0], _QUERY)},
-            readable=base.mounts(task),
+            readable=mounts(task),
             network=options.flag("network", True),
         )
 

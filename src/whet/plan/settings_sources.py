@@ -163,7 +163,9 @@ class Checked:
 
     def value(self, value: Value, rule: Rule, key: Key, *, where: str | None = None) -> None:
         """Check one *value*; *where* is its name in messages, by default its dotted key."""
-        problems = list(_value_problems(value, rule, where or dotted(key), hide=looks_secret(key[-1])))
+        problems = list(
+            _value_problems(value, rule, where or dotted(key), hide=rule.kind == "text" and looks_secret(key[-1]))
+        )
         if problems:
             self.problems += problems
             self.wrong.add(key)

@@ -7,8 +7,7 @@ from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
-from whet.reading import claim_lines as literals
-from whet.reading.claim_lines import exit_code, read_claim
+from whet.reading.claim_lines import exit_code, quoted, read_claim
 from whet.reading.claims import (
     Absent,
     Changed,
@@ -150,7 +149,7 @@ def write_claim(claim: Claim) -> str:
             return plain
     except ClaimError:
         pass
-    return _line(claim, literals.quoted(about))
+    return _line(claim, quoted(about))
 
 
 def write_object(claim: Claim) -> dict[str, Any]:
@@ -166,7 +165,7 @@ def write_object(claim: Claim) -> dict[str, Any]:
 def _line(claim: Claim, about: str) -> str:
     subject, operator = _WORDS[type(claim)]
     value = _value(claim)
-    shown = literals.quoted(value) if isinstance(value, str) else "" if value is None else str(value)
+    shown = quoted(value) if isinstance(value, str) else "" if value is None else str(value)
     return " ".join(part for part in (f"{subject}:{about}", operator, shown) if part)
 
 

@@ -84,6 +84,10 @@ def _closed(path: Path) -> tuple[str, str] | None:
     """Return what cannot be done with *path* and what blocks it; none if it looks open."""
     path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() asks the very folders that are closed
     for folder in reversed(path.parents):
+        if not os.path.lexists(folder):
+            # Whoever makes the rest of the path begins here.
+            path = folder
+            break
         if not os.access(folder, os.X_OK):
             return "cannot be reached", _open_it(folder, "enter")
     if os.path.lexists(path):

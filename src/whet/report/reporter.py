@@ -59,16 +59,10 @@ class Reporters:
         self._active = list(reporters)
         self._stderr = stderr
         self._stdout = stdout
-        self._dropped: list[str] = []
         # Whether a report could not be written.
         self.unwritten = False
         # Whether the reader of stdout went away, as `head` does.
         self.unread = False
-
-    @property
-    def dropped(self) -> tuple[str, ...]:
-        """The names of the reporters that raised or hung."""
-        return tuple(self._dropped)
 
     def __call__(self, event: RunEvent) -> None:
         """Pass *event* to every reporter, and a notice about each that breaks to the others."""
@@ -113,7 +107,6 @@ class Reporters:
         _close(reporter)
 
     def _drop(self, name: str, reporter: Reporter, error: BaseException) -> Notice:
-        self._dropped.append(name)
         self.unwritten = self.unwritten or isinstance(error, NotWritten)
         self._remove(reporter)
         notice = Notice(level="warning", message=f'reporter "{name}" {_said(error)} and was dropped')

@@ -14,8 +14,6 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import (
     BigInteger,
@@ -327,18 +325,7 @@ def migrate(database: Database) -> None:
             ) from None
 
 
-def version_of(database: Database) -> str | None:
-    """The last step that was done."""
-    with database.reading() as connection:
-        return MigrationContext.configure(connection).get_current_revision()
-
-
-def newest_version() -> str | None:
-    """The last step that there is."""
-    return ScriptDirectory.from_config(_config(None)).get_current_head()
-
-
-def _config(connection: Connection | None) -> Config:
+def _config(connection: Connection) -> Config:
     config = Config()
     config.set_main_option("script_location", "whet.service:migrations")
     config.attributes["connection"] = connection
