@@ -80,11 +80,11 @@ def wilson(passed: int, total: int, *, errored: int = 0) -> Rate:
     )
 
 
-def wilson_interval(share: float, total: float) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share; *total* may be an effective number of trials, which need not be whole."""
-    z2 = Z95 * Z95
+def wilson_interval(share: float, total: float, z: float = Z95) -> tuple[float, float]:
+    """Wilson's interval of a share; *total* may be an effective number of trials, which need not be whole."""
+    z2 = z * z
     middle = (share + z2 / (2 * total)) / (1 + z2 / total)
-    half = Z95 / (1 + z2 / total) * sqrt(share * (1 - share) / total + z2 / (4 * total * total))
+    half = z / (1 + z2 / total) * sqrt(share * (1 - share) / total + z2 / (4 * total * total))
     low = 0.0 if share <= 0 else max(0.0, min(share, middle - half))
     high = 1.0 if share >= 1 else min(1.0, max(share, middle + half))
     return low, high

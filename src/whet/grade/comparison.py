@@ -1,0 +1,173 @@
+"""Decide between two arms: better, not worse, worse, or inconclusive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import erfc, sqrt
+
+from whet.grade.difference import (
+    Difference,
+    Values,
+    Weights,
+    chance,
+    difference,
+    difference_like_these,
+    holm,
+    holm_levels,
+    ratio_of_means,
+    shared_cases,
+    z_of,
+)
+from whet.grade.scores import Z95
+from whet.grade.sequential import ALPHA
+from whet.model.benchmark import Interval
+from whet.model.comparison import AMOUNTS, Amount, AmountChange, CaseChange, Comparison, Decision, Errored, Sampled
+
+# How much worse a candidate may be and still count as not worse, unless you say otherwise.
+MARGIN = 0.05
+
+
+def decide(low: float, high: float, margin: float) -> Decision:
+    """Return what an interval of the difference says."""
+    if low > 0:
+        return "better"
+    if low > -margin:
+        return "not-worse"
+    return "worse" if high < 0 else "inconclusive"
+
+
+def compare_arms(
+    baseline: Sequence[Sampled],
+    candidate: Sequence[Sampled],
+    weights: Weights | None = None,
+    *,
+    names: tuple[str, str] = ("baseline", "candidate"),
+    margin: float = MARGIN,
+    z: float = Z95,
+) -> Comparison | None:
+    """Compare two arms; None if no case has a trial that counts in both."""
+    found = difference(_values(baseline), _values(candidate), weights, z=z)
+    if found is None:
+        return None
+    if_failed, if_passed = (
+        difference(_values(baseline, errored), _values(candidate, errored), weights, z=z) for errored in (0.0, 1.0)
+    )
+    assert if_failed is not None
+    assert if_passed is not None
+    low, high = min(if_failed.low, if_passed.low), max(if_failed.high, if_passed.high)
+    decision = decide(low, high, margin)
+    both = (*baseline, *candidate)
+    return Comparison(
+        baseline=names[0],
+        candidate=names[1],
+        decision=decision,
+        difference=found.value,
+        low=low,
+        high=high,
+        margin=margin,
+        level=1 - erfc(z / sqrt(2)),
+        like_these=difference_like_these(_values(baseline), _values(candidate), weights),
+        baseline_rate=found.baseline,
+        candidate_rate=found.candidate,
+        cases=_changes(_values(baseline), _values(candidate), weights or {}),
+        amounts=tuple(_amounts(baseline, candidate)),
+        errored=Errored(
+            baseline=sum(trial.value is None for trial in baseline),
+            candidate=sum(trial.value is None for trial in candidate),
+            if_failed=_interval(if_failed),
+            if_passed=_interval(if_passed),
+            decisive=decide(found.low, found.high, margin) != decision,
+        ),
+        spread=found.spread,
+        trials=sum(trial.value is not None for trial in both),
+        contaminated=sum(trial.contaminated for trial in both),
+    )
+
+
+def compare_candidates(
+    baseline: Sequence[Sampled],
+    candidates: Mapping[str, Sequence[Sampled]],
+    weights: Weights | None = None,
+    *,
+    name: str = "baseline",
+    margin: float = MARGIN,
+    z: float | None = None,
+) -> dict[str, Comparison]:
+    """Compare each candidate with the baseline; all together they err as often as one alone would (Holm).
+
+    A *z* that is given, such as that of a look, already shares the error between the candidates.
+    """
+    chances = [chance(_values(baseline), _values(trials), weights) for trials in candidates.values()]
+    limits = [z_of(level) if z is None else z for level in holm_levels(chances, ALPHA)]
+    compared = {
+        candidate: compare_arms(baseline, trials, weights, names=(name, candidate), margin=margin, z=limit)
+        for (candidate, trials), limit in zip(candidates.items(), limits, strict=True)
+    }
+    return {candidate: found for candidate, found in compared.items() if found is not None}
+
+
+def with_facts(found: Comparison, **facts: object) -> Comparison:
+    """Return the comparison with what only the record knows, such as its runner and how often it was looked at."""
+    return replace(found, **facts)  # type: ignore[arg-type]
+
+
+def _values(trials: Iterable[Sampled], errored: float | None = None) -> Values:
+    """Return the values of each case; errored trials count as *errored*, or not at all."""
+    values: dict[str, list[float]] = {}
+    for trial in trials:
+        value = errored if trial.value is None else trial.value
+        if value is not None:
+            values.setdefault(trial.case, []).append(value)
+    return values
+
+
+def _interval(found: Difference) -> Interval:
+    return Interval(value=found.value, low=found.low, high=found.high)
+
+
+def _changes(baseline: Values, candidate: Values, weights: Weights) -> tuple[CaseChange, ...]:
+    """Return every case that an arm has, those of both first judged together: many cases move by chance."""
+    both = shared_cases(baseline, candidate)
+    alone = {case: {case: baseline[case]} for case in both}
+    chances = holm([chance(alone[case], {case: candidate[case]}) for case in both])
+    likely = dict(zip(both, chances, strict=True))
+    return tuple(
+        CaseChange(
+            case=case,
+            baseline=_mean(baseline.get(case, ())),
+            candidate=_mean(candidate.get(case, ())),
+            baseline_trials=len(baseline.get(case, ())),
+            candidate_trials=len(candidate.get(case, ())),
+            weight=weights.get(case, 1.0),
+            may_be_chance=likely.get(case, 1.0) >= ALPHA,
+        )
+        for case in dict.fromkeys((*baseline, *candidate))
+    )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _amounts(baseline: Sequence[Sampled], candidate: Sequence[Sampled]) -> Iterable[AmountChange]:
+    """Yield what both arms took, of the trials that did not error."""
+    for amount in AMOUNTS:
+        first, second = _taken(baseline, amount), _taken(candidate, amount)
+        cases = shared_cases(first, second)
+        if cases:
+            yield AmountChange(
+                amount=amount,
+                baseline=sum(_mean(first[case]) or 0.0 for case in cases) / len(cases),
+                candidate=sum(_mean(second[case]) or 0.0 for case in cases) / len(cases),
+                ratio=ratio_of_means(first, second),
+            )
+
+
+def _taken(trials: Iterable[Sampled], amount: Amount) -> Values:
+    values: dict[str, list[float]] = {}
+    for trial in trials:
+        taken: float | None = getattr(trial, amount)
+        if taken is not None and trial.value is not None:
+            values.setdefault(trial.case, []).append(taken)
+    return values

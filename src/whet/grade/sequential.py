@@ -1,0 +1,177 @@
+"""Say how many trials it takes to decide, and when a run that looks after every round may stop.
+
+Looking after each round and stopping at the first interval without zero would call noise a result in every fifth run.
+So each look gets a part of the error that all of them may make together (Pocock-like spending by Lan and DeMets), and
+a run whose end cannot be decided any more stops too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import ceil, erfc, exp, log, pi, sqrt
+
+from whet.dataclass import dataclass
+from whet.grade.difference import Difference, z_of
+
+ALPHA = 0.05
+# The earliest round to look after: one trial per case says nothing of how trials of a case vary.
+FIRST_LOOK = 2
+# From the third round on, a run stops if neither arm has this chance to be found better by the effect you look for.
+_FIRST_HOPELESS = 3
+_LEAST_POWER = 0.10
+_GRID = 200
+_STEPS = 40
+# Below this, a look spends nothing: its limit is beyond what can be seen.
+_LEAST_SPENT = 1e-9
+# A pilot of few trials knows the variance only roughly, and Wilson's limits need a little more than normal ones.
+_SURCHARGE = 1.1
+# The variance within cases, summed over both arms, if there is no pilot: cases pass 70 % of the time, and half of the
+# variance lies between them.
+USUAL_SPREAD = 0.2
+# What looking after every round costs in the worst case, as a multiple of the trials of a plan without looks.
+_LOOKING = 1.25
+
+
+@lru_cache
+def boundaries(looks: tuple[float, ...], alpha: float = ALPHA) -> tuple[float, ...]:
+    """Return the z of each look, which are at rising shares of all trials, for a two-sided error of *alpha* in all.
+
+    By recursive integration: `density` is that of the sum so far among the runs that no look has stopped.
+    """
+    side = alpha / 2
+    limits: list[float] = []
+    density: list[float] = []
+    places: list[float] = []
+    width = last = spent = 0.0
+    for share in looks:
+        due = max(side * log(1 + (exp(1) - 1) * share) - spent, _LEAST_SPENT)
+        step = sqrt(share - last)
+        limit = _limit(due, share, step, density, places, width)
+        low = -6 * sqrt(share)
+        next_width = (limit - low) / _GRID
+        next_places = [low + (number + 0.5) * next_width for number in range(_GRID)]
+        density = _moved(density, places, width, next_places, step)
+        places, width, last = next_places, next_width, share
+        spent += due
+        limits.append(limit / sqrt(share))
+    return tuple(limits)
+
+
+def _limit(
+    due: float, share: float, step: float, density: Sequence[float], places: Sequence[float], width: float
+) -> float:
+    """Return the sum that the runs still going exceed with probability *due*."""
+    low, high = 0.0, 8 * sqrt(share)
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if density:
+            beyond = sum(each * width * _tail((middle - at) / step) for at, each in zip(places, density, strict=True))
+        else:
+            beyond = _tail(middle / sqrt(share))
+        low, high = (middle, high) if beyond > due else (low, middle)
+    return high
+
+
+def _moved(
+    density: Sequence[float], places: Sequence[float], width: float, to: Sequence[float], step: float
+) -> list[float]:
+    """Return the density after one more step, at the places *to*."""
+    if not density:
+        return [_bell(at / step) / step for at in to]
+    return [
+        sum(each * width * _bell((at - place) / step) / step for place, each in zip(places, density, strict=True))
+        for at in to
+    ]
+
+
+def _tail(z: float) -> float:
+    return erfc(z / sqrt(2)) / 2
+
+
+def _bell(z: float) -> float:
+    return exp(-z * z / 2) / sqrt(2 * pi)
+
+
+def looks_after(rounds: int) -> tuple[float, ...]:
+    """Return the shares of all trials at which a run of at most *rounds* looks."""
+    return tuple(number / rounds for number in range(FIRST_LOOK, rounds + 1))
+
+
+def z_at(done: int, rounds: int, alpha: float = ALPHA) -> float:
+    """Return the z of the look after round *done* of a run of at most *rounds*."""
+    if done < FIRST_LOOK or rounds < FIRST_LOOK:
+        return z_of(alpha)
+    return boundaries(looks_after(max(done, rounds)), alpha)[done - FIRST_LOOK]
+
+
+def z_after_looks(sizes: Sequence[int], alpha: float = ALPHA) -> float:
+    """Return the z of the last of several looks at one run that grew from look to look, by the rounds each one saw.
+
+    The first look had all of the error to itself, since no other was planned, so those after it share a quarter of that.
+    """
+    rising = sorted({size for size in sizes if size > 0})
+    if len(rising) <= 1:
+        return z_of(alpha)
+    return boundaries(tuple(size / rising[-1] for size in rising), alpha / 4)[-1]
+
+
+def power_by_end(found: Difference, *, done: int, rounds: int, effect: float, alpha: float = ALPHA) -> float:
+    """Return the chance that the last look decides, if one arm is better by *effect* from here on: the larger of both.
+
+    This is conditional power, given what was seen after round *done*.
+    """
+    if done >= rounds or found.error <= 0:
+        return 0.0
+    share = done / rounds
+    seen = found.value / found.error
+    # What the z of the whole run would be on average.
+    drift = effect / (found.error * sqrt(share))
+    last = z_at(rounds, rounds, alpha)
+    return max(_tail((last - way * seen * sqrt(share) - drift * (1 - share)) / sqrt(1 - share)) for way in (1, -1))
+
+
+def is_hopeless(found: Difference, *, done: int, rounds: int, effect: float, alpha: float = ALPHA) -> bool:
+    """Return whether a run may stop because its end will hardly decide."""
+    if not _FIRST_HOPELESS <= done < rounds:
+        return False
+    return power_by_end(found, done=done, rounds=rounds, effect=effect, alpha=alpha) < _LEAST_POWER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needed:
+    """Trials per case and arm: what a plan takes, and from where to where the truth may be."""
+
+    trials: int
+    least: int
+    most: int
+
+
+def trials_needed(
+    cases: int, spread: float, effect: float, *, power: float = 0.8, alpha: float = ALPHA, seen: int | None = None
+) -> Needed:
+    """Return how many trials per case and arm decide an *effect* with that *power*.
+
+    *spread* is the variance within cases, summed over both arms; *seen* is how many trials a pilot knows it from,
+    and without a pilot the range says what cases that are easier or harder would take.
+    """
+    z = z_of(alpha) + z_of(2 * (1 - power))
+    exact = z * z * spread / (cases * effect * effect) * _SURCHARGE
+    # The relative error of a variance that is known from so many trials.
+    doubt = 1.28 * sqrt(2 / max(2, seen)) if seen is not None else 0.5
+    return Needed(
+        trials=max(FIRST_LOOK, ceil(exact)),
+        least=max(FIRST_LOOK, ceil(exact * max(0.1, 1 - doubt))),
+        most=max(FIRST_LOOK, ceil(exact * (1 + doubt))),
+    )
+
+
+def rounds_at_most(cases: int, effect: float) -> int:
+    """Return how many rounds a run until decided may take if you set no limit."""
+    return max(FIRST_LOOK + 1, ceil(_LOOKING * trials_needed(cases, USUAL_SPREAD, effect).trials))
+
+
+def effect_within_reach(cases: int, spread: float, trials: int, *, power: float = 0.8, alpha: float = ALPHA) -> float:
+    """Return the smallest effect that so many trials per case and arm decide with that *power*."""
+    z = z_of(alpha) + z_of(2 * (1 - power))
+    return z * sqrt(spread * _SURCHARGE / (cases * trials))
