@@ -1,4 +1,4 @@
-"""`python bench/decisions.py`: simulate comparisons with the functions of the product, and count how often they are right.
+"""`python bench/decisions.py`: simulate comparisons with the functions of whet, and count how often they are right.
 
 Cases differ: their rates are drawn from a beta distribution, and half of the variance lies between cases. Trials of a
 case vary. The interval must hold the true difference on these cases in at least 92 % of comparisons, and two arms that

@@ -108,7 +108,7 @@ def z_at(done: int, rounds: int, alpha: float = ALPHA) -> float:
 def z_after_looks(sizes: Sequence[int], alpha: float = ALPHA) -> float:
     """Return the z of the last of several looks at one run that grew from look to look, by the rounds each one saw.
 
-    The first look had all of the error to itself, since no other was planned, so those after it share a quarter of that.
+    The first look had all of the error to itself, since no other was planned. Those after it share a quarter of that.
     """
     rising = sorted({size for size in sizes if size > 0})
     if len(rising) <= 1:
