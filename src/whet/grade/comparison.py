@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import erfc, sqrt
 
+from whet.errors import Contaminated
 from whet.grade.difference import (
     Difference,
     Values,
@@ -20,9 +21,20 @@ from whet.grade.difference import (
     z_of,
 )
 from whet.grade.scores import Z95
-from whet.grade.sequential import ALPHA
+from whet.grade.sequential import ALPHA, FIRST_LOOK, z_after_looks, z_at
 from whet.model.benchmark import Interval
-from whet.model.comparison import AMOUNTS, Amount, AmountChange, CaseChange, Comparison, Decision, Errored, Sampled
+from whet.model.comparison import (
+    AMOUNTS,
+    Amount,
+    AmountChange,
+    CaseChange,
+    Comparison,
+    Decision,
+    Errored,
+    RunSamples,
+    Sampled,
+)
+from whet.model.run import TrialResult
 
 # How much worse a candidate may be and still count as not worse, unless you say otherwise.
 MARGIN = 0.05
@@ -47,11 +59,11 @@ def compare_arms(
     z: float = Z95,
 ) -> Comparison | None:
     """Compare two arms; None if no case has a trial that counts in both."""
-    found = difference(_values(baseline), _values(candidate), weights, z=z)
+    found = difference(values_of(baseline), values_of(candidate), weights, z=z)
     if found is None:
         return None
     if_failed, if_passed = (
-        difference(_values(baseline, errored), _values(candidate, errored), weights, z=z) for errored in (0.0, 1.0)
+        difference(values_of(baseline, errored), values_of(candidate, errored), weights, z=z) for errored in (0.0, 1.0)
     )
     assert if_failed is not None
     assert if_passed is not None
@@ -67,10 +79,10 @@ def compare_arms(
         high=high,
         margin=margin,
         level=1 - erfc(z / sqrt(2)),
-        like_these=difference_like_these(_values(baseline), _values(candidate), weights),
+        like_these=difference_like_these(values_of(baseline), values_of(candidate), weights),
         baseline_rate=found.baseline,
         candidate_rate=found.candidate,
-        cases=_changes(_values(baseline), _values(candidate), weights or {}),
+        cases=_changes(values_of(baseline), values_of(candidate), weights or {}),
         amounts=tuple(_amounts(baseline, candidate)),
         errored=Errored(
             baseline=sum(trial.value is None for trial in baseline),
@@ -92,27 +104,80 @@ def compare_candidates(
     *,
     name: str = "baseline",
     margin: float = MARGIN,
-    z: float | None = None,
+    z_of_level: Callable[[float], float] = z_of,
 ) -> dict[str, Comparison]:
     """Compare each candidate with the baseline; all together they err as often as one alone would (Holm).
 
-    A *z* that is given, such as that of a look, already shares the error between the candidates.
+    *z_of_level* says how far an interval of a level reaches, which is farther if this is one of several looks.
     """
-    chances = [chance(_values(baseline), _values(trials), weights) for trials in candidates.values()]
-    limits = [z_of(level) if z is None else z for level in holm_levels(chances, ALPHA)]
+    chances = [chance(values_of(baseline), values_of(trials), weights) for trials in candidates.values()]
+    levels = holm_levels(chances, ALPHA)
     compared = {
-        candidate: compare_arms(baseline, trials, weights, names=(name, candidate), margin=margin, z=limit)
-        for (candidate, trials), limit in zip(candidates.items(), limits, strict=True)
+        candidate: compare_arms(baseline, trials, weights, names=(name, candidate), margin=margin, z=z_of_level(level))
+        for (candidate, trials), level in zip(candidates.items(), levels, strict=True)
     }
     return {candidate: found for candidate, found in compared.items() if found is not None}
 
 
-def with_facts(found: Comparison, **facts: object) -> Comparison:
-    """Return the comparison with what only the record knows, such as its runner and how often it was looked at."""
-    return replace(found, **facts)  # type: ignore[arg-type]
+def comparisons_of(
+    samples: RunSamples, *, baseline: str | None = None, candidates: Sequence[str] = (), margin: float = MARGIN
+) -> tuple[Comparison, ...]:
+    """Compare arms of a run, on each runner that both have; without names, all others with the first one."""
+    first = baseline or samples.names[0]
+    others = tuple(candidates) or tuple(name for name in samples.names if name != first)
+    looks, z_of_level = _looks(samples, len(others))
+    found: list[Comparison] = []
+    for runner, trials in samples.of_arm(first).items():
+        against = {name: arm for name in others if (arm := _on_runner(samples, name, first, runner)) is not None}
+        compared = compare_candidates(
+            trials, against, samples.weights, name=first, margin=margin, z_of_level=z_of_level
+        )
+        found += (
+            replace(
+                each,
+                runner=runner if runner in samples.of_arm(name) else None,
+                looks=looks,
+                interleaved=samples.interleaved,
+                notes=samples.notes,
+            )
+            for name, each in compared.items()
+        )
+    return tuple(found)
 
 
-def _values(trials: Iterable[Sampled], errored: float | None = None) -> Values:
+def _on_runner(samples: RunSamples, arm: str, baseline: str, runner: str) -> tuple[Sampled, ...] | None:
+    """Return the trials of *arm* to compare with those of the *baseline* on *runner*."""
+    found = samples.of_arm(arm)
+    if runner in found:
+        return found[runner]
+    # Arms that differ by their runner have one each.
+    return next(iter(found.values())) if len(found) == 1 == len(samples.of_arm(baseline)) else None
+
+
+def _looks(samples: RunSamples, candidates: int) -> tuple[int, Callable[[float], float]]:
+    """Return how often the run was looked at, and what that means for an interval."""
+    done, planned = samples.rounds, samples.rounds_planned
+    if planned is not None and not samples.grown_from and done >= FIRST_LOOK:
+        return done - FIRST_LOOK + 1, lambda _: z_at(done, planned, ALPHA / max(1, candidates))
+    sizes = (*samples.grown_from, done)
+    return len(sizes), lambda level: z_after_looks(sizes, level)
+
+
+def sampled(result: TrialResult) -> Sampled:
+    """Return what a trial says in a comparison."""
+    usage = result.usage
+    return Sampled(
+        case=result.key.case,
+        value=result.compared,
+        cost_usd=usage.cost_usd,
+        seconds=result.session_s,
+        tokens=usage.total_tokens,
+        steps=result.steps,
+        contaminated=result.failure is not None and result.failure.code == Contaminated.code,
+    )
+
+
+def values_of(trials: Iterable[Sampled], errored: float | None = None) -> Values:
     """Return the values of each case; errored trials count as *errored*, or not at all."""
     values: dict[str, list[float]] = {}
     for trial in trials:

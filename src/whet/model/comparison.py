@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import Literal
 
 from whet.dataclass import dataclass
@@ -28,6 +30,48 @@ class Sampled:
     tokens: float | None = None
     steps: float | None = None
     contaminated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmSamples:
+    """The trials of one arm on one runner."""
+
+    arm: str
+    runner: str
+    trials: tuple[Sampled, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSamples:
+    """All that a comparison needs of a run; `arms` are in their order, the baseline first.
+
+    `grown_from` are the rounds that were done each time the run was made longer, since somebody had looked at it then.
+    A run until decided looked after each of its rounds, of which there were to be `rounds_planned` at most.
+    """
+
+    name: str
+    arms: tuple[ArmSamples, ...]
+    weights: Mapping[str, float]
+    grown_from: tuple[int, ...] = ()
+    rounds_planned: int | None = None
+    interleaved: bool = True
+    # Arms that do not differ in anything, and the like.
+    notes: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the arms."""
+        return tuple(dict.fromkeys(each.arm for each in self.arms))
+
+    @property
+    def rounds(self) -> int:
+        """The largest number of trials that a case has in an arm."""
+        counts = Counter((each.arm, each.runner, trial.case) for each in self.arms for trial in each.trials)
+        return max(counts.values(), default=0)
+
+    def of_arm(self, name: str) -> dict[str, tuple[Sampled, ...]]:
+        """Return the trials of an arm, by runner."""
+        return {each.runner: each.trials for each in self.arms if each.arm == name}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

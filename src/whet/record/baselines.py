@@ -1,0 +1,122 @@
+"""Store baselines: the trials of a run as a small file beside the settings, to compare later runs with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from whet.dataclass import dataclass
+from whet.errors import StoreError, UsageError
+from whet.model import wire
+from whet.model.comparison import ArmSamples, RunSamples, Sampled
+from whet.model.run import id_problem
+from whet.record.folder import write_atomically, writing
+
+_SCHEMA = "whet/baseline/1"
+_FOLDER = "baselines"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trials:
+    """The trials of one case, a list for each figure: much shorter than an object for each trial."""
+
+    value: tuple[float | None, ...]
+    cost_usd: tuple[float | None, ...]
+    seconds: tuple[float | None, ...]
+    tokens: tuple[float | None, ...]
+    steps: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Arm:
+    arm: str
+    runner: str
+    cases: dict[str, _Trials]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """What a baseline file holds."""
+
+    schema: str
+    name: str
+    run_id: str
+    suite: str
+    suite_digest: str | None
+    saved_at: str
+    weights: dict[str, float]
+    arms: tuple[_Arm, ...]
+
+    def samples(self) -> RunSamples:
+        """Return its trials for a comparison; they ran at another time than those of any other run."""
+        arms = tuple(
+            ArmSamples(
+                arm=each.arm,
+                runner=each.runner,
+                trials=tuple(trial for case, trials in each.cases.items() for trial in _sampled(case, trials)),
+            )
+            for each in self.arms
+        )
+        return RunSamples(name=self.name, arms=arms, weights=self.weights, interleaved=False)
+
+
+def baseline_path(folder: Path, name: str) -> Path:
+    """Return the file of the baseline called *name* of the project in *folder*."""
+    if problem := id_problem(name):
+        raise UsageError(f'the name of a baseline {problem}: "{name}"')
+    if "/" in name or name.startswith("."):
+        raise UsageError(f'the name of a baseline is a plain file name, not "{name}"')
+    return folder / _FOLDER / f"{name}.json"
+
+
+def save_baseline(path: Path, samples: RunSamples, *, suite: str, digest: str | None, saved_at: str) -> None:
+    """Write the trials of *samples* to *path*, in one step."""
+    document = Baseline(
+        schema=_SCHEMA,
+        name=path.stem,
+        run_id=samples.name,
+        suite=suite,
+        suite_digest=digest,
+        saved_at=saved_at,
+        weights=dict(samples.weights),
+        arms=tuple(_Arm(arm=each.arm, runner=each.runner, cases=_by_case(each)) for each in samples.arms),
+    )
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, wire.encode_pretty(document) + b"\n")
+
+
+def read_baseline(path: Path) -> Baseline:
+    """Read a baseline file; raises `UsageError` if there is none, and `StoreError` if it is not one."""
+    try:
+        found = wire.decode(path.read_bytes(), Baseline)
+    except FileNotFoundError:
+        raise UsageError(f"there is no baseline {path}", hint=f"store one: whet baseline save {path.stem}") from None
+    except (OSError, wire.WireError) as error:
+        raise StoreError(f"{path} is not a baseline: {error}") from error
+    if found.schema != _SCHEMA:
+        raise StoreError(f'{path} is not a baseline: its schema is "{found.schema}", not {_SCHEMA}')
+    return found
+
+
+def _by_case(arm: ArmSamples) -> dict[str, _Trials]:
+    cases: dict[str, list[Sampled]] = {}
+    for trial in arm.trials:
+        cases.setdefault(trial.case, []).append(trial)
+    return {
+        case: _Trials(
+            value=tuple(trial.value for trial in trials),
+            cost_usd=tuple(trial.cost_usd for trial in trials),
+            seconds=tuple(trial.seconds for trial in trials),
+            tokens=tuple(trial.tokens for trial in trials),
+            steps=tuple(trial.steps for trial in trials),
+        )
+        for case, trials in sorted(cases.items())
+    }
+
+
+def _sampled(case: str, trials: _Trials) -> list[Sampled]:
+    figures = zip(trials.value, trials.cost_usd, trials.seconds, trials.tokens, trials.steps, strict=True)
+    return [
+        Sampled(case=case, value=value, cost_usd=cost, seconds=seconds, tokens=tokens, steps=steps)
+        for value, cost, seconds, tokens, steps in figures
+    ]
