@@ -85,7 +85,7 @@ class Source:
         for name, value in fields.values.items():
             row, where = table.get("*", table.get(name)), (*key, name)
             if "*" in table and (problem := _name_problem(where)):
-                self.findings.problems.append(self.findings.at(dotted(where), problem))
+                self.findings.note(dotted(where), problem)
                 self.wrong.add(where)
             elif isinstance(row, Setting):
                 self.take(fields, name, row, where, self.label)

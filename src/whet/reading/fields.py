@@ -66,8 +66,12 @@ class Findings:
         """Return the line of what is at *path*; 1 if the lines are not known."""
         return 1 if self.root is None else self.root.at(path).line
 
+    def note(self, path: str, message: str, hint: str | None = None, case: str | None = None) -> None:
+        """Note a problem with what is at *path*; an empty path is the whole document."""
+        self.problems.append(self.at(path, message, hint, case))
+
     def at(self, path: str, message: str, hint: str | None = None, case: str | None = None) -> Problem:
-        """Return a problem with its place; an empty *path* is the whole document."""
+        """Return a problem with its place."""
         place = path
         if self.root is not None:
             line = f"line {self.line(path)}"
@@ -89,7 +93,7 @@ class Fields:
 
     def problem(self, name: str, message: str, hint: str | None = None) -> None:
         """Note what is wrong with the field *name*, or without a name with the object."""
-        self.findings.problems.append(self.findings.at(self.place(name), message, hint, self.case))
+        self.findings.note(self.place(name), message, hint, self.case)
 
     def warn(self, name: str, message: str, hint: str | None = None) -> None:
         """Note what looks wrong with the field *name*."""

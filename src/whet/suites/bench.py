@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
@@ -44,7 +43,6 @@ _OTHER_WORDS = {
 }
 USUAL_TIMEOUT_S = 600.0
 _LOOKS_LIKE_MS = 10_000
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class BenchFormat:
@@ -81,9 +79,7 @@ def _suite(value: Any, path: Path, findings: Findings) -> Suite | None:
         top.problem("tasks", "are those of a benchmark for callable skills", f"whet eval --benchmark {path.name}")
         return None
     top.warn_of_unknown(TOP, _OTHER_WORDS)
-    name = top.text("name", required=True)
-    if name is not None and (problem := id_problem(name)):
-        top.problem("name", problem)
+    name = top.checked("name", top.text("name", required=True), id_problem)
     # Not the current folder, which must not change what is run.
     project = find_project(path.parent) or path.parent
     cases = lower_cases(top, _defaults(top), project)
@@ -101,14 +97,14 @@ def _suite(value: Any, path: Path, findings: Findings) -> Suite | None:
 
 def _defaults(top: Fields) -> Defaults:
     model = top.text("model")
-    protect = top.texts("protect")
+    protect = top.texts("protect", reason=glob_problem)
     given = top.table("defaults")
     given.warn_of_unknown(DEFAULTS, _OTHER_WORDS)
     return Defaults(
         budget_usd=_amount(given, "budget"),
         timeout_s=_seconds(given, "timeout"),
         model=given.text("model") or model,
-        env=_variables(given, "env"),
+        env=given.variables("env"),
         setup=_script(given, "setup"),
         protect=protect,
     )
@@ -128,7 +124,6 @@ class Defaults:
 
 def lower_cases(top: Fields, defaults: Defaults, project: Path) -> tuple[Case, ...]:
     """Return the cases of the model, which work in copies of *project*; note their problems."""
-    _check_protect(top)
     if "cases" not in top.values:
         top.problem("cases", "is missing")
         return ()
@@ -157,11 +152,8 @@ def _fields(top: Fields, place: str, item: Any) -> Fields:
 
 def _case(given: Fields, defaults: Defaults, project: Path) -> Case:
     given.warn_of_unknown(CASE, _OTHER_WORDS)
-    _check_protect(given)
-    identifier = given.text("id", required=True)
-    if identifier is not None and (problem := id_problem(identifier)):
-        given.problem("id", problem)
-    env = {**defaults.env, **_variables(given, "env")}
+    identifier = given.checked("id", given.text("id", required=True), id_problem)
+    env = {**defaults.env, **given.variables("env")}
     setup = _script(given, "setup") or defaults.setup
     if setup is None:
         _warn_of_nothing(given, project)
@@ -176,7 +168,7 @@ def _case(given: Fields, defaults: Defaults, project: Path) -> Case:
         ),
         model=given.text("model") or defaults.model,
         env=env,
-        protect=tuple(dict.fromkeys((*defaults.protect, *given.texts("protect")))),
+        protect=tuple(dict.fromkeys((*defaults.protect, *given.texts("protect", reason=glob_problem)))),
         bootstrap=BootstrapSpec(command="/bin/sh", args=("-c", setup), env=env) if setup else None,
         location=Location(file=given.findings.file, line=given.findings.line(given.path)),
     )
@@ -256,17 +248,6 @@ def _seconds(given: Fields, name: str) -> float | None:
     return value
 
 
-def _variables(given: Fields, name: str) -> dict[str, str]:
-    """Read variables and their values."""
-    variables = given.table(name)
-    for key, value in variables.values.items():
-        if not _VARIABLE.fullmatch(key):
-            variables.problem(key, "is not the name of a variable")
-        if not isinstance(value, str) or "\0" in value:
-            variables.problem(key, f"must be a string, not {variables.shown(key, value)}", "put it in quotes")
-    return {key: str(value) for key, value in variables.values.items()}
-
-
 def _script(given: Fields, name: str) -> str | None:
     """Read a line of shell, or several in a list."""
     if not isinstance(given.given(name), list):
@@ -275,23 +256,10 @@ def _script(given: Fields, name: str) -> str | None:
     return "\n".join(("set -e", *lines)) if lines else None
 
 
-def _check_protect(given: Fields) -> None:
-    """Note the patterns that cannot be used."""
-    for place, pattern in _patterns(given):
-        if problem := glob_problem(pattern):
-            given.problem(place, problem)
-
-
 def _warn_of_nothing(given: Fields, project: Path) -> None:
     """Warn of patterns that protect nothing, because they begin with a name that the project does not have."""
-    for place, pattern in _patterns(given):
-        head = literal_head(pattern)
-        if head and not glob_problem(pattern) and not os.path.lexists(project / head):
-            given.warn(place, f'"{pattern}" protects nothing: there is no "{head}" in {project}')
-
-
-def _patterns(given: Fields) -> Iterator[tuple[str, str]]:
     items = given.given("protect")
     for index, item in enumerate(items if isinstance(items, list) else ()):
-        if isinstance(item, str) and item.strip():
-            yield f"protect[{index}]", item
+        head = literal_head(item) if isinstance(item, str) and not glob_problem(item) else ""
+        if head and not os.path.lexists(project / head):
+            given.warn(f"protect[{index}]", f'"{item}" protects nothing: there is no "{head}" in {project}')
