@@ -13,9 +13,9 @@ from whet.ground.secrets import HIDDEN, looks_secret
 from whet.model.request import BUILT_IN, Settings
 from whet.model.run import Runner
 from whet.model.suite import BootstrapSpec, Ceilings, WorkspaceSpec
-from whet.plan.settings_sources import Base, Found, Source, dotted, from_environ, from_file, from_flags
+from whet.plan.settings_sources import Base, Found, Source, from_environ, from_file, from_flags
 from whet.plan.settings_table import FIELD_SECTIONS, SETTINGS, Key, Setting, Table, Value, rows_in
-from whet.reading.settings_files import Search, SettingsFile, find_user_file, read_file, search_settings
+from whet.reading.settings_files import Search, SettingsFile, dotted, find_user_file, read_file, search_settings
 
 _MAX_PARALLEL: Key = ("run", "max_parallel")
 _CEILINGS = "ceilings."

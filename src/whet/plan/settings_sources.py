@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -12,37 +11,12 @@ from typing import Any
 from whet.dataclass import dataclass
 from whet.ground.secrets import looks_secret
 from whet.plan.settings_table import GIVEN, SETTINGS, Key, Setting, Table, Value
-from whet.reading.fields import Fields, Findings, Language, variable_problem
-from whet.reading.settings_files import SettingsFile
-from whet.reading.text import shown, written
+from whet.reading.fields import Fields, Findings, variable_problem
+from whet.reading.settings_files import TOML, SettingsFile, dotted
 
 _RUNNER_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
-# Also with an index, which is not part of a name.
-_BARE = re.compile(r"[A-Za-z0-9_-]+(\[\d+\])?")
 _WORDS = {"true": True, "false": False}
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
-
-
-def _show(value: object) -> str:
-    """Return *value* for a message; of a list or a table only its kind, because it may hold secrets."""
-    if isinstance(value, list | tuple):
-        return "a list" if value else "an empty list"
-    if isinstance(value, float):
-        # As TOML writes inf and nan, and JSON does not.
-        return written(value)
-    return "a table" if isinstance(value, Mapping) else shown(value)
-
-
-def _quote(name: str) -> str:
-    return name if _BARE.fullmatch(name) else json.dumps(name, ensure_ascii=False)
-
-
-def dotted(key: Key) -> str:
-    """Return *key* as you write it in TOML."""
-    return ".".join(map(_quote, key))
-
-
-_TOML = Language(show=_show, name=_quote, an_object="a table")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +34,7 @@ class Source:
 
     def __init__(self, base: Base, label: str = "") -> None:
         self.label = label
-        self.findings = Findings(label, language=_TOML, is_secret=looks_secret)
+        self.findings = Findings(label, language=TOML, is_secret=looks_secret)
         self.values: dict[Key, Found] = {}
         # Every table that is opened, also an empty one.
         self.tables: list[Key] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import re
@@ -14,12 +15,38 @@ from typing import Any
 from whet.dataclass import dataclass
 from whet.errors import ConfigError
 from whet.reading.documents import too_long_in
+from whet.reading.fields import Language
+from whet.reading.text import shown, written
 
 PROJECT_FILE = "whet.toml"
 PYPROJECT = "pyproject.toml"
 _AT_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
 _AT_END = " (at end of document)"
 _LARGEST = 16 * 1024 * 1024
+# Also with an index, which is not part of a name.
+_BARE = re.compile(r"[A-Za-z0-9_-]+(\[\d+\])?")
+
+
+def _show(value: object) -> str:
+    """Return *value* for a message; of a list or a table only its kind, because it may hold secrets."""
+    if isinstance(value, list | tuple):
+        return "a list" if value else "an empty list"
+    if isinstance(value, float):
+        # As TOML writes inf and nan, and JSON does not.
+        return written(value)
+    return "a table" if isinstance(value, Mapping) else shown(value)
+
+
+def _quote(name: str) -> str:
+    return name if _BARE.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+
+
+def dotted(key: tuple[str, ...]) -> str:
+    """Return *key* as you write it in TOML."""
+    return ".".join(map(_quote, key))
+
+
+TOML = Language(show=_show, name=_quote, an_object="a table")
 
 
 @dataclass(frozen=True, slots=True)
