@@ -72,11 +72,14 @@ class Findings:
 
     def at(self, path: str, message: str, hint: str | None = None, case: str | None = None) -> Problem:
         """Return a problem with its place."""
-        place = path
-        if self.root is not None:
-            line = f"line {self.line(path)}"
-            place = f"{path} ({line})" if path else line
-        return Problem(file=self.file, case=case, field=place or None, message=message, hint=hint)
+        return Problem(file=self.file, case=case, field=self.place(path) or None, message=message, hint=hint)
+
+    def place(self, path: str) -> str:
+        """Return *path* with its line, if lines are known."""
+        if self.root is None:
+            return path
+        line = f"line {self.line(path)}"
+        return f"{path} ({line})" if path else line
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 from whet.dataclass import dataclass
 from whet.errors import SuiteError
 from whet.model.grade import Location
-from whet.model.run import folder_name, id_problem
+from whet.model.run import id_problem
 from whet.model.suite import BootstrapSpec, Case, Check, Limits, Suite, WorkspaceSpec
 from whet.reading.claim_lines import read_claim
 from whet.reading.claim_objects import read_object, write_claim
@@ -23,6 +23,7 @@ from whet.reading.fields import Fields, Findings, is_portable
 from whet.reading.paths import glob_problem, literal_head
 from whet.reading.settings_files import find_project
 from whet.reading.text import shorten, shown
+from whet.suites.format import note_shared_ids
 
 TOP = ("name", "description", "model", "defaults", "protect", "cases", "$schema", "version")
 DEFAULTS = ("budget", "timeout", "model", "env", "setup")
@@ -132,7 +133,8 @@ def lower_cases(top: Fields, defaults: Defaults, project: Path) -> tuple[Case, .
         top.problem("cases", "has no cases" if given == [] else f"must be a list of cases, not {shown(given)}")
         return ()
     written = [_fields(top, place, item) for place, item in top.items("cases")]
-    _note_clashes(written)
+    ids = ((each, "id", each.given("id")) for each in written)
+    note_shared_ids(each for each in ids if isinstance(each[2], str) and each[2].strip())
     cases = tuple(
         _case(each, defaults, project) for each, item in zip(written, given, strict=True) if isinstance(item, Mapping)
     )
@@ -216,23 +218,6 @@ def _contradictions(claim: Claim, earlier: list[Claim]) -> Iterator[str]:
     opposite = Absent if isinstance(claim, Exists) else Exists if isinstance(claim, Absent) else None
     if opposite is not None and isinstance(claim, Exists | Absent) and opposite(claim.path) in earlier:
         yield "can never hold together with an expectation before it"
-
-
-def _note_clashes(written: list[Fields]) -> None:
-    """Note ids that are the same, or would share a folder, also on a file system that ignores case."""
-    first: dict[str, tuple[Fields, str]] = {}
-    for each in written:
-        name = each.given("id")
-        if not isinstance(name, str) or not name.strip():
-            continue
-        earlier, identifier = first.setdefault(folder_name(name).casefold(), (each, name))
-        if earlier is each:
-            continue
-        if identifier == name:
-            line = each.findings.line(earlier.path)
-            each.problem("id", f"is the id of {earlier.path} (line {line}) too", "give each case its own")
-        else:
-            each.problem("id", f'would share the folder "{folder_name(name)}" with {earlier.path}, "{identifier}"')
 
 
 def _amount(given: Fields, name: str) -> float | None:

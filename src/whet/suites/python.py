@@ -10,7 +10,6 @@ import os
 import posix
 import sys
 import traceback
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -19,10 +18,10 @@ from typing import Any
 from whet.errors import Problem, SuiteError
 from whet.grade.expect.asserts import text_of
 from whet.grade.expect.rewriting import SuiteLoader, rewrite_helpers
-from whet.model.run import folder_name
 from whet.model.suite import Case, Suite
-from whet.reading.fields import Findings
+from whet.reading.fields import Fields, Findings
 from whet.suites import authoring
+from whet.suites.format import note_shared_ids
 from whet.suites.python_fields import PYTHON, lower_case, lower_workspace
 from whet.suites.python_mistakes import HINT, ImportHangs, dropped_generators, limit_s, patience
 
@@ -228,7 +227,9 @@ def _cases(module: ModuleType, findings: Findings) -> Iterator[Case]:
     written = _written(marked if declared is None else declared, findings)
     if declared is not None:
         _note_forgotten(marked, written, findings)
-    _note_clashes(written, findings)
+    ids = [item.fields.get("id", name) for name, item in written if isinstance(item, authoring.Case)]
+    texts = [each for each in ids if isinstance(each, str)]
+    note_shared_ids((Fields({}, findings, case=each), "id", each) for each in texts)
     if not written and len(findings.problems) == before:
         findings.note("suite", "has no cases")
     for number, (name, item) in enumerate(written):
@@ -267,17 +268,3 @@ def _note_forgotten(marked: list[authoring.Case], written: list[tuple[str | None
                 "list it there, or leave `suite` out so that every marked function is a case",
                 case=str(item.fields.get("id")),
             )
-
-
-def _note_clashes(written: list[tuple[str | None, Any]], findings: Findings) -> None:
-    """Note ids that are the same, or would share a folder, also if the file system ignores case."""
-    ids = [item.fields.get("id", name) for name, item in written if isinstance(item, authoring.Case)]
-    times = Counter(identifier for identifier in ids if isinstance(identifier, str))
-    folders: dict[str, str] = {}
-    for identifier, count in times.items():
-        if count > 1:
-            findings.note("id", f"is used {count} times", case=identifier)
-        first = folders.setdefault(folder_name(identifier).casefold(), identifier)
-        if first != identifier:
-            message = f'would share the folder "{folder_name(identifier)}" with case "{first}"'
-            findings.note("id", message, case=identifier)
