@@ -30,6 +30,7 @@ def is_whole(value: object, least: int, most: int = LARGEST_WHOLE) -> TypeGuard[
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
+ANY_VARIABLE = re.compile(r"[^=]+", re.DOTALL)
 # Finding the field that was meant takes long, and does not help with more slips than this.
 MOST_HINTS = 100
 T = TypeVar("T")
@@ -290,11 +291,11 @@ class Fields:
             self.problem(name, f"must be {self.findings.language.an_object}, not {self.shown(name, value)}")
         return replace(self, values=value if isinstance(value, Mapping) else {}, path=self.place(name))
 
-    def variables(self, name: str) -> dict[str, str]:
-        """Read environment variables and their values."""
+    def variables(self, name: str, names: re.Pattern[str] = ANY_VARIABLE) -> dict[str, str]:
+        """Read environment variables and their values; *names* is what their names must match."""
         found = self.table(name)
         for key, value in found.values.items():
-            found.checked(str(key), key, variable_problem)
+            found.checked(str(key), key, lambda key: variable_problem(key, names))
             found.text_at(str(key), value, empty=True)
         return {str(key): str(value) for key, value in found.values.items()}
 
@@ -330,9 +331,9 @@ def is_portable(text: str) -> bool:
         return False
 
 
-def variable_problem(name: object) -> str | None:
+def variable_problem(name: object, names: re.Pattern[str] = ANY_VARIABLE) -> str | None:
     """Return why *name* cannot be the name of an environment variable; None if it can."""
-    fits = isinstance(name, str) and is_portable(name) and re.fullmatch(r"[^=\s]+", name)
+    fits = isinstance(name, str) and is_portable(name) and names.fullmatch(name)
     return None if fits else "is not the name of a variable"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
@@ -44,6 +45,7 @@ _OTHER_WORDS = {
 }
 USUAL_TIMEOUT_S = 600.0
 _LOOKS_LIKE_MS = 10_000
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class BenchFormat:
@@ -105,7 +107,7 @@ def _defaults(top: Fields) -> Defaults:
         budget_usd=_amount(given, "budget"),
         timeout_s=_seconds(given, "timeout"),
         model=given.text("model") or model,
-        env=given.variables("env"),
+        env=given.variables("env", _VARIABLE),
         setup=_script(given, "setup"),
         protect=protect,
     )
@@ -155,7 +157,7 @@ def _fields(top: Fields, place: str, item: Any) -> Fields:
 def _case(given: Fields, defaults: Defaults, project: Path) -> Case:
     given.warn_of_unknown(CASE, _OTHER_WORDS)
     identifier = given.checked("id", given.text("id", required=True), id_problem)
-    env = {**defaults.env, **given.variables("env")}
+    env = {**defaults.env, **given.variables("env", _VARIABLE)}
     setup = _script(given, "setup") or defaults.setup
     if setup is None:
         _warn_of_nothing(given, project)
