@@ -135,7 +135,7 @@ class AttemptError(WhetError):
         retry: bool | None = None,
     ) -> None:
         super().__init_subclass__()
-        said = {
+        given = {
             "code": code,
             "class_label": label,
             "class_id": class_id or (code if label else None),
@@ -143,7 +143,7 @@ class AttemptError(WhetError):
             "cause": cause,
             "retry": retry,
         }
-        for name, value in said.items():
+        for name, value in given.items():
             if value is not None:
                 setattr(cls, name, value)
 

@@ -90,7 +90,7 @@ def _workspace(suite: Suite, settings: Settings) -> WorkspaceSpec:
     if spec.mode == "isolated":
         origin = settings.origins.get("run.cwd", "run.cwd")
         raise UsageError(
-            f"{suite.name} wants isolated workspaces, but a folder to work in is set ({origin})",
+            f"{suite.name} uses isolated workspaces, but a folder to work in is set ({origin})",
             hint="leave out run.cwd and --cwd, or use a shared workspace",
         )
     # A flag outranks the suite, and the suite outranks files.

@@ -102,7 +102,7 @@ def bounded(text: str, most: int = _MESSAGE_CHARACTERS) -> str:
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str | None:
-    """Return a hint with the known word that is most like *word*; none if none is."""
+    """Return a hint with the known word that is most like *word*; None if no word is like it."""
     near = get_close_matches(word, known, n=1)
     return f'did you mean "{near[0]}"?' if near else None
 

@@ -146,7 +146,7 @@ _HINTS = ("working_dir", "timeout_ms", "oracle_timeout_ms", "env", "network")
 
 
 def read_case(given: Fields, *, remote_only: bool) -> EvalCase | None:
-    """Read one case; none if it does not name its kind."""
+    """Read one case; None if it does not name its kind."""
     kind = given.choice("case_kind", CASE_KINDS, required=True)
     if kind is None:
         _point_at_slip(given, "case_kind")

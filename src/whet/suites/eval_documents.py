@@ -64,8 +64,8 @@ def read_suite(
 ) -> EvalSuite:
     """Return the suite that a JSON value describes; raises `SuiteError` with all of its problems.
 
-    With *remote_only*, packages must be at an address: a service must not read its own files. *findings* know the
-    file and the lines.
+    With *remote_only*, packages must be at an address, because a service must not read its own files. *findings*
+    knows the file and the lines.
     """
     given = _top(value, findings)
     given.refuse_unknown((*CHANGEABLE, *PROVENANCE, *ADDED, *_ALWAYS_ALLOWED))
@@ -270,7 +270,7 @@ FAMILIES: Mapping[VerifierKind, frozenset[CaseKind]] = {
 # What a service must have to run a suite: an agent, a judge, and the buckets of packages by their scheme.
 Need = Literal["agent", "judge", "r2", "s3"]
 _BUCKETS: tuple[Need, ...] = ("r2", "s3")
-# A judge decides the one if there is no agent, and the verifier alone the other.
+# Without an agent, a judge decides the first and the verifier alone decides the second.
 WITHOUT_AGENT: frozenset[CaseKind] = frozenset({"trigger_query", "task_package"})
 
 

@@ -27,11 +27,11 @@ from whet.suites.dockerfile import read_image
 from whet.suites.eval_documents import read_manifest
 
 _MOST_CASES = 100_000
-# What a manifest should say of every task, and a suite need not.
+# Fields that every task of a manifest should have, and a case of a suite need not have.
 _WANTED = ("task_id", "instruction", "verifier_ref")
 _CONTEXT, _VERIFIER, _SOLUTION = "environment", "tests/test.sh", "solution/solve.sh"
 _CANARY = re.compile(r"\A\s*(?:<!--(?:(?!-->).)*-->|#[^\n]*)[ \t]*\n?", re.DOTALL)
-# That of a verifier whose task says none, and of our agents.
+# The time limit of a verifier whose task has none, and of our agents.
 _USUAL_TIMEOUT_S = 600.0
 _TASK = "task.toml"
 _LARGEST = 64 * 1024 * 1024
@@ -39,7 +39,7 @@ _LARGEST = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """Something of a task that the suite cannot say; *task* is empty if it concerns all of them."""
+    """Something of a task that the suite cannot say; `task` is empty if it concerns all of them."""
 
     task: str
     what: str
@@ -62,7 +62,7 @@ class Losses:
     found: list[Lost] = field(default_factory=list)
 
     def add(self, what: str) -> None:
-        """Note something that is not carried over."""
+        """Note something that the suite does not have."""
         self.found.append(Lost(task=self.task, what=what))
 
 
@@ -130,8 +130,8 @@ def import_tasks(tasks: Sequence[Path], name: str, folder: Path, *, oracle: bool
 def _of_all(cases: Sequence[TaskPackage], longest_s: float) -> list[Lost]:
     found = []
     if longest_s > _USUAL_TIMEOUT_S:
-        said = f"the time limit of agents, which is up to {longest_s:g} s: run with --timeout-ms {longest_s * 1000:.0f}"
-        found.append(Lost(task="", what=said))
+        what = f"the time limit of agents, which is up to {longest_s:g} s: run with --timeout-ms {longest_s * 1000:.0f}"
+        found.append(Lost(task="", what=what))
     if len(cases) > MOST_CASES:
         found.append(Lost(task="", what=f"a service takes at most {MOST_CASES} cases, and there are {len(cases)}"))
     return found
@@ -325,7 +325,7 @@ def _refuse(top: Fields, verifier: Fields, environment: Fields) -> None:
     if str(environment.given("os") or "linux").lower() != "linux":
         raise BadTask("it is made for Windows")
     if verifier.given("environment_mode") == "separate" or "environment" in verifier.values:
-        raise BadTask("its verifier wants a container of its own (environment_mode separate)")
+        raise BadTask("its verifier needs a container of its own (environment_mode separate)")
 
 
 def _network(environment: Fields, losses: Losses) -> bool:
@@ -359,7 +359,7 @@ def _env(section: Fields, losses: Losses) -> dict[str, str]:
         elif match[2] is not None:
             found[name] = match[2]
         else:
-            losses.add(f"variable {name}: it is to come from your environment ({match[1]}), which scripts do not see")
+            losses.add(f"variable {name}: it would come from your environment ({match[1]}), which scripts do not see")
     return found
 
 
