@@ -114,7 +114,8 @@ class AttemptError(WhetError):
     """Ends one attempt.
 
     `cause` decides the verdict: the trial fails if it is the agent, and is errored otherwise.
-    `retry` says whether another attempt could end differently.
+    `retry` says whether another attempt could end differently. The class of the failure has an id and a label.
+    A subclass inherits what it does not say. One with a label has its code as the id of its class.
     """
 
     code = "attempt"
@@ -124,302 +125,178 @@ class AttemptError(WhetError):
     class_id: ClassVar[str] = "infrastructure"
     class_label: ClassVar[str] = "Infrastructure"
 
+    def __init_subclass__(
+        cls,
+        code: str | None = None,
+        label: str | None = None,
+        class_id: str | None = None,
+        phase: Phase | None = None,
+        cause: Cause | None = None,
+        retry: bool | None = None,
+    ) -> None:
+        super().__init_subclass__()
+        given = {
+            "code": code,
+            "class_label": label,
+            "class_id": class_id or (code if label else None),
+            "phase": phase,
+            "cause": cause,
+            "retry": retry,
+        }
+        for name, value in given.items():
+            if value is not None:
+                setattr(cls, name, value)
 
-class WorkspaceError(AttemptError):
+
+class WorkspaceError(AttemptError, code="workspace", label="Workspace", phase="workspace"):
     """The workspace could not be prepared."""
 
-    code = "workspace"
-    phase: ClassVar[Phase] = "workspace"
-    class_id = "workspace"
-    class_label = "Workspace"
 
-
-class BootstrapFailed(WorkspaceError):
+class BootstrapFailed(
+    WorkspaceError,
+    code="bootstrap",
+    label="Workspace bootstrap",
+    class_id="workspace-bootstrap",
+    phase="bootstrap",
+    cause="suite",
+):
     """The bootstrap command of the suite failed."""
 
-    code = "bootstrap"
-    phase: ClassVar[Phase] = "bootstrap"
-    cause: ClassVar[Cause] = "suite"
-    class_id = "workspace-bootstrap"
-    class_label = "Workspace bootstrap"
 
-
-class DiskFailed(WorkspaceError):
+class DiskFailed(WorkspaceError, code="disk", label="Disk"):
     """A disk is full or broken, so whet could not do its part: the trial is errored."""
 
-    code = "disk"
-    class_id = "disk"
-    class_label = "Disk"
 
-
-class WorkspaceSpoiled(WorkspaceError):
+class WorkspaceSpoiled(
+    WorkspaceError, code="workspace-spoiled", label="Workspace spoiled", phase="observe", cause="agent"
+):
     """The agent left its workspace in a state that whet cannot read."""
 
-    code = "workspace-spoiled"
-    phase: ClassVar[Phase] = "observe"
-    cause: ClassVar[Cause] = "agent"
-    class_id = "workspace-spoiled"
-    class_label = "Workspace spoiled"
 
-
-class PackageError(WorkspaceError):
+class PackageError(WorkspaceError, code="package", label="Package", cause="suite", retry=False):
     """A package cannot be used: it is not an archive, is unsafe to unpack, or lacks a file that its case names."""
 
-    code = "package"
-    cause: ClassVar[Cause] = "suite"
-    retry = False
-    class_id = "package"
-    class_label = "Package"
 
-
-class PackageUnreachable(PackageError):
+class PackageUnreachable(
+    PackageError, code="package-unreachable", label="Package unreachable", cause="infrastructure", retry=True
+):
     """A package could not be fetched."""
 
-    code = "package-unreachable"
-    cause: ClassVar[Cause] = "infrastructure"
-    retry = True
-    class_id = "package-unreachable"
-    class_label = "Package unreachable"
 
-
-class SandboxError(AttemptError):
+class SandboxError(AttemptError, code="sandbox", label="Sandbox", phase="start"):
     """The sandbox of a process could not be set up."""
 
-    code = "sandbox"
-    phase: ClassVar[Phase] = "start"
-    class_id = "sandbox"
-    class_label = "Sandbox"
 
-
-class Contaminated(AttemptError):
+class Contaminated(
+    AttemptError, code="contaminated", label="Contaminated", phase="observe", cause="suite", retry=False
+):
     """A session that should run without the skill found it, so it cannot be compared."""
 
-    code = "contaminated"
-    phase: ClassVar[Phase] = "observe"
-    cause: ClassVar[Cause] = "suite"
-    retry = False
-    class_id = "contaminated"
-    class_label = "Contaminated"
 
-
-class AgentError(AttemptError):
+class AgentError(AttemptError, code="agent", label="Runner crash", class_id="runner-crash", cause="agent"):
     """The agent did not finish its session."""
 
-    code = "agent"
-    cause: ClassVar[Cause] = "agent"
-    class_id = "runner-crash"
-    class_label = "Runner crash"
 
-
-class AgentNotFound(AgentError):
+class AgentNotFound(
+    AgentError, code="agent-not-found", label="Agent not found", phase="start", cause="infrastructure", retry=False
+):
     """The program of the agent does not exist."""
 
-    code = "agent-not-found"
-    phase: ClassVar[Phase] = "start"
-    cause: ClassVar[Cause] = "infrastructure"
-    retry = False
-    class_id = "agent-not-found"
-    class_label = "Agent not found"
 
-
-class AgentNotStarted(AgentError):
+class AgentNotStarted(
+    AgentError, code="agent-not-started", label="Agent not started", phase="start", cause="infrastructure", retry=False
+):
     """The program of the agent exists, but the system refuses to start it."""
 
-    code = "agent-not-started"
-    phase: ClassVar[Phase] = "start"
-    cause: ClassVar[Cause] = "infrastructure"
-    retry = False
-    class_id = "agent-not-started"
-    class_label = "Agent not started"
 
-
-class AgentCrashed(AgentError):
+class AgentCrashed(AgentError, code="agent-crashed"):
     """The program ended with an exit code other than 0, or by a signal."""
 
-    code = "agent-crashed"
 
-
-class AgentTimedOut(AgentError):
+class AgentTimedOut(AgentError, code="timeout", label="Timeout"):
     """The program was still running at its time limit."""
 
-    code = "timeout"
-    class_id = "timeout"
-    class_label = "Timeout"
 
-
-class StepLimitReached(AgentError):
+class StepLimitReached(AgentError, code="max-steps", label="Max steps exceeded"):
     """The agent started more rounds of the model than it may."""
 
-    code = "max-steps"
-    class_id = "max-steps"
-    class_label = "Max steps exceeded"
 
-
-class BudgetSpent(AgentError):
+class BudgetSpent(AgentError, code="budget", label="Budget spent"):
     """The agent spent more than its budget."""
 
-    code = "budget"
-    class_id = "budget"
-    class_label = "Budget spent"
 
-
-class OutputTooLarge(AgentError):
+class OutputTooLarge(AgentError, code="output-limit", label="Output limit exceeded"):
     """The program printed more than its limit."""
 
-    code = "output-limit"
-    class_id = "output-limit"
-    class_label = "Output limit exceeded"
 
-
-class CeilingReached(AgentError):
+class CeilingReached(AgentError, code="ceiling", label="Ceiling reached"):
     """The program exceeded its limit of memory, processes or CPUs, which ended it."""
 
-    code = "ceiling"
-    class_id = "ceiling"
-    class_label = "Ceiling reached"
 
-
-class SessionUnfinished(AgentError):
+class SessionUnfinished(AgentError, code="unfinished", label="Session unfinished"):
     """The program ended with exit code 0, but its session has no answer."""
 
-    code = "unfinished"
-    class_id = "unfinished"
-    class_label = "Session unfinished"
 
-
-class SessionUnreadable(AgentError):
+class SessionUnreadable(AgentError, code="normalization", label="Report normalization", phase="observe"):
     """The output of the agent is not a session. The agent fails, because it decides what it prints."""
 
-    code = "normalization"
-    phase: ClassVar[Phase] = "observe"
-    class_id = "normalization"
-    class_label = "Report normalization"
 
-
-class ContextExhausted(AgentError):
+class ContextExhausted(AgentError, code="context-exhausted", label="Context exhausted"):
     """The session outgrew the context of its model, and the agent could not continue."""
 
-    code = "context-exhausted"
-    class_id = "context-exhausted"
-    class_label = "Context exhausted"
 
-
-class PromptTooLong(AgentError):
+class PromptTooLong(AgentError, code="prompt-too-long", label="Prompt too long", cause="suite", retry=False):
     """The prompt does not fit into the context of the model, so no agent could start."""
 
-    code = "prompt-too-long"
-    cause: ClassVar[Cause] = "suite"
-    retry = False
-    class_id = "prompt-too-long"
-    class_label = "Prompt too long"
 
-
-class SkillFailed(AgentError):
+class SkillFailed(AgentError, code="skill-failed", label="Skill failure"):
     """A callable skill answered with an error, or not with an answer."""
 
-    code = "skill-failed"
-    class_id = "skill-failed"
-    class_label = "Skill failure"
 
-
-class SkillUnreachable(AgentError):
+class SkillUnreachable(
+    AgentError, code="skill-unreachable", label="Skill unreachable", phase="start", cause="infrastructure"
+):
     """A callable skill cannot be reached."""
 
-    code = "skill-unreachable"
-    phase: ClassVar[Phase] = "start"
-    cause: ClassVar[Cause] = "infrastructure"
-    class_id = "skill-unreachable"
-    class_label = "Skill unreachable"
 
-
-class ProviderFailed(AgentError):
+class ProviderFailed(AgentError, code="provider", label="Provider failure", cause="provider"):
     """The provider of the model failed, and the agent could not recover."""
 
-    code = "provider"
-    cause: ClassVar[Cause] = "provider"
-    class_id = "provider"
-    class_label = "Provider failure"
 
-
-class ModelRejected(ProviderFailed):
+class ModelRejected(ProviderFailed, code="model-rejected", label="Rejected model", retry=False):
     """The provider does not know the model or refuses it, so no trial of this runner can work."""
 
-    code = "model-rejected"
-    retry = False
-    class_id = "model-rejected"
-    class_label = "Rejected model"
 
-
-class GraderError(AttemptError):
+class GraderError(AttemptError, code="grader", label="Grader", phase="check", cause="suite", retry=False):
     """A check did not decide."""
 
-    code = "grader"
-    phase: ClassVar[Phase] = "check"
-    cause: ClassVar[Cause] = "suite"
-    retry = False
-    class_id = "grader"
-    class_label = "Grader"
 
-
-class CheckCrashed(GraderError):
+class CheckCrashed(GraderError, code="check-crash", label="Check crash", cause="agent", retry=True):
     """A check raised something else than an assertion; the case fails as if an expectation did not hold."""
 
-    code = "check-crash"
-    cause: ClassVar[Cause] = "agent"
-    retry = True
-    class_id = "check-crash"
-    class_label = "Check crash"
 
-
-class CheckMistaken(GraderError):
+class CheckMistaken(GraderError, code="check-mistake", label="Mistake in the check"):
     """A check raised something that can only be a mistake in the check; another attempt would change nothing."""
 
-    code = "check-mistake"
-    class_id = "check-mistake"
-    class_label = "Mistake in the check"
 
-
-class CheckTimedOut(GraderError):
+class CheckTimedOut(GraderError, code="check-timeout", label="Check timeout"):
     """A check did not end in time."""
 
-    code = "check-timeout"
-    class_id = "check-timeout"
-    class_label = "Check timeout"
 
-
-class CheckerDied(GraderError):
+class CheckerDied(GraderError, code="checker-died", label="Checker died"):
     """The process that ran a check died."""
 
-    code = "checker-died"
-    class_id = "checker-died"
-    class_label = "Checker died"
 
-
-class Undecidable(GraderError):
+class Undecidable(GraderError, code="undecidable", label="Undecidable", cause="agent", retry=True):
     """What the agent left keeps a check from deciding, although it decides on an untouched workspace."""
 
-    code = "undecidable"
-    cause: ClassVar[Cause] = "agent"
-    retry = True
-    class_id = "undecidable"
-    class_label = "Undecidable"
 
-
-class Vacuous(GraderError):
+class Vacuous(GraderError, code="vacuous", label="Vacuous case"):
     """Every expectation of a case held before its agent started, so running it would show nothing."""
 
-    code = "vacuous"
-    class_id = "vacuous"
-    class_label = "Vacuous case"
 
-
-class JudgeFailed(GraderError):
+class JudgeFailed(GraderError, code="judge", label="Judge", cause="provider"):
     """The judge gave no verdict, even when it was asked again."""
-
-    code = "judge"
-    cause: ClassVar[Cause] = "provider"
-    class_id = "judge"
-    class_label = "Judge"
 
 
 class NoVerdict(JudgeFailed):

@@ -31,8 +31,9 @@ from whet.model.run import METRICS, SCHEDULES, Attempt, SnapshotStatus, TrialRes
 from whet.model.seen import EVENT_TYPES, ToolCall
 from whet.model.session import Session, Usage
 from whet.model.skills import SkillDetection
-from whet.plan.settings_sources import Base, check_document
+from whet.plan.settings_sources import from_file
 from whet.plan.settings_table import GIVEN, SETTINGS, Setting, Table
+from whet.reading.settings_files import SettingsFile
 from whet.reading.shell_matching import CommandMatcher
 from whet.reading.shell_simple import Arguments, SimpleCommand
 from whet.run.explain_questions import Explanation, Explanations, ExplanationStatus
@@ -105,11 +106,10 @@ def test_every_settings_example_is_accepted() -> None:
         if block.language == "toml" and block.file != "wrong.toml"
     ]
 
-    problems = [
-        check_document(data.get("tool", {}).get("whet", data), Base(Path("/"), None)).problems for data in examples
-    ]
+    files = [SettingsFile(Path("/whet.toml"), "", data.get("tool", {}).get("whet", data)) for data in examples]
+    problems = [problem for file in files for problem in from_file(file, None).findings.problems]
 
-    assert problems == [[] for _ in examples]
+    assert problems == []
 
 
 @pytest.mark.parametrize("kind", EVENT_TYPES, ids=lambda kind: kind.__name__)

@@ -213,7 +213,7 @@ def test_a_current_folder_that_was_deleted_is_one_line(closed: Project, typed: s
     done = _shell(closed, line)
 
     assert done.returncode == 2, done.stderr
-    assert done.stderr.splitlines()[0] == "error[usage]: the current folder is not there any more"
+    assert done.stderr.splitlines()[0] == "error[usage]: the current folder does not exist any more"
     assert "Traceback" not in done.stderr
 
 

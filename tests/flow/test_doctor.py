@@ -109,7 +109,7 @@ def test_wrong_settings_are_problems_like_any_other(project: Project) -> None:
     outcome = project.whet("doctor")
 
     assert outcome.code == 1
-    assert 'run.trails: unknown key (did you mean "trials"?)' in outcome.stdout
+    assert 'run.trails: is not a known field (did you mean "trials"?)' in outcome.stdout
 
 
 def test_an_unknown_agent_is_answered_with_the_nearest(project: Project) -> None:

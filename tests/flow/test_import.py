@@ -214,6 +214,17 @@ def test_what_a_machine_without_containers_cannot_do_is_told(project: Project, t
     assert word in outcome.stderr
 
 
+def test_a_wrong_field_of_a_task_is_reported_and_left_out(project: Project) -> None:
+    task(project, toml='[agent]\ntimeout_sec = "long"\n[metadata]\ntags = ["shell", 3]\n')
+
+    outcome = project.whet("import", "tasks", "--output", "suite.json")
+
+    assert outcome.code == 0
+    assert 'agent.timeout_sec: must be a number above 0, not "long"; it is left out' in outcome.stderr
+    assert "metadata.tags[1]: must be a string, not 3; it is left out" in outcome.stderr
+    assert read(project)["cases_json"][0]["tags"] == ["shell"]
+
+
 @pytest.mark.parametrize(
     ("toml", "network"),
     [

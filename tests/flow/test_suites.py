@@ -115,7 +115,7 @@ def test_every_mistake_is_told_at_once_with_file_case_and_field(project: Project
     assert all("suite.py" in line for line in lines)
     assert not project.output_dir.exists()
     for case, field in [
-        ("twice", "id: is used 2 times"), ("a-b", 'would share the folder "a-b"'), ("upper", "would share the folder"),
+        ("twice", "id: is the id of another case too"), ("a-b", 'would share the folder "a-b"'), ("upper", "would share the folder"),
         ("..", "id: would leave the run folder"), ("suite[7]", "id: must not be empty"), ("nnn", "id: is longer"),
         ("suite[9]", "id: must be a string"), ("suite[10]", "id: is missing"), ("no-prompt", "prompt: is missing"),
         ("empty-prompt", "prompt: must not be empty"), ("no-check", "check: is missing"),
@@ -151,7 +151,7 @@ def test_every_mistake_is_told_at_once_with_file_case_and_field(project: Project
         ),
         (
             "@case(prompt='x')\ndef a(): pass\n@case(prompt='x')\ndef a(): pass",
-            "is used 2 times",
+            "is the id of another case too",
         ),
         ("@case(prompt='x')\ndef a(): pass\nsuite = [Case(id='b', prompt='x', check=ok)]", "not listed in `suite`"),
         ("@case()\ndef a(): pass", "prompt: is missing"),

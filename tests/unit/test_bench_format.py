@@ -168,7 +168,7 @@ def test_every_problem_is_found_at_once_with_case_place_and_near_miss(tmp_path: 
         (case_with(env={"A": 1}), "env.A (line 1): must be a string"),
         (case_with(tags=[1]), "tags[0] (line 1): must be a string"),
         (suite_with(cases=[CASE, CASE]), "cases[1].id (line 1): is the id of cases[0] (line 1) too"),
-        (suite_with(cases=[CASE, {**CASE, "id": "A"}]), 'would share the folder "A" with cases[0], "a"'),
+        (suite_with(cases=[CASE, {**CASE, "id": "A"}]), 'would share the folder "A" with cases[0] (line 1), "a"'),
         ('{"name": "s", "name": "t", "cases": []}', 'has the key "name" a second time'),
         ('{"name": "s",}', "line 1: has a comma before"),
     ],

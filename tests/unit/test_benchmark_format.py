@@ -140,7 +140,7 @@ def test_null_is_a_value_and_nothing_is_none(tmp_path: Path) -> None:
         ({"scoringMethod": "median"}, 'scoringMethod: must be one of mean, weighted_mean, pass_at_k, not "median"'),
         ({"scoringMethod": None}, "scoringMethod: is missing"),
         ({"maxLatencyMs": 0}, "maxLatencyMs: must be a number above 0, not 0"),
-        ({"k": 1.5}, "k: must be an integer of at least 1 and at most 2**53, not 1.5"),
+        ({"k": 1.5}, "k: must be an integer of at least 1, not 1.5"),
         ({"tasks": []}, "tasks: must be a list with at least one task, not []"),
         ({"tasks": [1]}, "tasks[0]: must be an object, not 1"),
         ({"version": 2}, "version: must be a string, not 2"),

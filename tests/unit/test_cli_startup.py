@@ -269,8 +269,8 @@ def test_each_wrong_setting_has_a_line_of_its_own(tmp_path: Path) -> None:
 
     assert done.returncode == 2
     assert done.stderr == (
+        'error[config]: whet.toml: run.max_paralel: is not a known field (did you mean "max_parallel"?)\n'
         "error[config]: whet.toml: run.trials: must be an integer of at least 1 and at most 1,000,000, not 0\n"
-        'error[config]: whet.toml: run.max_paralel: unknown key (did you mean "max_parallel"?)\n'
         f"  see {tmp_path}/whet.toml\n"
     )
 

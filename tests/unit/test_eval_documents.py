@@ -153,7 +153,7 @@ def test_two_cases_that_would_share_a_folder_are_refused() -> None:
 
     found = problems(document)
 
-    assert found == [("cases_json[1].id", '"A-B" is the id of cases_json[0] too, or shares its folder')]
+    assert found == [("cases_json[1].id", 'would share the folder "A-B" with cases_json[0], "a/b"')]
 
 
 @pytest.mark.parametrize("reference", ["/etc", "./package", "file:///etc", "package.tar.gz"])

@@ -213,7 +213,7 @@ def test_a_folder_to_work_in_and_an_isolated_suite_do_not_go_together() -> None:
     with pytest.raises(UsageError) as caught:
         make_plan(isolated, settings(flags={"cwd": "/typed"}), Selection())
 
-    assert caught.value.message == "demo wants isolated workspaces, but a folder to work in is set (flag --cwd)"
+    assert caught.value.message == "demo uses isolated workspaces, but a folder to work in is set (flag --cwd)"
 
 
 def test_limits_of_the_case_come_first_and_steps_take_the_smaller() -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from whet.errors import UsageError
-from whet.plan.settings_table import GIVEN, Rule
+from whet.plan.settings_table import GIVEN, Setting
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
@@ -46,19 +46,19 @@ def setting(name: str, *flags: str, **words: Any) -> Decorator[Any]:
     return click.option(
         *(flags or (row.flag,)),
         name,
-        **{"type": _type(row.rule), "multiple": row.rule.many, "metavar": row.metavar, "help": row.help} | words,
+        **{"type": _type(row), "multiple": row.many, "metavar": row.metavar, "help": row.help} | words,
     )
 
 
-def _type(rule: Rule) -> click.ParamType[Any] | None:
+def _type(row: Setting) -> click.ParamType[Any] | None:
     """Return how click reads a value. Reading the settings refuses a value that is too large."""
-    if rule.choices:
-        return click.Choice(rule.choices)
-    if rule.kind == "whole":
-        return click.IntRange(min=int(rule.least))
-    if rule.kind == "number":
-        return click.FloatRange(min=rule.least)
-    return FILE if rule.place == "path" else None
+    if row.choices:
+        return click.Choice(row.choices)
+    if row.kind == "whole":
+        return click.IntRange(min=int(row.least))
+    if row.kind == "number":
+        return click.FloatRange(min=row.least)
+    return FILE if row.place == "path" else None
 
 
 def given_settings(given: Mapping[str, Any], *, but: Collection[str] = ()) -> dict[str, Any]:

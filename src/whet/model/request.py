@@ -56,6 +56,8 @@ class Settings:
     # The weight of each part of the composite; only what was given.
     composite: Mapping[str, float] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
+    # By dotted key, in the unit of the key. What looks secret is hidden.
+    values: Mapping[str, Any] = field(default_factory=dict)
     user_file: Path | None = None
     # The folder in which the search for the project's file ended, if that is not the top of the file system.
     searched_to: Path | None = None

@@ -13,6 +13,7 @@ from whet.model.request import Selection, Settings
 from whet.model.run import NO_AGENT, Execution, Plan, Runner, ScheduleName, in_variant
 from whet.model.suite import NO_SKILL, SKILL, Case, Limits, Suite, WorkspaceSpec
 from whet.reading.paths import refusals
+from whet.reading.text import count
 
 _MOST_LISTED = 12
 _EXAMPLE = """write one into whet.toml, such as:
@@ -89,7 +90,7 @@ def _workspace(suite: Suite, settings: Settings) -> WorkspaceSpec:
     if spec.mode == "isolated":
         origin = settings.origins.get("run.cwd", "run.cwd")
         raise UsageError(
-            f"{suite.name} wants isolated workspaces, but a folder to work in is set ({origin})",
+            f"{suite.name} uses isolated workspaces, but a folder to work in is set ({origin})",
             hint="leave out run.cwd and --cwd, or use a shared workspace",
         )
     # A flag outranks the suite, and the suite outranks files.
@@ -223,11 +224,11 @@ def sharded(executions: list[Execution], shard: tuple[int, int] | None) -> tuple
     """Return the part of *executions* that was asked for."""
     if shard is None:
         return tuple(executions)
-    number, count = shard
-    part = tuple(executions[number - 1 :: count])
+    number, shards = shard
+    part = tuple(executions[number - 1 :: shards])
     if not part:
-        selected = counted(len(executions), "execution")
-        raise UsageError(f"shard {number}/{count} is empty", hint=f"only {selected} selected: use fewer shards")
+        selected = count(len(executions), "execution")
+        raise UsageError(f"shard {number}/{shards} is empty", hint=f"only {selected} selected: use fewer shards")
     return part
 
 
@@ -268,9 +269,9 @@ def describe_plan(plan: Plan) -> list[str]:
     runners = len({execution.runner.id for execution in executions})
     rows = [_row(execution) for execution in executions]
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
-    matrix = f"{counted(cases, 'case')} on {counted(runners, 'runner')}"
-    totals = f"{counted(len(executions), 'execution')}, {counted(plan.trial_count, 'trial')}"
-    retries = counted(plan.retries, "retry", "retries")
+    matrix = f"{count(cases, 'case')} on {count(runners, 'runner')}"
+    totals = f"{count(len(executions), 'execution')}, {count(plan.trial_count, 'trial')}"
+    retries = count(plan.retries, "retry", "retries")
     return [
         f"{plan.suite.name}: {matrix}, {totals}",
         f"schedule {plan.schedule}, at most {plan.max_parallel} at a time, {retries} for each trial",
@@ -295,9 +296,9 @@ def _listing(executions: Sequence[Execution], lines: Sequence[str]) -> Iterator[
 
 def _row(execution: Execution) -> tuple[str, str, str, str]:
     limits = execution.limits
-    parts = [counted(execution.trials, "trial"), f"{limits.timeout_s:g} s"]
+    parts = [count(execution.trials, "trial"), f"{limits.timeout_s:g} s"]
     if limits.max_steps is not None:
-        parts.append(f"at most {counted(limits.max_steps, 'step')}")
+        parts.append(f"at most {count(limits.max_steps, 'step')}")
     if limits.budget_usd is not None:
         parts.append(f"at most ${limits.budget_usd:g}")
     runner = execution.runner
@@ -305,11 +306,6 @@ def _row(execution: Execution) -> tuple[str, str, str, str]:
     variant = "" if execution.variant == "default" else f"/{execution.variant}"
     where = execution.workspace.mode if execution.workspace.cwd is None else f"shared {execution.workspace.cwd}"
     return execution.case.id, f"{runner.id}{variant}", f"({target})", ", ".join((*parts, where))
-
-
-def counted(number: int, one: str, many: str | None = None) -> str:
-    """Return such as "2 cases"."""
-    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def listed(names: Sequence[str]) -> str:

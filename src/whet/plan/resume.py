@@ -105,7 +105,7 @@ def _typed_before(asked: RunFile) -> dict[str, Any]:
 
 
 def _flags(asked: RunFile) -> dict[str, Any]:
-    paths = {name for name, (_, row) in GIVEN.items() if row.rule.place == "path"}
+    paths = {name for name, (_, row) in GIVEN.items() if row.place == "path"}
     return {name: Path(value) if name in paths else value for name, value in asked.flags.items()}
 
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from whet.dataclass import dataclass
-from whet.errors import ConfigError
-from whet.ground.secrets import looks_secret
+from whet.errors import ConfigError, Problem
+from whet.ground.secrets import HIDDEN, looks_secret
 from whet.model.request import BUILT_IN, Settings
 from whet.model.run import Runner
 from whet.model.suite import BootstrapSpec, Ceilings, WorkspaceSpec
-from whet.plan.settings_sources import Base, Found, Source, dotted, from_environ, from_file, from_flags
-from whet.plan.settings_table import FIELD_SECTIONS, Key, Setting, Value, rows_in, table_at
-from whet.reading.settings_files import Search, SettingsFile, find_user_file, read_file, search_settings
+from whet.plan.settings_sources import Base, Found, Source, from_environ, from_file, from_flags
+from whet.plan.settings_table import FIELD_SECTIONS, SETTINGS, Key, Setting, Table, Value, rows_in
+from whet.reading.settings_files import Search, SettingsFile, dotted, find_user_file, read_file, search_settings
 
 _MAX_PARALLEL: Key = ("run", "max_parallel")
 _CEILINGS = "ceilings."
-_HIDDEN = "***"
 # What leaving a setting out means, in words.
 _UNSET = {f"{section}.{name}": row.unset for section in FIELD_SECTIONS for name, row in rows_in(section)} | {
     "run.workspace": "isolated (or as the suite says)"
@@ -40,9 +39,10 @@ def load_settings(
     others = [from_environ(environ, here), *(from_file(file, home) for file in files)]
     typed = from_flags(flags, here)
     merged = merge(typed, others)
-    problems = [line for source in (typed, *others) for line in source.problems] + list(conflicts(merged))
+    problems = [problem for source in (typed, *others) for problem in source.findings.problems]
+    problems += conflicts(merged)
     if problems:
-        raise ConfigError("\n".join(problems), hint=_where_files_are(files, problems))
+        raise ConfigError("\n".join(map(_line, problems)), hint=_where_files_are(files, problems))
     return replace(
         _build(merged, search.file.path if search.file else None, folder),
         user_file=user.path if user else None,
@@ -51,9 +51,13 @@ def load_settings(
     )
 
 
-def _where_files_are(files: list[SettingsFile], problems: list[str]) -> str | None:
+def _line(problem: Problem) -> str:
+    return f"{problem} ({problem.hint})" if problem.hint else str(problem)
+
+
+def _where_files_are(files: list[SettingsFile], problems: list[Problem]) -> str | None:
     """Return the full paths of the files with problems: messages call them by their names."""
-    paths = [str(file.path) for file in files if any(line.startswith(f"{file.label}: ") for line in problems)]
+    paths = [str(file.path) for file in files if any(problem.file == file.label for problem in problems)]
     return f"see {' and '.join(paths)}" if paths else None
 
 
@@ -66,13 +70,10 @@ class Merged:
     tables: dict[Key, str] = field(default_factory=dict)
     wrong: set[Key] = field(default_factory=set)
 
-    def has(self, key: Key) -> bool:
-        """Return whether *key* was given, with a right or a wrong value."""
-        return key in self.values or key in self.wrong
-
-    def names(self, table: str) -> list[str]:
-        """Return the names that people chose inside the top-level *table*, in declared order."""
-        return list(dict.fromkeys(key[1] for key in self.tables if key[0:1] == (table,) and len(key) > 1))
+    def names(self, table: Key) -> list[str]:
+        """Return the names that people chose inside *table*, in declared order."""
+        depth = len(table)
+        return list(dict.fromkeys(key[depth] for key in (*self.tables, *self.values) if key[:depth] == table != key))
 
 
 def merge(flags: Source, others: Sequence[Source]) -> Merged:
@@ -103,116 +104,106 @@ def _other_runners(source: Source, merged: Merged) -> set[Key]:
     return skipped
 
 
-def conflicts(merged: Merged) -> Iterator[str]:
-    """Yield a line for each pair of settings that cannot be used together, and for each that is missing."""
+def conflicts(merged: Merged) -> Iterator[Problem]:
+    """Yield a problem for each pair of settings that cannot be used together, and for each that is missing."""
     yield from _workspace_conflicts(merged)
     yield from _runner_conflicts(merged)
 
 
-def _workspace_conflicts(merged: Merged) -> Iterator[str]:
+def _workspace_conflicts(merged: Merged) -> Iterator[Problem]:
     table = ("run", "workspace")
     yield from _missing(merged, table, "mode", '"shared" or "isolated"')
-    yield from _missing(merged, (*table, "bootstrap"), "command", "the program that readies a workspace")
+    yield from _missing(merged, (*table, "bootstrap"), "command", "the program that prepares a workspace")
     mode = merged.values.get((*table, "mode"))
     if mode is None or mode.value != "isolated":
         return
     for key in ((*table, "cwd"), ("run", "cwd")):
-        if key in merged.values:
-            yield f'{merged.values[key].where}: cannot be used with run.workspace.mode "isolated" ({mode.origin})'
+        if found := merged.values.get(key):
+            message = f'cannot be used with run.workspace.mode "isolated" ({mode.origin})'
+            yield Problem(file=found.file, field=found.place, message=message)
 
 
-def _runner_conflicts(merged: Merged) -> Iterator[str]:
+def _runner_conflicts(merged: Merged) -> Iterator[Problem]:
     seen: dict[str, str] = {}
-    for runner in merged.names("runners"):
+    for runner in merged.names(("runners",)):
         table = ("runners", runner)
         if table in merged.wrong:
             continue
-        label = merged.tables[table]
         if (other := seen.setdefault(runner.lower(), runner)) != runner:
-            yield f'{label}: {dotted(table)}: differs from runner "{other}" by case only'
-        if (*table, "agent") not in merged.tables and not merged.has((*table, "agent")):
-            yield f'{label}: {dotted((*table, "agent"))}: is missing (a table with at least a type, such as "command")'
+            message = f'differs from runner "{other}" by case only'
+            yield Problem(file=merged.tables[table], field=dotted(table), message=message)
+        yield from _missing(merged, table, "agent", 'a table with at least a type, such as "command"')
         yield from _missing(merged, (*table, "agent"), "type", 'the name of an agent, such as "command"')
 
 
-def _missing(merged: Merged, table: Key, name: str, what: str) -> Iterable[str]:
-    if table in merged.tables and not merged.has((*table, name)):
-        yield f"{merged.tables[table]}: {dotted((*table, name))}: is missing ({what})"
+def _missing(merged: Merged, table: Key, name: str, what: str) -> Iterator[Problem]:
+    key = (*table, name)
+    if table in merged.tables and not (key in merged.values or key in merged.tables or key in merged.wrong):
+        yield Problem(file=merged.tables[table], field=dotted(key), message="is missing", hint=what)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Looks values up by key and notes where each came from."""
+@dataclass(slots=True)
+class _Loader:
+    """Looks values up by key, and notes each by its dotted key with the place that it came from."""
 
     merged: Merged
     project: Path
-    origins: dict[str, str]
+    values: dict[str, Value] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
 
-    def fields(self, section: str) -> dict[str, Any]:
-        """Return the value of every row of *section*, by its field, with defaults."""
-        found = {}
-        for name, row in rows_in(section):
-            given = self.merged.values.get((section, name))
-            self.origins[f"{section}.{name}"] = given.origin if given else BUILT_IN
-            found[row.field or name] = row.load(given.value if given else row.default_in(self.project))
+    def table(self, rows: Table, key: Key) -> dict[str, Any]:
+        """Return the values in the table at *key*, by field; without defaults, only those that were given."""
+        found: dict[str, Any] = {}
+        free, has_defaults = "*" in rows, key in {(section,) for section in FIELD_SECTIONS}
+        for name in self.merged.names(key) if free else rows:
+            row, inner = rows["*" if free else name], (*key, name)
+            if not isinstance(row, Setting):
+                if values := self.table(row, inner):
+                    found[name] = values
+                elif has_defaults:
+                    self._note(inner, None)
+                continue
+            given = self.merged.values.get(inner)
+            if given or has_defaults:
+                value = given.value if given else row.default_in(self.project)
+                self._note(inner, HIDDEN if free and looks_secret(name) else value)
+                found[row.field or name] = row.load(value)
         return found
 
-    def given(self, *table: str) -> dict[str, Any]:
-        """Return the values directly in *table*, by name; only those that were given."""
-        found = {key: value for key, value in self.merged.values.items() if key[:-1] == table}
-        self.origins.update({dotted(key): value.origin for key, value in found.items()})
-        return {key[-1]: value.value for key, value in found.items()}
-
-    def nested(self, table: str) -> dict[str, Any]:
-        """Return the values in *table* and in the tables inside of it; only those that were given."""
-        found = self.given(table)
-        inner = {name: self.given(table, name) for name, row in table_at(table).items() if not isinstance(row, Setting)}
-        return found | {name: values for name, values in inner.items() if values}
+    def _note(self, key: Key, value: Value) -> None:
+        given = self.merged.values.get(key)
+        self.values[dotted(key)] = value
+        self.origins[dotted(key)] = given.origin if given else BUILT_IN
 
 
 def _build(merged: Merged, file: Path | None, folder: Path) -> Settings:
-    reader = _Reader(merged, file.parent if file else folder, {})
-    fields = reader.fields("run") | reader.fields("defaults")
+    loader = _Loader(merged, file.parent if file else folder)
+    found = {name: loader.table(rows, (name,)) for name, rows in SETTINGS.items() if not isinstance(rows, Setting)}
+    fields = found["run"] | found["defaults"]
     ceilings = {name.removeprefix(_CEILINGS): fields.pop(name) for name in list(fields) if name.startswith(_CEILINGS)}
+    workspace = fields.pop("workspace", None)
     return Settings(
         **fields | {"tags": tuple(dict.fromkeys(fields["tags"]))},
         file=file,
-        workspace=_workspace(reader),
+        workspace=_workspace(**workspace) if workspace else None,
         ceilings=Ceilings(**ceilings),
-        runners=tuple(_runner(runner, reader) for runner in merged.names("runners")),
-        snapshots=reader.nested("snapshots") if ("snapshots",) in merged.tables else None,
-        judge=reader.nested("judge"),
-        packages=reader.nested("packages"),
-        composite=reader.nested("composite"),
-        origins=reader.origins,
+        runners=tuple(_runner(name, **runner) for name, runner in found["runners"].items()),
+        snapshots=found["snapshots"] if ("snapshots",) in merged.tables else None,
+        judge=found["judge"],
+        packages=found["packages"],
+        composite=found["composite"],
+        origins=loader.origins,
+        values=loader.values,
     )
 
 
-def _workspace(reader: _Reader) -> WorkspaceSpec | None:
-    given = reader.given("run", "workspace")
-    if not given:
-        reader.origins["run.workspace"] = BUILT_IN
-        return None
-    return WorkspaceSpec(**given, bootstrap=_bootstrap(reader))
+def _workspace(bootstrap: dict[str, Any] | None = None, **workspace: Any) -> WorkspaceSpec:
+    return WorkspaceSpec(**workspace, bootstrap=BootstrapSpec(**bootstrap) if bootstrap else None)
 
 
-def _bootstrap(reader: _Reader) -> BootstrapSpec | None:
-    table = ("run", "workspace", "bootstrap")
-    given = reader.given(*table)
-    if not given:
-        return None
-    rows = dict(rows_in(*table))
-    fields = {rows[name].field or name: rows[name].load(value) for name, value in given.items()}
-    return BootstrapSpec(**fields, env=reader.given(*table, "env"))
-
-
-def _runner(name: str, reader: _Reader) -> Runner:
-    given = reader.given("runners", name, "agent")
-    options = {key: _plain(value) for key, value in given.items() if key not in {"type", "model"}}
-    if env := reader.given("runners", name, "agent", "env"):
-        options["env"] = env
-    skills = reader.given("runners", name).get("skills", ())
-    return Runner(id=name, agent=given["type"], model=given.get("model"), options=options, skills=tuple(skills))
+def _runner(name: str, agent: dict[str, Any], skills: tuple[Path, ...] = ()) -> Runner:
+    options = {key: _plain(value) for key, value in agent.items() if key not in {"type", "model"}}
+    return Runner(id=name, agent=agent["type"], model=agent.get("model"), options=options, skills=skills)
 
 
 def _plain(value: Value) -> Value:
@@ -233,61 +224,7 @@ def describe(settings: Settings) -> list[tuple[str, str, str]]:
 
 def entries(settings: Settings) -> list[tuple[str, Any, str]]:
     """Return every effective value as dotted key, plain JSON data and origin."""
-    found = [entry for section in FIELD_SECTIONS for entry in _field_entries(section, settings)]
-    for section in ("snapshots", "judge", "packages", "composite"):
-        found += _nested_entries(section, getattr(settings, section) or {})
-    found += [entry for runner in settings.runners for entry in _runner_entries(runner)]
-    return [(key, _json(value), settings.origins.get(key, BUILT_IN)) for key, value in found]
-
-
-def _field_entries(section: str, settings: Settings) -> Iterator[tuple[str, Any]]:
-    for name, row in table_at(section).items():
-        if isinstance(row, Setting):
-            yield f"{section}.{name}", row.read(settings, name)
-        else:
-            yield from _workspace_entries(settings.workspace)
-
-
-def _workspace_entries(workspace: WorkspaceSpec | None) -> Iterator[tuple[str, Any]]:
-    table = ("run", "workspace")
-    if workspace is None:
-        yield dotted(table), None
-        return
-    yield from _given_entries(table, workspace)
-    if workspace.bootstrap is not None:
-        yield from _given_entries((*table, "bootstrap"), workspace.bootstrap)
-        yield from _env_entries((*table, "bootstrap"), workspace.bootstrap.env)
-
-
-def _given_entries(table: Key, owner: object) -> Iterator[tuple[str, Any]]:
-    """Yield the values of the rows in *table* that *owner* has."""
-    values = ((name, row.read(owner, name)) for name, row in rows_in(*table))
-    yield from ((dotted((*table, name)), value) for name, value in values if value not in (None, ()))
-
-
-def _nested_entries(table: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from ((f"{table}.{name}.{part}", inner) for part, inner in value.items())
-        else:
-            yield f"{table}.{name}", value
-
-
-def _runner_entries(runner: Runner) -> Iterator[tuple[str, Any]]:
-    agent = ("runners", runner.id, "agent")
-    yield dotted((*agent, "type")), runner.agent
-    if runner.model is not None:
-        yield dotted((*agent, "model")), runner.model
-    for name, value in runner.options.items():
-        if name == "env":
-            yield from _env_entries(agent, value)
-        else:
-            yield dotted((*agent, name)), value
-
-
-def _env_entries(table: Key, env: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
-    for name, value in env.items():
-        yield dotted((*table, "env", name)), _HIDDEN if looks_secret(name) else value
+    return [(key, _json(value), settings.origins[key]) for key, value in settings.values.items()]
 
 
 def _json(value: object) -> Value:
@@ -298,7 +235,7 @@ def _json(value: object) -> Value:
         case Path():
             return str(value)
         case Mapping():
-            return {str(name): _HIDDEN if looks_secret(str(name)) else _json(inner) for name, inner in value.items()}
+            return {str(name): HIDDEN if looks_secret(str(name)) else _json(inner) for name, inner in value.items()}
         case list() | tuple():
             return [_json(item) for item in value]
         case _:

@@ -130,7 +130,7 @@ def _runners(plan: Plan) -> list[Runner]:
 
 
 def _near_programs(runner: Runner, settings: Settings) -> Iterator[str]:
-    """Report a program that is not on PATH but is beside the settings file."""
+    """Report a program that is not on PATH but is in the folder of the settings file."""
     program = runner.options.get("command")
     if runner.agent != "command" or not program or "/" in program or settings.file is None:
         return
@@ -176,7 +176,9 @@ def check_judge(plan: Plan) -> None:
         _ = settings.model_name
     except UsageError as error:
         names = ", ".join(dict.fromkeys(execution.case.id for execution in asking[:3]))
-        raise UsageError(f"{error.message} (for {names})", hint=error.hint or _hint(asking[0])) from None
+        bare = asking[0].runner.agent == NO_AGENT
+        hint = "or configure a runner: then the agent is run, and no judge is needed" if bare else None
+        raise UsageError(f"{error.message} (for {names})", hint=error.hint or hint) from None
 
 
 def judge_key(plan: Plan) -> str | None:
@@ -190,12 +192,6 @@ def judge_key(plan: Plan) -> str | None:
 
 def _is_judged(execution: Execution) -> bool:
     return any(grader_class(check.grader).needs_judge(check, execution.runner) for check in execution.case.checks)
-
-
-def _hint(execution: Execution) -> str | None:
-    if execution.runner.agent == NO_AGENT:
-        return "or configure a runner: then the agent is run, and no judge is needed"
-    return None
 
 
 def _check_temporary(plan: Plan) -> None:
@@ -235,7 +231,16 @@ def plan_regrading(suite: Suite, settings: Settings, record: RecordedRun) -> Pla
     executions = tuple(
         in_variant(
             suite,
-            _execution(case, runners[runner], variant, count, control=_is_control(trials, case, runner, variant)),
+            # No agent runs, and the workspace is the recorded one. A package is needed for its verifier.
+            Execution(
+                case=case,
+                runner=runners[runner],
+                variant=variant,
+                limits=case.limits,
+                workspace=case.workspace or WorkspaceSpec(),
+                trials=count,
+                control=variant == NO_SKILL and (case.id, runner, SKILL) in trials,
+            ),
         )
         for case in suite.cases
         for (identifier, runner, variant), count in trials.items()
@@ -267,23 +272,6 @@ def notices(suite: Suite, record: RecordedRun) -> Iterator[str]:
         yield f"no longer in the suite, so left out: {', '.join(gone)}"
     if fresh:
         yield f"not in the recorded run, so not regraded: {', '.join(fresh)}"
-
-
-def _execution(case: Case, runner: Runner, variant: str, trials: int, *, control: bool) -> Execution:
-    # No agent runs, and the workspace is the recorded one. A package is needed for its verifier.
-    return Execution(
-        case=case,
-        runner=runner,
-        variant=variant,
-        limits=case.limits,
-        workspace=case.workspace or WorkspaceSpec(),
-        trials=trials,
-        control=control,
-    )
-
-
-def _is_control(trials: Mapping[tuple[str, str, str], int], case: Case, runner: str, variant: str) -> bool:
-    return variant == NO_SKILL and (case.id, runner, SKILL) in trials
 
 
 def _runner(name: str, settings: Settings, record: RecordedRun) -> Runner:

@@ -19,10 +19,11 @@ from whet.model.benchmark import Benchmark, BenchmarkTask, CallableSkill, Evalua
 from whet.model.request import RunRequest, Selection, Settings
 from whet.model.run import Execution, Plan, Runner
 from whet.model.suite import Case, Check, Limits, Suite
-from whet.plan.plan import counted, make_plan
+from whet.plan.plan import make_plan
 from whet.plan.resume import Resumed
 from whet.plan.settings import load_settings
 from whet.plan.settle import Planned, earlier_run
+from whet.reading.text import count
 from whet.record.recorded_run import newest_run
 from whet.suites.benchmarks import LoadedBenchmark, find_benchmark, read_benchmark, read_tasks
 
@@ -303,9 +304,9 @@ def describe_calls(evaluation: PlannedEvaluation) -> list[str]:
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     skills = len({each.runner.id for each in plan.executions})
-    totals = f"{counted(len(kinds), 'task')} on {counted(skills, 'skill')}, {counted(runs, 'run')} of each"
+    totals = f"{count(len(kinds), 'task')} on {count(skills, 'skill')}, {count(runs, 'run')} of each"
     return [
-        f"{benchmark.id} {benchmark.version}: {totals}: {counted(plan.trial_count, 'call')}",
+        f"{benchmark.id} {benchmark.version}: {totals}: {count(plan.trial_count, 'call')}",
         f"scored by {benchmark.scoring}, at most {plan.max_parallel} at a time",
         "",
         *("  ".join(cell.ljust(width) for cell, width in zip(row, (*widths, 0), strict=True)) for row in rows),

@@ -41,7 +41,7 @@ _PLAIN = {
 _BASES = {"0o": 8, "0x": 16}
 # A few aliases of aliases unfold to more than a machine holds.
 _MOST_NODES = 1_000_000
-# What people run into most, by a part of how the parser says it.
+# Hints for the most common mistakes, by a part of the parser's message.
 _HINTS = {
     "mapping values are not allowed": "a text with a colon and a blank in it needs quotes around all of it",
     "cannot start any token": "indent by blanks: YAML allows no tabs there, nor % @ or ` at the start of a text",

@@ -19,9 +19,9 @@ from whet.dataclass import dataclass
 from whet.errors import Problem
 
 Value: TypeAlias = "str | int | float | bool | tuple[Node, ...] | Mapping[str, Node] | None"
-# Deeper than any suite is nested, and shallow enough for every walk over it.
+# Deeper than any suite, and shallow enough for every walk over it.
 DEEPEST = 100
-# More digits than any number has that can be counted with, and few enough to be read at once.
+# More digits than any number that can be calculated with, and few enough to read at once.
 LONGEST_NUMBER = 400
 _INDEX = re.compile(r"\[(\d{1,9})\]\.?")
 
@@ -134,7 +134,7 @@ def read_json(text: str) -> Document:
     return _Reader(text).document()
 
 
-# Deeper than any answer is nested, and shallow enough for every walk over it.
+# Deeper than any answer, and shallow enough for every walk over it.
 DEEPEST_VALUE = 200
 
 

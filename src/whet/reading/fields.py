@@ -6,7 +6,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any, TypeGuard, TypeVar, cast, overload
 
@@ -30,9 +30,20 @@ def is_whole(value: object, least: int, most: int = LARGEST_WHOLE) -> TypeGuard[
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-# To look for the field that was meant takes long, and a document with more slips than this has no use for it.
+ANY_VARIABLE = re.compile(r"[^=]+", re.DOTALL)
+# Finding the field that was meant takes long, and does not help with more slips than this.
 MOST_HINTS = 100
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """How a document writes what it holds, for messages about it."""
+
+    show: Callable[[Any], str] = shown
+    name: Callable[[str], str] = str
+    an_object: str = "an object"
+    a_flag: str = "true or false"
 
 
 @dataclass(slots=True)
@@ -40,13 +51,15 @@ class Findings:
     """The problems and warnings of one document, and what holds for all of its fields.
 
     With the `root` of the document, each problem has its line. If `null_is_missing`, a field that is null counts
-    as one that is not there.
+    as missing. No message shows the text of a field whose name `is_secret`.
     """
 
     file: str = ""
     root: Node | None = None
     null_is_missing: bool = True
     longest_text: int | None = None
+    language: Language = Language()
+    is_secret: Callable[[str], bool] = lambda _: False
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
 
@@ -54,18 +67,25 @@ class Findings:
         """Return the line of what is at *path*; 1 if the lines are not known."""
         return 1 if self.root is None else self.root.at(path).line
 
+    def note(self, path: str, message: str, hint: str | None = None, case: str | None = None) -> None:
+        """Note a problem with what is at *path*; an empty path is the whole document."""
+        self.problems.append(self.at(path, message, hint, case))
+
     def at(self, path: str, message: str, hint: str | None = None, case: str | None = None) -> Problem:
-        """Return a problem with its place; an empty *path* is the whole document."""
-        place = path
-        if self.root is not None:
-            line = f"line {self.line(path)}"
-            place = f"{path} ({line})" if path else line
-        return Problem(file=self.file, case=case, field=place or None, message=message, hint=hint)
+        """Return a problem with its place."""
+        return Problem(file=self.file, case=case, field=self.place(path) or None, message=message, hint=hint)
+
+    def place(self, path: str) -> str:
+        """Return *path* with its line, if lines are known."""
+        if self.root is None:
+            return path
+        line = f"line {self.line(path)}"
+        return f"{path} ({line})" if path else line
 
 
 @dataclass(slots=True)
 class Fields:
-    """Reads the fields of one object: returns each value checked, or notes a problem and returns none.
+    """Reads the fields of one object: returns each value checked, or notes a problem and returns None.
 
     `path` is the place of the object in its document, such as `cases[3].env`.
     """
@@ -77,7 +97,7 @@ class Fields:
 
     def problem(self, name: str, message: str, hint: str | None = None) -> None:
         """Note what is wrong with the field *name*, or without a name with the object."""
-        self.findings.problems.append(self.findings.at(self.place(name), message, hint, self.case))
+        self.findings.note(self.place(name), message, hint, self.case)
 
     def warn(self, name: str, message: str, hint: str | None = None) -> None:
         """Note what looks wrong with the field *name*."""
@@ -85,29 +105,33 @@ class Fields:
 
     def place(self, name: str) -> str:
         """Return the path of the field *name*."""
-        return f"{self.path}.{name}" if self.path and name else name or self.path
+        written = self.findings.language.name(name) if name else ""
+        return f"{self.path}.{written}" if self.path and name else written or self.path
 
-    def refuse_unknown(self, known: Sequence[str]) -> None:
-        """Note a problem for each field that nothing reads: most likely a slip that changes what is measured."""
+    def refuse_unknown(self, known: Sequence[str], aliases: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Note a problem for each field that nothing reads: most likely a slip that changes what is measured.
+
+        *aliases* gives the field that another word most likely means.
+        """
         for name in self.values:
             if name not in known:
-                self.problem(name, "is not a known field", self._meant(name, known))
+                self.problem(name, "is not a known field", self._meant(name, known, aliases))
 
     def warn_of_unknown(self, known: Sequence[str], aliases: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Note a warning for each field that nothing reads; *aliases* are other words for known fields."""
+        """Note a warning for each field that nothing reads."""
         for name in self.values:
             if name not in known:
-                plain = re.sub(r"[^a-z]", "", name.lower())
-                meant = self._meant(aliases.get(plain, name), known)
-                self.warn(name, "is not a known field, and is ignored", meant)
+                self.warn(name, "is not a known field, and is ignored", self._meant(name, known, aliases))
 
-    def _meant(self, name: str, known: Sequence[str]) -> str | None:
+    def _meant(self, name: str, known: Sequence[str], aliases: Mapping[str, str]) -> str | None:
         if len(self.findings.problems) >= MOST_HINTS:
             return None
+        if meant := aliases.get(re.sub(r"[^a-z]", "", name.lower())):
+            return f'did you mean "{meant}"?'
         return did_you_mean(name, known) or f"known: {', '.join(known)}"
 
     def given(self, name: str) -> Any:
-        """Return the value as it is; none if there is none, or null."""
+        """Return the value as it is; None if it is missing or null."""
         return self.values.get(name)
 
     def has(self, name: str, *, required: bool = False, hint: str | None = None) -> bool:
@@ -119,28 +143,39 @@ class Fields:
         return False
 
     def text(self, name: str, *, required: bool = False, empty: bool = False, hint: str | None = None) -> str | None:
-        """Read a string that says something, or with *empty* any string at all."""
-        return (
-            self.text_at(name, self.given(name), empty=empty) if self.has(name, required=required, hint=hint) else None
-        )
+        """Read a string that says something, or with *empty* any string."""
+        if not self.has(name, required=required, hint=hint):
+            return None
+        return self.text_at(name, self.given(name), empty=empty)
 
     def text_at(self, name: str, value: Any, *, empty: bool = False, blank: bool = False) -> str | None:
         """Check that *value*, which is at *name*, is a string that says something; *blank* allows "  " as well."""
         longest = self.findings.longest_text
         if not isinstance(value, str):
-            self.problem(name, f"must be a string, not {self.shown(name, value)}", self._quoted(name, value))
+            self.problem(name, f"must be a string, not {self._shown_text(name, value)}", self._quoted(name, value))
         elif not (empty or (value if blank else value.strip())):
             self.problem(name, "must not be empty")
         elif longest is not None and len(value) > longest:
             self.problem(name, f"has more than {longest:,} characters")
-        elif not (empty or blank or is_portable(value)):
+        elif not is_portable(value):
             self.problem(name, "holds a character that no program can be given (NUL or half a surrogate pair)")
         else:
             return value
         return None
 
-    def texts(self, name: str, *, required: bool = False, blank: bool = False) -> tuple[str, ...]:
-        """Read a list of strings that are not empty; a *required* one has at least one item."""
+    def texts(
+        self,
+        name: str,
+        *,
+        required: bool = False,
+        empty: bool = False,
+        blank: bool = False,
+        reason: Callable[[str], str | None] = lambda _: None,
+    ) -> tuple[str, ...]:
+        """Read a list of strings that say something, or with *empty* any strings; a *required* one has an item.
+
+        A string is refused if there is a *reason* against it.
+        """
         if not self.has(name, required=required):
             return ()
         value = self.given(name)
@@ -150,24 +185,28 @@ class Fields:
             return ()
         if required and not value:
             self.problem(name, "must not be empty")
-        found = (self.text_at(place, item, blank=blank) for place, item in self.items(name))
+        found = (
+            self.checked(place, self.text_at(place, item, empty=empty, blank=blank), reason)
+            for place, item in self.items(name)
+        )
         return tuple(text for text in found if text is not None)
 
     def choice(self, name: str, words: Sequence[T], *, required: bool = False) -> T | None:
         """Read one of some *words*."""
-        value = self.text(name, required=required, empty=True)
-        if value is None:
+        if not self.has(name, required=required):
             return None
+        value = self.given(name)
         for word in words:
             if word == value:
                 return word
         known = [str(word) for word in words]
-        self.problem(name, f"must be one of {', '.join(known)}, not {shown(value)}", did_you_mean(value, known))
+        hint = did_you_mean(value, known) if isinstance(value, str) else None
+        self.problem(name, f"must be one of {', '.join(known)}, not {self.shown(name, value)}", hint)
         return None
 
     @overload
     def number(
-        self, name: str, *, default: float, above: float | None = None, least: float | None = None, most: float = ...
+        self, name: str, *, default: float, above: float | None = ..., least: float | None = ..., most: float = ...
     ) -> float: ...
 
     @overload
@@ -175,10 +214,10 @@ class Fields:
         self,
         name: str,
         *,
-        default: None = None,
-        above: float | None = None,
-        least: float | None = None,
+        above: float | None = ...,
+        least: float | None = ...,
         most: float = ...,
+        hint: str | None = ...,
     ) -> float | None: ...
 
     def number(
@@ -189,6 +228,7 @@ class Fields:
         above: float | None = None,
         least: float | None = None,
         most: float = math.inf,
+        hint: str | None = None,
     ) -> float | None:
         """Read a number within its bounds, as it is written: 120000 does not become 120000.0."""
         if not self.has(name):
@@ -198,7 +238,8 @@ class Fields:
         if not fits or (above is not None and value <= above) or (least is not None and value < least):
             floor = f" above {above:g}" if above is not None else f" of at least {least:g}" if least is not None else ""
             ceiling = f" and at most {most:g}" if most < math.inf else ""
-            hint = "leave out the quotes" if isinstance(value, str) and re.fullmatch(r"[0-9.]+", value) else None
+            if isinstance(value, str) and re.fullmatch(r"[0-9.]+", value):
+                hint = "leave out the quotes"
             self.problem(name, f"must be a number{floor}{ceiling}, not {self.shown(name, value)}", hint)
             return default
         return cast("float", value)
@@ -211,6 +252,9 @@ class Fields:
         whole = isinstance(value, int) if exact else is_number(value) and value == int(value)
         if not whole or isinstance(value, bool) or not least <= value <= most:
             ceiling = f" and at most {'2**53' if most == LARGEST_WHOLE else f'{most:,}'}"
+            if most == LARGEST_WHOLE and not (whole and value > most):
+                # It is only of interest to those who reach it.
+                ceiling = ""
             self.problem(name, f"must be an integer of at least {least}{ceiling}, not {self.shown(name, value)}")
             return None
         return int(value)
@@ -220,7 +264,7 @@ class Fields:
         value = self.given(name)
         if not self.has(name) or isinstance(value, bool):
             return default if value is None else value
-        self.problem(name, f"must be true or false, not {self.shown(name, value)}")
+        self.problem(name, f"must be {self.findings.language.a_flag}, not {self.shown(name, value)}")
         return default
 
     def items(self, name: str, *, most: int | None = None) -> Iterator[tuple[str, Any]]:
@@ -244,8 +288,16 @@ class Fields:
     def object(self, name: str, value: Any) -> Fields:
         """Check that *value*, which is at *name*, is an object; an empty one if it is not."""
         if not isinstance(value, Mapping):
-            self.problem(name, f"must be an object, not {self.shown(name, value)}")
-        return Fields(value if isinstance(value, Mapping) else {}, self.findings, self.place(name), self.case)
+            self.problem(name, f"must be {self.findings.language.an_object}, not {self.shown(name, value)}")
+        return replace(self, values=value if isinstance(value, Mapping) else {}, path=self.place(name))
+
+    def variables(self, name: str, names: re.Pattern[str] = ANY_VARIABLE) -> dict[str, str]:
+        """Read environment variables and their values; *names* is what their names must match."""
+        found = self.table(name)
+        for key, value in found.values.items():
+            found.checked(str(key), key, lambda key: variable_problem(key, names))
+            found.text_at(str(key), value, empty=True)
+        return {str(key): str(value) for key, value in found.values.items()}
 
     def checked(self, name: str, value: T | None, reason: Callable[[T], str | None]) -> T | None:
         """Return *value*, unless there is a *reason* against it, which is noted."""
@@ -257,7 +309,10 @@ class Fields:
 
     def shown(self, name: str, value: Any) -> str:
         """Return *value*, which is at *name*, for a message: a number as it is written in the document."""
-        return shorten(self._written(name) or shown(value))
+        return shorten(self._written(name) or self.findings.language.show(value))
+
+    def _shown_text(self, name: str, value: Any) -> str:
+        return "***" if self.findings.is_secret(name) else self.shown(name, value)
 
     def _quoted(self, name: str, value: Any) -> str | None:
         written = self._written(name) if isinstance(value, bool | int | float) else None
@@ -274,6 +329,12 @@ def is_portable(text: str) -> bool:
         return b"\0" not in text.encode()
     except UnicodeEncodeError:
         return False
+
+
+def variable_problem(name: object, names: re.Pattern[str] = ANY_VARIABLE) -> str | None:
+    """Return why *name* cannot be the name of an environment variable; None if it can."""
+    fits = isinstance(name, str) and is_portable(name) and names.fullmatch(name)
+    return None if fits else "is not the name of a variable"
 
 
 DEEPEST = 64

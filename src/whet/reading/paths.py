@@ -1,7 +1,7 @@
 """Paths that people write, and paths that the system refuses: what is wrong with them, and what to do.
 
-Commands touch paths of the user in a hundred places, and any of them may be closed, on a read-only disk or too long.
-None of these places has to foresee it: an `OSError` that names its path comes here, and becomes one line.
+Commands use paths of the user in a hundred places, and any of them may be closed, on a read-only disk or too long.
+None of these places has to expect it: an `OSError` that names its path becomes one line here.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pathlib import Path, PurePosixPath
 from whet.errors import PathRefused, UsageError
 from whet.reading.claims import ClaimError, check_text
 
-# What a path can be that is the user's to change. That a file is not there is not among them: we look before we use
-# one, so that one which is missing all the same is a mistake of ours.
+# Errors that the user can correct. A missing file is not one of them: we look before we use a file, so one that is
+# missing all the same is our mistake.
 _REFUSALS = frozenset(
     {
         errno.EACCES,
@@ -42,14 +42,14 @@ _CLOSED = frozenset({errno.EACCES, errno.EPERM})
 
 
 def refusal(error: BaseException) -> UsageError | None:
-    """Return the error as one that a user can act on; none if it is not about a path of theirs."""
+    """Return the error as one that a user can act on; None if it is not about a path of theirs."""
     if not isinstance(error, OSError):
         return None
     if isinstance(error, FileNotFoundError) and error.filename is None and _here_is_gone():
-        return UsageError("the current folder is not there any more", hint="change to a folder that is: cd")
+        return UsageError("the current folder does not exist any more", hint="change to one that does: cd")
     if error.errno not in _REFUSALS:
         return None
-    # Of two paths the second is the one that was to be made.
+    # Of two paths, the second is the new one.
     paths = [Path(os.fsdecode(name)) for name in (error.filename2, error.filename) if isinstance(name, str | bytes)]
     if not paths:
         return None
@@ -63,7 +63,7 @@ def refusal(error: BaseException) -> UsageError | None:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """For code that can go on without a path: what the system refuses in here is raised as a `PathRefused`."""
+    """Raise a `PathRefused` for what the system refuses in here, for code that can go on without the path."""
     try:
         yield
     except OSError as error:
@@ -81,11 +81,11 @@ def _here_is_gone() -> bool:
 
 
 def _closed(path: Path) -> tuple[str, str] | None:
-    """Return what cannot be done with *path* and what blocks it; none if it looks open."""
+    """Return what cannot be done with *path* and what blocks it; None if it looks open."""
     path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() asks the very folders that are closed
     for folder in reversed(path.parents):
         if not os.path.lexists(folder):
-            # Whoever makes the rest of the path begins here.
+            # The rest of the path would be made from here.
             path = folder
             break
         if not os.access(folder, os.X_OK):
@@ -102,11 +102,11 @@ def _closed(path: Path) -> tuple[str, str] | None:
     return None
 
 
-def _open_it(path: Path, deed: str) -> str:
+def _open_it(path: Path, action: str) -> str:
     found = path.stat()
     owner, group = _user(found.st_uid), _group(found.st_gid)
     facts = f"{path} belongs to {owner}, group {group}, mode {stat.S_IMODE(found.st_mode):04o}"
-    return f"{facts}: let {_user(os.geteuid())} {deed} it, or name another path"
+    return f"{facts}: let {_user(os.geteuid())} {action} it, or name another path"
 
 
 def _user(number: int) -> str:
@@ -155,7 +155,7 @@ _LONGEST = 1000
 
 
 def glob_problem(pattern: str) -> str | None:
-    """Return why a pattern cannot be used; none if it can."""
+    """Return why a pattern cannot be used; None if it can."""
     if pattern.startswith("/"):
         return "must be relative to the project"
     if ".." in pattern.split("/"):
@@ -236,7 +236,7 @@ _POINTER = re.compile(r"(?:/(?:[^~/]|~0|~1)*)*")
 
 
 def inside_problem(path: str) -> str | None:
-    """Return why *path* is not a path below the root of a package; none if it is one."""
+    """Return why *path* is not a path below the root of a package; None if it is one."""
     parts = PurePosixPath(path).parts
     if path.startswith("/") or "\\" in path:
         return "must be a relative path with forward slashes"
@@ -246,7 +246,7 @@ def inside_problem(path: str) -> str | None:
 
 
 def reference_problem(reference: str, *, remote_only: bool) -> str | None:
-    """Return why *reference* does not name an archive; none if it does."""
+    """Return why *reference* does not name an archive; None if it does."""
     lowered = reference.lower()
     if lowered.startswith(REMOTE):
         if lowered.startswith(("r2://", "s3://")) and not _BUCKET.fullmatch(reference.lower()):
@@ -260,10 +260,10 @@ def reference_problem(reference: str, *, remote_only: bool) -> str | None:
 
 
 def digest_problem(text: str) -> str | None:
-    """Return why *text* is not a SHA-256; none if it is one."""
+    """Return why *text* is not a SHA-256; None if it is one."""
     return None if _DIGEST.fullmatch(text) else "must be 64 hexadecimal digits"
 
 
 def pointer_problem(text: str) -> str | None:
-    """Return why *text* is not a JSON pointer; none if it is one."""
+    """Return why *text* is not a JSON pointer; None if it is one."""
     return None if _POINTER.fullmatch(text) else "must be a JSON pointer, such as /items/0/name"

@@ -1,7 +1,6 @@
 """Regular expressions of JavaScript: recognised, checked when a suite is read, and compiled.
 
-The engine is one that is made for JavaScript's, so nothing is translated. It backtracks: whoever searches does so where
-it can be stopped.
+The engine is made for JavaScript, so nothing is translated. It backtracks: search only where you can stop it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _LONGEST = 10_000
 # Spellings of other languages, and how JavaScript has them.
 _OF_OTHERS = (
     (re.compile(r"\(\?[a-zA-Z]+\)"), "write flags behind the last slash: /.../i"),
-    (re.compile(r"\(\?P[<=]"), "groups are named by (?<n>...), and meant by \\k<n>"),
+    (re.compile(r"\(\?P[<=]"), "name a group by (?<n>...), and refer to it by \\k<n>"),
 )
 _OTHER_ANCHOR = re.compile(r"(?<!\\)(?:\\\\)*\\([AZz])")
 _CODE_POINT = re.compile(r"(?<!\\)(?:\\\\)*\\u\{[0-9a-fA-F]+\}")
@@ -66,7 +65,7 @@ def _check_flags(flags: str) -> None:
     if unknown:
         raise ClaimError(
             f'there is no flag "{unknown[0]}"',
-            hint=f"known: {', '.join(_COUNT)}; a pattern that is to end in /{flags} needs one more slash",
+            hint=f"known: {', '.join(_COUNT)}; a pattern that ends in /{flags} needs one more slash",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import re
@@ -14,12 +15,38 @@ from typing import Any
 from whet.dataclass import dataclass
 from whet.errors import ConfigError
 from whet.reading.documents import too_long_in
+from whet.reading.fields import Language
+from whet.reading.text import shown, written
 
 PROJECT_FILE = "whet.toml"
 PYPROJECT = "pyproject.toml"
 _AT_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
 _AT_END = " (at end of document)"
 _LARGEST = 16 * 1024 * 1024
+# Also with an index, which is not part of a name.
+_BARE = re.compile(r"[A-Za-z0-9_-]+(\[\d+\])?")
+
+
+def _show(value: object) -> str:
+    """Return *value* for a message; of a list or a table only its kind, because it may hold secrets."""
+    if isinstance(value, list | tuple):
+        return "a list" if value else "an empty list"
+    if isinstance(value, float):
+        # As TOML writes inf and nan, and JSON does not.
+        return written(value)
+    return "a table" if isinstance(value, Mapping) else shown(value)
+
+
+def _quote(name: str) -> str:
+    return name if _BARE.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+
+
+def dotted(key: tuple[str, ...]) -> str:
+    """Return *key* as you write it in TOML."""
+    return ".".join(map(_quote, key))
+
+
+TOML = Language(show=_show, name=_quote, an_object="a table")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +59,13 @@ class SettingsFile:
 
 
 def find_own(path: Path) -> SettingsFile | None:
-    """Read the `whet.toml` at *path*; none if there is none."""
-    # os.path: a folder that may not be looked into is a folder without settings.
+    """Read the `whet.toml` at *path*; None if there is none."""
+    # os.path: a folder that we may not look into counts as one without settings.
     if not os.path.lexists(path):
         return None
-    # One that a person names may be a pipe, as a shell makes them; one that is found would block forever.
+    # A file that a person names may be a pipe, as a shell makes them. One that we find would block forever.
     if path.exists() and stat.S_ISFIFO(path.stat().st_mode):
-        raise ConfigError(f"{path}: is a pipe, not a file", hint="name it with --config if it is meant")
+        raise ConfigError(f"{path}: is a pipe, not a file", hint="name it with --config if you mean it")
     return read_file(path)
 
 
@@ -54,9 +81,9 @@ def read_file(path: Path, label: str | None = None) -> SettingsFile:
 
 
 def find_user_file(environ: Mapping[str, str]) -> SettingsFile | None:
-    """Read the user's own settings; none if there are none."""
+    """Read the user's own settings; None if there are none."""
     home, base = environ.get("HOME"), environ.get("XDG_CONFIG_HOME", "")
-    # The XDG specification says that a relative folder is to be ignored.
+    # The XDG specification says to ignore a relative folder.
     if not os.path.isabs(base):  # noqa: PTH117
         if not home:
             return None
@@ -69,11 +96,11 @@ def find_user_file(environ: Mapping[str, str]) -> SettingsFile | None:
 
 
 def find_shared(path: Path) -> SettingsFile | None:
-    """Read the settings in the `pyproject.toml` at *path*; none if there are none."""
+    """Read the settings in the `pyproject.toml` at *path*; None if there are none."""
     if not os.path.isfile(path):  # noqa: PTH113
         return None
     text = _read(path)
-    # Most pyproject files on the way up are not about us: parsing them costs time, and their errors are not ours.
+    # Most pyproject files on the way up do not mention us: parsing them takes time, and their errors are not ours.
     if "whet" not in text:
         return None
     tool = _parse(text, PYPROJECT).get("tool")
@@ -103,7 +130,7 @@ def _bytes(path: Path) -> bytes:
     with path.open("rb") as file:
         data = file.read(_LARGEST + 1)
     if len(data) > _LARGEST:
-        raise ConfigError(f"{path}: is larger than {_LARGEST:,} bytes, and so no settings file")
+        raise ConfigError(f"{path}: is larger than {_LARGEST:,} bytes, so it is not a settings file")
     return data
 
 
@@ -130,8 +157,8 @@ _ROOT = 0
 class Search:
     """What a search found.
 
-    `last` is the folder that it ended in, where that is not the top of the file system, and `foreign` says which file
-    it ended at and did not read.
+    `last` is the folder that it ended in, if that is not the top of the file system. `foreign` says which file ended
+    it and was not read.
     """
 
     file: SettingsFile | None = None
@@ -174,7 +201,7 @@ def is_project_root(folder: Path) -> bool:
 
 
 def _distrusted(path: Path) -> str | None:
-    """Why the settings at *path* are not read, though they are there: who can write them could run commands as us."""
+    """Return why the settings at *path* are not read: a stranger who can write them could run commands as us."""
     owner = _stranger(path)
     if owner is None or not _may_hold_settings(path):
         return None
@@ -182,7 +209,7 @@ def _distrusted(path: Path) -> str | None:
 
 
 def _may_hold_settings(path: Path) -> bool:
-    """Most pyproject files are not about us; one that cannot be read might be."""
+    """Return whether *path* may be about us; a pyproject file that cannot be read might be."""
     if path.name != PYPROJECT:
         return True
     try:
@@ -192,13 +219,13 @@ def _may_hold_settings(path: Path) -> bool:
 
 
 def _stranger(path: Path) -> str | None:
-    """Whose *path* is, where it is neither ours nor root's; a link counts as well as what it leads to."""
+    """Return the owner of *path*, or of the link at it, who is neither we nor root; None if there is no such one."""
     trusted = _trusted()
     for look in (os.lstat, os.stat):
         try:
             owner = look(path).st_uid
         except OSError:
-            # Not there, a folder that may not be looked into, or a link to nowhere: the reader reports it.
+            # It does not exist, is closed, or is a link to nowhere: the reader reports it.
             continue
         if owner not in trusted:
             return _name_of(owner)

@@ -102,7 +102,7 @@ def bounded(text: str, most: int = _MESSAGE_CHARACTERS) -> str:
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str | None:
-    """Return a hint with the known word that is most like *word*; none if none is."""
+    """Return a hint with the known word that is most like *word*; None if no word is like it."""
     near = get_close_matches(word, known, n=1)
     return f'did you mean "{near[0]}"?' if near else None
 
@@ -155,9 +155,9 @@ def money(dollars: float) -> str:
     return f"${dollars:.3f}" if dollars >= 0.01 else f"${dollars:.4f}"  # noqa: PLR2004 - a cent
 
 
-def count(amount: int, noun: str) -> str:
+def count(amount: int, noun: str, plural: str | None = None) -> str:
     """Format an amount with its noun: 1 trial, 12 trials."""
-    return f"{number(amount)} {noun}" if amount == 1 else f"{number(amount)} {noun}s"
+    return f"{number(amount)} {noun if amount == 1 else plural or f'{noun}s'}"
 
 
 def percent(share: float) -> str:

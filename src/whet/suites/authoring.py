@@ -1,7 +1,7 @@
 """What the author of a Python suite writes: `Case`, `case`, `Workspace` and `Bootstrap`.
 
-They take whatever they are given and remember where, so that the format can report every mistake at once, with its
-place; type checkers and editors see the strict signatures.
+They accept anything and remember where it was written, so that the format can report every mistake at once, with its
+place. Type checkers and editors see the strict signatures.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from whet.model.run import TrialResult
 
 
-# A check takes the session and, if it wants, the context; it may be async. Returning means that it holds.
+# A check takes the session, and the context if it has a parameter for it. It may be async. It holds if it returns.
 CheckFunction = Callable[..., "Awaitable[None] | None"]
 Classify = Callable[["TrialResult"], "FailureClass | str | None"]
 
@@ -78,7 +78,7 @@ class Case(_Written):
 
 
 class Bootstrap(_Written):
-    """A command that readies a fresh workspace."""
+    """A command that prepares a fresh workspace."""
 
     known = ("command", "args", "timeout_ms", "env")
 

@@ -13,7 +13,7 @@ from typing import Any
 from whet.dataclass import dataclass
 from whet.errors import SuiteError
 from whet.model.grade import Location
-from whet.model.run import folder_name, id_problem
+from whet.model.run import id_problem
 from whet.model.suite import BootstrapSpec, Case, Check, Limits, Suite, WorkspaceSpec
 from whet.reading.claim_lines import read_claim
 from whet.reading.claim_objects import read_object, write_claim
@@ -24,6 +24,7 @@ from whet.reading.fields import Fields, Findings, is_portable
 from whet.reading.paths import glob_problem, literal_head
 from whet.reading.settings_files import find_project
 from whet.reading.text import shorten, shown
+from whet.suites.format import note_shared_ids
 
 TOP = ("name", "description", "model", "defaults", "protect", "cases", "$schema", "version")
 DEFAULTS = ("budget", "timeout", "model", "env", "setup")
@@ -81,9 +82,7 @@ def _suite(value: Any, path: Path, findings: Findings) -> Suite | None:
         top.problem("tasks", "are those of a benchmark for callable skills", f"whet eval --benchmark {path.name}")
         return None
     top.warn_of_unknown(TOP, _OTHER_WORDS)
-    name = top.text("name", required=True)
-    if name is not None and (problem := id_problem(name)):
-        top.problem("name", problem)
+    name = top.checked("name", top.text("name", required=True), id_problem)
     # Not the current folder, which must not change what is run.
     project = find_project(path.parent) or path.parent
     cases = lower_cases(top, _defaults(top), project)
@@ -101,14 +100,14 @@ def _suite(value: Any, path: Path, findings: Findings) -> Suite | None:
 
 def _defaults(top: Fields) -> Defaults:
     model = top.text("model")
-    protect = top.texts("protect")
+    protect = top.texts("protect", reason=glob_problem)
     given = top.table("defaults")
     given.warn_of_unknown(DEFAULTS, _OTHER_WORDS)
     return Defaults(
         budget_usd=_amount(given, "budget"),
         timeout_s=_seconds(given, "timeout"),
         model=given.text("model") or model,
-        env=_variables(given, "env"),
+        env=given.variables("env", _VARIABLE),
         setup=_script(given, "setup"),
         protect=protect,
     )
@@ -128,7 +127,6 @@ class Defaults:
 
 def lower_cases(top: Fields, defaults: Defaults, project: Path) -> tuple[Case, ...]:
     """Return the cases of the model, which work in copies of *project*; note their problems."""
-    _check_protect(top)
     if "cases" not in top.values:
         top.problem("cases", "is missing")
         return ()
@@ -137,7 +135,8 @@ def lower_cases(top: Fields, defaults: Defaults, project: Path) -> tuple[Case, .
         top.problem("cases", "has no cases" if given == [] else f"must be a list of cases, not {shown(given)}")
         return ()
     written = [_fields(top, place, item) for place, item in top.items("cases")]
-    _note_clashes(written)
+    ids = ((each, "id", each.given("id")) for each in written)
+    note_shared_ids(each for each in ids if isinstance(each[2], str) and each[2].strip())
     cases = tuple(
         _case(each, defaults, project) for each, item in zip(written, given, strict=True) if isinstance(item, Mapping)
     )
@@ -157,11 +156,8 @@ def _fields(top: Fields, place: str, item: Any) -> Fields:
 
 def _case(given: Fields, defaults: Defaults, project: Path) -> Case:
     given.warn_of_unknown(CASE, _OTHER_WORDS)
-    _check_protect(given)
-    identifier = given.text("id", required=True)
-    if identifier is not None and (problem := id_problem(identifier)):
-        given.problem("id", problem)
-    env = {**defaults.env, **_variables(given, "env")}
+    identifier = given.checked("id", given.text("id", required=True), id_problem)
+    env = {**defaults.env, **given.variables("env", _VARIABLE)}
     setup = _script(given, "setup") or defaults.setup
     if setup is None:
         _warn_of_nothing(given, project)
@@ -176,7 +172,7 @@ def _case(given: Fields, defaults: Defaults, project: Path) -> Case:
         ),
         model=given.text("model") or defaults.model,
         env=env,
-        protect=tuple(dict.fromkeys((*defaults.protect, *given.texts("protect")))),
+        protect=tuple(dict.fromkeys((*defaults.protect, *given.texts("protect", reason=glob_problem)))),
         bootstrap=BootstrapSpec(command="/bin/sh", args=("-c", setup), env=env) if setup else None,
         location=Location(file=given.findings.file, line=given.findings.line(given.path)),
     )
@@ -226,23 +222,6 @@ def _contradictions(claim: Claim, earlier: list[Claim]) -> Iterator[str]:
         yield "can never hold together with an expectation before it"
 
 
-def _note_clashes(written: list[Fields]) -> None:
-    """Note ids that are the same, or would share a folder, also on a file system that ignores case."""
-    first: dict[str, tuple[Fields, str]] = {}
-    for each in written:
-        name = each.given("id")
-        if not isinstance(name, str) or not name.strip():
-            continue
-        earlier, identifier = first.setdefault(folder_name(name).casefold(), (each, name))
-        if earlier is each:
-            continue
-        if identifier == name:
-            line = each.findings.line(earlier.path)
-            each.problem("id", f"is the id of {earlier.path} (line {line}) too", "give each case its own")
-        else:
-            each.problem("id", f'would share the folder "{folder_name(name)}" with {earlier.path}, "{identifier}"')
-
-
 def _amount(given: Fields, name: str) -> float | None:
     value = given.number(name, above=0)
     return None if value is None else float(value)
@@ -256,17 +235,6 @@ def _seconds(given: Fields, name: str) -> float | None:
     return value
 
 
-def _variables(given: Fields, name: str) -> dict[str, str]:
-    """Read variables and their values."""
-    variables = given.table(name)
-    for key, value in variables.values.items():
-        if not _VARIABLE.fullmatch(key):
-            variables.problem(key, "is not the name of a variable")
-        if not isinstance(value, str) or "\0" in value:
-            variables.problem(key, f"must be a string, not {variables.shown(key, value)}", "put it in quotes")
-    return {key: str(value) for key, value in variables.values.items()}
-
-
 def _script(given: Fields, name: str) -> str | None:
     """Read a line of shell, or several in a list."""
     if not isinstance(given.given(name), list):
@@ -275,23 +243,10 @@ def _script(given: Fields, name: str) -> str | None:
     return "\n".join(("set -e", *lines)) if lines else None
 
 
-def _check_protect(given: Fields) -> None:
-    """Note the patterns that cannot be used."""
-    for place, pattern in _patterns(given):
-        if problem := glob_problem(pattern):
-            given.problem(place, problem)
-
-
 def _warn_of_nothing(given: Fields, project: Path) -> None:
     """Warn of patterns that protect nothing, because they begin with a name that the project does not have."""
-    for place, pattern in _patterns(given):
-        head = literal_head(pattern)
-        if head and not glob_problem(pattern) and not os.path.lexists(project / head):
-            given.warn(place, f'"{pattern}" protects nothing: there is no "{head}" in {project}')
-
-
-def _patterns(given: Fields) -> Iterator[tuple[str, str]]:
     items = given.given("protect")
     for index, item in enumerate(items if isinstance(items, list) else ()):
-        if isinstance(item, str) and item.strip():
-            yield f"protect[{index}]", item
+        head = literal_head(item) if isinstance(item, str) and not glob_problem(item) else ""
+        if head and not os.path.lexists(project / head):
+            given.warn(f"protect[{index}]", f'"{item}" protects nothing: there is no "{head}" in {project}')

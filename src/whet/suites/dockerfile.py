@@ -15,7 +15,7 @@ from whet.ground.packages import path_problem
 
 _DEFAULT_WORKDIR = "/app"
 _ASSIGNMENT = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)=("(?:[^"\\]|\\.)*"|\'[^\']*\'|\S+)')
-# What says nothing about files: building goes on without it, and so do we.
+# Instructions that say nothing about files.
 _SILENT = frozenset({"CMD", "ENTRYPOINT", "EXPOSE", "LABEL", "MAINTAINER", "ARG", "SHELL", "STOPSIGNAL", "ONBUILD"})
 _FLAGS = re.compile(r"^(?:--\S+\s+)+")
 # A here-document: text below its instruction, up to a line with a word of the author's.
@@ -130,7 +130,7 @@ def _steps(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _words(text: str) -> list[str]:
-    """Return the words of a COPY, plain or as JSON; none if it cannot be read."""
+    """Return the words of a COPY, plain or as JSON; None if it cannot be read."""
     if not text.startswith("["):
         return text.split()
     try:

@@ -146,7 +146,7 @@ _HINTS = ("working_dir", "timeout_ms", "oracle_timeout_ms", "env", "network")
 
 
 def read_case(given: Fields, *, remote_only: bool) -> EvalCase | None:
-    """Read one case; none if it does not name its kind."""
+    """Read one case; None if it does not name its kind."""
     kind = given.choice("case_kind", CASE_KINDS, required=True)
     if kind is None:
         _point_at_slip(given, "case_kind")
@@ -321,17 +321,11 @@ def _inside(given: Fields, name: str) -> str | None:
 
 
 def _resource_hints(given: Fields) -> ResourceHints:
-    env = given.table("env")
-    for name, value in env.values.items():
-        if not name or "=" in name:
-            env.problem(name, "is not the name of a variable")
-        if not isinstance(value, str):
-            env.problem(name, f"must be a string, not {shown(value)}", "put it in quotes")
     return ResourceHints(
         working_dir=_inside(given, "working_dir") or ".",
         timeout_ms=given.number("timeout_ms", above=0),
         oracle_timeout_ms=given.number("oracle_timeout_ms", above=0),
-        env={name: str(value) for name, value in env.values.items()},
+        env=given.variables("env"),
         network=given.flag("network", default=False),
         more={name: value for name, value in given.values.items() if name not in _HINTS},
     )

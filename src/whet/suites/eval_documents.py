@@ -28,10 +28,11 @@ from whet.model.eval_cases import (
     TaskPackage,
     VerifierKind,
 )
-from whet.model.run import folder_name, id_problem
+from whet.model.run import id_problem
 from whet.reading.fields import Fields, Findings, unsound
 from whet.reading.text import shown
 from whet.suites.eval_cases import read_case
+from whet.suites.format import note_shared_ids
 
 CHANGEABLE = ("name", "verifier_kind", "supports_no_skill", "resource_limits_json", "cases_json")
 PROVENANCE = ("source_id", "source_kind")
@@ -63,8 +64,8 @@ def read_suite(
 ) -> EvalSuite:
     """Return the suite that a JSON value describes; raises `SuiteError` with all of its problems.
 
-    With *remote_only*, packages must be at an address: a service must not read its own files. *findings* know the
-    file and the lines.
+    With *remote_only*, packages must be at an address, because a service must not read its own files. *findings*
+    knows the file and the lines.
     """
     given = _top(value, findings)
     given.refuse_unknown((*CHANGEABLE, *PROVENANCE, *ADDED, *_ALWAYS_ALLOWED))
@@ -176,18 +177,15 @@ def _cases(given: Fields, name: str, *, remote_only: bool, most: int) -> tuple[E
         given.problem(name, f"must have from 1 to {most} cases, not {len(value)}")
         return ()
     found: list[EvalCase] = []
-    named: dict[str, str] = {}
+    named: list[tuple[Fields, str, str]] = []
     for place, item in given.items(name):
         fields = given.object(place, item)
         case = read_case(fields, remote_only=remote_only) if isinstance(item, Mapping) else None
-        if case is None:
-            continue
-        found.append(case)
-        if case.task_id is not None:
-            earlier = named.setdefault(folder_name(case.task_id).casefold(), place)
-            if earlier != place:
-                used = "task_id" if fields.given("task_id") is not None else "id"
-                fields.problem(used, f"{shown(case.task_id)} is the id of {earlier} too, or shares its folder")
+        if case is not None:
+            found.append(case)
+        if case is not None and case.task_id is not None:
+            named.append((fields, "id" if fields.given("task_id") is None else "task_id", case.task_id))
+    note_shared_ids(named)
     return tuple(found)
 
 
@@ -272,7 +270,7 @@ FAMILIES: Mapping[VerifierKind, frozenset[CaseKind]] = {
 # What a service must have to run a suite: an agent, a judge, and the buckets of packages by their scheme.
 Need = Literal["agent", "judge", "r2", "s3"]
 _BUCKETS: tuple[Need, ...] = ("r2", "s3")
-# A judge decides the one if there is no agent, and the verifier alone the other.
+# Without an agent, a judge decides the first and the verifier alone decides the second.
 WITHOUT_AGENT: frozenset[CaseKind] = frozenset({"trigger_query", "task_package"})
 
 

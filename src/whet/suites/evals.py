@@ -30,7 +30,7 @@ from whet.reading.fields import Findings
 from whet.suites.eval_documents import read_manifest, read_suite
 
 USUAL_TIMEOUT_S = 600.0
-# Of a service; on one's own machine a suite may be as long as one likes.
+# A service has a lower limit.
 _MOST_CASES = 100_000
 _VERIFIER_TIMEOUT_MS = 120_000.0
 # Notes what is wrong with a field of a case.
@@ -152,7 +152,7 @@ def _asserted(case: BooleanAssertion) -> tuple[Check, ...]:
     if not others or case.match == "any":
         return (Check(grader="answer", params={"case": case}, label=TRIGGERED, compared=False),)
     parts = ((case.kind, others, True), (TRIGGERED, about, False))
-    # By their numbers, so that together they come to the same score.
+    # Weighted by their numbers, so that the score stays the same.
     return tuple(
         Check(
             grader="answer",

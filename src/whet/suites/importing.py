@@ -21,16 +21,17 @@ from whet.ground.packages import PATHS_HINT, path_problem
 from whet.model.eval_cases import DEFAULT_SKILL_PLACE, MOST_CASES, EvalCase, EvalSuite, ResourceHints, TaskPackage
 from whet.reading.document_files import read_plain
 from whet.reading.documents import DocumentError
-from whet.reading.fields import Findings
+from whet.reading.fields import Fields, Findings
+from whet.reading.settings_files import TOML
 from whet.suites.dockerfile import read_image
 from whet.suites.eval_documents import read_manifest
 
 _MOST_CASES = 100_000
-# What a manifest should say of every task, and a suite need not.
+# Fields that every task of a manifest should have, and a case of a suite need not have.
 _WANTED = ("task_id", "instruction", "verifier_ref")
 _CONTEXT, _VERIFIER, _SOLUTION = "environment", "tests/test.sh", "solution/solve.sh"
 _CANARY = re.compile(r"\A\s*(?:<!--(?:(?!-->).)*-->|#[^\n]*)[ \t]*\n?", re.DOTALL)
-# That of a verifier whose task says none, and of our agents.
+# The time limit of a verifier whose task has none, and of our agents.
 _USUAL_TIMEOUT_S = 600.0
 _TASK = "task.toml"
 _LARGEST = 64 * 1024 * 1024
@@ -38,7 +39,7 @@ _LARGEST = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """Something of a task that the suite cannot say; *task* is empty if it concerns all of them."""
+    """Something of a task that the suite cannot say; `task` is empty if it concerns all of them."""
 
     task: str
     what: str
@@ -61,7 +62,7 @@ class Losses:
     found: list[Lost] = field(default_factory=list)
 
     def add(self, what: str) -> None:
-        """Note something that is not carried over."""
+        """Note something that the suite does not have."""
         self.found.append(Lost(task=self.task, what=what))
 
 
@@ -129,8 +130,8 @@ def import_tasks(tasks: Sequence[Path], name: str, folder: Path, *, oracle: bool
 def _of_all(cases: Sequence[TaskPackage], longest_s: float) -> list[Lost]:
     found = []
     if longest_s > _USUAL_TIMEOUT_S:
-        said = f"the time limit of agents, which is up to {longest_s:g} s: run with --timeout-ms {longest_s * 1000:.0f}"
-        found.append(Lost(task="", what=said))
+        what = f"the time limit of agents, which is up to {longest_s:g} s: run with --timeout-ms {longest_s * 1000:.0f}"
+        found.append(Lost(task="", what=what))
     if len(cases) > MOST_CASES:
         found.append(Lost(task="", what=f"a service takes at most {MOST_CASES} cases, and there are {len(cases)}"))
     return found
@@ -239,28 +240,29 @@ def seen_from(path: Path, folder: Path) -> str:
 
 
 _FROM_HOST = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\}", re.DOTALL)
-# Keys that a case has no word for, with what it means that they are left out.
-_LOST: dict[tuple[str, ...], str] = {
-    ("artifacts",): "artifacts: only what the verifier writes into its logs is kept",
-    ("agent", "user"): "agent.user: the agent runs as you",
-    ("agent", "network_mode"): "agent.network_mode: the runner says whether its agent has a network",
-    ("verifier", "network_mode"): "verifier.network_mode: the verifier has the network of the environment",
-    ("verifier", "user"): "verifier.user: the verifier runs as you",
-    ("verifier", "collect"): "verifier.collect: its commands are not run",
-    ("environment", "docker_image"): "environment.docker_image: programs are those of this machine",
-    ("environment", "gpus"): "environment.gpus: no GPU is set aside",
-    ("environment", "gpu_types"): "environment.gpu_types: no GPU is set aside",
-    ("environment", "tpu"): "environment.tpu: no TPU is set aside",
-    ("environment", "cpus"): "environment.cpus: set defaults.max_cpus",
-    ("environment", "memory_mb"): "environment.memory_mb: set defaults.max_memory_mb",
-    ("environment", "memory"): "environment.memory: set defaults.max_memory_mb",
-    ("environment", "storage_mb"): "environment.storage_mb: the disk is not limited",
-    ("environment", "storage"): "environment.storage: the disk is not limited",
-    ("environment", "healthcheck"): "environment.healthcheck: it is not asked",
-    ("environment", "mcp_servers"): "environment.mcp_servers: they are not started",
-    ("environment", "skills_dir"): "environment.skills_dir: name the skill under test with --skill",
-    ("solution", "env"): "solution.env: the solution gets the variables of the verifier",
+# Keys of task.toml that a case has no word for, and what leaving them out means.
+_LOST = {
+    "artifacts": "only what the verifier writes into its logs is kept",
+    "agent.user": "the agent runs as you",
+    "agent.network_mode": "the runner says whether its agent has a network",
+    "verifier.network_mode": "the verifier has the network of the environment",
+    "verifier.user": "the verifier runs as you",
+    "verifier.collect": "its commands are not run",
+    "environment.docker_image": "programs are those of this machine",
+    "environment.gpus": "no GPU is set aside",
+    "environment.gpu_types": "no GPU is set aside",
+    "environment.tpu": "no TPU is set aside",
+    "environment.cpus": "set defaults.max_cpus",
+    "environment.memory_mb": "set defaults.max_memory_mb",
+    "environment.memory": "set defaults.max_memory_mb",
+    "environment.storage_mb": "the disk is not limited",
+    "environment.storage": "the disk is not limited",
+    "environment.healthcheck": "it is not asked",
+    "environment.mcp_servers": "they are not started",
+    "environment.skills_dir": "name the skill under test with --skill",
+    "solution.env": "the solution gets the variables of the verifier",
 }
+_SECTIONS = ("task", "metadata", "agent", "verifier", "environment", "solution")
 _VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
 _NETWORKS = {"public": True, "no-network": False}
 
@@ -289,40 +291,47 @@ def read_task_file(path: Path, losses: Losses) -> TaskFile:
         data = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise BadTask(f"{path.name} cannot be read: {error}") from error
-    _refuse(data)
+    findings = Findings(language=TOML)
+    top = Fields(data, findings)
+    sections = {"": top, **{name: top.table(name) for name in _SECTIONS}}
+    task, verifier, environment = sections["task"], sections["verifier"], sections["environment"]
+    _refuse(top, verifier, environment)
     version = str(data.get("schema_version", data.get("version", _VERSIONS[-1])))
     if version not in _VERSIONS:
         losses.add(f"schema_version {version}: it is read as {_VERSIONS[-1]}, and what is new in it is not known")
-    for keys, meaning in _LOST.items():
-        if _at(data, *keys):
-            losses.add(meaning)
-    task, metadata = _table(data, "task"), _table(data, "metadata")
-    return TaskFile(
-        name=_text(task.get("name")),
-        tags=_tags(task, metadata),
-        source=_text(data.get("source")) or _text(task.get("name")),
-        verifier_timeout_s=_seconds(_at(data, "verifier", "timeout_sec")),
-        agent_timeout_s=_seconds(_at(data, "agent", "timeout_sec")),
-        workdir=_workdir(_table(data, "environment"), losses),
-        env=_env(_table(data, "environment"), losses) | _env(_table(data, "verifier"), losses),
-        network=_network(_table(data, "environment"), losses),
+    for place, meaning in _LOST.items():
+        section, _, key = place.rpartition(".")
+        if sections[section].given(key):
+            losses.add(f"{place}: {meaning}")
+    name = task.text("name")
+    found = TaskFile(
+        name=name,
+        tags=_tags(task, sections["metadata"]),
+        source=top.text("source") or name,
+        verifier_timeout_s=verifier.number("timeout_sec", above=0),
+        agent_timeout_s=sections["agent"].number("timeout_sec", above=0),
+        workdir=_workdir(environment, losses),
+        env=_env(environment, losses) | _env(verifier, losses),
+        network=_network(environment, losses),
     )
+    for problem in findings.problems:
+        losses.add(f"{problem}; it is left out")
+    return found
 
 
-def _refuse(data: dict[str, Any]) -> None:
-    if data.get("steps"):
+def _refuse(top: Fields, verifier: Fields, environment: Fields) -> None:
+    if top.given("steps"):
         raise BadTask("it has several steps, and a case has one")
-    if str(_at(data, "environment", "os") or "linux").lower() != "linux":
+    if str(environment.given("os") or "linux").lower() != "linux":
         raise BadTask("it is made for Windows")
-    verifier = _table(data, "verifier")
-    if verifier.get("environment_mode") == "separate" or "environment" in verifier:
-        raise BadTask("its verifier wants a container of its own (environment_mode separate)")
+    if verifier.given("environment_mode") == "separate" or "environment" in verifier.values:
+        raise BadTask("its verifier needs a container of its own (environment_mode separate)")
 
 
-def _network(environment: dict[str, Any], losses: Losses) -> bool:
-    mode = environment.get("network_mode")
-    if mode is None and isinstance(environment.get("allow_internet"), bool):
-        return bool(environment["allow_internet"])
+def _network(environment: Fields, losses: Losses) -> bool:
+    mode = environment.text("network_mode")
+    if mode is None and "allow_internet" in environment.values:
+        return environment.flag("allow_internet")
     if mode is None:
         losses.add("the network: the task does not say, so its verifier has none; resource_hints.network gives it")
         return False
@@ -332,53 +341,28 @@ def _network(environment: dict[str, Any], losses: Losses) -> bool:
     return _NETWORKS[mode]
 
 
-def _workdir(environment: dict[str, Any], losses: Losses) -> str | None:
-    given = _text(environment.get("workdir"))
+def _workdir(environment: Fields, losses: Losses) -> str | None:
+    given = environment.text("workdir")
     if given is not None and (problem := path_problem(given)):
         losses.add(f"environment.workdir {given}: {problem}")
         return None
     return given and posixpath.normpath(given)
 
 
-def _env(table: dict[str, Any], losses: Losses) -> dict[str, str]:
-    """Variables with a value; one that is to come from the machine of the user is not written into a suite."""
+def _env(section: Fields, losses: Losses) -> dict[str, str]:
+    """Return the variables with a value; one that comes from the user's machine is not written into a suite."""
     found: dict[str, str] = {}
-    for name, value in _table(table, "env").items():
+    for name, value in section.table("env").values.items():
         match = _FROM_HOST.fullmatch(str(value))
         if match is None:
             found[name] = str(value)
         elif match[2] is not None:
             found[name] = match[2]
         else:
-            losses.add(f"variable {name}: it is to come from your environment ({match[1]}), which scripts do not see")
+            losses.add(f"variable {name}: it would come from your environment ({match[1]}), which scripts do not see")
     return found
 
 
-def _tags(task: dict[str, Any], metadata: dict[str, Any]) -> tuple[str, ...]:
-    listed = [*_list(metadata.get("tags")), *_list(task.get("keywords"))]
-    words = [*listed, metadata.get("category"), metadata.get("difficulty")]
-    return tuple(dict.fromkeys(word for word in words if isinstance(word, str) and word.strip()))
-
-
-def _at(data: dict[str, Any], *keys: str) -> Any:
-    found: Any = data
-    for key in keys:
-        found = found.get(key) if isinstance(found, dict) else None
-    return found
-
-
-def _table(data: dict[str, Any], name: str) -> dict[str, Any]:
-    found = data.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value.strip() else None
-
-
-def _seconds(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
+def _tags(task: Fields, metadata: Fields) -> tuple[str, ...]:
+    words = [*metadata.texts("tags"), *task.texts("keywords"), metadata.text("category"), metadata.text("difficulty")]
+    return tuple(dict.fromkeys(word for word in words if word is not None))

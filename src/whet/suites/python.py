@@ -10,7 +10,6 @@ import os
 import posix
 import sys
 import traceback
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -19,11 +18,11 @@ from typing import Any
 from whet.errors import Problem, SuiteError
 from whet.grade.expect.asserts import text_of
 from whet.grade.expect.rewriting import SuiteLoader, rewrite_helpers
-from whet.model.run import folder_name
-from whet.model.suite import Case, Suite, WorkspaceSpec
-from whet.reading.fields import Findings
+from whet.model.suite import Case, Suite
+from whet.reading.fields import Fields, Findings
 from whet.suites import authoring
-from whet.suites.python_fields import lower_case, lower_workspace
+from whet.suites.format import note_shared_ids
+from whet.suites.python_fields import PYTHON, lower_case, lower_workspace
 from whet.suites.python_mistakes import HINT, ImportHangs, dropped_generators, limit_s, patience
 
 _PACKAGE = "__init__.py"
@@ -41,18 +40,14 @@ class PythonFormat:
     def lower(self, path: Path) -> Suite:
         """Import the module and check all that can be checked without running an agent."""
         module = _import(path)
-        problems: list[Problem] = [problem for own in _own_modules(path) for problem in _unrun(own)]
-        cases = tuple(_cases(module, path, problems))
-        workspace = _workspace(module, path, problems)
-        if problems:
-            raise SuiteError(problems)
-        return Suite(
-            name=path.stem,
-            cases=cases,
-            source=path,
-            digest=_digest(path),
-            workspace=workspace,
-        )
+        findings = Findings(str(path), language=PYTHON)
+        findings.problems += (problem for own in _own_modules(path) for problem in _unrun(own))
+        cases = tuple(_cases(module, findings))
+        declared = getattr(module, "workspace", None)
+        workspace = None if declared is None else lower_workspace(declared, findings)
+        if findings.problems:
+            raise SuiteError(findings.problems)
+        return Suite(name=path.stem, cases=cases, source=path, digest=_digest(path), workspace=workspace)
 
 
 def _digest(path: Path) -> str:
@@ -221,21 +216,24 @@ def _import_hint(path: Path, error: BaseException) -> str | None:
     return None
 
 
-def _cases(module: ModuleType, path: Path, problems: list[Problem]) -> Iterator[Case]:
+def _cases(module: ModuleType, findings: Findings) -> Iterator[Case]:
     marked = _marked(module)
     declared = getattr(module, "suite", None)
     if declared is None and not marked:
-        message = "has no `suite` and no function marked with @case"
-        problems.append(Problem(file=str(path), message=message, hint="suite = [Case(id=..., prompt=..., check=...)]"))
+        hint = "suite = [Case(id=..., prompt=..., check=...)]"
+        findings.note("", "has no `suite` and no function marked with @case", hint)
         return
-    written = list(_written(marked if declared is None else declared, path, problems))
+    before = len(findings.problems)
+    written = _written(marked if declared is None else declared, findings)
     if declared is not None:
-        problems += _forgotten(marked, written, path)
-    problems += _clashes(written, path)
-    if not written and not problems:
-        problems.append(Problem(file=str(path), field="suite", message="has no cases"))
+        _note_forgotten(marked, written, findings)
+    ids = [item.fields.get("id", name) for name, item in written if isinstance(item, authoring.Case)]
+    texts = [each for each in ids if isinstance(each, str)]
+    note_shared_ids((Fields({}, findings, case=each), "id", each) for each in texts)
+    if not written and len(findings.problems) == before:
+        findings.note("suite", "has no cases")
     for number, (name, item) in enumerate(written):
-        lowered = lower_case(item, name=name, index=number, findings=Findings(str(path), problems=problems))
+        lowered = lower_case(item, name=name, index=number, findings=findings)
         if lowered is not None:
             yield lowered
 
@@ -248,47 +246,25 @@ def _marked(module: ModuleType) -> list[authoring.Case]:
     return [*own, *(item for item in others if id(item) in here)]
 
 
-def _written(declared: Any, path: Path, problems: list[Problem]) -> Iterator[tuple[str | None, Any]]:
-    """Yield the cases of a list or a map, with their names in the map."""
+def _written(declared: Any, findings: Findings) -> list[tuple[str | None, Any]]:
+    """Return the cases of a list or a map, with their names in the map."""
     match declared:
         case Mapping():
-            yield from ((str(key), item) for key, item in declared.items())
+            return [(str(key), item) for key, item in declared.items()]
         case list() | tuple():
-            yield from ((None, item) for item in declared)
+            return [(None, item) for item in declared]
         case _:
-            kind = type(declared).__name__
-            problems.append(
-                Problem(file=str(path), field="suite", message=f"must be a list or a map of Case, not {kind}")
-            )
+            findings.note("suite", f"must be a list or a map of Case, not {type(declared).__name__}")
+            return []
 
 
-def _forgotten(marked: list[authoring.Case], written: list[tuple[str | None, Any]], path: Path) -> Iterator[Problem]:
+def _note_forgotten(marked: list[authoring.Case], written: list[tuple[str | None, Any]], findings: Findings) -> None:
     listed = {id(item) for _, item in written}
     for item in marked:
         if id(item) not in listed:
-            yield Problem(
-                file=str(path),
+            findings.note(
+                f"line {item.line}",
+                "is marked with @case but not listed in `suite`",
+                "list it there, or leave `suite` out so that every marked function is a case",
                 case=str(item.fields.get("id")),
-                field=f"line {item.line}",
-                message="is marked with @case but not listed in `suite`",
-                hint="list it there, or leave `suite` out so that every marked function is a case",
             )
-
-
-def _clashes(written: list[tuple[str | None, Any]], path: Path) -> Iterator[Problem]:
-    """Yield problems for ids that are the same, or would share a folder, also if the file system ignores case."""
-    ids = [item.fields.get("id", name) for name, item in written if isinstance(item, authoring.Case)]
-    times = Counter(identifier for identifier in ids if isinstance(identifier, str))
-    folders: dict[str, str] = {}
-    for identifier, count in times.items():
-        if count > 1:
-            yield Problem(file=str(path), case=identifier, field="id", message=f"is used {count} times")
-        first = folders.setdefault(folder_name(identifier).casefold(), identifier)
-        if first != identifier:
-            message = f'would share the folder "{folder_name(identifier)}" with case "{first}"'
-            yield Problem(file=str(path), case=identifier, field="id", message=message)
-
-
-def _workspace(module: ModuleType, path: Path, problems: list[Problem]) -> WorkspaceSpec | None:
-    declared = getattr(module, "workspace", None)
-    return None if declared is None else lower_workspace(declared, Findings(str(path), problems=problems))

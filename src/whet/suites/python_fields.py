@@ -1,4 +1,4 @@
-"""The cases and the workspace of a Python suite: what its author wrote becomes the model, or problems."""
+"""Turn the cases and the workspace that an author wrote in Python into the model, or into problems."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from typing import Any
 from whet.model.grade import Location
 from whet.model.run import id_problem
 from whet.model.suite import BootstrapSpec, Case, Check, Limits, WorkspaceMode, WorkspaceSpec
-from whet.reading.fields import Fields, Findings
+from whet.reading.fields import Fields, Findings, Language
 from whet.reading.text import shorten, written
 from whet.suites import authoring
 
 _CHECK_PARAMETERS = 2
 _MARK = 'write @case(prompt="...") above the function'
 _MODES: tuple[WorkspaceMode, ...] = ("shared", "isolated")
+PYTHON = Language(show=lambda value: shorten(written(value)), an_object="a map", a_flag="True or False")
 
 
 def lower_case(written: Any, *, name: str | None, index: int, findings: Findings) -> Case | None:
-    """Return the case of the model; none if *findings* get a problem with it."""
+    """Return the case of the model; None if *findings* get a problem with it."""
     place = name or f"suite[{index}]"
     if not isinstance(written, authoring.Case):
-        findings.problems.append(findings.at("", f"must be a Case, not {_shown(written)}", case=place))
+        findings.note("", f"must be a Case, not {PYTHON.show(written)}", case=place)
         return None
     before = len(findings.problems)
     identifier = written.fields.get("id", name)
@@ -91,9 +92,9 @@ def _check_id(reader: _PythonFields, name: str | None) -> None:
 
 
 def lower_workspace(written: Any, findings: Findings) -> WorkspaceSpec | None:
-    """Return the workspace of the model; none if it is not a `Workspace`, which *findings* then say."""
+    """Return the workspace of the model; None if *findings* get the problem that it is not a `Workspace`."""
     if not isinstance(written, authoring.Workspace):
-        findings.problems.append(findings.at("workspace", f"must be a Workspace, not {_shown(written)}"))
+        findings.note("workspace", f"must be a Workspace, not {PYTHON.show(written)}")
         return None
     reader = _reader(written, written.fields, authoring.Workspace.known, findings, place="workspace")
     mode = reader.choice("mode", _MODES, required=True)
@@ -112,21 +113,17 @@ def _bootstrap(written: Any, findings: Findings) -> BootstrapSpec | None:
         return None
     fields = written if isinstance(written, Mapping) else getattr(written, "fields", None)
     if fields is None:
-        findings.problems.append(findings.at("workspace.bootstrap", f"must be a Bootstrap, not {_shown(written)}"))
+        findings.note("workspace.bootstrap", f"must be a Bootstrap, not {PYTHON.show(written)}")
         return None
     reader = _reader(written, fields, authoring.Bootstrap.known, findings, place="workspace.bootstrap")
     path = Path(findings.file)
     command = reader.text("command", required=True)
     timeout_ms = reader.whole("timeout_ms", exact=True)
-    env = reader.given("env") or {}
-    if not isinstance(env, Mapping) or not all(isinstance(item, str) for pair in env.items() for item in pair):
-        reader.problem("env", f"must be a map of strings to strings, not {_shown(env)}")
-        env = {}
     return BootstrapSpec(
         command=_from_suite(command or "", path),
         args=tuple(_from_suite(arg, path) for arg in reader.texts("args")),
         timeout_s=None if timeout_ms is None else timeout_ms / 1000,
-        env=dict(env),
+        env=reader.variables("env"),
     )
 
 
@@ -138,22 +135,9 @@ def _from_suite(word: str, path: Path) -> str:
 
 
 class _PythonFields(Fields):
-    """The fields of an object that an author made; values are shown as Python writes them."""
+    """The fields of an object that an author made, which also has functions and folders."""
 
     __slots__ = ()
-
-    def shown(self, name: str, value: Any) -> str:  # noqa: ARG002 - there is no document to look it up in
-        """Return *value* for a message."""
-        return _shown(value)
-
-    def flag(self, name: str, default: bool = False) -> bool:
-        """Read True or False."""
-        if not self.has(name):
-            return default
-        value = self.given(name)
-        if not isinstance(value, bool):
-            self.problem(name, f"must be True or False, not {self.shown(name, value)}")
-        return value is True
 
     def function(self, name: str, *, most: int, required: bool = False) -> Callable[..., Any] | None:
         """Read a function that needs at most *most* arguments."""
@@ -212,7 +196,3 @@ def _yields(function: Callable[..., Any]) -> bool:
     """Return whether a call gives a generator, also if *function* is an object with `__call__`."""
     calls = (function, type(function).__call__)
     return any(inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call) for call in calls)
-
-
-def _shown(value: Any) -> str:
-    return shorten(written(value))

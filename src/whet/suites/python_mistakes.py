@@ -99,7 +99,7 @@ def _own_nodes(function: _Function) -> Iterator[ast.AST]:
 VARIABLE = "WHET_IMPORT_TIMEOUT_MS"
 HINT = f"an import should only define cases; {VARIABLE} allows it more time"
 _USUAL_MS = 60_000
-# After so long you wonder what is going on.
+# After this time you wonder what is going on.
 ANNOUNCED_AFTER_S = 3.0
 # A suite that catches everything and goes on has this long until whet ends with it.
 _GRACE_S = 2.0
@@ -126,8 +126,8 @@ def limit_s(environ: Mapping[str, str]) -> float:
 def patience(path: Path, most_s: float, is_own: Callable[[str], bool]) -> Iterator[None]:
     """Announce the import of *path* if it takes long, and raise `ImportHangs` in it if it takes too long.
 
-    By a timer of the main thread: it also breaks off what waits for something. What never comes back to Python, such as
-    a loop in C, it cannot.
+    A timer of the main thread does it, so it also ends what waits for something. It cannot end what never returns to
+    Python, such as a loop in C.
     """
     alone = threading.current_thread() is threading.main_thread() and not signal.getitimer(signal.ITIMER_REAL)[0]
     if not alone:

@@ -50,8 +50,8 @@ def look_at(folder: Path) -> Project:
     for file, suggest in _SUGGESTIONS.items():
         command = suggest(folder) if (folder / file).is_file() else None
         if command is not None:
-            beside = ("**/*_test.go",) if file == "go.mod" else ()
-            return Project(name=name, command=command, origin=file, protect=(*protect, *beside))
+            in_place = ("**/*_test.go",) if file == "go.mod" else ()
+            return Project(name=name, command=command, origin=file, protect=(*protect, *in_place))
     return Project(name=name, protect=protect)
 
 
@@ -92,7 +92,7 @@ def settings_text(agent: str | None) -> str:
         return f'[runners.{agent}.agent]\ntype = "{agent}"\n'
     choices = "\n".join(f'# [runners.{kind}.agent]\n# type = "{kind}"\n#' for kind in _PROGRAMS)
     return f"""\
-# Which agents to try: take the marks off the two lines of one or more of them.
+# Which agents to try: remove the "#" from the two lines of one or more of them.
 #
 {choices}
 # Any program that takes a prompt on its input, or by {{prompt}} in its arguments:
