@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from whet.errors import RecordUnwritten
 from whet.grade.scores import arm_scores, combined_status, mean, rate_of
@@ -15,10 +15,10 @@ from whet.grade.statistics import lifts_of
 from whet.model import wire
 from whet.model.event import ExecutionSummary
 from whet.model.grade import AS_EXPECTED, PASSED, STATUSES
-from whet.model.run import Execution, Plan, RunInfo, SnapshotOutcome, TrialKey, TrialResult
+from whet.model.run import Execution, Plan, RunInfo, SnapshotOutcome, TrialResult
 from whet.model.session import Usage
 from whet.record.folder import RESULTS_FILE, open_new
-from whet.record.journal import FREE_SPACE, Entry
+from whet.record.journal import FREE_SPACE, Entry, TrialLines
 from whet.record.results_document import (
     RecordFacts,
     RunFigures,
@@ -37,39 +37,13 @@ from whet.record.snapshots import SnapshotKey, snapshot_key
 DIGEST_OPENING, DIGEST_CLOSING = b',"digest":"', b'"}\n}\n'
 
 
-class Kept(Protocol):
-    """What results are made of: a journal, or the lines of one that is being verified."""
-
-    @property
-    def usage(self) -> Usage:
-        """The usage of all attempts at all trials together."""
-
-    @property
-    def lines(self) -> int:
-        """How many lines there are."""
-
-    @property
-    def last_link(self) -> str | None:
-        """The hash that the last line ends in."""
-
-    @property
-    def run_hash(self) -> str | None:
-        """The hash of run.json."""
-
-    def entry(self, key: TrialKey) -> Entry | None:
-        """Return the entry of a trial, if it has ended."""
-
-    def read(self, entry: Entry) -> TrialResult:
-        """Read the whole result."""
-
-
 class JournalResults:
     """Implements `Results` for a journal."""
 
     def __init__(
         self,
         plan: Plan,
-        journal: Kept,
+        journal: TrialLines,
         duration_s: float,
         snapshots: Mapping[SnapshotKey, SnapshotOutcome] | None = None,
         *,

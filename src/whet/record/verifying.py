@@ -12,13 +12,12 @@ from msgspec import Struct
 
 from whet.errors import RecordChanged, StoreError
 from whet.model import wire
-from whet.model.run import Execution, Plan, RunInfo, Runner, SnapshotOutcome, TrialKey, TrialResult
-from whet.model.session import Usage
+from whet.model.run import Execution, Plan, RunInfo, Runner, SnapshotOutcome, TrialResult
 from whet.model.suite import NO_SKILL, SKILL, TRIGGERED, Case, Check, Limits, Suite, WorkspaceSpec
 from whet.reading.text import shown
 from whet.record.chain import Chain, Line, Reading, changed, counted, is_done, refuse_other_run, run_hash
 from whet.record.folder import JOURNAL_FILE, RESULTS_FILE, RUN_FILE, SOURCES_FILE, SPENT_FILE
-from whet.record.journal import Entry
+from whet.record.journal import Entry, TrialLines
 from whet.record.results import DIGEST_CLOSING, DIGEST_OPENING, JournalResults, write_document
 from whet.record.results_document import CaseHead, ExecutionHead, RecordFacts, RunHead
 from whet.record.run_file import RunFile, is_chained, read_run_file
@@ -209,11 +208,11 @@ def _notes(run_dir: Path, lines: list[Line], reading: Reading) -> Iterator[str]:
         more = f" and {len(unnamed) - _NAMED} more" if len(unnamed) > _NAMED else ""
         yield f"no line of the journal names {named}{more}: a trial that did not end leaves such a folder"
     results = _results(run_dir)
-    if results is None:
+    if not (run_dir / RESULTS_FILE).exists():
         yield "there is no results.json, so that a missing end of the journal would not show"
-    elif results.record is None:
+    elif results and results.record is None:
         yield "results.json is of an older whet, and was not compared"
-    elif results.record.lines < len(lines):
+    elif results and results.record and results.record.lines < len(lines):
         yield f"results.json is of the first {results.record.lines} lines: the run was resumed since"
 
 
@@ -282,7 +281,7 @@ def _recomputed(run_dir: Path, results: _Run, lines: list[Line]) -> dict[str, An
     plan, snapshots = _plan_of(results)
     held = JournalResults(
         plan,
-        _Looked(lines, run_hash(run_dir / RUN_FILE)),
+        _ReadLines(lines, run_hash(run_dir / RUN_FILE)),
         results.duration_s,
         snapshots,
         # These are not in the journal; they are compared with the disk.
@@ -339,44 +338,15 @@ def _plan_of(results: _Run) -> tuple[Plan, dict[SnapshotKey, SnapshotOutcome]]:
     return plan, snapshots
 
 
-class _Looked:
-    """A journal for results, made of lines that were read."""
+class _ReadLines(TrialLines):
+    """The lines of a journal that was read as a whole."""
 
     def __init__(self, lines: list[Line], run: str | None) -> None:
-        self.usage = sum((line.result.total_usage for line in _paid(lines)), Usage())
-        self.lines = len(lines)
-        self.last_link = lines[-1].link if lines else None
-        self.run_hash = run
-        self._lines = {line.result.key: line for line in counted(lines)}
+        super().__init__(run)
         self._results = {line.offset: line.result for line in lines}
-
-    def entry(self, key: TrialKey) -> Entry | None:
-        """Return the entry of a trial, if it has ended."""
-        line = self._lines.get(key)
-        if line is None:
-            return None
-        found = line.result
-        return Entry(
-            line.offset,
-            len(line.raw),
-            b"",
-            found.status,
-            found.score,
-            found.duration_s,
-            is_done(found),
-            found.first_status,
-        )
+        for line in lines:
+            self.note(line.result, line.offset, line.raw, line.link)
 
     def read(self, entry: Entry) -> TrialResult:
         """Return the whole result."""
         return self._results[entry.offset]
-
-
-def _paid(lines: Iterable[Line]) -> Iterator[Line]:
-    """Yield the lines whose usage counts: a trial that is done twice was paid for once."""
-    done: set[TrialKey] = set()
-    for line in lines:
-        if line.result.key not in done:
-            yield line
-        if is_done(line.result):
-            done.add(line.result.key)
