@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from whet.errors import DiskFailed, RecordChanged
 from whet.model import wire
 from whet.model.run import TrialKey, TrialResult
+from whet.record.folder import file_hash
 
 _OPENING, _CLOSING = b',"chain":"', b'"}\n'
 # What every line begins with.
@@ -155,7 +156,7 @@ def changed(path: Path, what: str, run_dir: Path | None = None) -> RecordChanged
 
 def refuse_other_run(line: Line, run_file: Path) -> None:
     """Refuse a run.json that is not the one whose hash is in the first line."""
-    if line.run is not None and line.run != run_hash(run_file):
+    if line.run is not None and line.run != file_hash(run_file):
         raise changed(run_file, f"has changed since line {line.number} of the journal was written")
 
 
@@ -172,11 +173,3 @@ def counted(lines: Iterable[Line]) -> list[Line]:
         if before is None or not is_done(before.result):
             found[line.result.key] = line
     return list(found.values())
-
-
-def run_hash(run_file: Path) -> str | None:
-    """Return the hash of run.json, or None if there is no such file."""
-    try:
-        return hashlib.sha256(run_file.read_bytes()).hexdigest()
-    except FileNotFoundError:
-        return None

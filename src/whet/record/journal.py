@@ -16,8 +16,8 @@ from whet.model import wire
 from whet.model.grade import Status
 from whet.model.run import TrialKey, TrialResult
 from whet.model.session import Usage
-from whet.record.chain import Chain, Reading, is_done, refuse_other_run, run_hash
-from whet.record.folder import PRIVATE, RUN_FILE
+from whet.record.chain import Chain, Reading, is_done, refuse_other_run
+from whet.record.folder import PRIVATE, RUN_FILE, file_hash
 from whet.record.run_file import is_chained
 
 FREE_SPACE = "free some space"
@@ -101,7 +101,7 @@ class Journal(TrialLines):
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise StoreError(f"{path} cannot be opened: {error.strerror}") from error
-        super().__init__(run_hash(path.with_name(RUN_FILE)))
+        super().__init__(file_hash(path.with_name(RUN_FILE)))
         # The hash of the whole file as we know it.
         self._content = hashlib.sha256()
         self._last = b""

@@ -50,22 +50,12 @@ class JournalResults:
         cut_short: Usage | None = None,
         workspaces: Mapping[str, str] | None = None,
     ) -> None:
-        self._plan = plan
+        self.plan = plan
+        self.duration_s = duration_s
         self._journal = journal
-        self._duration_s = duration_s
         self._snapshots = snapshots or {}
         self.cut_short = cut_short or Usage()
         self._workspaces = dict(workspaces or {})
-
-    @property
-    def plan(self) -> Plan:
-        """What was planned."""
-        return self._plan
-
-    @property
-    def duration_s(self) -> float:
-        """Wall-clock time of the run so far."""
-        return self._duration_s
 
     @property
     def total_usage(self) -> Usage:
@@ -82,9 +72,9 @@ class JournalResults:
     def counts(self) -> dict[str, int]:
         """How many trials ended with each status."""
         seen: Counter[str] = Counter()
-        for execution in self._plan.executions:
+        for execution in self.plan.executions:
             seen.update(entry.status for entry in self._entries(execution))
-        total = self._plan.trial_count
+        total = self.plan.trial_count
         counts: dict[str, int] = {status: seen[status] for status in STATUSES}
         return counts | {"not-run": total - seen.total(), "total": total}
 
@@ -102,7 +92,7 @@ class JournalResults:
 
     def summaries(self) -> Iterator[ExecutionSummary]:
         """Every execution, in declared order."""
-        for execution in self._plan.executions:
+        for execution in self.plan.executions:
             outcome = self._snapshots.get(snapshot_key(execution))
             yield _held_to(_summary(execution, list(self._entries(execution))), outcome)
 
@@ -113,7 +103,7 @@ class JournalResults:
 
     def _entries(self, execution: Execution) -> Iterator[Entry]:
         for number in range(1, execution.trials + 1):
-            entry = self._journal.entry(self._plan.key(execution, number))
+            entry = self._journal.entry(self.plan.key(execution, number))
             if entry is not None:
                 yield entry
 

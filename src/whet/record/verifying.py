@@ -15,8 +15,8 @@ from whet.model import wire
 from whet.model.run import Execution, Plan, RunInfo, Runner, SnapshotOutcome, TrialResult
 from whet.model.suite import NO_SKILL, SKILL, TRIGGERED, Case, Check, Limits, Suite, WorkspaceSpec
 from whet.reading.text import shown
-from whet.record.chain import Chain, Line, Reading, changed, counted, is_done, refuse_other_run, run_hash
-from whet.record.folder import JOURNAL_FILE, RESULTS_FILE, RUN_FILE, SOURCES_FILE, SPENT_FILE
+from whet.record.chain import Chain, Line, Reading, changed, counted, is_done, refuse_other_run
+from whet.record.folder import JOURNAL_FILE, RESULTS_FILE, RUN_FILE, SOURCES_FILE, SPENT_FILE, file_hash
 from whet.record.journal import Entry, TrialLines
 from whet.record.results import DIGEST_CLOSING, DIGEST_OPENING, JournalResults, write_document
 from whet.record.results_document import CaseHead, ExecutionHead, RecordFacts, RunHead
@@ -252,9 +252,7 @@ def _differences(run_dir: Path, data: bytes, lines: list[Line]) -> Iterator[str]
 def _sources_problems(run_dir: Path) -> Iterator[str]:
     """Report a list of sources that is not the one that run.json names."""
     named = _asked(run_dir).sources
-    path = run_dir / SOURCES_FILE
-    data = path.read_bytes() if path.is_file() else b""
-    if named is not None and hashlib.sha256(data).hexdigest() != named:
+    if named is not None and file_hash(run_dir / SOURCES_FILE) != named:
         yield f"{SOURCES_FILE}: has changed since the run began"
 
 
@@ -281,7 +279,7 @@ def _recomputed(run_dir: Path, results: _Run, lines: list[Line]) -> dict[str, An
     plan, snapshots = _plan_of(results)
     held = JournalResults(
         plan,
-        _ReadLines(lines, run_hash(run_dir / RUN_FILE)),
+        _ReadLines(lines, file_hash(run_dir / RUN_FILE)),
         results.duration_s,
         snapshots,
         # These are not in the journal; they are compared with the disk.
