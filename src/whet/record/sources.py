@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
+from whet.dataclass import dataclass
 from whet.errors import UsageError
 from whet.model import wire
 from whet.model.request import Settings
@@ -31,7 +30,8 @@ _MOST_FILES, _MOST_BYTES = 5_000, 128 * 1024 * 1024
 _SKIPPED = frozenset((".git", ".whet", "__pycache__"))
 
 
-class Source(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Source:
     """A file as a run found it; if it was not hashed, its time is compared."""
 
     mode: int
