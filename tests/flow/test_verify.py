@@ -83,6 +83,10 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda run: replaced(run / "results.json", b'"interrupted": false', b'"interrupted": true '),
         "results.json: has changed: its content does not fit",
     ),
+    "results of a number of lines that cannot be": (
+        lambda run: replaced(run / "results.json", b'"lines":2', b'"lines":-9'),
+        "results.json: has changed: it is not the document of a run any more",
+    ),
     "a transcript": (
         lambda run: (run / "trials/a/sh/default/1/1/transcript.txt").write_text("made up"),
         "trials/a/sh/default/1/1/transcript.txt: is new since line 1",

@@ -16,7 +16,7 @@ from whet.model.run import TrialKey, TrialResult
 from whet.model.session import Usage
 from whet.record.chain import Chain, Reading
 from whet.record.journal import Journal
-from whet.record.run_file import write_run_file
+from whet.record.run_file import RunFile, write_run_file
 
 LINES = 4
 
@@ -36,7 +36,7 @@ def stopped(number: int) -> TrialResult:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    write_run_file(tmp_path, {"schema": "whet/run/1"})
+    write_run_file(tmp_path, RunFile())
     return tmp_path / "journal.jsonl"
 
 

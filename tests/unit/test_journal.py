@@ -13,7 +13,7 @@ from whet.model.run import Attempt, TrialKey, TrialResult
 from whet.model.session import Usage
 from whet.record.folder import create_run_folder, find_run_folder, lock, point_latest
 from whet.record.journal import Journal
-from whet.record.run_file import write_run_file
+from whet.record.run_file import RunFile, write_run_file
 
 
 def result(number: int, output: str = "") -> TrialResult:
@@ -98,7 +98,7 @@ def test_the_names_of_run_folders_sort_by_time(tmp_path: Path) -> None:
 
 def test_a_run_is_found_by_name_by_path_and_as_the_latest(tmp_path: Path) -> None:
     folder = create_run_folder(tmp_path)
-    write_run_file(folder, {"schema": "x"})
+    write_run_file(folder, RunFile())
     point_latest(folder)
 
     found = [find_run_folder(name, tmp_path) for name in (folder.name, str(folder), "latest")]

@@ -93,6 +93,14 @@ def test_the_schema_is_a_schema() -> None:
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
 
+def test_the_schema_that_we_ship_is_the_one_of_the_classes_that_write_results() -> None:
+    script = Path(__file__).parents[2] / "bench/schemas.py"
+
+    checked = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
 def test_every_kind_of_verdict_and_failure_is_described_by_the_schema(tmp_path: Path) -> None:
     folder = _project(tmp_path)
 

@@ -5,41 +5,30 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from whet.dataclass import dataclass
 
 SourceKind = Literal["manual", "imported", "contributor_aggregate", "org_exemplars"]
-SOURCE_KINDS: tuple[SourceKind, ...] = ("manual", "imported", "contributor_aggregate", "org_exemplars")
+SOURCE_KINDS: tuple[SourceKind, ...] = get_args(SourceKind)
 VerifierKind = Literal["llm_judge", "deterministic", "structured_rubric"]
-VERIFIER_KINDS: tuple[VerifierKind, ...] = ("llm_judge", "deterministic", "structured_rubric")
+VERIFIER_KINDS: tuple[VerifierKind, ...] = get_args(VerifierKind)
 Expectation = Literal["should_trigger", "should_not_trigger"]
-EXPECTATIONS: tuple[Expectation, ...] = ("should_trigger", "should_not_trigger")
+EXPECTATIONS: tuple[Expectation, ...] = get_args(Expectation)
 InvocationType = Literal["explicit", "implicit", "contextual", "negative"]
-INVOCATION_TYPES: tuple[InvocationType, ...] = ("explicit", "implicit", "contextual", "negative")
+INVOCATION_TYPES: tuple[InvocationType, ...] = get_args(InvocationType)
 Extract = Literal["whole", "first_json_block"]
-EXTRACTS: tuple[Extract, ...] = ("whole", "first_json_block")
+EXTRACTS: tuple[Extract, ...] = get_args(Extract)
 Match = Literal["all", "any"]
-MATCHES: tuple[Match, ...] = ("all", "any")
-Op = Literal[
-    "contains",
-    "not_contains",
-    "equals",
-    "regex",
-    "json_path",
-    "tool_called",
-    "tool_not_called",
-    "command_run",
-    "file_exists",
-    "file_contains",
-    "file_matches",
-    "skill_triggered",
-]
+MATCHES: tuple[Match, ...] = get_args(Match)
 TextOp = Literal["contains", "not_contains", "equals", "regex"]
-TEXT_OPS: tuple[Op, ...] = ("contains", "not_contains", "equals", "regex")
-FILE_OPS: tuple[Op, ...] = ("file_exists", "file_contains", "file_matches")
-CALL_OPS: tuple[Op, ...] = ("tool_called", "tool_not_called", "command_run")
-OPS: tuple[Op, ...] = (*TEXT_OPS, "json_path", *CALL_OPS, *FILE_OPS, "skill_triggered")
+FileOp = Literal["file_exists", "file_contains", "file_matches"]
+CallOp = Literal["tool_called", "tool_not_called", "command_run"]
+Op = Literal[TextOp, "json_path", CallOp, FileOp, "skill_triggered"]
+TEXT_OPS: tuple[Op, ...] = get_args(TextOp)
+FILE_OPS: tuple[Op, ...] = get_args(FileOp)
+CALL_OPS: tuple[Op, ...] = get_args(CallOp)
+OPS: tuple[Op, ...] = get_args(Op)
 TARGETS = ("output", "commands")
 
 MOST_CASES = 500
@@ -184,14 +173,7 @@ class TaskPackage(_Common):
 
 EvalCase = TriggerQuery | LlmRubric | ExactMatch | JsonSchema | BooleanAssertion | TaskPackage
 CaseKind = Literal["trigger_query", "llm_rubric", "exact_match", "json_schema", "boolean_assertion", "task_package"]
-CASE_KINDS: tuple[CaseKind, ...] = (
-    "trigger_query",
-    "llm_rubric",
-    "exact_match",
-    "json_schema",
-    "boolean_assertion",
-    "task_package",
-)
+CASE_KINDS: tuple[CaseKind, ...] = get_args(CaseKind)
 SuiteKind = CaseKind | Literal["mixed"]
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from whet.dataclass import dataclass
 
 Status = Literal["passed", "failed", "expected-failed", "unexpected-passed", "errored"]
-STATUSES: tuple[Status, ...] = ("passed", "failed", "expected-failed", "unexpected-passed", "errored")
+STATUSES: tuple[Status, ...] = get_args(Status)
 AS_EXPECTED: frozenset[Status] = frozenset({"passed", "expected-failed"})
 PASSED: frozenset[Status] = frozenset({"passed", "unexpected-passed"})
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from whet.dataclass import dataclass
 from whet.errors import UsageError
@@ -14,9 +14,7 @@ from whet.model.run import Runner, ScheduleName
 from whet.model.suite import Ceilings, WorkspaceSpec
 
 SandboxName = Literal["auto", "bubblewrap", "local"]
-SANDBOXES: tuple[SandboxName, ...] = ("auto", "bubblewrap", "local")
-
-
+SANDBOXES: tuple[SandboxName, ...] = get_args(SandboxName)
 # The origin of a setting that has its default.
 BUILT_IN = "built-in"
 
@@ -66,7 +64,7 @@ class Settings:
 
     @property
     def judging(self) -> dict[str, Any]:
-        """How the judge is asked: the table `[judge]`, with a cache beside the records unless it names one."""
+        """How the judge is asked: the table `[judge]`, with a cache next to the records unless it names one."""
         return {"cache_dir": self.output_dir.parent / "judge", **self.judge}
 
     def is_default(self, key: str) -> bool:

@@ -44,7 +44,7 @@ def id_problem(identifier: str) -> str | None:
 
 
 ScheduleName = Literal["serial", "parallel", "isolated-by-runner"]
-SCHEDULES: tuple[ScheduleName, ...] = ("serial", "parallel", "isolated-by-runner")
+SCHEDULES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

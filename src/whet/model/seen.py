@@ -6,7 +6,7 @@ takes as long as reading its line.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
@@ -46,9 +46,9 @@ class ToolResult(Struct, frozen=True, kw_only=True):
 
 
 class CommandRun(Struct, frozen=True, kw_only=True):
-    """A shell command that the agent ran, in `cwd` where that is not the workspace.
+    """A shell command that the agent ran, in `cwd` if that is not the workspace.
 
-    `ok` says whether it worked where its exit code is not known and that is.
+    `ok` says whether it worked, if that is known and its exit code is not.
     """
 
     type: Literal["command"] = "command"
@@ -60,7 +60,7 @@ class CommandRun(Struct, frozen=True, kw_only=True):
 
 
 class FileRead(Struct, frozen=True, kw_only=True):
-    """A file that the agent looked into; `ok` is null where the command that shows it may have failed."""
+    """A file that the agent looked into; `ok` is null if the command that shows it may have failed."""
 
     type: Literal["file_read"] = "file_read"
     path: str
@@ -176,17 +176,4 @@ Event: TypeAlias = (
     | Trouble
     | FinalOutput
 )
-EVENT_TYPES: tuple[type[Event], ...] = (
-    Message,
-    ToolCall,
-    ToolResult,
-    CommandRun,
-    FileRead,
-    FileEdit,
-    SkillSignal,
-    UsageSeen,
-    SessionStarted,
-    SessionEnded,
-    Trouble,
-    FinalOutput,
-)
+EVENT_TYPES: tuple[type[Event], ...] = get_args(Event)

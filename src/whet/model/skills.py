@@ -11,7 +11,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from whet.dataclass import dataclass
 from whet.model.seen import CommandRun, Event, FileEdit, FileRead, Message, SessionStarted, SkillSignal
@@ -123,7 +123,7 @@ _DENIED = re.compile(r"\b(?:not|no|never|none|without|cannot|instead of|neither|
 
 
 def _speaking_of(names: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern for the word "skill" beside a name: a name alone may be a common word."""
+    """Return a pattern for the word "skill" next to a name: a name alone may be a common word."""
     # The longest first, so that `style-guide` is not taken for `style`.
     either = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     mark = r"[`'\"*_\u201c\u201d\u2018\u2019]*"
@@ -132,7 +132,7 @@ def _speaking_of(names: Iterable[str]) -> re.Pattern[str]:
 
 
 Confidence = Literal["explicit", "strong", "medium", "weak"]
-CONFIDENCES: tuple[Confidence, ...] = ("explicit", "strong", "medium", "weak")
+CONFIDENCES: tuple[Confidence, ...] = get_args(Confidence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,7 +298,7 @@ class SkillWatch:
             kept.append(SkillEvidence(confidence=confidence, why=f"{did} {_short(what)}", event=self._at))
 
     def _kept(self, skill: str, confidence: Confidence) -> list[SkillEvidence] | None:
-        """What is kept of this confidence, or none where that is enough."""
+        """Return what is kept of this confidence, or None if that is enough."""
         kept = self._seen.setdefault(skill, {}).setdefault(confidence, [])
         return kept if self._most is None or len(kept) < self._most else None
 

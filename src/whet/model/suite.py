@@ -66,7 +66,7 @@ class SkillUnderTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeSkill:
-    """A skill that is only described, to be there beside the one under test."""
+    """A skill that is only described, to compete with the one under test."""
 
     name: str
     description: str

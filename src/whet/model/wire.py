@@ -26,8 +26,6 @@ class WireError(WhetError):
 def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
-    if isinstance(value, set | frozenset):
-        return sorted(value)
     raise NotImplementedError(f"{type(value).__name__} has no JSON form")
 
 
@@ -100,24 +98,23 @@ class _Tag(msgspec.Struct):
     type: str
 
 
-_tag = msgspec.json.Decoder(_Tag)
-_events: dict[str, msgspec.json.Decoder[Event]] = {
-    str(next(each.default for each in structs.fields(kind) if each.name == "type")): msgspec.json.Decoder(kind)
-    for kind in EVENT_TYPES
+_EVENTS: dict[str, type[Event]] = {
+    str(next(field.default for field in structs.fields(kind) if field.name == "type")): kind for kind in EVENT_TYPES
 }
-EVENT_NAMES: tuple[str, ...] = tuple(_events)
+EVENT_NAMES: tuple[str, ...] = tuple(_EVENTS)
 
 
 def decode_event(line: bytes) -> Event:
     """Read one session event; `type` says of which kind."""
     try:
-        kind = _tag.decode(line).type
-        decoder = _events.get(kind)
-        if decoder is None:
-            raise WireError(f'no event is called "{kind}"')
-        return decoder.decode(line)
+        name = _decoder(_Tag).decode(line).type
+        kind = _EVENTS.get(name)
+        if kind is None:
+            raise WireError(f'no event is called "{name}"')
+        event: Event = _decoder(kind).decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(str(error)) from error
+    return event
 
 
 def _without_surrogates(value: Any) -> Any:

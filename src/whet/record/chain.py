@@ -10,14 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from whet.dataclass import dataclass
+from msgspec import Struct, field
+
 from whet.errors import DiskFailed, RecordChanged
 from whet.model import wire
 from whet.model.run import TrialKey, TrialResult
+from whet.record.folder import file_hash
 
 _OPENING, _CLOSING = b',"chain":"', b'"}\n'
 # What every line begins with.
@@ -27,16 +29,14 @@ _TAIL = len(_OPENING) + _DIGITS + len(_CLOSING)
 _RESULT = frozenset(item.name for item in fields(TrialResult))
 
 
-@dataclass(frozen=True, slots=True)
-class _Sealed:
-    """What a line holds beside its result: hashes of the trial's files, and in the first line the hash of run.json."""
+class _Sealed(Struct, omit_defaults=True):
+    """What a line holds after its result: hashes of the trial's files, and in the first line the hash of run.json."""
 
-    files: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str]
     run: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """A line that fits, and where it is; `link` is its hash, or None if an older whet wrote it."""
 
     number: int
@@ -44,7 +44,7 @@ class Line:
     raw: bytes
     result: TrialResult
     link: str | None
-    files: Mapping[str, str]
+    files: dict[str, str]
     run: str | None
 
 
@@ -60,8 +60,7 @@ class Chain:
 
     def forge(self, result: TrialResult, files: Mapping[str, str], run: str | None) -> bytes:
         """Return the next line; call `accept` once it is written."""
-        sealed: dict[str, Any] = {"files": files, **({} if run is None else {"run": run})}
-        body = wire.encode(result)[:-1] + b"," + wire.encode(sealed)[1:-1]
+        body = wire.encode(result)[:-1] + b"," + wire.encode(_Sealed(dict(files), run))[1:-1]
         return body + _OPENING + self._next(body).encode() + _CLOSING
 
     def take(self, raw: bytes) -> Line:
@@ -73,7 +72,7 @@ class Chain:
             raise ValueError("its hash does not fit its content and the line before")
         try:
             result = wire.decode(raw, TrialResult)
-            sealed = _Sealed() if link is None else wire.decode(raw, _Sealed)
+            sealed = _Sealed({}) if link is None else wire.decode(raw, _Sealed)
         except wire.WireError as error:
             raise ValueError(str(error)) from error
         if link is None:
@@ -109,8 +108,7 @@ def _refuse_unknown(raw: bytes) -> None:
         raise ValueError(f"it does not end in a hash, and holds {', '.join(strange)}")
 
 
-@dataclass(slots=True)
-class Reading:
+class Reading(Struct):
     """A journal as far as it was read; `torn` is the size of a last line that was cut off."""
 
     chain: Chain = field(default_factory=Chain)
@@ -158,7 +156,7 @@ def changed(path: Path, what: str, run_dir: Path | None = None) -> RecordChanged
 
 def refuse_other_run(line: Line, run_file: Path) -> None:
     """Refuse a run.json that is not the one whose hash is in the first line."""
-    if line.run is not None and line.run != run_hash(run_file):
+    if line.run is not None and line.run != file_hash(run_file):
         raise changed(run_file, f"has changed since line {line.number} of the journal was written")
 
 
@@ -175,11 +173,3 @@ def counted(lines: Iterable[Line]) -> list[Line]:
         if before is None or not is_done(before.result):
             found[line.result.key] = line
     return list(found.values())
-
-
-def run_hash(run_file: Path) -> str | None:
-    """Return the hash of run.json, or None if there is no such file."""
-    try:
-        return hashlib.sha256(run_file.read_bytes()).hexdigest()
-    except FileNotFoundError:
-        return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import secrets
 from collections.abc import Iterator
@@ -83,6 +84,14 @@ def open_new(path: Path, mode: int = PRIVATE) -> BinaryIO:
     """Open a new file for writing; only our user may read it, unless *mode* says otherwise."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     return os.fdopen(descriptor, "wb")
+
+
+def file_hash(path: Path) -> str | None:
+    """Return the SHA-256 of a file, or None if there is none."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
 
 
 @contextmanager

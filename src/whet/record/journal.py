@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+
 from whet.errors import RecordLost, RecordUnwritten, StoreError
 from whet.model import wire
 from whet.model.grade import Status
 from whet.model.run import TrialKey, TrialResult
 from whet.model.session import Usage
-from whet.record.chain import Chain, Reading, is_done, refuse_other_run, run_hash
-from whet.record.folder import PRIVATE, RUN_FILE
+from whet.record.chain import Chain, Reading, is_done, refuse_other_run
+from whet.record.folder import PRIVATE, RUN_FILE, file_hash
 from whet.record.run_file import is_chained
 
 FREE_SPACE = "free some space"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """Where the line of a trial is in the journal, and the few values of it that are needed often.
 
     `digest` is the hash of the line as we wrote or read it: a line that is read later must be the same. `done` is false
@@ -40,8 +41,59 @@ class Entry:
     first: Status
 
 
-class Journal:
-    """Appends results and reads them back; keeps only their places and hashes in memory."""
+class TrialLines(ABC):
+    """The lines of a journal, for results; keeps only their places, and the hash of run.json."""
+
+    def __init__(self, run_hash: str | None) -> None:
+        self.run_hash = run_hash
+        # How many lines there are, and the hash that the last one ends in.
+        self.lines = 0
+        self.last_link: str | None = None
+        # The usage of all attempts at all trials together.
+        self.usage = Usage()
+        self._entries: dict[TrialKey, Entry] = {}
+
+    def note(self, result: TrialResult, offset: int, line: bytes, link: str | None) -> None:
+        """Note the next line and what it says."""
+        self.lines += 1
+        self.last_link = link
+        before = self._entries.get(result.key)
+        # The first line of a trial counts, unless a full disk stopped the trial; that one was still paid for.
+        if before is None or not before.done:
+            self.usage += result.total_usage
+            self._entries[result.key] = Entry(
+                offset=offset,
+                size=len(line),
+                digest=hashlib.sha256(line).digest(),
+                status=result.status,
+                score=result.score,
+                duration_s=result.duration_s,
+                done=is_done(result),
+                first=result.first_status,
+            )
+
+    def entry(self, key: TrialKey) -> Entry | None:
+        """Return the entry of a trial, if it has ended."""
+        return self._entries.get(key)
+
+    def is_done(self, key: TrialKey) -> bool:
+        """Return whether a trial has ended and is not tried again."""
+        entry = self._entries.get(key)
+        return entry is not None and entry.done
+
+    @abstractmethod
+    def read(self, entry: Entry) -> TrialResult:
+        """Return the whole result."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[TrialKey]:
+        return iter(self._entries)
+
+
+class Journal(TrialLines):
+    """Appends results and reads them back."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -49,12 +101,10 @@ class Journal:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise StoreError(f"{path} cannot be opened: {error.strerror}") from error
-        self._entries: dict[TrialKey, Entry] = {}
-        self._usage = Usage()
+        super().__init__(file_hash(path.with_name(RUN_FILE)))
         # The hash of the whole file as we know it.
         self._content = hashlib.sha256()
         self._last = b""
-        self._run: str | None = None
         # The size of a line that a crash cut off, which was dropped.
         self.torn = 0
         self._chain = self._load()
@@ -63,37 +113,22 @@ class Journal:
     def _load(self) -> Chain:
         """Read and check what is there; drops a last line that a crash cut off."""
         run_file = self._path.with_name(RUN_FILE)
-        self._run = run_hash(run_file)
         reading = Reading(Chain(required=is_chained(run_file)))
         with open(self._file, "rb", closefd=False) as file:  # what was opened, whatever the path is now
             for line in reading.lines(file, self._path):
                 refuse_other_run(line, run_file)
-                self._note(line.result, line.offset, line.raw)
+                self._remember(line.raw)
+                self.note(line.result, line.offset, line.raw, line.link)
         self.torn = reading.torn
         if self.torn:
             os.ftruncate(self._file, reading.chain.size)
         return reading.chain
 
-    @property
-    def lines(self) -> int:
-        """How many lines there are."""
-        return self._chain.lines
-
-    @property
-    def last_link(self) -> str | None:
-        """The hash that the last line ends in."""
-        return self._chain.link
-
-    @property
-    def run_hash(self) -> str | None:
-        """The hash of run.json when the journal was opened."""
-        return self._run
-
     def append(self, result: TrialResult, files: Mapping[str, str] | None = None) -> None:
         """Append one result and the hashes of its files, in a single write: the line is there whole or not at all."""
         self.check()
         # The first line with a hash holds the hash of run.json.
-        run = self._run if self._chain.link is None else None
+        run = self.run_hash if self.last_link is None else None
         line = self._chain.forge(result, files or {}, run)
         try:
             written = os.write(self._file, line)
@@ -102,8 +137,10 @@ class Journal:
         if written != len(line):
             os.ftruncate(self._file, self._chain.size)
             raise RecordUnwritten(f"{self._path} cannot be written: the disk is full", hint=FREE_SPACE)
-        self._note(result, self._chain.size, line)
+        offset = self._chain.size
         self._chain.accept(line)
+        self._remember(line)
+        self.note(result, offset, line, self._chain.link)
         self._seen = self._stamp()
 
     def check(self, *, whole: bool = False) -> None:
@@ -164,38 +201,9 @@ class Journal:
             return f": {error.message.removeprefix(f'{self._path}: ')}"
         return ""
 
-    def _note(self, result: TrialResult, offset: int, line: bytes) -> None:
+    def _remember(self, line: bytes) -> None:
         self._content.update(line)
         self._last = line
-        before = self._entries.get(result.key)
-        # The first line of a trial counts, unless a full disk stopped the trial; that one was still paid for.
-        if before is None or not before.done:
-            digest = hashlib.sha256(line).digest()
-            self._entries[result.key] = Entry(
-                offset,
-                len(line),
-                digest,
-                result.status,
-                result.score,
-                result.duration_s,
-                is_done(result),
-                result.first_status,
-            )
-            self._usage += result.total_usage
-
-    @property
-    def usage(self) -> Usage:
-        """The usage of all attempts at all trials together."""
-        return self._usage
-
-    def entry(self, key: TrialKey) -> Entry | None:
-        """Return the entry of a trial, if it has ended."""
-        return self._entries.get(key)
-
-    def is_done(self, key: TrialKey) -> bool:
-        """Return whether a trial has ended and is not tried again."""
-        entry = self._entries.get(key)
-        return entry is not None and entry.done
 
     def read(self, entry: Entry) -> TrialResult:
         """Read the whole result; raises `RecordLost` if its line has changed."""
@@ -207,12 +215,6 @@ class Journal:
         except (OSError, wire.WireError) as error:
             raise RecordLost(f"{self._path}: the line at byte {entry.offset} cannot be read: {error}") from error
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def __iter__(self) -> Iterator[TrialKey]:
-        return iter(self._entries)
-
     def sync(self) -> None:
         """Flush the file to the disk."""
         os.fsync(self._file)
@@ -223,8 +225,7 @@ class Journal:
         os.close(self._file)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutShort:
+class CutShort(Struct, frozen=True, kw_only=True):
     """An attempt that was interrupted, and its usage so far."""
 
     key: TrialKey
@@ -236,22 +237,18 @@ class Spent:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._usage = Usage()
+        # The usage of all of them together.
+        self.usage = Usage()
         for line in path.read_bytes().splitlines() if path.exists() else ():
             # Skip a line that a crash cut off.
             with suppress(wire.WireError):
-                self._usage += wire.decode(line, CutShort).usage
-
-    @property
-    def usage(self) -> Usage:
-        """The usage of all of them together."""
-        return self._usage
+                self.usage += wire.decode(line, CutShort).usage
 
     def add(self, key: TrialKey, usage: Usage) -> None:
         """Append the usage of an attempt, unless it is unknown."""
         if usage == Usage():
             return
-        self._usage += usage
+        self.usage += usage
         line = wire.encode(CutShort(key=key, usage=usage)) + b"\n"
         # We are about to end: if it cannot be written, it is still in the results of this run.
         with suppress(OSError):

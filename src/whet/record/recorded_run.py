@@ -7,6 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from whet.dataclass import dataclass
 from whet.errors import StoreError, UsageError
 from whet.model import wire
@@ -136,22 +138,19 @@ def _name(key: TrialKey) -> tuple[str, str, str, int]:
     return key.case, key.runner, key.variant, key.number
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Execution:
+class _Execution(Struct):
     runner: str
     variant: str
     passed: bool
     snapshot: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Case:
+class _Case(Struct):
     id: str
     executions: tuple[_Execution, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Results:
+class _Results(Struct):
     cases: tuple[_Case, ...]
 
 

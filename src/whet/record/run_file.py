@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import field
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec import Struct, field, structs, to_builtins
 
-from whet.dataclass import dataclass
 from whet.errors import StoreError
 from whet.model import wire
 from whet.model.benchmark import EvaluatorKind
@@ -22,8 +21,7 @@ from whet.record.folder import PRIVATE, RUN_FILE, write_atomically, writing
 _CHAINED = "chained"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Typed:
+class Typed(Struct, frozen=True, kw_only=True):
     """The words that a run was started with, and the folder that its paths start from."""
 
     cwd: str | None = None
@@ -31,8 +29,7 @@ class Typed:
     going_on: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvalAsked:
+class EvalAsked(Struct, frozen=True, kw_only=True):
     """What only `whet eval` is asked; all paths are absolute."""
 
     skills: tuple[str, ...]
@@ -42,8 +39,7 @@ class EvalAsked:
     check_schemas: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingShown:
+class SettingShown(Struct, frozen=True, kw_only=True):
     """A setting that was in force; without its value if that looks secret."""
 
     key: str
@@ -51,10 +47,12 @@ class SettingShown:
     origin: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFile:
+class RunFile(Struct, frozen=True, kw_only=True):
     """What run.json says; what an older whet did not write has its default."""
 
+    schema: str = "whet/run/1"
+    whet_version: str | None = None
+    suite: str | None = None
     suite_path: str | None = None
     suite_digest: str | None = None
     fingerprint: str | None = None
@@ -62,7 +60,7 @@ class RunFile:
     flags: dict[str, Any] = field(default_factory=dict)
     selection: Selection = field(default_factory=Selection)
     settings: tuple[SettingShown, ...] = ()
-    typed: Typed = field(default_factory=Typed)
+    typed: Typed = Typed()
     update_snapshots: bool = False
     model: str | None = None
     in_place: bool = False
@@ -73,16 +71,24 @@ class RunFile:
     more_reporters: tuple[str, ...] = ()
     workspace: dict[str, Any] | None = None
     trials: int | None = None
+    # A line for each execution, for people.
+    plan: tuple[str, ...] = ()
     # The hash of the list of what agents started from.
     sources: str | None = None
     # Only of a regraded run, and of one of `whet eval`.
     regraded_from: str | None = None
     command: str | None = None
     eval: EvalAsked | None = None
+    # Whether each line of the journal has a hash; an older whet did not say so.
+    journal: str | None = None
 
     def setting(self, key: str) -> str | None:
         """Return the text of the setting that was in force for the dotted *key*."""
         return next((row.value for row in self.settings if row.key == key), None)
+
+
+class _Journal(Struct):
+    journal: str | None = None
 
 
 def read_run_file(folder: Path) -> RunFile:
@@ -96,52 +102,52 @@ def read_run_file(folder: Path) -> RunFile:
         raise StoreError(f"{path} is not the record of a run: {error.message}") from error
 
 
-def write_run_file(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write what was asked."""
+def write_run_file(folder: Path, asked: RunFile, mask: Callable[[Any], Any] = lambda facts: facts) -> None:
+    """Write what was asked, without the secrets that *mask* takes out of it."""
+    facts = to_builtins(structs.replace(asked, journal=_CHAINED), order="deterministic")
     with writing(folder / RUN_FILE):
-        write_atomically(folder / RUN_FILE, wire.encode_pretty({**facts, "journal": _CHAINED}), mode=PRIVATE)
+        write_atomically(folder / RUN_FILE, wire.encode_pretty(mask(facts)), mode=PRIVATE)
 
 
 def is_chained(run_file: Path) -> bool:
     """Return whether each line of the run's journal has a hash; an older whet wrote none."""
     try:
-        facts = msgspec.json.decode(run_file.read_bytes())
-    except (OSError, UnicodeDecodeError, msgspec.DecodeError):
+        return wire.decode(run_file.read_bytes(), _Journal).journal == _CHAINED
+    except (OSError, wire.WireError):
         return False
-    return isinstance(facts, dict) and facts.get("journal") == _CHAINED
 
 
 def run_facts(
-    request: RunRequest, described: Iterable[tuple[str, str, str]], plan: Plan, *, version: str
-) -> dict[str, Any]:
-    """Return what goes into run.json; *described* are the settings in force, without values that look secret."""
-    return {
-        "schema": "whet/run/1",
-        "whet_version": version,
-        "suite": plan.suite.name,
-        "suite_path": str(plan.suite.source),
-        "suite_digest": plan.suite.digest,
-        "fingerprint": fingerprint(plan),
-        "config_file": str(request.config_file.resolve()) if request.config_file else None,
-        "flags": {name: _plain(value) for name, value in request.flags.items()},
-        "selection": _selection_facts(request, plan),
-        "settings": [{"key": key, "value": value, "origin": origin} for key, value, origin in described],
-        "typed": {"cwd": str(Path.cwd()), "again": request.again, "going_on": request.going_on},
-        "update_snapshots": request.update_snapshots,
-        "model": request.model,
-        "in_place": request.in_place,
-        "fail_fast": request.fail_fast,
-        "strict": request.strict,
-        "skill": str(request.skill.resolve()) if request.skill else None,
-        "skill_digest": plan.suite.skill.digest if plan.suite.skill else None,
-        "more_reporters": list(request.more_reporters),
-        "workspace": _workspace_facts(plan),
-        "trials": plan.trial_count,
-        "plan": [
+    request: RunRequest, described: Iterable[tuple[str, str, str]], plan: Plan, *, version: str, **more: Any
+) -> RunFile:
+    """Return what goes into run.json, and *more*; *described* are the settings, without values that look secret."""
+    asked = RunFile(
+        whet_version=version,
+        suite=plan.suite.name,
+        suite_path=str(plan.suite.source),
+        suite_digest=plan.suite.digest,
+        fingerprint=fingerprint(plan),
+        config_file=_absolute(request.config_file),
+        flags={name: _absolute(value) if isinstance(value, Path) else value for name, value in request.flags.items()},
+        selection=_selection(request, plan),
+        settings=tuple(SettingShown(key=key, value=value, origin=origin) for key, value, origin in described),
+        typed=Typed(cwd=str(Path.cwd()), again=request.again, going_on=request.going_on),
+        update_snapshots=request.update_snapshots,
+        model=request.model,
+        in_place=request.in_place,
+        fail_fast=request.fail_fast,
+        strict=request.strict,
+        skill=_absolute(request.skill),
+        skill_digest=plan.suite.skill.digest if plan.suite.skill else None,
+        more_reporters=request.more_reporters,
+        workspace=_workspace_facts(plan),
+        trials=plan.trial_count,
+        plan=tuple(
             f"{execution.case.id}@{execution.runner.id}/{execution.variant} x{execution.trials}"
             for execution in plan.executions
-        ],
-    }
+        ),
+    )
+    return structs.replace(asked, **more)
 
 
 def fingerprint(plan: Plan) -> str:
@@ -178,19 +184,13 @@ def _workspace_facts(plan: Plan) -> dict[str, Any]:
     return {"mode": spec.mode, "cwd": cwd, "template_dir": template, "bootstrap": bootstrapped}
 
 
-def _selection_facts(request: RunRequest, plan: Plan) -> dict[str, Any]:
-    selection = request.selection
+def _selection(request: RunRequest, plan: Plan) -> Selection:
+    if not request.last_failed:
+        return request.selection
     # What failed last time is settled now: by the time of a resume, the last run is this one.
-    only = sorted({(item.case.id, item.runner.id, item.variant) for item in plan.executions})
-    return {
-        "cases": selection.cases,
-        "tags": selection.tags,
-        "runners": selection.runners,
-        "variants": selection.variants,
-        "shard": None if request.last_failed else selection.shard,
-        "only": only if request.last_failed else None,
-    }
+    only = frozenset((item.case.id, item.runner.id, item.variant) for item in plan.executions)
+    return replace(request.selection, shard=None, only=only)
 
 
-def _plain(value: Any) -> Any:
-    return str(value.resolve()) if isinstance(value, Path) else value
+def _absolute(path: Path | None) -> str | None:
+    return str(path.resolve()) if path else None

@@ -15,7 +15,7 @@ from whet.model import wire
 from whet.model.run import TrialResult
 from whet.reading.text import escape_surrogates
 from whet.record.chain import Line
-from whet.record.folder import PRIVATE, RESULTS_FILE, open_new, write_atomically
+from whet.record.folder import PRIVATE, RESULTS_FILE, file_hash, open_new, write_atomically
 
 WORKSPACE_FILE = "workspace.json"
 # Written later, when the agent is asked about its trial.
@@ -54,7 +54,7 @@ class Sealing:
             kept = self._run_dir / attempt.workspace_dir if attempt.workspace_dir else None
             if kept is not None and kept.is_dir():
                 with open_new(self._run_dir / attempt.artifact_dir / WORKSPACE_FILE) as file:
-                    file.write(wire.encode_pretty(tree_hashes(kept)))
+                    file.write(_listed(kept))
         self._files = list(_recorded(self._run_dir, self._result))
 
 
@@ -144,17 +144,22 @@ def _workspace_problems(run_dir: Path, line: Line) -> Iterator[str]:
         listed = run_dir / attempt.artifact_dir / WORKSPACE_FILE
         if attempt.workspace_dir is None or not listed.is_file():
             continue
-        try:
-            before = wire.decode(listed.read_bytes(), dict[str, str])
-        except (OSError, wire.WireError):
-            # The list itself has changed, which is reported as a file of the trial.
-            continue
         kept = run_dir / attempt.workspace_dir
-        if kept.is_symlink() or not kept.is_dir():
+        if not _is_folder(kept):
             yield f"{attempt.workspace_dir}: is gone"
             continue
-        now = {escape_surrogates(path): digest for path, digest in tree_hashes(kept).items()}
-        yield from (f"{attempt.workspace_dir}/{what}" for what in differences(before, now))
+        yield from (f"{attempt.workspace_dir}/{what}" for what in _tree_differences(listed, kept))
+
+
+def _tree_differences(listed: Path, folder: Path) -> Iterator[str]:
+    """Yield a sentence for each path at which *folder* differs from the list that was made of it."""
+    try:
+        before = wire.decode(listed.read_bytes(), dict[str, str])
+    except (OSError, wire.WireError):
+        # The list itself has changed, which is reported as a change of that file.
+        return
+    now = {escape_surrogates(path): digest for path, digest in tree_hashes(folder).items()}
+    yield from differences(before, now)
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
@@ -207,13 +212,13 @@ def shared_hashes(run_dir: Path) -> dict[str, str]:
 
 
 def _hash_of(run_dir: Path, name: str) -> str:
-    """Return the hash of the list of a workspace; what bootstrap commands leave beside it is hashed directly."""
+    """Return the hash of the list of a workspace; what bootstrap commands leave next to it is hashed directly."""
     path, listed = run_dir / _WORKSPACES / name, _list_of(run_dir, name)
     if not _SHARED.fullmatch(name) or not _is_folder(path):
         return _hash_now(path)
     if not listed.is_file():
         write_atomically(listed, _listed(path), mode=PRIVATE)
-    return hashlib.sha256(listed.read_bytes()).hexdigest()
+    return file_hash(listed) or ""
 
 
 def _hash_now(path: Path) -> str:
@@ -263,12 +268,10 @@ def shared_problems(run_dir: Path, hashes: Mapping[str, str], *, over: bool) -> 
 def _changes(run_dir: Path, name: str, due: str) -> Iterator[str]:
     """Yield the files that differ, if their list has not changed."""
     path, listed = run_dir / _WORKSPACES / name, _list_of(run_dir, name)
-    data = listed.read_bytes() if listed.is_file() else b""
-    if hashlib.sha256(data).hexdigest() != due or not _is_folder(path):
+    if file_hash(listed) != due or not _is_folder(path):
         yield f"{_WORKSPACES}/{name}: has changed"
         return
-    now = {escape_surrogates(path): digest for path, digest in tree_hashes(path).items()}
-    yield from (f"{_WORKSPACES}/{name}/{what}" for what in differences(wire.decode(data, dict[str, str]), now))
+    yield from (f"{_WORKSPACES}/{name}/{what}" for what in _tree_differences(listed, path))
 
 
 def list_problems(run_dir: Path, hashes: Mapping[str, str]) -> Iterator[str]:
@@ -276,7 +279,7 @@ def list_problems(run_dir: Path, hashes: Mapping[str, str]) -> Iterator[str]:
     for where, due in sorted(hashes.items()):
         name = where.removeprefix(f"{_WORKSPACES}/")
         listed = _list_of(run_dir, name)
-        if _SHARED.fullmatch(name) and (not listed.is_file() or hashlib.sha256(listed.read_bytes()).hexdigest() != due):
+        if _SHARED.fullmatch(name) and file_hash(listed) != due:
             yield f"{listed.name}: has changed since {RESULTS_FILE} was written"
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, cast
+
+from msgspec import Struct, field
 
 from whet.dataclass import dataclass
 from whet.errors import ConfigError, StoreError, UsageError
@@ -26,8 +27,7 @@ _ENDINGS = frozenset((".py", ".json", ".yaml", ".yml"))
 SnapshotKey: TypeAlias = tuple[str, str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Document:
+class _Document(Struct, kw_only=True):
     version: int
     entries: dict[str, Snapshot] = field(default_factory=dict)
 

@@ -21,7 +21,7 @@ from whet.model.request import Settings
 from whet.model.run import Plan
 from whet.reading.text import escape_surrogates
 from whet.record.chain import changed
-from whet.record.folder import PRIVATE, SOURCES_FILE, write_atomically
+from whet.record.folder import PRIVATE, SOURCES_FILE, file_hash, write_atomically
 from whet.record.sealing import digest_of
 
 # Hashed at the start of a run; a laptop does that in about a third of a second.
@@ -69,10 +69,9 @@ def write_sources(run_dir: Path, sources: Mapping[str, Source]) -> str:
 def refuse_changed_sources(run_dir: Path, digest: str, now: Mapping[str, Source]) -> None:
     """Refuse to resume if agents would start from other files than those before them."""
     path = run_dir / SOURCES_FILE
-    data = path.read_bytes() if path.is_file() else b""
-    if hashlib.sha256(data).hexdigest() != digest:
+    if file_hash(path) != digest:
         raise changed(path, "has changed since the run began")
-    before = wire.decode(data, dict[str, Source])
+    before = wire.decode(path.read_bytes(), dict[str, Source])
     different = sorted(name for name in {*before, *now} if not _is_same(before.get(name), now.get(name), name))
     if different:
         first, more = different[0], f" and {len(different) - 1} more" if len(different) > 1 else ""

@@ -8,19 +8,19 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec import Struct
 
-from whet.dataclass import dataclass
 from whet.errors import RecordChanged, StoreError
-from whet.model.run import Execution, Plan, RunInfo, Runner, SnapshotOutcome, TrialKey, TrialResult
-from whet.model.session import Usage
+from whet.model import wire
+from whet.model.run import Execution, Plan, RunInfo, Runner, SnapshotOutcome, TrialResult
 from whet.model.suite import NO_SKILL, SKILL, TRIGGERED, Case, Check, Limits, Suite, WorkspaceSpec
 from whet.reading.text import shown
-from whet.record.chain import Chain, Line, Reading, changed, counted, is_done, refuse_other_run, run_hash
-from whet.record.folder import JOURNAL_FILE, RESULTS_FILE, RUN_FILE, SOURCES_FILE, SPENT_FILE
-from whet.record.journal import Entry
+from whet.record.chain import Chain, Line, Reading, changed, counted, is_done, refuse_other_run
+from whet.record.folder import JOURNAL_FILE, RESULTS_FILE, RUN_FILE, SOURCES_FILE, SPENT_FILE, file_hash
+from whet.record.journal import Entry, TrialLines
 from whet.record.results import DIGEST_CLOSING, DIGEST_OPENING, JournalResults, write_document
-from whet.record.run_file import is_chained
+from whet.record.results_document import CaseHead, ExecutionHead, RecordFacts, RunHead
+from whet.record.run_file import RunFile, is_chained, read_run_file
 from whet.record.sealing import (
     FOLDERS,
     file_problems,
@@ -39,14 +39,30 @@ _SHOWN = 80
 _NAMED = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class Verified(Struct, frozen=True, kw_only=True):
     """What was found: `problems` if the record was changed, and `notes` on what cannot be known."""
 
     problems: tuple[str, ...]
     notes: tuple[str, ...]
     lines: int
     link: str | None
+
+
+class _Case(CaseHead):
+    executions: tuple[ExecutionHead, ...]
+
+
+class _Run(RunHead):
+    """What results.json says and the journal does not."""
+
+    cases: tuple[_Case, ...]
+    record: RecordFacts
+
+
+class _Sealed(Struct):
+    """What every results.json with hashes has, also one that is not whole."""
+
+    record: RecordFacts | None = None
 
 
 def verify(run_dir: Path) -> Verified:
@@ -122,8 +138,16 @@ def _link_problems(run_dir: Path) -> Iterator[str]:
 
 def _is_over(run_dir: Path, lines: list[Line]) -> bool:
     """Return whether every trial that was asked for is done, so that a resume adds nothing."""
-    asked = (_read(run_dir / RUN_FILE) or {}).get("trials")
-    return isinstance(asked, int) and sum(is_done(line.result) for line in counted(lines)) >= asked
+    asked = _asked(run_dir).trials
+    return asked is not None and sum(is_done(line.result) for line in counted(lines)) >= asked
+
+
+def _asked(run_dir: Path) -> RunFile:
+    """Return what run.json says, or nothing of it if it cannot be read: the first line has its hash."""
+    try:
+        return read_run_file(run_dir)
+    except StoreError:
+        return RunFile()
 
 
 def _end_problems(run_dir: Path, lines: list[Line], reading: Reading) -> Iterator[str]:
@@ -145,29 +169,29 @@ def _unnamed_problems(run_dir: Path, lines: list[Line]) -> Iterator[str]:
 
 def _unnamed(run_dir: Path, lines: list[Line]) -> list[str]:
     """Return what belongs to no trial; a shared workspace may be there before results name it."""
-    current = _record(run_dir).get("lines") == len(lines)
+    record = _record(run_dir)
+    current = record is not None and record.lines == len(lines)
     workspaces = unnamed_workspaces(run_dir, lines, _shared_hashes(run_dir)) if current else []
     return unnamed_trials(run_dir, lines) + workspaces
 
 
 def _shared_hashes(run_dir: Path) -> dict[str, str]:
     """Return the hashes of shared workspaces in results, as far as they can be read."""
-    found = _record(run_dir).get("workspaces")
-    return {path: str(due) for path, due in found.items() if is_shared(path)} if isinstance(found, dict) else {}
+    record = _record(run_dir)
+    return {path: due for path, due in record.workspaces.items() if is_shared(path)} if record else {}
 
 
-def _record(run_dir: Path) -> dict[str, Any]:
-    found = (_read(run_dir / RESULTS_FILE) or {}).get("record")
-    return found if isinstance(found, dict) else {}
+def _record(run_dir: Path) -> RecordFacts | None:
+    results = _results(run_dir)
+    return results.record if results else None
 
 
-def _read(path: Path) -> dict[str, Any] | None:
-    """Read a document; None if it cannot be read."""
+def _results(run_dir: Path) -> _Sealed | None:
+    """Return what results.json says of the record; None if it cannot be read."""
     try:
-        found = msgspec.json.decode(path.read_bytes())
-    except (OSError, UnicodeDecodeError, msgspec.DecodeError):
+        return wire.decode((run_dir / RESULTS_FILE).read_bytes(), _Sealed)
+    except (OSError, wire.WireError):
         return None
-    return found if isinstance(found, dict) else None
 
 
 def _notes(run_dir: Path, lines: list[Line], reading: Reading) -> Iterator[str]:
@@ -183,13 +207,13 @@ def _notes(run_dir: Path, lines: list[Line], reading: Reading) -> Iterator[str]:
         named = ", ".join(problem.partition(": ")[0] for problem in unnamed[:_NAMED])
         more = f" and {len(unnamed) - _NAMED} more" if len(unnamed) > _NAMED else ""
         yield f"no line of the journal names {named}{more}: a trial that did not end leaves such a folder"
-    results = _read(run_dir / RESULTS_FILE)
-    if results is None:
+    results = _results(run_dir)
+    if not (run_dir / RESULTS_FILE).exists():
         yield "there is no results.json, so that a missing end of the journal would not show"
-    elif "record" not in results:
+    elif results and results.record is None:
         yield "results.json is of an older whet, and was not compared"
-    elif results["record"]["lines"] < len(lines):
-        yield f"results.json is of the first {results['record']['lines']} lines: the run was resumed since"
+    elif results and results.record and results.record.lines < len(lines):
+        yield f"results.json is of the first {results.record.lines} lines: the run was resumed since"
 
 
 def _results_problems(run_dir: Path, lines: list[Line]) -> Iterator[str]:
@@ -197,39 +221,42 @@ def _results_problems(run_dir: Path, lines: list[Line]) -> Iterator[str]:
     path = run_dir / RESULTS_FILE
     if not path.exists():
         return
-    results = _read(path)
-    if results is None:
+    data = path.read_bytes()
+    try:
+        is_sealed = "record" in wire.decode(data, dict[str, Any])
+    except wire.WireError:
         yield f"{RESULTS_FILE}: has changed: it is not a document any more"
-    elif "record" in results or is_chained(run_dir / RUN_FILE):
-        yield from (f"{RESULTS_FILE}: {what}" for what in _differences(run_dir, results, lines))
+        return
+    if is_sealed or is_chained(run_dir / RUN_FILE):
+        yield from (f"{RESULTS_FILE}: {what}" for what in _differences(run_dir, data, lines))
 
 
-def _differences(run_dir: Path, results: dict[str, Any], lines: list[Line]) -> Iterator[str]:
-    if not _is_sealed((run_dir / RESULTS_FILE).read_bytes()):
+def _differences(run_dir: Path, data: bytes, lines: list[Line]) -> Iterator[str]:
+    if not _fits_digest(data):
         yield "has changed: its content does not fit the hash that it ends in"
     try:
-        length, link = int(results["record"]["lines"]), results["record"]["hash"]
-        if length > len(lines):
-            yield f"is of {length} lines of the journal, which has {len(lines)}"
-            return
-        if link != (lines[length - 1].link if length else None):
-            yield f"names another hash for line {length} of the journal"
-            return
-        yield from _unlike(results, recomputed(run_dir, results, lines[:length]))
-    except (KeyError, TypeError, ValueError, AttributeError, msgspec.ValidationError) as error:
-        yield f"has changed: it is not the document of a run any more ({error!r})"
+        results = wire.decode(data, _Run)
+    except wire.WireError as error:
+        yield f"has changed: it is not the document of a run any more ({error})"
+        return
+    length, link = results.record.lines, results.record.hash
+    if length > len(lines):
+        yield f"is of {length} lines of the journal, which has {len(lines)}"
+    elif link != (lines[length - 1].link if length else None):
+        yield f"names another hash for line {length} of the journal"
+    else:
+        due = _recomputed(run_dir, results, lines[:length])
+        yield from _unlike(wire.decode(data, dict[str, Any]), due)
 
 
 def _sources_problems(run_dir: Path) -> Iterator[str]:
     """Report a list of sources that is not the one that run.json names."""
-    named = (_read(run_dir / RUN_FILE) or {}).get("sources")
-    path = run_dir / SOURCES_FILE
-    data = path.read_bytes() if path.is_file() else b""
-    if isinstance(named, str) and hashlib.sha256(data).hexdigest() != named:
+    named = _asked(run_dir).sources
+    if named is not None and file_hash(run_dir / SOURCES_FILE) != named:
         yield f"{SOURCES_FILE}: has changed since the run began"
 
 
-def _is_sealed(data: bytes) -> bool:
+def _fits_digest(data: bytes) -> bool:
     """Return whether a document fits the hash that it ends in."""
     body, tail = data[: -(len(DIGEST_OPENING) + _DIGITS + len(DIGEST_CLOSING))], DIGEST_CLOSING
     return data == body + DIGEST_OPENING + hashlib.sha256(body).hexdigest().encode() + tail
@@ -247,110 +274,77 @@ def _unlike(found: Any, due: Any, where: str = "") -> Iterator[str]:
         yield f"{where} is {shown(found, _SHOWN)}, and the journal says {shown(due, _SHOWN)}"
 
 
-def recomputed(run_dir: Path, results: dict[str, Any], lines: list[Line]) -> Any:
+def _recomputed(run_dir: Path, results: _Run, lines: list[Line]) -> dict[str, Any]:
     """Compute results.json again from the first *lines* of the journal."""
     plan, snapshots = _plan_of(results)
     held = JournalResults(
         plan,
-        _Looked(lines, run_hash(run_dir / RUN_FILE)),
-        results["duration_s"],
+        _ReadLines(lines, file_hash(run_dir / RUN_FILE)),
+        results.duration_s,
         snapshots,
         # These are not in the journal; they are compared with the disk.
-        workspaces=results["record"].get("workspaces"),
+        workspaces=results.record.workspaces,
     )
     info = RunInfo(
-        run_id=results["run_id"],
+        run_id=results.run_id,
         run_dir=run_dir,
-        suite=results["suite"],
-        suite_path=Path(results["suite_path"]),
-        started_at=results["started_at"],
-        sandbox=results["sandbox"],
-        version=results["whet_version"],
+        suite=results.suite,
+        suite_path=Path(results.suite_path),
+        started_at=results.started_at,
+        sandbox=results.sandbox,
+        version=results.whet_version,
     )
     file = io.BytesIO()
-    write_document(file, info, held, interrupted=results["interrupted"], ended_at=results["ended_at"])
-    document = msgspec.json.decode(file.getvalue())
+    write_document(file, info, held, interrupted=results.interrupted, ended_at=results.ended_at)
+    document = wire.decode(file.getvalue(), dict[str, Any])
     if (run_dir / SPENT_FILE).exists():
         # The usage of interrupted attempts is not in the journal.
         del document["total_usage"], document["interrupted_usage"]
     return document
 
 
-def _plan_of(results: dict[str, Any]) -> tuple[Plan, dict[SnapshotKey, SnapshotOutcome]]:
+def _plan_of(results: _Run) -> tuple[Plan, dict[SnapshotKey, SnapshotOutcome]]:
     """Return the plan, as far as results depend on it, and the outcomes of snapshots."""
-    found = [(case, execution) for case in results["cases"] for execution in case["executions"]]
-    together = {(case["id"], execution["runner"], execution["variant"]) for case, execution in found}
+    found = [(case, execution) for case in results.cases for execution in case.executions]
+    together = {(case.id, execution.runner, execution.variant) for case, execution in found}
     executions = tuple(
         Execution(
-            case=Case(id=case["id"], prompt="", checks=_ABOUT_SKILL, tags=tuple(case["tags"]), weight=case["weight"]),
-            runner=Runner(id=execution["runner"], agent=execution["agent"], model=execution["model"]),
-            variant=execution["variant"],
+            case=Case(id=case.id, prompt="", checks=_ABOUT_SKILL, tags=case.tags, weight=case.weight),
+            runner=Runner(id=execution.runner, agent=execution.agent, model=execution.model),
+            variant=execution.variant,
             limits=Limits(),
             workspace=WorkspaceSpec(),
-            trials=execution["planned_trials"],
-            control=execution["variant"] == NO_SKILL and (case["id"], execution["runner"], SKILL) in together,
+            trials=execution.planned_trials,
+            control=execution.variant == NO_SKILL and (case.id, execution.runner, SKILL) in together,
         )
         for case, execution in found
     )
+    cases = {execution.case.id: execution.case for execution in executions}
     plan = Plan(
-        suite=Suite(
-            name=results["suite"],
-            source=Path(results["suite_path"]),
-            cases=tuple({execution.case.id: execution.case for execution in executions}.values()),
-            digest="",
-        ),
+        suite=Suite(name=results.suite, source=Path(results.suite_path), cases=tuple(cases.values()), digest=""),
         executions=executions,
-        schedule=results["schedule"],
-        max_parallel=results["max_parallel"],
+        schedule=results.schedule,
+        max_parallel=results.max_parallel,
         retries=0,
         check_timeout_s=0,
     )
     snapshots = {
-        snapshot_key(execution): msgspec.convert(written["snapshot"], SnapshotOutcome)
+        snapshot_key(execution): written.snapshot
         for execution, (_, written) in zip(executions, found, strict=True)
-        if written["snapshot"] is not None
+        if written.snapshot is not None
     }
     return plan, snapshots
 
 
-class _Looked:
-    """A journal for results, made of lines that were read."""
+class _ReadLines(TrialLines):
+    """The lines of a journal that was read as a whole."""
 
     def __init__(self, lines: list[Line], run: str | None) -> None:
-        self.usage = sum((line.result.total_usage for line in _paid(lines)), Usage())
-        self.lines = len(lines)
-        self.last_link = lines[-1].link if lines else None
-        self.run_hash = run
-        self._lines = {line.result.key: line for line in counted(lines)}
+        super().__init__(run)
         self._results = {line.offset: line.result for line in lines}
-
-    def entry(self, key: TrialKey) -> Entry | None:
-        """Return the entry of a trial, if it has ended."""
-        line = self._lines.get(key)
-        if line is None:
-            return None
-        found = line.result
-        return Entry(
-            line.offset,
-            len(line.raw),
-            b"",
-            found.status,
-            found.score,
-            found.duration_s,
-            is_done(found),
-            found.first_status,
-        )
+        for line in lines:
+            self.note(line.result, line.offset, line.raw, line.link)
 
     def read(self, entry: Entry) -> TrialResult:
         """Return the whole result."""
         return self._results[entry.offset]
-
-
-def _paid(lines: Iterable[Line]) -> Iterator[Line]:
-    """Yield the lines whose usage counts: a trial that is done twice was paid for once."""
-    done: set[TrialKey] = set()
-    for line in lines:
-        if line.result.key not in done:
-            yield line
-        if is_done(line.result):
-            done.add(line.result.key)

@@ -152,10 +152,10 @@ def _open_record(planned: Planned, masker: Masker) -> Path:
         earlier.check(plan, settings)
         return earlier.run_dir
     run_dir = folders.create_run_folder(settings.output_dir)
-    facts = run_facts(planned.request, describe(settings), plan, version=__version__)
     with folders.writing(run_dir):
         digest = write_sources(run_dir, sources_of(plan, settings, planned.request.more_reporters))
-    write_run_file(run_dir, masker.tree({**facts, **planned.facts, "sources": digest}))
+    asked = run_facts(planned.request, describe(settings), plan, version=__version__, sources=digest, **planned.facts)
+    write_run_file(run_dir, asked, masker.tree)
     folders.point_latest(run_dir)
     return run_dir
 

@@ -1,0 +1,300 @@
+"""`python bench/schemas.py`: write the JSON Schema of results.json from the classes that whet writes it with.
+
+`--check` only compares. If you add a field, add a sentence about it to `FIELDS`; the script says what is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+
+from whet.errors import Cause, Phase
+from whet.model.session import TOKEN_FIGURES
+from whet.record.results_document import WrittenRun
+
+FILE = Path(__file__).resolve().parents[1] / "src/whet/record/results.schema.json"
+HEAD = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "$id": "urn:whet:results:1",
+    "title": "whet results",
+    "description": "The result of one run, as written to results.json of its run folder and by the json reporter. "
+    "All paths but suite_path and location.file are relative to the run folder.",
+    "$ref": "#/$defs/run",
+}
+# The names of definitions whose class is called something else.
+NAMES = {"SnapshotOutcome": "snapshot", "SkillDetection": "detected_skill", "ArmScore": "arm"}
+# Fields that earlier versions of whet did not write. All others are always there.
+LATER = {
+    "rate": {"errored", "if_errored_failed", "if_errored_passed", "first_passed", "first_total", "flaky"},
+    "snapshot": {"key"},
+    "lift": {"triggered", "asked"},
+    "record": {"workspaces"},
+}
+NOT_NEGATIVE, FROM_ONE, POSITIVE = {"minimum": 0}, {"minimum": 1}, {"exclusiveMinimum": 0}
+SHARE, DIFFERENCE = {"minimum": 0, "maximum": 1}, {"minimum": -1, "maximum": 1}
+MOMENT, SHA256 = {"format": "date-time"}, {"pattern": "^[0-9a-f]{64}$"}
+# What a field means, and what its value keeps to, besides its type.
+FIELDS: dict[str, dict[str, str | tuple[str, Mapping[str, Any]]]] = {
+    "run": {
+        "schema": "The name and version of this format.",
+        "run_id": "The name of the run folder; sorts by time.",
+        "suite": "The name of the suite: its file name without the ending.",
+        "suite_path": "The absolute path of the suite file.",
+        "whet_version": "The version of whet that wrote this document.",
+        "sandbox": "The boundary that agents ran inside, such as bubblewrap or local.",
+        "started_at": ("When the run, or its last resumption, began: ISO 8601, in UTC.", MOMENT),
+        "ended_at": ("When it ended.", MOMENT),
+        "duration_s": ("Wall-clock seconds of the run, or of its last resumption.", NOT_NEGATIVE),
+        "interrupted": "Whether a signal ended the run before all trials had ended.",
+        "schedule": "What was allowed to run at the same time.",
+        "max_parallel": ("The most trials at a time.", FROM_ONE),
+        "passed": "Whether every planned trial ended as expected.",
+        "counts": "How many trials ended with each status.",
+        "total_usage": "What every attempt at every trial took together; unknown figures are left out of the sum.",
+        "interrupted_usage": "The part of total_usage of interrupted attempts, which have no result.",
+        "scores": "The score of each runner in each variant.",
+        "lift": "What the skill adds, for each runner that ran cases with and without it.",
+        "cases": "The selected cases, in declared order.",
+        "record": "What the results were made of, so that a change shows.",
+    },
+    "counts": {
+        "passed": ("Every check held.", NOT_NEGATIVE),
+        "failed": ("A check did not hold, or the agent did not end as it should.", NOT_NEGATIVE),
+        "expected_failed": ("An assertion failed in a case that expects it.", NOT_NEGATIVE),
+        "unexpected_passed": ("Every check held in a case that is expected to fail.", NOT_NEGATIVE),
+        "errored": ("Something happened that the agent did not cause.", NOT_NEGATIVE),
+        "not_run": ("Planned, and not ended; only in an interrupted run.", NOT_NEGATIVE),
+        "total": ("All planned trials.", NOT_NEGATIVE),
+    },
+    "case": {
+        "id": ("The id of the case, unique in its suite.", {"minLength": 1}),
+        "tags": "The tags of the case.",
+        "weight": ("How much it counts in scores and lift.", POSITIVE),
+        "passed": "Whether every trial of every execution ended as expected.",
+        "executions": ("The case on each runner in each variant, in declared order.", {"minItems": 1}),
+    },
+    "execution": {
+        "runner": "The id of the runner.",
+        "variant": "The condition that the case ran under; default if there is only one.",
+        "agent": "The type of the runner's agent.",
+        "model": "The runner's model, if its settings name one.",
+        "planned_trials": ("How many trials were planned.", FROM_ONE),
+        "snapshot": "How its usage compares with its snapshot, if you use them and all went as expected.",
+        "status": "The worst status of its trials; not-run if none has ended.",
+        "passed": "Whether all planned trials ended as expected.",
+        "score": ("The mean score of the trials that count; null if none does.", SHARE),
+        "rate": "The share of counted trials that ended as expected; null if none counts.",
+        "trials": "The trials that ended, by number.",
+    },
+    "rate": {
+        "passed": ("Trials that ended as expected.", NOT_NEGATIVE),
+        "total": ("Trials that count: all that ended, without errored ones.", FROM_ONE),
+        "value": ("passed divided by total.", SHARE),
+        "low": ("The lower end of Wilson's 95 % interval.", SHARE),
+        "high": ("The upper end of Wilson's 95 % interval.", SHARE),
+        "errored": ("Trials that errored and do not count.", NOT_NEGATIVE),
+        "if_errored_failed": ("The share if all errored trials had failed: its lower bound.", SHARE),
+        "if_errored_passed": ("The share if all errored trials had passed: its upper bound.", SHARE),
+        "first_passed": ("Trials whose first attempt ended as expected.", NOT_NEGATIVE),
+        "first_total": ("Trials whose first attempt counts, because it did not error.", NOT_NEGATIVE),
+        "flaky": ("Trials that ended as expected only on a later attempt.", NOT_NEGATIVE),
+    },
+    "trial": {
+        "number": ("Which sample of its execution this is, from 1.", FROM_ONE),
+        "status": "The verdict of the last attempt; errored says nothing about the agent.",
+        "passed": "Whether it ended as expected: passed or expected-failed.",
+        "score": ("The weighted mean of the grades; null if it errored.", SHARE),
+        "flaky": "Whether it ended as expected only on a later attempt.",
+        "failure": "Why it did not go as its check asks; null if it did.",
+        "failure_class": "The group that the failure belongs to: the author's, or the default one.",
+        "grades": "The decision on each check; empty if none was asked.",
+        "usage": "What the deciding attempt took.",
+        "cost_usd": "The same figure as in usage, where it is easy to find.",
+        "total_usage": "What all attempts took together; unknown figures are left out of the sum.",
+        "steps": ("How many model rounds were seen.", NOT_NEGATIVE),
+        "detected_skills": "The skills whose use there is evidence of.",
+        "started_at": ("When the first attempt began: ISO 8601, in UTC.", MOMENT),
+        "duration_s": ("Seconds of all attempts together.", NOT_NEGATIVE),
+        "session_s": ("Seconds that the agent of the deciding attempt took, if it gave an answer.", NOT_NEGATIVE),
+        "final_output": "The agent's answer; its first 2,000 characters.",
+        "changed_files": ("How many files were created, modified or deleted.", NOT_NEGATIVE),
+        "vacuous": "Whether every check held before the agent began, so that they say nothing about the agent.",
+        "artifact_dir": "The folder of the deciding attempt.",
+        "workspace_dir": "Where its workspace was kept, if it was.",
+        "attempts": ("Every attempt, in order.", {"minItems": 1}),
+        "notes": "What else a person should know, such as a classify_failure that raised.",
+    },
+    "attempt": {
+        "number": ("Which attempt this is, from 1.", FROM_ONE),
+        "status": "The verdict that it would have given.",
+        "duration_s": ("Its seconds, with workspace and checks.", NOT_NEGATIVE),
+        "artifact_dir": "The folder with all that was kept of it.",
+        "workspace_dir": "Where its workspace was kept, if it was.",
+        "failure": "Why it did not go as its check asks; null if it did.",
+        "usage": "What it took.",
+    },
+    "failure": {
+        "phase": ("Where in the attempt it happened.", {"enum": get_args(Phase)}),
+        "code": ("What happened, as a word for programs.", {"examples": ["assertion", "timeout"]}),
+        "cause": ("Who caused it.", {"enum": get_args(Cause)}),
+        "message": "What happened, for a person.",
+        "location": "The line of the suite where it happened, if there is one.",
+        "traceback": "Python's traceback, for a check that crashed.",
+    },
+    "failure_class": {
+        "id": "What failures of one class share.",
+        "label": "What people read; null if the id says it.",
+    },
+    "grade": {
+        "check": "The label of the check.",
+        "value": ("How well the check is met.", SHARE),
+        "passed": "Whether the check is met.",
+        "reason": "Why not, in the words of the check.",
+        "evidence": "What the check printed; its first 2,000 characters.",
+        "location": "The line that decided, if there is one.",
+        "failure_class": "The class that the check gave to its failure.",
+        "duration_s": ("Seconds that the check took.", NOT_NEGATIVE),
+        "weight": "How much it counts in the score.",
+        "undecided": "Whether the grader could not decide.",
+    },
+    "location": {
+        "file": "The absolute path of a file.",
+        "line": ("The line, from 1; 0 if it is not known.", NOT_NEGATIVE),
+    },
+    "usage": {
+        "total_tokens": "Input and output together, if both are known.",
+        "input_tokens": "Tokens read, with those from a cache and those written to one.",
+        "output_tokens": "Tokens written, with reasoning.",
+        "cached_tokens": "The part of input_tokens that came from a cache.",
+        "cache_write_tokens": "The part of input_tokens that was written to a cache.",
+        "reasoning_tokens": "The part of output_tokens that was reasoning.",
+        "cost_usd": "Dollars.",
+        "cost_source": "Where the cost comes from: the agent, or a table of prices, if only for a part of a sum.",
+        "sources": (
+            "Where each known figure comes from: the provider, computed from such figures, or guessed by characters.",
+            {"propertyNames": {"enum": ["total_tokens", *TOKEN_FIGURES]}},
+        ),
+    },
+    "detected_skill": {
+        "skill": "Its name, without the plug-in before it.",
+        "confidence": "How sure it is that the skill was used.",
+        "evidence": "What speaks for it, the best first; of each confidence the first five.",
+    },
+    "skill_evidence": {
+        "confidence": "How sure it makes us that the skill was used.",
+        "why": "What was seen, for a person.",
+        "event": ("The place of the event in the session, from 0.", NOT_NEGATIVE),
+    },
+    "snapshot": {
+        "key": "The name of its entry in the snapshot file.",
+        "status": "exceeded fails the execution; missing, unavailable and mismatch make it errored.",
+        "metric": "What is compared.",
+        "value": "The mean over the trials of this run.",
+        "baseline": "The stored figure.",
+        "allowed": "The most that still holds.",
+        "message": "What happened, in a sentence.",
+    },
+    "lift": {
+        "runner": "Which runner.",
+        "value": ("The score with the skill minus the score without it, over the cases, by weight.", DIFFERENCE),
+        "low": "The lower end of the 95 % interval, paired by case; null for a single case.",
+        "high": "The upper end.",
+        "skill": ("The score with the skill, by weight.", SHARE),
+        "no_skill": ("The score without it, by weight.", SHARE),
+        "better": ("How many cases the skill made better.", NOT_NEGATIVE),
+        "worse": ("How many cases it made worse.", NOT_NEGATIVE),
+        "same": ("How many it left as they were.", NOT_NEGATIVE),
+        "unpaired": "Cases that lack a score in one of the variants, or ask about nothing but the skill itself.",
+        "triggered": (
+            "How many checks of whether the skill was triggered held with it; the lift does not count them.",
+            NOT_NEGATIVE,
+        ),
+        "asked": ("Of how many such checks.", NOT_NEGATIVE),
+        "cases": "The cases with a score in both variants.",
+    },
+    "case_lift": {
+        "case": "Its id.",
+        "skill": ("Its mean score with the skill.", SHARE),
+        "no_skill": ("Its mean score without it.", SHARE),
+        "value": ("The difference.", DIFFERENCE),
+        "weight": ("How much it counts.", POSITIVE),
+    },
+    "arm": {
+        "runner": "Which runner.",
+        "variant": "Which variant.",
+        "score": ("The mean of the scores of its cases, by weight; null if no case has one.", SHARE),
+        "cases": ("How many cases have a score.", NOT_NEGATIVE),
+    },
+    "record": {
+        "lines": ("The lines of the journal.", NOT_NEGATIVE),
+        "hash": ("The hash that its last line ends in; null if there is no line.", SHA256),
+        "run": ("The SHA-256 of run.json.", SHA256),
+        "workspaces": "The hash of each thing below workspaces/ that trials with a shared workspace left, by its path.",
+        "digest": ("The SHA-256 of all bytes of this document in front of the comma before this field.", SHA256),
+    },
+}
+
+
+def results_schema() -> dict[str, Any]:
+    """Make the schema: closed, and with a sentence about each field."""
+    _, classes = msgspec.json.schema_components([WrittenRun], ref_template="#/$defs/{name}")
+    names = {name: _definition_name(name) for name in classes}
+    definitions = {names[name]: _definition(names[name], found) for name, found in classes.items()}
+    return {**HEAD, "$defs": _renamed(definitions, names)}
+
+
+def _definition_name(name: str) -> str:
+    plain = name.removeprefix("Written")
+    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in plain).lstrip("_")
+    return NAMES.get(name, snake)
+
+
+def _definition(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    unlike = FIELDS.get(name, {}).keys() ^ found["properties"].keys()
+    if unlike:
+        raise SystemExit(f"FIELDS and the class of {name} do not agree on {', '.join(sorted(unlike))}")
+    properties = {field: _field(FIELDS[name][field], kind) for field, kind in found["properties"].items()}
+    return {
+        "type": "object",
+        "description": found["description"],
+        "additionalProperties": False,
+        "required": [field for field in properties if field not in LATER.get(name, ())],
+        "properties": properties,
+    }
+
+
+def _field(known: str | tuple[str, Mapping[str, Any]], kind: Mapping[str, Any]) -> dict[str, Any]:
+    description, rules = known if isinstance(known, tuple) else (known, {})
+    kept = {key: value for key, value in kind.items() if key != "default"}
+    return {**kept, **rules, "description": description}
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """Point references at the names of definitions."""
+    if isinstance(value, dict):
+        return {
+            key: f"#/$defs/{names[item.rpartition('/')[2]]}" if key == "$ref" else _renamed(item, names)
+            for key, item in value.items()
+        }
+    return [_renamed(item, names) for item in value] if isinstance(value, list) else value
+
+
+def main() -> int:
+    """Write the file, or with `--check` say whether it is as it should be."""
+    text = json.dumps(results_schema(), indent=2, ensure_ascii=False) + "\n"
+    if "--check" not in sys.argv[1:]:
+        FILE.write_text(text, encoding="utf-8")
+        return 0
+    if FILE.read_text(encoding="utf-8") == text:
+        return 0
+    print(f"{FILE.name} is not what its classes say; run python bench/schemas.py", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,218 @@
+"""The classes of results.json: whet writes and reads the document through them.
+
+Fields have the names that users see. `python bench/schemas.py` makes the JSON Schema of these classes, and has a
+sentence about each field. Objects of the model, such as `Grade`, are written as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from msgspec import Meta, Struct, convert, field
+
+from whet.grade.scores import ArmScore
+from whet.model.grade import Failure, FailureClass, Grade, Rate, Status
+from whet.model.run import ScheduleName, SnapshotOutcome
+from whet.model.session import TokenSource
+from whet.model.skills import SkillDetection
+
+T = TypeVar("T")
+
+
+def written(value: Any, kind: type[T]) -> T:
+    """Return the document of *kind* for *value*, whose attributes have the names of its fields."""
+    return convert(value, kind, from_attributes=True)
+
+
+def seconds(value: float) -> float:
+    """Round a duration to microseconds, as it is written everywhere."""
+    return round(value, 6)
+
+
+class WrittenUsage(Struct, kw_only=True):
+    """Tokens and money, as far as they are known; null is unknown, never 0."""
+
+    total_tokens: int | None
+    input_tokens: int | None
+    output_tokens: int | None
+    cached_tokens: int | None
+    cache_write_tokens: int | None
+    reasoning_tokens: int | None
+    cost_usd: float | None
+    cost_source: Literal["agent", "prices"] | None
+    sources: dict[str, TokenSource]
+
+
+class WrittenAttempt(Struct, kw_only=True):
+    """One try at a trial."""
+
+    number: int
+    status: Status
+    duration_s: float
+    artifact_dir: str
+    workspace_dir: str | None
+    failure: Failure | None
+    usage: WrittenUsage
+
+    def __post_init__(self) -> None:
+        self.duration_s = seconds(self.duration_s)
+
+
+class WrittenTrial(Struct, kw_only=True):
+    """One planned sample of an execution that has ended."""
+
+    number: int
+    status: Status
+    passed: bool
+    score: float | None
+    flaky: bool
+    failure: Failure | None
+    failure_class: FailureClass | None
+    grades: tuple[Grade, ...]
+    usage: WrittenUsage
+    cost_usd: float | None = None
+    total_usage: WrittenUsage
+    steps: int
+    detected_skills: tuple[SkillDetection, ...]
+    started_at: str
+    duration_s: float
+    session_s: float | None
+    final_output: str
+    changed_files: int
+    vacuous: bool
+    artifact_dir: str
+    workspace_dir: str | None
+    attempts: tuple[WrittenAttempt, ...]
+    notes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        self.cost_usd = self.usage.cost_usd
+        self.duration_s = seconds(self.duration_s)
+        self.session_s = None if self.session_s is None else seconds(self.session_s)
+
+
+class ExecutionHead(Struct, kw_only=True):
+    """A case on one runner in one variant, with what the journal does not say of it."""
+
+    runner: str
+    variant: str
+    agent: str
+    model: str | None
+    planned_trials: int
+    snapshot: SnapshotOutcome | None
+
+
+class WrittenExecution(ExecutionHead, kw_only=True):
+    """A case on one runner in one variant, with its trials."""
+
+    status: Status | Literal["not-run"]
+    passed: bool
+    score: float | None
+    rate: Rate | None
+    trials: tuple[WrittenTrial, ...] = ()
+
+
+class CaseHead(Struct, kw_only=True):
+    """A case without its executions."""
+
+    id: str
+    tags: tuple[str, ...]
+    weight: float
+
+
+class WrittenCase(CaseHead, kw_only=True):
+    """A case with its executions."""
+
+    passed: bool
+    executions: tuple[WrittenExecution, ...] = ()
+
+
+class WrittenCaseLift(Struct, kw_only=True):
+    """What the skill adds to one case."""
+
+    case: str
+    skill: float
+    no_skill: float
+    value: float
+    weight: float
+
+
+class WrittenLift(Struct, kw_only=True):
+    """What the skill adds, for one runner."""
+
+    runner: str
+    value: float
+    low: float | None
+    high: float | None
+    skill: float
+    no_skill: float
+    better: int
+    worse: int
+    same: int
+    unpaired: tuple[str, ...]
+    triggered: int
+    asked: int
+    cases: tuple[WrittenCaseLift, ...]
+
+
+class WrittenCounts(Struct, kw_only=True):
+    """How many trials ended with each status."""
+
+    passed: int
+    failed: int
+    expected_failed: int
+    unexpected_passed: int
+    errored: int
+    not_run: int
+    total: int
+
+
+class RecordFacts(Struct, kw_only=True):
+    """What the results were made of, so that a change shows."""
+
+    # A negative number would count from the end.
+    lines: Annotated[int, Meta(ge=0)]
+    hash: str | None
+    run: str | None
+    workspaces: dict[str, str] = field(default_factory=dict)
+
+
+class WrittenRecord(RecordFacts, kw_only=True):
+    """What the results were made of, and a hash of the document."""
+
+    digest: str
+
+
+class RunHead(Struct, kw_only=True):
+    """A run with what the journal does not say of it."""
+
+    schema: Literal["whet/results/1"] = "whet/results/1"
+    run_id: str
+    suite: str
+    suite_path: str
+    whet_version: str
+    sandbox: str
+    started_at: str
+    ended_at: str
+    duration_s: float
+    interrupted: bool
+    schedule: ScheduleName
+    max_parallel: int
+
+
+class RunFigures(RunHead, kw_only=True):
+    """A run with its figures."""
+
+    passed: bool
+    counts: WrittenCounts
+    total_usage: WrittenUsage
+    interrupted_usage: WrittenUsage
+    scores: tuple[ArmScore, ...]
+    lift: tuple[WrittenLift, ...]
+
+
+class WrittenRun(RunFigures, kw_only=True):
+    """The result of one run."""
+
+    cases: tuple[WrittenCase, ...]
+    record: WrittenRecord
