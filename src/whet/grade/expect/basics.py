@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
 from whet.dataclass import dataclass
-from whet.grade.expect.group import ExpectationFailed, Fail, check_words, cut, place, shorten
+from whet.grade.expect.group import Group, shorten
 from whet.grade.expect.scope import hard_block
 from whet.grade.expect.values import difference, value_text
 
@@ -26,11 +26,8 @@ _SIDES = re.compile(r"(^- |^only |, \+ )(left|right)\b")
 _WORDS = {"left": "observed", "right": "expected"}
 
 
-class Basics:
+class Basics(Group):
     """Equality, truth, patterns and exceptions."""
-
-    def __init__(self, fail: Fail) -> None:
-        self._fail = fail
 
     def ok(self, value: object, message: str | None = None) -> None:
         """It is true."""
@@ -103,8 +100,7 @@ class Basics:
         return wanted.found_in(error)
 
     def _miss(self, text: str, message: str | None) -> None:
-        check_words(message=message)
-        self._fail(ExpectationFailed(f"{cut(message)}\n{text}" if message else text, location=place()))
+        self._expect(text, {"message": message})
 
 
 class NotText(TypeError):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple, Protocol
+from typing import Protocol, TypedDict
 
 from whet.dataclass import dataclass
 from whet.model.grade import FailureClass, Location
@@ -142,11 +142,22 @@ def _nearest_part(wanted: str, items: Sequence[str]) -> int | None:
 
 
 def place() -> Location | None:
-    """The line of the author's that called, which is the first one outside of this package."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the author's line belongs into every message
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame = frame.f_back
+    """Return the line of the author that called whet."""
+    frame = _entry().f_back
     return None if frame is None else Location(file=frame.f_code.co_filename, line=frame.f_lineno)
+
+
+def _called() -> str:
+    """Return the method that the author called, as Python names it."""
+    return _entry().f_code.co_qualname
+
+
+def _entry() -> FrameType:
+    """Return the frame of whet that the author's line called."""
+    frame = sys._getframe(1)  # noqa: SLF001 - the author's line belongs into every message
+    while frame.f_back is not None and frame.f_back.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return frame
 
 
 def location_of(error: BaseException) -> Location | None:
@@ -197,7 +208,7 @@ def session_of(report: Report) -> Session:
     raise TypeError(f"the first argument is the session or the context of the check, not a {type(report).__name__}")
 
 
-class Words(NamedTuple):
+class Words(TypedDict, total=False):
     """What an author adds to an expectation: words that come first in its message, and a question for the agent."""
 
     message: str | None
@@ -210,18 +221,18 @@ class Group:
     def __init__(self, fail: Fail) -> None:
         self._fail = fail
 
-    def _say(self, text: str, words: Words) -> None:
-        """Fail with *text*, after the words of the author."""
-        check_words(**words._asdict())
-        said = f"{cut(words.message)}\n{text}" if words.message else text
-        self._fail(ExpectationFailed(said, location=place(), question=words.explain))
-
-
-def check_words(**words: object) -> None:
-    """Refuse words that are not strings."""
-    for name, given in words.items():
-        if given is not None and not isinstance(given, str):
-            raise TypeError(f"{name} is a string, not a {type(given).__name__}")
+    def _expect(self, problem: str | None, words: Words) -> None:
+        """Fail with *problem*, if there is one, after the words of the author."""
+        if unknown := words.keys() - Words.__annotations__.keys():
+            raise TypeError(f"{_called()}() got an unexpected keyword argument '{min(unknown)}'")
+        if problem is None:
+            return
+        for name, given in words.items():
+            if given is not None and not isinstance(given, str):
+                raise TypeError(f"{name} is a string, not a {type(given).__name__}")
+        message = words.get("message")
+        text = f"{cut(message)}\n{problem}" if message else problem
+        self._fail(ExpectationFailed(text, location=place(), question=words.get("explain")))
 
 
 def characters(text: str) -> str:
