@@ -11,11 +11,13 @@ import linecache
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from whet.dataclass import dataclass
 from whet.errors import AttemptError
@@ -68,8 +70,7 @@ def _own_frames(stack: traceback.StackSummary) -> list[traceback.FrameSummary]:
 _LONGEST_MESSAGE = 16_384
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckRequest:
+class CheckRequest(Struct, frozen=True, kw_only=True, tag="check"):
     """Ask for a case's check."""
 
     case: str
@@ -79,18 +80,16 @@ class CheckRequest:
     changes: Changes
     shell: Shell
     gaps: Gaps | None = None
-    kind: Literal["check"] = "check"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassifyRequest:
+class ClassifyRequest(Struct, frozen=True, kw_only=True, tag="classify"):
     """Ask a case what class a failure belongs to."""
 
     case: str
     result: TrialResult
-    kind: Literal["classify"] = "classify"
 
 
+_REQUESTS: Any = CheckRequest | ClassifyRequest
 # A mistake is a crash that is surely the author's doing; broken is what we could not do for the check.
 Outcome = Literal["passed", "assertion", "crash", "mistake", "broken", "not-recorded"]
 
@@ -109,11 +108,6 @@ class CheckAnswer:
     duration_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kind:
-    kind: str = field(default="check")
-
-
 class Checker:
     """Serves requests for one suite."""
 
@@ -126,10 +120,8 @@ class Checker:
     def serve(self, request: bytes, printed: Printed) -> bytes:
         """Answer one request."""
         began = time.monotonic()
-        if wire.decode_exact(request, _Kind).kind == "classify":
-            answer = self._classify(wire.decode_exact(request, ClassifyRequest))
-        else:
-            answer = self._check(wire.decode_exact(request, CheckRequest))
+        asked = wire.decode_exact(request, _REQUESTS)
+        answer = self._check(asked) if isinstance(asked, CheckRequest) else self._classify(asked)
         return wire.encode_exact(replace(answer, printed=printed.text(), duration_s=round(time.monotonic() - began, 6)))
 
     def _check(self, request: CheckRequest) -> CheckAnswer:

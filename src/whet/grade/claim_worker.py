@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any
+
+from msgspec import Struct
 
 from whet.dataclass import dataclass
 from whet.errors import WhetError, WorkspaceError
@@ -91,8 +93,7 @@ def _end(text: str) -> str:
     return kept if kept == text or "\n" not in kept else kept.partition("\n")[2]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SurveyRequest:
+class SurveyRequest(Struct, frozen=True, kw_only=True, tag="survey"):
     """Ask what the claims of a case find before its agent starts; copies of protected files go to `store`.
 
     Patterns are searched for only where `search` asks for it, because a search may never end.
@@ -102,11 +103,9 @@ class SurveyRequest:
     workspace: str
     store: str
     search: bool
-    kind: Literal["survey"] = "survey"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRequest:
+class ClaimRequest(Struct, frozen=True, kw_only=True, tag="claim"):
     """Ask for claims of a case by their `numbers`, one after the other; `before` is by path."""
 
     case: str
@@ -117,7 +116,9 @@ class ClaimRequest:
     shell: Shell
     env: Mapping[str, str]
     timeout_s: float
-    kind: Literal["claim"] = "claim"
+
+
+_REQUESTS: Any = SurveyRequest | ClaimRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,23 +131,11 @@ class ClaimAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimAnswers:
-    """An answer for each claim that was asked for, in that order."""
-
-    answers: tuple[ClaimAnswer, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyAnswer:
     """What was found, or why nothing could be."""
 
     baseline: Baseline | None = None
     trouble: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kind:
-    kind: str = field(default="claim")
 
 
 class ClaimDecider:
@@ -158,16 +147,14 @@ class ClaimDecider:
     def serve(self, request: bytes, printed: Printed) -> bytes:
         """Answer one request."""
         del printed
-        if wire.decode_exact(request, _Kind).kind == "survey":
-            return wire.encode_exact(self._survey(wire.decode_exact(request, SurveyRequest)))
-        asked = wire.decode_exact(request, ClaimRequest)
+        asked = wire.decode_exact(request, _REQUESTS)
         claims = self._claims(asked.case)
-        return wire.encode_exact(
-            ClaimAnswers(answers=tuple(self._decide(asked, claims[each]) for each in asked.numbers))
-        )
+        if isinstance(asked, SurveyRequest):
+            return wire.encode_exact(self._survey(asked, claims))
+        return wire.encode_exact(tuple(self._decide(asked, claims[each]) for each in asked.numbers))
 
-    def _survey(self, asked: SurveyRequest) -> SurveyAnswer:
-        claims, workspace = self._claims(asked.case), Path(asked.workspace)
+    def _survey(self, asked: SurveyRequest, claims: list[Claim]) -> SurveyAnswer:
+        workspace = Path(asked.workspace)
         paths = [path for path in map(path_of, claims) if path is not None]
         changed = [claim.path for claim in claims if isinstance(claim, Changed)]
         try:
