@@ -9,6 +9,7 @@ import signal
 import stat
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from whet.dataclass import dataclass
@@ -17,8 +18,7 @@ from whet.grade.context import Shell, plain_environment
 from whet.grade.evidence import Evidence
 from whet.ground.ceilings import suspected
 from whet.ground.packages import ShownAt
-from whet.ground.sandbox import Boundary, Command, Ended, Sandbox
-from whet.model import plugins
+from whet.ground.sandbox import Command, Ended
 from whet.reading.fields import is_number
 
 _FOLDER = "verifier"
@@ -217,18 +217,12 @@ class Output:
 
 async def run_script(script: Script, shell: Shell, *, home: Path, timeout_s: float) -> Output:
     """Run *script* to its end; raises `NotRun` if it cannot be started."""
-    sandbox: Sandbox = plugins.find("sandboxes", shell.sandbox)()
-    env = plain_environment()
-    env |= {"HOME": str(home), "TMPDIR": str(home), "PYTHONSAFEPATH": "1", **script.env}
+    env = {**plain_environment(home), "PYTHONSAFEPATH": "1", **script.env}
     if env["PYTHONSAFEPATH"]:
         env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_SAFE_PYTHON), env.get("PYTHONPATH"))))
-    boundary = Boundary(
-        writable=(script.workspace, home, *script.writable),
-        readable=(*map(Path, shell.readable), _SAFE_PYTHON),
-        hidden=tuple(map(Path, shell.hidden)),
-        network=script.network,
-        ceilings=shell.ceilings,
-        shown_at=script.shown_at,
+    sandbox, inside = shell.prepare(script.workspace, home, *script.writable)
+    boundary = replace(
+        inside, readable=(*inside.readable, _SAFE_PYTHON), network=script.network, shown_at=script.shown_at
     )
     printed = _Printed()
     command = Command(argv=argv_of(script.path), env=env, cwd=script.cwd)
