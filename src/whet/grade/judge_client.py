@@ -202,7 +202,9 @@ class JudgeClient:
             response = await client.post(self._settings.address, json=body, headers=self._wire.headers(self._key))
         except httpx2.TransportError as error:
             if last:
-                raise JudgeFailed(f"the judge at {self._settings.address}: {_named(error)}") from error
+                raise JudgeFailed(
+                    f"the judge at {self._settings.address}: {str(error) or type(error).__name__}"
+                ) from error
             return usual_s
         if response.is_success:
             return _json(response)
@@ -248,7 +250,3 @@ def _asked_wait(headers: Mapping[str, str], usual_s: float) -> float:
         return min(_LONGEST_WAIT_S, max(0.0, float(headers.get("retry-after", ""))))
     except ValueError:
         return usual_s
-
-
-def _named(error: Exception) -> str:
-    return str(error) or type(error).__name__

@@ -47,7 +47,8 @@ class TaskPackageGrader(Grader):
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         """Run the verifier; the grade is undecided if it does not decide."""
-        _refuse_gaps(evidence)
+        if isinstance(evidence, RecordedEvidence) and evidence.gaps.workspace is not None:
+            raise NotRecorded(f"the verifier looks at the workspace, which was not recorded: {evidence.gaps.workspace}")
         began = time.monotonic()
         folder = Path(tempfile.mkdtemp(prefix="whet-verify-", dir=evidence.shell.scratch))
         try:
@@ -58,11 +59,6 @@ class TaskPackageGrader(Grader):
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(remove_tree, folder)
         return replace(decided, check=check.label, weight=check.weight, duration_s=round(time.monotonic() - began, 6))
-
-
-def _refuse_gaps(evidence: Evidence) -> None:
-    if isinstance(evidence, RecordedEvidence) and evidence.gaps.workspace is not None:
-        raise NotRecorded(f"the verifier looks at the workspace, which was not recorded: {evidence.gaps.workspace}")
 
 
 @dataclass(frozen=True, slots=True)
