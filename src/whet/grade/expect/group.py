@@ -20,6 +20,7 @@ from whet.reading.text import middle, printable
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
 _LIBRARIES = (_PACKAGE, *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")), "<frozen ")
 _LONGEST_ITEM = 200
+_LONGEST_MESSAGE = 2000
 _MOST_ITEMS = 20
 _COMPARED = 120
 _LOOKED_AT = 500
@@ -104,11 +105,6 @@ def numbered(items: Sequence[str]) -> Iterable[str]:
 def shorten(text: str, most: int = _LONGEST_ITEM) -> str:
     """*text* on one line, its middle left out where it is too long."""
     return printable(middle(text, most, " ... "))
-
-
-def cut(text: str, most: int = 2000) -> str:
-    """*text* with its end left out where it is too long."""
-    return text if len(text) <= most else f"{text[:most]} ..."
 
 
 def nearest(wanted: str | None, observed: Sequence[str]) -> Pointed | None:
@@ -231,10 +227,5 @@ class Group:
             if given is not None and not isinstance(given, str):
                 raise TypeError(f"{name} is a string, not a {type(given).__name__}")
         message = words.get("message")
-        text = f"{cut(message)}\n{problem}" if message else problem
-        self._fail(ExpectationFailed(text, location=place(), question=words.get("explain")))
-
-
-def characters(text: str) -> str:
-    """Such as "1 character"."""
-    return f"{len(text)} character{'' if len(text) == 1 else 's'}"
+        said = f"{middle(message, _LONGEST_MESSAGE, ' ... ')}\n{problem}" if message else problem
+        self._fail(ExpectationFailed(said, location=place(), question=words.get("explain")))

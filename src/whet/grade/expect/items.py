@@ -10,7 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar, Unpack, overload
 
-from whet.grade.expect.group import Group, Pointed, Report, Words, cut, describe
+from whet.grade.expect.group import Group, Pointed, Report, Words, describe
+from whet.reading.text import shorten
 
 M = TypeVar("M")
 T = TypeVar("T")
@@ -226,7 +227,7 @@ class OrderedGroup(Group, ABC, Generic[M]):
 def check_count(count: int) -> int:
     """Return *count*; refuse what is not one."""
     if isinstance(count, bool) or not isinstance(count, int):
-        raise TypeError(f"a count is a whole number, not {cut(repr(count), 80)}")
+        raise TypeError(f"a count is a whole number, not {shorten(repr(count), 80)}")
     if count < 0:
         raise ValueError(f"a count is 0 or more, not {count}")
     return count

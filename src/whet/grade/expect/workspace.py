@@ -7,10 +7,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal, Protocol, Unpack
 
-from whet.grade.expect.group import Group, Pointed, Words, characters, nearest, shorten
+from whet.grade.expect.group import Group, Pointed, Words, nearest, shorten
 from whet.grade.expect.items import Items
 from whet.grade.expect.matching import TextMatcher, check_matcher, equals, matches, shown
 from whet.model.grade import Changes
+from whet.reading.text import count
 
 _SHOWN = 1000
 
@@ -76,7 +77,7 @@ def _unlike(ctx: HasChanges, path: str, wanted: str, is_wanted: Callable[[str], 
         return files.describe(f"{path} to be there, but: {reason}", files.nearest(path))
     if is_wanted(text):
         return None
-    return f"expected {path} to {wanted}\nit has {characters(text)}: {shorten(text, _SHOWN)}"
+    return f"expected {path} to {wanted}\nit has {count(len(text), 'character')}: {shorten(text, _SHOWN)}"
 
 
 class _Files(Items[str, str]):
