@@ -92,6 +92,11 @@ def describe(expected: str, what: str, observed: Sequence[str], pointed: Pointed
     return "\n".join(lines)
 
 
+def with_length(text: str) -> str:
+    """Return *text* on one line, shortened, after its length."""
+    return f"{len(text)} character{'' if len(text) == 1 else 's'}: {shorten(text, 1000)}"
+
+
 def numbered(items: Sequence[str]) -> Iterable[str]:
     """The items with their numbers; of very many, the first and the last."""
     half = _MOST_ITEMS // 2

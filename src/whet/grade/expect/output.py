@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from math import isnan
 from typing import Any, Literal, Unpack, get_args
 
-from whet.grade.expect.group import Group, Report, Words, session_of, shorten
+from whet.grade.expect.group import Group, Report, Words, session_of, shorten, with_length
 from whet.grade.expect.matching import TextMatcher, check_matcher, check_predicate, matches, says, shown
 from whet.model.run import figure
-from whet.reading.text import count
 
 TokenKind = Literal["total", "input", "output", "cached", "cache_write", "reasoning"]
 _KINDS: tuple[TokenKind, ...] = get_args(TokenKind)
@@ -62,9 +61,7 @@ class OutputGroup(Group):
 
     def _miss(self, expected: str | None, output: str, words: Words) -> None:
         """Fail if something else than the output was expected."""
-        observed = (
-            f"observed {count(len(output), 'character')}: {shorten(output, _SHOWN)}" if output else "observed no output"
-        )
+        observed = f"observed {with_length(output)}" if output else "observed no output"
         self._expect(expected and f"expected {expected}\n{observed}", words)
 
 

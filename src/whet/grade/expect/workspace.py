@@ -7,13 +7,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal, Protocol, Unpack
 
-from whet.grade.expect.group import Group, Pointed, Words, nearest, shorten
+from whet.grade.expect.group import Group, Pointed, Words, nearest, with_length
 from whet.grade.expect.items import Items
 from whet.grade.expect.matching import TextMatcher, check_matcher, equals, matches, shown
 from whet.model.grade import Changes
-from whet.reading.text import count
-
-_SHOWN = 1000
 
 
 class HasChanges(Protocol):
@@ -77,7 +74,7 @@ def _unlike(ctx: HasChanges, path: str, wanted: str, is_wanted: Callable[[str], 
         return files.describe(f"{path} to be there, but: {reason}", files.nearest(path))
     if is_wanted(text):
         return None
-    return f"expected {path} to {wanted}\nit has {count(len(text), 'character')}: {shorten(text, _SHOWN)}"
+    return f"expected {path} to {wanted}\nit has {with_length(text)}"
 
 
 class _Files(Items[str, str]):
