@@ -140,6 +140,17 @@ def test_words_of_the_author_that_are_none() -> None:
         ANY.ok(False, 3)
 
 
+def test_a_keyword_that_no_expectation_takes_even_if_it_holds() -> None:
+    refusals = {
+        "LinesGroup.includes": lambda: ANY.commands.includes(REPORT, "pnpm", explian="Why?"),
+        "OrderedGroup.count": lambda: ANY.soft.commands.count(REPORT, "pnpm", 1, explian="Why?"),
+        "OutputGroup.json": lambda: ANY.output.json(REPORT, explian="Why?"),
+    }
+    for name, refuse in refusals.items():
+        with pytest.raises(TypeError, match=rf"{name}\(\) got an unexpected keyword argument 'explian'"):
+            refuse()
+
+
 def test_a_predicate_that_raises_is_told_with_what_it_was_asked_about() -> None:
     with pytest.raises(KeyError) as caught:
         expect.tool_calls.has(REPORT, Tool(where=lambda args: args["path"] == "a"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from whet.reading.shell_commands import read_command
 from whet.reading.shell_matching import command
-from whet.reading.shell_simple import quote_command
+from whet.reading.shell_simple import SimpleCommand
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=200)
 PIECES = st.sampled_from(
@@ -42,6 +43,7 @@ PIECES = st.sampled_from(
     ]
 )
 SHELL_TEXT = st.lists(PIECES, max_size=40).map("".join)
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[A-Za-z0-9_@*.-]*\])?\+?")
 QUICK = settings(max_examples=300, deadline=None)
 
 
@@ -66,6 +68,20 @@ def test_a_hundred_kilobytes_of_anything_have_a_reading(seed: str) -> None:
     assert isinstance(commands, tuple)
 
 
+def quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def quote_command(found: SimpleCommand) -> str:
+    """Every word is in quotes, so that none is a keyword or sets a variable."""
+    words = " ".join(map(quoted, (found.executable, *found.words)))
+    if all(VARIABLE.fullmatch(name) for name, _ in found.env):
+        return "".join(f"{name}={quoted(value)} " for name, value in found.env) + words
+    # Only `env` can set a variable with another name; `command` keeps an executable with "=" from being one of them.
+    settings = " ".join(quoted(f"{name}={value}") for name, value in found.env)
+    return f"env {settings} command {words}"
+
+
 @QUICK
 @given(st.one_of(ANY_TEXT, SHELL_TEXT))
 def test_a_command_that_is_quoted_reads_as_the_same_command(line: str) -> None:
@@ -79,7 +95,7 @@ def quoted_piece(text: str, how: int) -> str:
     escaped = "".join(f"\\{char}" if char in '$`"\\' else char for char in text)
     ansi = "".join(f"\\x{ord(char):02x}" for char in text)
     bare = "".join(f"\\{char}" for char in text if char != "\n")
-    return ("'" + text.replace("'", "'\\''") + "'", f'"{escaped}"', f"$'{ansi}'", bare, f"{bare}\\\n")[how]
+    return (quoted(text), f'"{escaped}"', f"$'{ansi}'", bare, f"{bare}\\\n")[how]
 
 
 WORD = st.lists(

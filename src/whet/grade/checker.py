@@ -11,11 +11,13 @@ import linecache
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from whet.dataclass import dataclass
 from whet.errors import AttemptError
@@ -30,7 +32,7 @@ from whet.model import wire
 from whet.model.grade import Changes, FailureClass, Location
 from whet.model.run import TrialResult
 from whet.model.session import Session, SessionSummary
-from whet.model.suite import Case, Suite
+from whet.model.suite import Suite
 from whet.reading.text import bounded
 
 _OURS = f"{Path(__file__).parents[1]}/"
@@ -39,8 +41,8 @@ _RUNNING = f"{Path(asyncio.__file__).parent}/"
 _MOST_FRAMES = 12
 
 
-def told_traceback(error: BaseException) -> str | None:
-    """The traceback of *error* and of what led to it; none where all of it happened in whet."""
+def traceback_text(error: BaseException) -> str | None:
+    """Return the traceback of *error* and of what led to it; none if all of it happened in whet."""
     found = traceback.TracebackException(type(error), error, traceback_of(error), compact=True)
     chain = list(_chain(found))
     for each in chain:
@@ -49,7 +51,7 @@ def told_traceback(error: BaseException) -> str | None:
 
 
 def _chain(found: traceback.TracebackException) -> list[traceback.TracebackException]:
-    """*found* and all that it came from or holds."""
+    """Return *found*, and all that it came from or holds."""
     waiting, seen = [found], []
     while waiting:
         current = waiting.pop()
@@ -60,7 +62,7 @@ def _chain(found: traceback.TracebackException) -> list[traceback.TracebackExcep
 
 
 def _own_frames(stack: traceback.StackSummary) -> list[traceback.FrameSummary]:
-    """What begins with the author's first line; libraries that it calls say more, and whet does not."""
+    """Return the frames from the author's first line on, also those of libraries, but none of whet."""
     begun = dropwhile(lambda frame: frame.filename.startswith((_OURS, _RUNNING)), stack)
     return [frame for frame in begun if not frame.filename.startswith(_OURS)][-_MOST_FRAMES:]
 
@@ -68,8 +70,7 @@ def _own_frames(stack: traceback.StackSummary) -> list[traceback.FrameSummary]:
 _LONGEST_MESSAGE = 16_384
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckRequest:
+class CheckRequest(Struct, frozen=True, kw_only=True, tag="check"):
     """Ask for a case's check."""
 
     case: str
@@ -79,25 +80,23 @@ class CheckRequest:
     changes: Changes
     shell: Shell
     gaps: Gaps | None = None
-    kind: Literal["check"] = "check"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassifyRequest:
+class ClassifyRequest(Struct, frozen=True, kw_only=True, tag="classify"):
     """Ask a case what class a failure belongs to."""
 
     case: str
     result: TrialResult
-    kind: Literal["classify"] = "classify"
 
 
+_REQUESTS: Any = CheckRequest | ClassifyRequest
 # A mistake is a crash that is surely the author's doing; broken is what we could not do for the check.
 Outcome = Literal["passed", "assertion", "crash", "mistake", "broken", "not-recorded"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckAnswer:
-    """What a check, or a classifying function, came to."""
+    """The result of a check, or of a classifying function."""
 
     outcome: Outcome
     message: str = ""
@@ -109,35 +108,29 @@ class CheckAnswer:
     duration_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kind:
-    kind: str = field(default="check")
-
-
 class Checker:
     """Serves requests for one suite."""
 
     def __init__(self, suite: Suite) -> None:
         self._cases = {case.id: case for case in suite.cases}
         self._folder = str(suite.source.parent)
-        # What the agent wrote, which may lie among the author's files.
+        # What the agent wrote, perhaps among the author's files.
         self._written: frozenset[str] = frozenset()
 
     def serve(self, request: bytes, printed: Printed) -> bytes:
         """Answer one request."""
         began = time.monotonic()
-        if wire.decode_exact(request, _Kind).kind == "classify":
-            answer = self._classify(wire.decode_exact(request, ClassifyRequest))
-        else:
-            answer = self._check(wire.decode_exact(request, CheckRequest))
+        asked = wire.decode_exact(request, _REQUESTS)
+        answer = self._check(asked) if isinstance(asked, CheckRequest) else self._classify(asked)
         return wire.encode_exact(replace(answer, printed=printed.text(), duration_s=round(time.monotonic() - began, 6)))
 
     def _check(self, request: CheckRequest) -> CheckAnswer:
         session = Session.of(request.session, EventLog(Path(request.events_path) if request.events_path else None))
         workspace = Path(request.workspace)
         ctx = CheckContext(session, workspace, request.changes, partial(request.shell.run, workspace))
-        function = _function_of(self._cases[request.case])
-        self._written = _written(workspace, request.changes)
+        function: Callable[..., Any] = self._cases[request.case].checks[0].params["function"]
+        written = (*request.changes.created, *request.changes.modified)
+        self._written = frozenset(str(workspace / path) for path in written)
         if request.gaps is None:
             return self._call(lambda: _call_check(function, session, ctx))
         recorded = RecordedContext(ctx, request.gaps)
@@ -178,50 +171,35 @@ class Checker:
 
     def _failed(self, outcome: Outcome, error: BaseException, message: str) -> CheckAnswer:
         """Answer for *error*; if reading it raises, by its class and its place alone."""
+        place = self._innermost(error)
         try:
-            told = told_traceback(error)
+            trace = traceback_text(error)
+            named, given = getattr(error, "location", None), getattr(error, "failure_class", None)
             return CheckAnswer(
                 outcome=outcome,
                 message=bounded(message, _LONGEST_MESSAGE),
-                location=self._location(error),
-                traceback=None if told is None else bounded(told, _LONGEST_MESSAGE),
-                failure_class=_class_of(error),
+                location=named if isinstance(named, Location) else place,
+                traceback=None if trace is None else bounded(trace, _LONGEST_MESSAGE),
+                failure_class=given if isinstance(given, FailureClass) else None,
                 questions=questions_of(error),
             )
         except BaseException:  # noqa: BLE001 - its attributes are an author's code too
             name = type(error).__name__
-            told = message if name in message else f"{name}: {message}"
-            return CheckAnswer(
-                outcome=outcome, message=bounded(told, _LONGEST_MESSAGE), location=self._innermost(error)
-            )
-
-    def _location(self, error: BaseException) -> Location | None:
-        """The line that the failure names, or else the innermost line of the author's own files."""
-        named = getattr(error, "location", None)
-        if isinstance(named, Location):
-            return named
-        return self._innermost(error)
+            text = message if name in message else f"{name}: {message}"
+            return CheckAnswer(outcome=outcome, message=bounded(text, _LONGEST_MESSAGE), location=place)
 
     def _innermost(self, error: BaseException) -> Location | None:
+        """Return the innermost line of the author's own files."""
         frames = traceback.extract_tb(traceback_of(error))
         own = [frame for frame in frames if self._is_own(frame.filename)]
         return Location(file=own[-1].filename, line=own[-1].lineno or 0) if own else None
 
 
-def _function_of(case: Case) -> Callable[..., Any]:
-    function: Callable[..., Any] = case.checks[0].params["function"]
-    return function
-
-
 def _call_check(function: Callable[..., Any], session: Session, ctx: CheckContext) -> None:
-    """Call a check with as much as it takes, and see an async one to its end."""
+    """Call a check with as many arguments as it takes, and await an async one."""
     given = _value(function(*_arguments(function, session, ctx)))
     if isinstance(given, bool):
         raise TypeError(f"the check returned {given}, which decides nothing: assert it, or use expect.ok(...)")
-
-
-def _written(workspace: Path, changes: Changes) -> frozenset[str]:
-    return frozenset(str(workspace / path) for path in (*changes.created, *changes.modified))
 
 
 def _value(given: Any) -> Any:
@@ -245,11 +223,6 @@ def _arguments(function: Callable[..., Any], session: Session, ctx: CheckContext
     return (ctx,) if names == ["ctx"] else (session, ctx)[: len(names)]
 
 
-def _class_of(error: BaseException) -> FailureClass | None:
-    given = getattr(error, "failure_class", None)
-    return given if isinstance(given, FailureClass) else None
-
-
 def _as_class(value: Any) -> FailureClass | None:
     match value:
         case None | FailureClass(id=str(), label=None | str()):
@@ -263,7 +236,7 @@ def _as_class(value: Any) -> FailureClass | None:
 
 
 def _assertion_text(error: AssertionError) -> str:
-    """What the author said, or else the assertion itself."""
+    """Return the author's message, or else the assertion itself."""
     said = text_of(error)
     if said:
         return said if type(error) is AssertionError or not said.startswith("(") else f"{type(error).__name__}: {said}"

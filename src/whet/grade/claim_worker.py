@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any
+
+from msgspec import Struct
 
 from whet.dataclass import dataclass
 from whet.errors import WhetError, WorkspaceError
@@ -35,10 +37,6 @@ def decide(claim: CommandClaim, workspace: Path, shell: Shell, env: Mapping[str,
         ran = inside.run(workspace, (*_SHELL, claim.command), timeout_s)
     except (WhetError, OSError) as error:
         return undecided(f"the command could not be run: {error}")
-    return _judged(claim, ran, timeout_s)
-
-
-def _judged(claim: CommandClaim, ran: Ran, timeout_s: float) -> Outcome:
     holds, reason = _decided(claim, ran, timeout_s)
     evidence = _printed(ran)
     return passed(reason, evidence) if holds else failed(f"{reason}{_last_lines(ran)}", evidence)
@@ -70,7 +68,7 @@ def _ended_so(claim: Passes | Fails | Quits, exit_code: int | None) -> bool:
 
 
 def _printed(ran: Ran) -> str | None:
-    """The end of what it printed: that is where tools say what is wrong."""
+    """Return the end of what it printed: that is where tools say what is wrong."""
     parts = [f"{name}:\n{text.strip()}" for name, text in _streams(ran) if text.strip()]
     return "\n".join(parts) or None
 
@@ -91,8 +89,7 @@ def _end(text: str) -> str:
     return kept if kept == text or "\n" not in kept else kept.partition("\n")[2]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SurveyRequest:
+class SurveyRequest(Struct, frozen=True, kw_only=True, tag="survey"):
     """Ask what the claims of a case find before its agent starts; copies of protected files go to `store`.
 
     Patterns are searched for only where `search` asks for it, because a search may never end.
@@ -102,11 +99,9 @@ class SurveyRequest:
     workspace: str
     store: str
     search: bool
-    kind: Literal["survey"] = "survey"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRequest:
+class ClaimRequest(Struct, frozen=True, kw_only=True, tag="claim"):
     """Ask for claims of a case by their `numbers`, one after the other; `before` is by path."""
 
     case: str
@@ -117,12 +112,14 @@ class ClaimRequest:
     shell: Shell
     env: Mapping[str, str]
     timeout_s: float
-    kind: Literal["claim"] = "claim"
+
+
+_REQUESTS: Any = SurveyRequest | ClaimRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimAnswer:
-    """What a claim came to, and what had to be put back before that."""
+    """The outcome of a claim, and what was put back before it was decided."""
 
     outcome: Outcome
     restored: tuple[str, ...] = ()
@@ -130,23 +127,11 @@ class ClaimAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimAnswers:
-    """An answer for each claim that was asked for, in that order."""
-
-    answers: tuple[ClaimAnswer, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyAnswer:
-    """What was found, or why nothing could be."""
+    """What was found, or why nothing was."""
 
     baseline: Baseline | None = None
     trouble: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kind:
-    kind: str = field(default="claim")
 
 
 class ClaimDecider:
@@ -158,29 +143,24 @@ class ClaimDecider:
     def serve(self, request: bytes, printed: Printed) -> bytes:
         """Answer one request."""
         del printed
-        if wire.decode_exact(request, _Kind).kind == "survey":
-            return wire.encode_exact(self._survey(wire.decode_exact(request, SurveyRequest)))
-        asked = wire.decode_exact(request, ClaimRequest)
+        asked = wire.decode_exact(request, _REQUESTS)
         claims = self._claims(asked.case)
-        return wire.encode_exact(
-            ClaimAnswers(answers=tuple(self._decide(asked, claims[each]) for each in asked.numbers))
-        )
+        if isinstance(asked, SurveyRequest):
+            return wire.encode_exact(self._survey(asked, claims))
+        return wire.encode_exact(tuple(self._decide(asked, claims[each]) for each in asked.numbers))
 
-    def _survey(self, asked: SurveyRequest) -> SurveyAnswer:
-        claims, workspace = self._claims(asked.case), Path(asked.workspace)
+    def _survey(self, asked: SurveyRequest, claims: list[Claim]) -> SurveyAnswer:
+        workspace = Path(asked.workspace)
         paths = [path for path in map(path_of, claims) if path is not None]
         changed = [claim.path for claim in claims if isinstance(claim, Changed)]
         try:
             before = take_before(workspace, dict.fromkeys(paths), digests=changed)
-            protected = self._kept(asked, workspace)
+            wanted = self._protected(asked.case)
+            protected = keep_protected(workspace, wanted, Path(asked.store)) if wanted else ()
         except OSError as error:
             return SurveyAnswer(trouble=str(error))
         held = tuple(_held(claim, workspace, before, search=asked.search) for claim in claims)
         return SurveyAnswer(baseline=Baseline(before=before, protected=protected, held=held))
-
-    def _kept(self, asked: SurveyRequest, workspace: Path) -> tuple[Protected, ...]:
-        globs = Globs(self._cases[asked.case].protect)
-        return keep_protected(workspace, _wanted(globs), Path(asked.store)) if globs else ()
 
     def _decide(self, asked: ClaimRequest, claim: Claim) -> ClaimAnswer:
         began = time.monotonic()
@@ -188,7 +168,8 @@ class ClaimDecider:
         restored: tuple[str, ...] = ()
         if isinstance(claim, CommandClaim):
             try:
-                restored = self._restore(asked, workspace)
+                wanted = self._protected(asked.case)
+                restored = put_back(workspace, wanted, asked.protected) if wanted else ()
             except (OSError, WorkspaceError) as error:
                 outcome = _not_put_back(error)
             else:
@@ -197,9 +178,10 @@ class ClaimDecider:
             outcome = files.decide(claim, workspace, asked.before[claim.path])
         return ClaimAnswer(outcome=outcome, restored=restored, duration_s=round(time.monotonic() - began, 6))
 
-    def _restore(self, asked: ClaimRequest, workspace: Path) -> tuple[str, ...]:
-        globs = Globs(self._cases[asked.case].protect)
-        return put_back(workspace, _wanted(globs), asked.protected) if globs else ()
+    def _protected(self, case: str) -> Wanted | None:
+        """Return which files are protected, if any are."""
+        globs = Globs(self._cases[case].protect)
+        return Wanted(globs.holds, globs.guards, globs.leads_to) if globs else None
 
     def _claims(self, case: str) -> list[Claim]:
         return [check.params["claim"] for check in self._cases[case].checks if check.grader == "claim"]
@@ -212,12 +194,8 @@ def _not_put_back(error: OSError | WorkspaceError) -> Outcome:
     return undecided(why) if ours else failed(why)
 
 
-def _wanted(globs: Globs) -> Wanted:
-    return Wanted(globs.holds, globs.guards, globs.leads_to)
-
-
 def _held(claim: Claim, workspace: Path, before: Mapping[str, Before], *, search: bool) -> bool | None:
-    """Whether a claim held before; what compares with before never does."""
+    """Return whether a claim held before the agent started, if that is known."""
     if isinstance(claim, CommandClaim) or (isinstance(claim, Matches) and not search):
         return None
     return files.decide(claim, workspace, before[claim.path]).state == "passed"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from whet.errors import CheckerDied, CheckTimedOut, GraderError
 from whet.grade.claim_files import Outcome, undecided
-from whet.grade.claim_worker import ClaimAnswer, ClaimAnswers, ClaimDecider, ClaimRequest, SurveyAnswer, SurveyRequest
+from whet.grade.claim_worker import ClaimAnswer, ClaimDecider, ClaimRequest, SurveyAnswer, SurveyRequest
 from whet.grade.context import NotRecorded
 from whet.grade.evidence import Evidence, RecordedEvidence
 from whet.grade.grader import WorkerGrader
@@ -96,7 +97,7 @@ class ClaimGrader(WorkerGrader):
         request = _request(checks, claims, evidence)
         limit_s = max(_limit(claim, evidence) for claim in claims)
         try:
-            return (await self.ask(request, ClaimAnswers, timeout_s=limit_s, what="deciding the claim")).answers
+            return await self.ask(request, tuple[ClaimAnswer, ...], timeout_s=limit_s, what="deciding the claim")
         except (CheckTimedOut, CheckerDied) as error:
             if len(checks) > 1:
                 # Asked one by one, the claim that did it is the only one without a decision.

@@ -17,7 +17,7 @@ import anyio
 
 from whet.dataclass import dataclass
 from whet.errors import AgentNotFound, AgentNotStarted, Cause, GraderError
-from whet.ground.sandbox import Boundary, Command, Ended, Sandbox
+from whet.ground.sandbox import Boundary, Command, Sandbox
 from whet.model import plugins
 from whet.model.grade import Changes
 from whet.model.seen import ToolCall
@@ -33,9 +33,10 @@ _PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ")
 _SAFE_GIT = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.fsmonitor", "GIT_CONFIG_VALUE_0": "false"}
 
 
-def plain_environment() -> dict[str, str]:
-    """What a command that decides something gets of our variables, and what keeps an agent out of it."""
-    return {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | _SAFE_GIT
+def plain_environment(home: Path) -> dict[str, str]:
+    """Return what a command that decides something gets of our variables, and what keeps an agent out of it."""
+    passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    return {**passed_on, **_SAFE_GIT, "HOME": str(home), "TMPDIR": str(home)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,20 +80,23 @@ class Shell:
             with ThreadPoolExecutor(max_workers=1) as thread:
                 return thread.submit(call).result()
 
-    async def _run(self, workspace: Path, argv: tuple[str, ...], timeout_s: float, home: Path) -> Ran:
-        sandbox: Sandbox = plugins.find("sandboxes", self.sandbox)()
-        env = plain_environment()
-        env |= {"HOME": str(home), "TMPDIR": str(home), **self.env, "WHET_WORKSPACE": str(workspace)}
+    def prepare(self, *writable: Path) -> tuple[Sandbox, Boundary]:
+        """Return the sandbox, and what a command in it sees, of which only *writable* can be changed."""
         boundary = Boundary(
-            writable=(workspace, home),
+            writable=writable,
             readable=tuple(map(Path, self.readable)),
             hidden=tuple(map(Path, self.hidden)),
             ceilings=self.ceilings,
         )
+        return plugins.find("sandboxes", self.sandbox)(), boundary
+
+    async def _run(self, workspace: Path, argv: tuple[str, ...], timeout_s: float, home: Path) -> Ran:
+        sandbox, boundary = self.prepare(workspace, home)
+        env = {**plain_environment(home), **self.env, "WHET_WORKSPACE": str(workspace)}
         out, err = _Kept(), _Kept()
         command = Command(argv=argv, env=env, cwd=workspace)
         try:
-            ended: Ended = await sandbox.run(command, boundary, timeout_s=timeout_s, stdout=out, stderr=err)
+            ended = await sandbox.run(command, boundary, timeout_s=timeout_s, stdout=out, stderr=err)
         except (AgentNotFound, AgentNotStarted) as error:
             # As a shell would say it: it is the check's command, and no agent.
             return Ran(exit_code=_NOT_FOUND, stdout="", stderr=error.message, timed_out=False, duration_s=0.0)

@@ -94,6 +94,12 @@ class Spent:
     cached: int = 0
     usage: Usage = field(default_factory=Usage)
 
+    def with_vote(self, vote: Vote) -> Spent:
+        """Add a vote; one from the cache costs nothing."""
+        if vote.cached:
+            return replace(self, cached=self.cached + 1)
+        return replace(self, asked=self.asked + 1, usage=self.usage + vote.usage)
+
 
 class LlmJudge:
     """A judge with its settings, its cache and its limit of parallel requests; raises `UsageError` without a key."""
@@ -139,7 +145,7 @@ class LlmJudge:
             async with self._room:
                 found = await self._client.ask(prompt)
             self._cache.keep(depends_on, found)
-        self.spent = _added(self.spent, found)
+        self.spent = self.spent.with_vote(found)
         return found
 
     async def close(self) -> None:
@@ -150,28 +156,3 @@ class LlmJudge:
 def _flags(question: Question, votes: list[Vote]) -> list[str]:
     seen = any(vote.verdict.manipulation for vote in votes)
     return [*question.flags, *(["tries to influence its rating, says the judge"] if seen else [])]
-
-
-def _added(spent: Spent, vote: Vote) -> Spent:
-    if vote.cached:
-        return replace(spent, cached=spent.cached + 1)
-    before, now = spent.usage, vote.usage
-    first = spent.asked == 0
-    return Spent(
-        asked=spent.asked + 1,
-        cached=spent.cached,
-        usage=Usage(
-            input_tokens=_sum(before.input_tokens, now.input_tokens, first=first),
-            output_tokens=_sum(before.output_tokens, now.output_tokens, first=first),
-            cached_tokens=_sum(before.cached_tokens, now.cached_tokens, first=first),
-            cost_usd=_sum(before.cost_usd, now.cost_usd, first=first),
-            cost_source=now.cost_source,
-        ),
-    )
-
-
-def _sum(before: Any, now: Any, *, first: bool) -> Any:
-    """Add two figures; the sum is unknown if a part is."""
-    if first:
-        return now
-    return None if before is None or now is None else before + now

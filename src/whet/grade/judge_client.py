@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 
@@ -19,17 +19,6 @@ if TYPE_CHECKING:
 
 
 Provider = Literal["openai", "anthropic"]
-PROVIDERS: tuple[Provider, ...] = ("openai", "anthropic")
-# Where a key is looked for, in this order, unless the settings name a variable.
-KEY_VARIABLES: Mapping[Provider, tuple[str, ...]] = {
-    "openai": ("EVAL_SKILLS_LLM_KEY", "OPENAI_API_KEY"),
-    "anthropic": ("EVAL_SKILLS_LLM_KEY", "ANTHROPIC_API_KEY"),
-}
-_URLS: Mapping[Provider, str] = {
-    "openai": "https://api.openai.com/v1",
-    "anthropic": "https://api.anthropic.com/v1",
-}
-_MODELS: Mapping[Provider, str | None] = {"openai": "gpt-4o", "anthropic": None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +40,13 @@ class JudgeSettings:
     @property
     def address(self) -> str:
         """Where requests go."""
-        base = (self.url or _URLS[self.provider]).rstrip("/")
-        return f"{base}/chat/completions" if self.provider == "openai" else f"{base}/messages"
+        wire = WIRES[self.provider]
+        return f"{(self.url or wire.url).rstrip('/')}/{wire.path}"
 
     @property
     def model_name(self) -> str:
         """The model; only one provider has a default."""
-        found = self.model or _MODELS[self.provider]
+        found = self.model or WIRES[self.provider].model
         if found is None:
             raise UsageError("the judge has no model", hint="name one in `model` of the judge's settings")
         return found
@@ -75,7 +64,7 @@ def judge_settings(given: Mapping[str, Any]) -> JudgeSettings:
 
 def find_key(settings: JudgeSettings, environ: Mapping[str, str]) -> str:
     """Return the key; raises `UsageError` if there is none."""
-    names = (settings.key_variable,) if settings.key_variable else KEY_VARIABLES[settings.provider]
+    names = (settings.key_variable,) if settings.key_variable else WIRES[settings.provider].key_variables
     for name in names:
         if environ.get(name):
             return environ[name]
@@ -86,28 +75,21 @@ _MOST_TOKENS = 1024
 _ABOUT = "Record the rating of the answer."
 
 
-class JudgeWire(Protocol):
-    """The requests and replies of one provider."""
-
-    def headers(self, key: str) -> dict[str, str]:
-        """Return the headers with the key."""
-
-    def body(self, settings: JudgeSettings, prompt: Prompt) -> dict[str, Any]:
-        """The request."""
-
-    def read(self, answer: Mapping[str, Any]) -> tuple[Verdict, Usage]:
-        """Return the verdict and its usage; raises `JudgeFailed`."""
-
-
 class ChatCompletions:
     """The interface of OpenAI, which many others have too."""
 
+    url = "https://api.openai.com/v1"
+    path = "chat/completions"
+    model: str | None = "gpt-4o"
+    # Where a key is looked for, in this order, unless the settings name a variable.
+    key_variables = ("EVAL_SKILLS_LLM_KEY", "OPENAI_API_KEY")
+
     def headers(self, key: str) -> dict[str, str]:
-        """A bearer."""
+        """Return the headers with the key."""
         return {"Authorization": f"Bearer {key}"}
 
     def body(self, settings: JudgeSettings, prompt: Prompt) -> dict[str, Any]:
-        """Two messages and one tool that must be called."""
+        """Return a request with two messages and one tool that must be called."""
         tool = {"name": TOOL, "description": _ABOUT, "parameters": VERDICT_SCHEMA}
         return {
             "model": settings.model_name,
@@ -118,7 +100,7 @@ class ChatCompletions:
         }
 
     def read(self, answer: Mapping[str, Any]) -> tuple[Verdict, Usage]:
-        """Read the call, or else the text."""
+        """Return the verdict in the call, or else in the text, and its usage; raises `JudgeFailed`."""
         message = answer["choices"][0]["message"]
         counts = answer.get("usage") or {}
         usage = Usage(
@@ -137,12 +119,17 @@ class ChatCompletions:
 class Messages:
     """The interface of Anthropic."""
 
+    url = "https://api.anthropic.com/v1"
+    path = "messages"
+    model: str | None = None
+    key_variables = ("EVAL_SKILLS_LLM_KEY", "ANTHROPIC_API_KEY")
+
     def headers(self, key: str) -> dict[str, str]:
-        """A key and the date of the interface."""
+        """Return the headers with the key, and the date of the interface."""
         return {"x-api-key": key, "anthropic-version": "2023-06-01"}
 
     def body(self, settings: JudgeSettings, prompt: Prompt) -> dict[str, Any]:
-        """The same, in its own shape."""
+        """Return the same request in its own shape."""
         return {
             "model": settings.model_name,
             "max_tokens": _MOST_TOKENS,
@@ -154,7 +141,7 @@ class Messages:
         }
 
     def read(self, answer: Mapping[str, Any]) -> tuple[Verdict, Usage]:
-        """Read the call, or else the text; `input_tokens` does not include the cached ones."""
+        """Return the same; `input_tokens` of a reply does not include the cached ones."""
         counts = answer.get("usage") or {}
         cached = token_count(counts.get("cache_read_input_tokens")) or 0
         given = token_count(counts.get("input_tokens"))
@@ -170,7 +157,7 @@ class Messages:
         return read_text("".join(block.get("text", "") for block in answer["content"])), usage
 
 
-WIRES: Mapping[Provider, JudgeWire] = {"openai": ChatCompletions(), "anthropic": Messages()}
+WIRES: Mapping[Provider, ChatCompletions | Messages] = {"openai": ChatCompletions(), "anthropic": Messages()}
 
 
 def _temperature(settings: JudgeSettings) -> dict[str, float]:
@@ -198,34 +185,33 @@ class JudgeClient:
     async def ask(self, prompt: Prompt) -> Vote:
         """Return a verdict; raises `JudgeFailed` after as many tries as the settings allow."""
         body = self._wire.body(self._settings, prompt)
-        for attempt in range(self._settings.retries + 1):
-            last = attempt == self._settings.retries
-            answer, wait_s = await self._post(body, attempt, last=last)
-            if answer is not None:
-                return self._vote(answer)
-            await anyio.sleep(wait_s)
-        raise AssertionError("the last try either answers or raises")
+        attempt = 0
+        while isinstance(answer := await self._post(body, attempt), float):
+            await anyio.sleep(answer)
+            attempt += 1
+        return self._vote(answer)
 
-    async def _post(
-        self, body: Mapping[str, Any], attempt: int, *, last: bool
-    ) -> tuple[Mapping[str, Any] | None, float]:
-        """Return the answer, or how long to wait before the next try."""
+    async def _post(self, body: Mapping[str, Any], attempt: int) -> Mapping[str, Any] | float:
+        """Return the answer, or how long to wait before the next try, in seconds."""
         import httpx2  # noqa: PLC0415 - slow to import, and only a judge needs it
 
         client = self._client = self._client or httpx2.AsyncClient(timeout=self._settings.timeout_s)
-        usual_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**attempt)
+        last = attempt >= self._settings.retries
+        usual_s: float = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**attempt)
         try:
             response = await client.post(self._settings.address, json=body, headers=self._wire.headers(self._key))
         except httpx2.TransportError as error:
             if last:
-                raise JudgeFailed(f"the judge at {self._settings.address}: {_named(error)}") from error
-            return None, usual_s
+                raise JudgeFailed(
+                    f"the judge at {self._settings.address}: {str(error) or type(error).__name__}"
+                ) from error
+            return usual_s
         if response.is_success:
-            return _json(response), 0.0
+            return _json(response)
         if response.status_code not in _RETRIED or last:
             failed = NoVerdict if response.status_code in _REFUSED else JudgeFailed
             raise failed(f"the judge at {self._settings.address}: HTTP {response.status_code}: {_said(response)}")
-        return None, _asked_wait(response.headers, usual_s)
+        return _asked_wait(response.headers, usual_s)
 
     def _vote(self, answer: Mapping[str, Any]) -> Vote:
         try:
@@ -264,7 +250,3 @@ def _asked_wait(headers: Mapping[str, str], usual_s: float) -> float:
         return min(_LONGEST_WAIT_S, max(0.0, float(headers.get("retry-after", ""))))
     except ValueError:
         return usual_s
-
-
-def _named(error: Exception) -> str:
-    return str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""The evidence that a check stumbled over: the values in the statement of the author's that raised."""
+"""What only the author of a check can have caused, and the values that led to everything else that it raises."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from whet.grade.expect.values import is_telling, value_text
 from whet.model.grade import Changes, Location
 from whet.model.session import Session, Usage
 
-_WHET = str(Path(__file__).parents[1])
+_WHET = Path(__file__).parents[1]
 # How many callers of a coroutine are noted: enough to find the author's line behind ours.
 _CALLERS = 6
 
@@ -48,9 +48,9 @@ class NeverAwaited(RuntimeError):
 
 @contextmanager
 def noticing() -> Iterator[list[Forgotten]]:
-    """Collect the coroutines that are made inside and never awaited; the list is whole when the block has ended well.
+    """Collect the coroutines that are made inside and never awaited; the list is complete after the block.
 
-    Python tells `warnings` of each as it is removed, so that no filter of the author's hides one.
+    Python calls a function of `warnings` for each of them, so that no filter of the author hides one.
     """
     found: list[Forgotten] = []
     module: Any = warnings
@@ -66,12 +66,12 @@ def noticing() -> Iterator[list[Forgotten]]:
 
 
 def complaint(found: list[Forgotten]) -> NeverAwaited | None:
-    """What to say of *found*, if there is anything to say."""
-    # `expect.classify` wraps what it is given: the author knows the inner name.
-    told = [each for each in found if not each.ours] or found
-    if not told:
+    """Return the error about *found*, if there is any."""
+    if not found:
         return None
-    names = list(dict.fromkeys(each.name for each in told))
+    # `expect.classify` wraps what it is given: the author knows the inner name.
+    named = [each for each in found if not each.ours] or found
+    names = list(dict.fromkeys(each.name for each in named))
     were, it = ("was", "it") if len(names) == 1 else ("were", "them")
     located = next((each.location for each in found if each.location), None)
     return NeverAwaited(
@@ -80,7 +80,7 @@ def complaint(found: list[Forgotten]) -> NeverAwaited | None:
 
 
 async def finish(awaitable: Any) -> Any:
-    """What *awaitable* gives; raises where a task that it began failed unseen, or has not ended."""
+    """Await *awaitable*; raises if a task that it began failed unseen, or has not ended."""
     lost: list[BaseException] = []
 
     def note(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -90,7 +90,7 @@ async def finish(awaitable: Any) -> Any:
 
     asyncio.get_running_loop().set_exception_handler(note)
     value = await awaitable
-    # A task that failed is told of when it is removed, and its traceback may hold it.
+    # The handler hears of a failed task when the task is removed, and its traceback may hold it.
     gc.collect()
     if lost:
         raise lost[0]
@@ -102,13 +102,13 @@ async def finish(awaitable: Any) -> Any:
 
 
 def _kept() -> list[Forgotten]:
-    """Coroutines that something still holds, or that hold themselves."""
-    begun = [each for each in gc.get_objects() if isinstance(each, CoroutineType)]
-    found = [each for each in begun if inspect.getcoroutinestate(each) == inspect.CORO_CREATED]
-    told = [_forgotten(each) for each in found]
-    for each in found:
+    """Return the coroutines that something still holds, or that hold themselves."""
+    made = [each for each in gc.get_objects() if isinstance(each, CoroutineType)]
+    waiting = [each for each in made if inspect.getcoroutinestate(each) == inspect.CORO_CREATED]
+    found = [_forgotten(each) for each in waiting]
+    for each in waiting:
         each.close()
-    return told
+    return found
 
 
 def _forgotten(coroutine: CoroutineType[Any, Any, Any]) -> Forgotten:
@@ -118,19 +118,15 @@ def _forgotten(coroutine: CoroutineType[Any, Any, Any]) -> Forgotten:
 
 
 def _is_whets(file: str) -> bool:
-    return file.startswith(_WHET)
+    return file.startswith(str(_WHET))
 
 
 # Whether a file is the author's, and not one that the agent wrote.
 IsOwn = Callable[[str], bool]
 
-_PACKAGE = Path(__file__).parents[1]
 # What refuses arguments on purpose; a refusal of what was observed has a class of its own.
-_REFUSING = (
-    str(_PACKAGE / "grade" / "expect"),
-    str(_PACKAGE / "reading" / "shell_"),
-    str(_PACKAGE / "grade" / "checker.py"),
-    str(_PACKAGE / "grade" / "context.py"),
+_REFUSING = tuple(
+    str(_WHET / path) for path in ("grade/expect", "reading/shell_", "grade/checker.py", "grade/context.py")
 )
 # As Python says that a function was called with other arguments than it takes.
 _WRONG_CALL = re.compile(r"([\w.]+)\(\) (?:missing|got|takes) ")
@@ -140,7 +136,7 @@ _OTHER_IMPORTS = ("sys.path", "importlib", "runpy")
 
 
 def is_mistake(error: BaseException, is_own: IsOwn) -> bool:
-    """Whether *error* is surely the author's doing; in doubt it is not."""
+    """Return whether *error* is surely a mistake of the author; in doubt it is not."""
     # By its type: asking the exception itself would run the author's code.
     judge = _JUDGES.get(type(error))
     return judge is not None and judge(error, is_own)
@@ -162,7 +158,10 @@ def _is_own_attribute(error: BaseException, is_own: IsOwn) -> bool:
 
 def _is_misuse(error: BaseException, is_own: IsOwn) -> bool:
     last = _innermost(error)
-    return last.startswith(_REFUSING) or (is_own(last) and _is_wrong_call(str(error)))
+    if last.startswith(_REFUSING):
+        return True
+    called = _WRONG_CALL.match(str(error)) if is_own(last) else None
+    return called is not None and called[1].split(".")[0] in _api()
 
 
 def _is_own_import(error: BaseException, is_own: IsOwn) -> bool:
@@ -177,19 +176,14 @@ def _is_own_import(error: BaseException, is_own: IsOwn) -> bool:
 
 
 def _is_ours(value: object) -> bool:
-    """Whether it is the same thing in every trial, such as `expect`; an event, say, is not."""
+    """Return whether it is the same thing in every trial, as `expect` is and an event is not."""
     if isinstance(value, ModuleType):
         return value.__name__.split(".")[0] == "whet"
     return isinstance(value, _HANDED) or type(value).__module__.startswith("whet.grade.expect")
 
 
-def _is_wrong_call(message: str) -> bool:
-    found = _WRONG_CALL.match(message)
-    return found is not None and found[1].split(".")[0] in _api()
-
-
 def _api() -> frozenset[str]:
-    """The names of the classes whose methods a check calls."""
+    """Return the names of the classes whose methods a check calls."""
     # Only here: all groups of expectations, which a suite that asserts by itself does not load.
     from whet.grade.expect.expect import Expect  # noqa: PLC0415
 
@@ -208,7 +202,7 @@ def _files(error: BaseException) -> list[str]:
 
 
 def traceback_of(error: BaseException) -> TracebackType | None:
-    """Where it was raised, without asking the author's class."""
+    """Return where it was raised, without asking the author's class."""
     found: TracebackType | None = BaseException.__dict__["__traceback__"].__get__(error)
     return found
 
@@ -235,12 +229,12 @@ _LOOKS = frozenset(("final_output", "get_commands", "get_file_reads", "changes",
 
 
 def stumbled_over(error: BaseException, is_own: IsOwn) -> str:
-    """Lines that show the values in the innermost statement of the author's that has any."""
+    """Return lines with the values in the innermost statement of the author that has any."""
     try:
         for place in reversed([*_places(traceback_of(error), is_own)]):
-            if told := _told(place):
-                return "".join(f"\n  {'where ' if not number else '      '} {line}" for number, line in enumerate(told))
-    except Exception:  # noqa: BLE001 - an explanation must not stand in for the failure
+            if values := _values(place):
+                return "\n  where  " + "\n         ".join(values)
+    except Exception:  # noqa: BLE001 - an explanation must not hide the failure
         return ""
     return ""
 
@@ -252,7 +246,7 @@ def _places(at: TracebackType | None, is_own: IsOwn) -> Iterator[TracebackType]:
         at = at.tb_next
 
 
-def _told(at: TracebackType) -> list[str]:
+def _values(at: TracebackType) -> list[str]:
     found: dict[str, str] = {}
     for node in _expressions(at):
         value = _value(node, at.tb_frame)
@@ -262,7 +256,7 @@ def _told(at: TracebackType) -> list[str]:
 
 
 def _expressions(at: TracebackType) -> Iterator[ast.expr]:
-    """Every name, attribute and call of the statement, the whole before its parts."""
+    """Yield every name, attribute and call of the statement, the whole before its parts."""
     statement = _statement(at)
     waiting: list[ast.AST] = [] if statement is None else [statement]
     while waiting:
@@ -274,7 +268,7 @@ def _expressions(at: TracebackType) -> Iterator[ast.expr]:
 
 
 def _statement(at: TracebackType) -> ast.AST | None:
-    """The smallest statement, or body of a lambda, that holds what raised."""
+    """Return the smallest statement, or body of a lambda, that holds what raised."""
     file = at.tb_frame.f_code.co_filename
     lines = linecache.getlines(file)
     holding = [node for node in ast.walk(ast.parse("".join(lines))) if _holds(node, at)]
@@ -285,7 +279,7 @@ def _statement(at: TracebackType) -> ast.AST | None:
 def _holds(node: ast.AST, at: TracebackType) -> bool:
     if not isinstance(node, ast.stmt | ast.Lambda):
         return False
-    # A lambda is told from its neighbours on the line by its own code.
+    # A line may have several lambdas: the column says which one it is.
     if isinstance(node, ast.Lambda) != (at.tb_frame.f_code.co_name == "<lambda>"):
         return False
     first, last = node.lineno, node.end_lineno or node.lineno
@@ -307,7 +301,7 @@ def _extent(node: ast.AST) -> tuple[int, int]:
 
 
 def _value(node: ast.expr, frame: FrameType) -> Any:
-    """The value of a name, of a field of what the check was handed, or of a call that only looks."""
+    """Return the value of a name, of a field of what the check was given, or of a call that only looks."""
     match node:
         case ast.Name(id=name):
             return frame.f_locals.get(name, MISSING)

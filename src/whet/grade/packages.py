@@ -47,22 +47,18 @@ class TaskPackageGrader(Grader):
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         """Run the verifier; the grade is undecided if it does not decide."""
-        _refuse_gaps(evidence)
+        if isinstance(evidence, RecordedEvidence) and evidence.gaps.workspace is not None:
+            raise NotRecorded(f"the verifier looks at the workspace, which was not recorded: {evidence.gaps.workspace}")
         began = time.monotonic()
         folder = Path(tempfile.mkdtemp(prefix="whet-verify-", dir=evidence.shell.scratch))
         try:
             decided = await _Verification(check, evidence, folder).decide()
         except (WorkspaceError, OSError) as error:
-            decided = _undecided("package", "Package", str(error))
+            decided = _undecided("package", str(error))
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(remove_tree, folder)
         return replace(decided, check=check.label, weight=check.weight, duration_s=round(time.monotonic() - began, 6))
-
-
-def _refuse_gaps(evidence: Evidence) -> None:
-    if isinstance(evidence, RecordedEvidence) and evidence.gaps.workspace is not None:
-        raise NotRecorded(f"the verifier looks at the workspace, which was not recorded: {evidence.gaps.workspace}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +86,9 @@ class _Verification:
         notes = await self._appear()
         if gone := self._working_dir_gone():
             return _noted(Grade(check="", value=0.0, passed=False, reason=gone), notes)
-        if self.package.oracle_ref is not None:
-            trouble = await self._consult_oracle(self.package.oracle_ref)
-            if trouble is not None:
-                return _noted(trouble, notes)
-        return _noted(await self._verify(self.package.verifier_ref), notes)
+        oracle = self.package.oracle_ref
+        trouble = None if oracle is None else await self._consult_oracle(oracle)
+        return _noted(trouble or await self._verify(self.package.verifier_ref), notes)
 
     async def _appear(self) -> list[str]:
         if self.evidence.prepared is None:
@@ -104,7 +98,7 @@ class _Verification:
         if not taken:
             return []
         more = f" and {len(taken) - _TAKEN_AWAY_SHOWN} more" if len(taken) > _TAKEN_AWAY_SHOWN else ""
-        return [f"lay among the files of the verifier and was taken away: {', '.join(taken[:_TAKEN_AWAY_SHOWN])}{more}"]
+        return [f"was among the files of the verifier and was taken away: {', '.join(taken[:_TAKEN_AWAY_SHOWN])}{more}"]
 
     def _working_dir_gone(self) -> str | None:
         """How the folder that scripts run in was lost, if it was; it was there when the agent began."""
@@ -115,53 +109,50 @@ class _Verification:
         return None if cwd.is_dir() else f"the agent left no folder {self.spec.working_dir} to work in"
 
     async def _consult_oracle(self, ref: str) -> Grade | None:
-        """Why the verifier need not be asked, if the oracle failed."""
+        """Return why the verifier need not be asked, if the oracle failed."""
         limit_s = self._limit(self.package.resource_hints.oracle_timeout_ms)
-        try:
-            output = await self._run(ref, self._fresh("oracle-logs"), limit_s)
-        except NotRun as error:
-            return _undecided("oracle", "Oracle", f"the oracle {ref} could not be run: {error}")
-        self.evidence.keep("oracle.log", output.text)
+        output = await self._run("oracle", ref, self._fresh("oracle-logs"), limit_s)
+        if isinstance(output, Grade):
+            return output
         if output.ended.timed_out:
-            return _undecided(
-                "oracle", "Oracle", f"the oracle {ref} was still running after {limit_s:g} s", output.text
-            )
+            return _undecided("oracle", f"the oracle {ref} was still running after {limit_s:g} s", output.text)
         if output.ended.exit_code != 0:
-            return _undecided("oracle", "Oracle", f"the oracle {ref} {output.how}", output.text)
+            return _undecided("oracle", f"the oracle {ref} {output.how}", output.text)
         return None
 
     async def _verify(self, ref: str) -> Grade:
         # Made only now: whatever agent and oracle have written anywhere, it is not in here.
         logs = self._fresh("logs")
         limit_s = self._limit(None)
-        try:
-            output = await self._run(ref, logs, limit_s)
-        except NotRun as error:
-            return _undecided("verifier", "Verifier", f"the verifier {ref} could not be run: {error}")
-        self.evidence.keep("verifier.log", output.text)
+        output = await self._run("verifier", ref, logs, limit_s)
+        if isinstance(output, Grade):
+            return output
         left_out = await anyio.to_thread.run_sync(keep_logs, logs, self.evidence)
         return _noted(_judged(ref, output, logs, limit_s), left_out)
 
-    async def _run(self, ref: str, logs: Path, limit_s: float) -> Output:
+    async def _run(self, role: str, ref: str, logs: Path, limit_s: float) -> Output | Grade:
+        """Run a script and keep what it prints; the grade is undecided if it cannot be started."""
         workspace = self.evidence.workspace
-        script = inside(workspace, ref)
+        path = inside(workspace, ref)
         cwd, shown_at = in_package(self.spec, workspace)
-        if not script.is_file():
-            raise NotRun("it is not there")
-        return await run_script(
-            Script(
-                path=script,
-                cwd=cwd,
-                workspace=workspace,
-                env={**self.package.resource_hints.env, **self._facts(cwd, logs)},
-                writable=(logs,),
-                shown_at=(*shown_at, *self._usual_places(logs)),
-                network=self.package.resource_hints.network,
-            ),
-            self.evidence.shell,
-            home=self._fresh(f"{logs.name}-home"),
-            timeout_s=limit_s,
+        if not path.is_file():
+            return _undecided(role, f"the {role} {ref} could not be run: it is not there")
+        script = Script(
+            path=path,
+            cwd=cwd,
+            workspace=workspace,
+            env={**self.package.resource_hints.env, **self._facts(cwd, logs)},
+            writable=(logs,),
+            shown_at=(*shown_at, *self._usual_places(logs)),
+            network=self.package.resource_hints.network,
         )
+        home = self._fresh(f"{logs.name}-home")
+        try:
+            output = await run_script(script, self.evidence.shell, home=home, timeout_s=limit_s)
+        except NotRun as error:
+            return _undecided(role, f"the {role} {ref} could not be run: {error}")
+        self.evidence.keep(f"{role}.log", output.text)
+        return output
 
     def _usual_places(self, logs: Path) -> tuple[tuple[Path, Path], ...]:
         """Where tasks for containers look for their logs and for what was held out, which is as it was by now."""
@@ -206,17 +197,15 @@ def _judged(ref: str, output: Output, logs: Path, limit_s: float) -> Grade:
     """A reward decides before an exit code; a verifier that was stopped decides nothing."""
     if output.ended.timed_out:
         reason = f"the verifier {ref} was still running after {limit_s:g} s and was stopped"
-        return _undecided("verifier-timeout", "Verifier timeout", reason, output.text)
+        return _undecided("verifier-timeout", reason, output.text)
     try:
         reward = read_reward(logs)
     except BadReward as error:
-        return _undecided(
-            "reward", "Reward", f"the verifier {ref} left a reward that cannot be read: {error}", output.text
-        )
+        return _undecided("reward", f"the verifier {ref} left a reward that cannot be read: {error}", output.text)
     if reward is not None:
         return _rewarded(reward, output)
     if output.killed:
-        return _undecided("verifier", "Verifier", f"the verifier {ref} {output.how}", output.text)
+        return _undecided("verifier", f"the verifier {ref} {output.how}", output.text)
     passed = output.ended.exit_code == 0
     misses = near_misses(logs)
     aside = f"; {', '.join(misses)} is no reward file: reward.json and reward.txt are" if misses else ""
@@ -239,14 +228,14 @@ def _rewarded(reward: Reward, output: Output) -> Grade:
     return Grade(check="", value=reward.score, passed=reward.score >= 1, reason=reason, evidence=_end(output.text))
 
 
-def _undecided(class_id: str, label: str, reason: str, printed: str = "") -> Grade:
+def _undecided(class_id: str, reason: str, printed: str = "") -> Grade:
     return Grade(
         check="",
         value=0.0,
         passed=False,
         reason=reason,
         evidence=_end(printed),
-        failure_class=FailureClass(id=class_id, label=label),
+        failure_class=FailureClass(id=class_id, label=class_id.replace("-", " ").capitalize()),
         undecided=True,
     )
 

@@ -20,7 +20,7 @@ from whet.grade.context import NotRecorded
 from whet.grade.evidence import QUESTIONS_FILE, Evidence, RecordedEvidence
 from whet.grade.grader import WorkerGrader
 from whet.model import wire
-from whet.model.grade import FailureClass, Grade, Location
+from whet.model.grade import FailureClass, Grade
 from whet.model.run import TrialResult
 from whet.model.suite import Case, Check, Suite
 
@@ -35,14 +35,14 @@ _CONTAINERS = (list, dict, set, bytearray)
 
 
 def watch(folder: Path) -> Callable[[], bool]:
-    """Look at the process now; the result tells later whether it is still the same."""
+    """Look at the process now, and return a function that says whether it is still the same."""
     modules = _modules(folder)
     before = _look(modules)
     return lambda: _look(modules) == before
 
 
 def _modules(folder: Path) -> list[ModuleType]:
-    """The author's own modules, and those that they can reach by a name of theirs."""
+    """Return the author's own modules, and those that they imported by name."""
     own = [module for module in list(sys.modules.values()) if _lies_in(module, folder)]
     reached = [value for module in own for value in vars(module).values() if isinstance(value, ModuleType)]
     return list({id(module): module for module in (builtins, *own, *reached)}.values())
@@ -77,7 +77,7 @@ def _cwd() -> str:
 
 
 def _shape(value: Any) -> tuple[int, int]:
-    """Which object it is and, for what can grow, how large."""
+    """Return which object it is and, if it can grow, how large."""
     return id(value), len(value) if type(value) in _CONTAINERS else 0
 
 
@@ -100,7 +100,7 @@ class PythonGrader(WorkerGrader):
         super().__init__(suite, Checker(suite).serve, partial(watch, suite.source.parent))
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
-        """Run the check; what it prints is kept beside the other evidence."""
+        """Run the check; what it prints is kept with the other evidence."""
         request = CheckRequest(
             case=evidence.case.id,
             session=evidence.session,
@@ -138,10 +138,6 @@ class PythonGrader(WorkerGrader):
         request = ClassifyRequest(case=case.id, result=result)
         answer = await self.ask(request, CheckAnswer, timeout_s=timeout_s, what="classify_failure")
         if answer.outcome != "passed":
-            where = _shown(answer.location)
+            where = f" ({answer.location.file}:{answer.location.line})" if answer.location else ""
             raise GraderError(f"classify_failure raised {answer.message}{where}")
         return answer.failure_class
-
-
-def _shown(location: Location | None) -> str:
-    return f" ({location.file}:{location.line})" if location else ""

@@ -9,6 +9,7 @@ import signal
 import stat
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from whet.dataclass import dataclass
@@ -17,8 +18,8 @@ from whet.grade.context import Shell, plain_environment
 from whet.grade.evidence import Evidence
 from whet.ground.ceilings import suspected
 from whet.ground.packages import ShownAt
-from whet.ground.sandbox import Boundary, Command, Ended, Sandbox
-from whet.model import plugins
+from whet.ground.sandbox import Command, Ended
+from whet.ground.tree import open_file
 from whet.reading.fields import is_number
 
 _FOLDER = "verifier"
@@ -28,7 +29,7 @@ _MOST_BYTES = 32 * 1024 * 1024
 
 
 def keep_logs(folder: Path, evidence: Evidence) -> list[str]:
-    """Keep the files of *folder* beside the other evidence, without secrets; what was left out, as sentences."""
+    """Keep the files of *folder* with the other evidence, without secrets; return what was left out, as sentences."""
     left_out: list[str] = []
     taken = total = 0
     for path, found in _files(folder):
@@ -48,7 +49,7 @@ def keep_logs(folder: Path, evidence: Evidence) -> list[str]:
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """The plain files below *folder*; no link is followed."""
+    """Yield the regular files below *folder*, without following links."""
     for place, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):
@@ -67,7 +68,7 @@ _NAMES_SHOWN, _LONGEST_SHOWN = 8, 40
 
 
 class BadReward(ValueError):
-    """There is a reward file, and what it says cannot be read."""
+    """A reward file that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,7 @@ class Reward:
 
     @property
     def score(self) -> float:
-        """The number held to what a score can be."""
+        """The number, limited to the range of a score."""
         return min(1.0, max(0.0, self.value))
 
 
@@ -96,12 +97,12 @@ def read_reward(folder: Path) -> Reward | None:
 
 
 def plain(number: float) -> str:
-    """*number* as a person writes it, and never rounded: what is almost 1 is not 1."""
+    """Return *number* as a person writes it, and never rounded: what is almost 1 is not 1."""
     return f"{number:g}" if float(f"{number:g}") == number else repr(number)
 
 
 def near_misses(folder: Path) -> tuple[str, ...]:
-    """Files in *folder* that look as if they were meant for rewards."""
+    """Return the files in *folder* that look as if they were meant as rewards."""
     return tuple(name for name in _NEAR if (folder / name).is_file())
 
 
@@ -114,19 +115,14 @@ def _conflict(value: float, text: bytes) -> tuple[str, ...]:
 
 
 def _content(path: Path) -> bytes | None:
-    """The bytes of a file that is one; no link is followed, and nothing is waited for."""
+    """Return the bytes of a regular file, without following a link or waiting for anything."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(open_file(str(path)), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+            data = file.read(_LARGEST_REWARD + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise BadReward(f"{path.name} cannot be read: {error.strerror}") from error
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise BadReward(f"{path.name} is not a file")
-        data = os.read(fd, _LARGEST_REWARD + 1)
-    finally:
-        os.close(fd)
     if len(data) > _LARGEST_REWARD:
         raise BadReward(f"{path.name} is larger than {_LARGEST_REWARD // 1024} KiB")
     if not data.strip():
@@ -143,7 +139,7 @@ def _from_text(data: bytes) -> float:
 
 
 def _from_json(data: bytes) -> tuple[float, tuple[str, ...]]:
-    """The number under `reward`, or the only one, or the mean of several."""
+    """Return the number under `reward`, or the only one, or the mean of several, with notes."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -202,7 +198,7 @@ class Output:
 
     @property
     def killed(self) -> bool:
-        """Whether it did not end by itself; bubblewrap tells of a kill by an exit code, as shells do."""
+        """Whether it did not end by itself; bubblewrap reports a kill by an exit code, as shells do."""
         return self.ended.exit_code in (None, _KILLED)
 
     @property
@@ -217,18 +213,12 @@ class Output:
 
 async def run_script(script: Script, shell: Shell, *, home: Path, timeout_s: float) -> Output:
     """Run *script* to its end; raises `NotRun` if it cannot be started."""
-    sandbox: Sandbox = plugins.find("sandboxes", shell.sandbox)()
-    env = plain_environment()
-    env |= {"HOME": str(home), "TMPDIR": str(home), "PYTHONSAFEPATH": "1", **script.env}
+    env = {**plain_environment(home), "PYTHONSAFEPATH": "1", **script.env}
     if env["PYTHONSAFEPATH"]:
         env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_SAFE_PYTHON), env.get("PYTHONPATH"))))
-    boundary = Boundary(
-        writable=(script.workspace, home, *script.writable),
-        readable=(*map(Path, shell.readable), _SAFE_PYTHON),
-        hidden=tuple(map(Path, shell.hidden)),
-        network=script.network,
-        ceilings=shell.ceilings,
-        shown_at=script.shown_at,
+    sandbox, inside = shell.prepare(script.workspace, home, *script.writable)
+    boundary = replace(
+        inside, readable=(*inside.readable, _SAFE_PYTHON), network=script.network, shown_at=script.shown_at
     )
     printed = _Printed()
     command = Command(argv=argv_of(script.path), env=env, cwd=script.cwd)
@@ -241,7 +231,7 @@ async def run_script(script: Script, shell: Shell, *, home: Path, timeout_s: flo
 
 
 def argv_of(script: Path) -> tuple[str, ...]:
-    """How a script is started: by itself if it can be, else by what its first line or its name says."""
+    """Return how to start a script: by itself if possible, else by its first line or its name."""
     with script.open("rb") as file:
         first = file.read(_LONGEST_SHEBANG).split(b"\n")[0]
     if first.startswith(b"#!"):

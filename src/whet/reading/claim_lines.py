@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from whet.reading.claims import (
     FORMS,
@@ -82,12 +82,8 @@ _PRINTS = re.compile(r"(?:^|\s+)prints\s+(?=['\"])")
 _LARGEST_CODE = 255
 # Words that would be handed to the command, and are hardly meant to be.
 _MEANT = {
-    "pass": "passes",
-    "passed": "passes",
-    "succeeds": "passes",
-    "success": "passes",
-    "fail": "fails",
-    "failed": "fails",
+    **dict.fromkeys(("pass", "passed", "succeeds", "success"), "passes"),
+    **dict.fromkeys(("fail", "failed"), "fails"),
 }
 
 
@@ -111,16 +107,25 @@ def exit_code(number: int) -> int:
 
 def _prints(rest: str) -> Reading | None:
     candidates = list(_PRINTS.finditer(rest))
-    for read, careless in ((strict, False), (lenient, True)):
+    for is_literal in (strict, lenient):
         for found in candidates:
-            text = read(rest[found.end() :])
-            if text is None:
-                continue
-            if not text:
-                raise ClaimError("the text is empty, and anything prints it")
-            warning = f"a quote inside of the text is not escaped; it is read as {quoted(text)}"
-            return Reading(Prints(_command(rest[: found.start()]), text), (warning,) if careless else ())
+            after = rest[found.end() :]
+            if is_literal(after) is not None:
+                text, warnings = read_literal(after)
+                return Reading(Prints(_command(rest[: found.start()]), text), warnings)
     return None
+
+
+def read_literal(after: str) -> tuple[str, tuple[str, ...]]:
+    """Parse the quoted text in *after*, strictly or loosely, with warnings."""
+    text = strict(after)
+    if text is not None:
+        if not text:
+            raise ClaimError("the text is empty, and would be found in anything")
+        return text, ()
+    text = lenient(after)
+    assert text is not None
+    return text, (f"a quote inside of the text is not escaped; it is read as {quoted(text)}",)
 
 
 def _command(text: str) -> str:
@@ -155,21 +160,10 @@ _BARE: dict[str, type[Exists | Created]] = {"exists": Exists, "created": Created
 _OPERATORS = ("exists", "created", "contains", "matches")
 # What other tools, and people, call them.
 _OTHER_PREFIXES = {
-    "dir": "file",
-    "folder": "file",
-    "directory": "file",
-    "path": "file",
-    "cmd": "test",
-    "command": "test",
-    "run": "test",
-    "exec": "test",
-    "shell": "test",
-    "changed": "diff",
-    "modified": "diff",
-    "absent": "no-file",
-    "deleted": "no-file",
-    "removed": "no-file",
-    "not-file": "no-file",
+    **dict.fromkeys(("dir", "folder", "directory", "path"), "file"),
+    **dict.fromkeys(("cmd", "command", "run", "exec", "shell"), "test"),
+    **dict.fromkeys(("changed", "modified"), "diff"),
+    **dict.fromkeys(("absent", "deleted", "removed", "not-file"), "no-file"),
 }
 
 
@@ -218,14 +212,10 @@ def _is_claim(line: str) -> bool:
         return False
 
 
-def _read_diff(rest: str) -> Reading:
-    path = clean_path(_unquoted(rest))
-    return Reading(Changed(path), (*path_warnings(path), *_said_too_much("diff", rest)))
-
-
-def _read_no_file(rest: str) -> Reading:
-    path = clean_path(_unquoted(rest))
-    return Reading(Absent(path), (*path_warnings(path), *_said_too_much("no-file", rest)))
+def _read_path(form: type[Changed | Absent], prefix: str, rest: str) -> Reading:
+    unquoted = strict(rest)
+    path = clean_path(rest if unquoted is None else unquoted)
+    return Reading(form(path), (*path_warnings(path), *_said_too_much(prefix, rest)))
 
 
 def _said_too_much(prefix: str, rest: str) -> Iterator[str]:
@@ -276,18 +266,6 @@ def _file_claim(path: str, operator: str, after: str) -> Reading:
     return Reading(Contains(path, text), (*warnings, *more))
 
 
-def read_literal(after: str) -> tuple[str, tuple[str, ...]]:
-    """Parse the quoted text in *after*, strictly or loosely."""
-    text = strict(after)
-    if text is not None:
-        if not text:
-            raise ClaimError("the text is empty, and would be found in anything")
-        return text, ()
-    text = lenient(after)
-    assert text is not None
-    return text, (f"a quote inside of the text is not escaped; it is read as {quoted(text)}",)
-
-
 def _no_operator(rest: str, splits: list[tuple[str, str, str]]) -> ClaimError:
     """Return the near miss: the operator whose remainder is not whole, or the word that was meant as one."""
     if not rest or rest.split(maxsplit=1)[0] in _OPERATORS:
@@ -326,14 +304,9 @@ def _no_pattern(path: str, after: str) -> ClaimError:
     return ClaimError("the pattern is not between slashes", hint=f"write file:{path} matches /{after}/")
 
 
-def _unquoted(path: str) -> str:
-    inner = strict(path)
-    return path if inner is None else inner
-
-
 _READERS: dict[str, Callable[[str], Reading]] = {
     "file": _read_file,
-    "no-file": _read_no_file,
-    "diff": _read_diff,
+    "no-file": partial(_read_path, Absent, "no-file"),
+    "diff": partial(_read_path, Changed, "diff"),
     "test": read_test,
 }

@@ -30,15 +30,22 @@ from whet.reading.claims import (
 from whet.reading.paths import clean_path, path_warnings
 from whet.reading.patterns import read_pattern
 
-# What an object may be about, and what may be said of it.
-SUBJECTS: dict[str, tuple[str, ...]] = {
-    "file": ("exists", "created", "contains", "matches"),
-    "test": ("passes", "fails", "exits", "prints"),
-    "diff": (),
-    "no-file": (),
+# What an object is about, what it says of it, and the form that this is.
+_FORMS: dict[tuple[str, str | None], type[Claim]] = {
+    ("file", "exists"): Exists,
+    ("file", "created"): Created,
+    ("file", "contains"): Contains,
+    ("file", "matches"): Matches,
+    ("test", "passes"): Passes,
+    ("test", "fails"): Fails,
+    ("test", "exits"): Quits,
+    ("test", "prints"): Prints,
+    ("diff", None): Changed,
+    ("no-file", None): Absent,
 }
+_WORDS = {form: words for words, form in _FORMS.items()}
+_SUBJECTS = tuple(dict.fromkeys(subject for subject, _ in _FORMS))
 _FLAGS = ("exists", "created", "passes", "fails")
-_SUFFIXES = ("passes", "fails")
 
 
 def read_object(given: Mapping[str, Any]) -> Reading:
@@ -50,27 +57,39 @@ def read_object(given: Mapping[str, Any]) -> Reading:
         return _of_command(value.strip(), operator, given)
     path = clean_path(value)
     warnings = path_warnings(path)
-    if subject == "diff":
-        return Reading(Changed(path), warnings)
-    return Reading(Absent(path), warnings) if subject == "no-file" else _of_file(path, operator, given, warnings)
+    if operator == "contains":
+        return Reading(Contains(path, check_text(_text(given[operator], operator), "text")), warnings)
+    if operator == "matches":
+        pattern, more = read_pattern(_text(given[operator], operator))
+        return Reading(Matches(path, pattern), (*warnings, *more))
+    form: Any = _FORMS.get((subject, operator))
+    if form is None:
+        hint = f"add one of {', '.join(_operators(subject))}"
+        raise ClaimError(f"it does not say what should be true of {path}", hint=hint)
+    return Reading(form(path), warnings)
+
+
+def _operators(subject: str) -> list[str]:
+    """Return what may be said of *subject*."""
+    return [operator for about, operator in _FORMS if about == subject and operator is not None]
 
 
 def _subject(given: Mapping[str, Any]) -> str:
-    found = [name for name in SUBJECTS if name in given]
+    found = [name for name in _SUBJECTS if name in given]
     if len(found) == 1:
         return found[0]
     if found:
         raise ClaimError(f'"{found[0]}" and "{found[1]}" are two expectations', hint="write an object for each")
-    if any(str(name).startswith(tuple(f"{subject}:" for subject in SUBJECTS)) for name in given):
+    if any(str(name).startswith(tuple(f"{subject}:" for subject in _SUBJECTS)) for name in given):
         # A colon and a blank in a text that YAML has no quotes around.
         raise ClaimError("the line was read as an object, because of a colon in it", hint="put all of it into quotes")
-    near = [match for name in given for match in get_close_matches(str(name).lower(), list(SUBJECTS), n=1)]
-    hint = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(SUBJECTS)}"
+    near = [match for name in given for match in get_close_matches(str(name).lower(), _SUBJECTS, n=1)]
+    hint = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(_SUBJECTS)}"
     raise ClaimError("the object does not say what it is about", hint=hint)
 
 
 def _operator(given: Mapping[str, Any], subject: str) -> str | None:
-    known = SUBJECTS[subject]
+    known = _operators(subject)
     others = [str(name) for name in given if name != subject]
     for name in others:
         if name not in known:
@@ -83,22 +102,6 @@ def _operator(given: Mapping[str, Any], subject: str) -> str | None:
         instead = {"exists": 'use {"no-file": ...}', "passes": 'use "fails": true'}.get(others[0])
         raise ClaimError(f'"{others[0]}" can only be true', hint=instead)
     return others[0] if others else None
-
-
-def _of_file(path: str, operator: str | None, given: Mapping[str, Any], warnings: tuple[str, ...]) -> Reading:
-    if operator is None:
-        raise ClaimError(
-            f"it does not say what should be true of {path}", hint=f"add one of {', '.join(SUBJECTS['file'])}"
-        )
-    if operator == "exists":
-        return Reading(Exists(path), warnings)
-    if operator == "created":
-        return Reading(Created(path), warnings)
-    value = _text(given[operator], operator)
-    if operator == "contains":
-        return Reading(Contains(path, check_text(value, "text")), warnings)
-    pattern, more = read_pattern(value)
-    return Reading(Matches(path, pattern), (*warnings, *more))
 
 
 def _of_command(command: str, operator: str | None, given: Mapping[str, Any]) -> Reading:
@@ -114,30 +117,15 @@ def _of_command(command: str, operator: str | None, given: Mapping[str, Any]) ->
         return Reading(Fails(command))
     last = command.rsplit(maxsplit=1)[-1]
     warning = f'"{last}" is handed to the command; in an object, write "{last}": true beside it'
-    return Reading(Passes(command), (warning,) if last in _SUFFIXES else ())
+    return Reading(Passes(command), (warning,) if last in ("passes", "fails") else ())
 
 
 def _text(value: Any, name: str) -> str:
     if not isinstance(value, str):
         raise ClaimError(f'"{name}" must be a string, not {value!r}')
-    if not value.strip() and (name in SUBJECTS or not value):
+    if not value.strip() and (name in _SUBJECTS or not value):
         raise ClaimError(f'"{name}" must not be empty')
     return value
-
-
-# What each form is about, and what it says of it.
-_WORDS: dict[type[Claim], tuple[str, str | None]] = {
-    Exists: ("file", "exists"),
-    Created: ("file", "created"),
-    Contains: ("file", "contains"),
-    Matches: ("file", "matches"),
-    Changed: ("diff", None),
-    Absent: ("no-file", None),
-    Passes: ("test", "passes"),
-    Fails: ("test", "fails"),
-    Quits: ("test", "exits"),
-    Prints: ("test", "prints"),
-}
 
 
 def write_claim(claim: Claim) -> str:

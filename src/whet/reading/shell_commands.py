@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from whet.dataclass import dataclass
 from whet.reading.shell_lines import Draft, scan
-from whet.reading.shell_simple import SimpleCommand
+from whet.reading.shell_simple import SimpleCommand, ValuedOptions
 from whet.reading.shell_words import MAX_DEPTH, Scope
 
 # More than the commands of a long session; one entry is about as large as its line.
@@ -182,58 +182,36 @@ def _moved(command: SimpleCommand, here: _Place) -> _Place:
     return _Place(here.before if target == "-" else joined(here.folder, target), here.folder)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wrapper:
+@dataclass(frozen=True, slots=True)
+class _Wrapper(ValuedOptions):
     """How to tell a wrapper's own words from those that it carries."""
 
-    valued: str = ""  # the short options with a value
-    valued_long: frozenset[str] = frozenset()
-    stops: str = ""  # the short options with which it runs nothing
+    # The options with which it runs nothing.
+    stops: frozenset[str] = frozenset()
     operands: int = 0
     assigns: bool = False
 
 
-_PREFIXES = {
-    "builtin": _Wrapper(),
-    "command": _Wrapper(stops="vV"),
-    "doas": _Wrapper(valued="Cu", stops="L"),
-    "env": _Wrapper(valued="uC", valued_long=frozenset(("--unset", "--chdir")), assigns=True),
-    "exec": _Wrapper(valued="a"),
-    "ionice": _Wrapper(valued="cn", valued_long=frozenset(("--class", "--classdata")), stops="pPu"),
-    "nice": _Wrapper(valued="n", valued_long=frozenset(("--adjustment",))),
-    "nohup": _Wrapper(),
-    "setsid": _Wrapper(),
-    "stdbuf": _Wrapper(valued="ioe", valued_long=frozenset(("--input", "--output", "--error"))),
-    "sudo": _Wrapper(
-        valued="CDghpRrTtUu",
-        valued_long=frozenset(
-            (
-                "--chdir",
-                "--chroot",
-                "--close-from",
-                "--command-timeout",
-                "--group",
-                "--host",
-                "--other-user",
-                "--prompt",
-                "--role",
-                "--type",
-                "--user",
-            )
-        ),
-        stops="elvVK",
-        assigns=True,
-    ),
-    "time": _Wrapper(valued="fo", valued_long=frozenset(("--format", "--output"))),
-    "timeout": _Wrapper(valued="ks", valued_long=frozenset(("--kill-after", "--signal")), operands=1),
-    "xargs": _Wrapper(
-        valued="adEILnPs",
-        valued_long=frozenset(
-            ("--arg-file", "--delimiter", "--max-args", "--max-chars", "--max-procs", "--process-slot-var")
-        ),
-    ),
-}
 _STOPS_LONG = frozenset(("--edit", "--help", "--list", "--remove-timestamp", "--validate", "--version"))
+_SUDO_VALUED = (
+    *("--chdir", "--chroot", "--close-from", "--command-timeout", "--group", "--host"),
+    *("--other-user", "--prompt", "--role", "--type", "--user"),
+)
+_XARGS_VALUED = ("--arg-file", "--delimiter", "--max-args", "--max-chars", "--max-procs", "--process-slot-var")
+_PREFIXES = {
+    **dict.fromkeys(("builtin", "nohup", "setsid"), _Wrapper()),
+    "command": _Wrapper(stops=frozenset(("-v", "-V"))),
+    "doas": _Wrapper("Cu", stops=frozenset(("-L",))),
+    "env": _Wrapper("uC", ("--unset", "--chdir"), assigns=True),
+    "exec": _Wrapper("a"),
+    "ionice": _Wrapper("cn", ("--class", "--classdata"), stops=frozenset(("-p", "-P", "-u"))),
+    "nice": _Wrapper("n", ("--adjustment",)),
+    "stdbuf": _Wrapper("ioe", ("--input", "--output", "--error")),
+    "sudo": _Wrapper("CDghpRrTtUu", _SUDO_VALUED, stops=frozenset(("-e", "-l", "-v", "-V", "-K")), assigns=True),
+    "time": _Wrapper("fo", ("--format", "--output")),
+    "timeout": _Wrapper("ks", ("--kill-after", "--signal"), operands=1),
+    "xargs": _Wrapper("adEILnPs", _XARGS_VALUED),
+}
 SHELLS = frozenset(("ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "zsh"))
 _SHELL_VALUED = frozenset(("--rcfile", "--init-file"))
 _FISH_VALUED = "CDdfop"
@@ -261,40 +239,19 @@ def _reads_input(name: str, words: tuple[str, ...]) -> bool:
 
 
 def _unwrap_prefix(words: tuple[str, ...], wrapper: _Wrapper) -> _Carried | None:
-    index = _skip_options(words, wrapper)
-    if index is None:
+    options, operands = wrapper.split(words[1:], mixed=False)
+    if options & (wrapper.stops | _STOPS_LONG):
         return None
-    label = words[:index]
+    label = words[: len(words) - len(operands)]
     env: list[tuple[str, str]] = []
-    while wrapper.assigns and index < len(words) and "=" in words[index][1:]:
-        name, _, value = words[index].partition("=")
+    while wrapper.assigns and operands and "=" in operands[0][1:]:
+        name, _, value = operands[0].partition("=")
         env.append((name, value))
-        index += 1
-    label += words[index : index + wrapper.operands]
-    rest = words[index + wrapper.operands :]
-    return _Carried(label=" ".join(label), words=rest, env=tuple(env)) if rest else None
-
-
-def _skip_options(words: tuple[str, ...], wrapper: _Wrapper) -> int | None:
-    """Return where the operands begin; None if an option means that nothing is run."""
-    index = 1
-    while index < len(words) and words[index].startswith("-"):
-        word = words[index]
-        index += 1
-        if word == "--":
-            break
-        if word in _STOPS_LONG:
-            return None
-        if word.startswith("--"):
-            index += word in wrapper.valued_long
-            continue
-        for place, letter in enumerate(word[1:], start=2):
-            if letter in wrapper.stops:
-                return None
-            if letter in wrapper.valued:
-                index += place == len(word)
-                break
-    return index
+        operands = operands[1:]
+    rest = operands[wrapper.operands :]
+    if not rest:
+        return None
+    return _Carried(label=" ".join((*label, *operands[: wrapper.operands])), words=rest, env=tuple(env))
 
 
 def _split_env(words: tuple[str, ...]) -> tuple[str, ...]:

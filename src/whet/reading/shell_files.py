@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from whet.dataclass import dataclass
 from whet.reading.shell_commands import followed, joined, read_command
-from whet.reading.shell_simple import SimpleCommand
+from whet.reading.shell_simple import SimpleCommand, ValuedOptions
 
 _MOST_REMEMBERED = 1000
 
@@ -109,21 +109,21 @@ def _operands_of(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
-    """A program that shows files: its options with a value, and whether its first operand is a pattern or a script."""
+class _Reader(ValuedOptions):
+    """A program that shows files."""
 
-    valued: str = ""
-    valued_long: tuple[str, ...] = ()
-    # The options that give the pattern or script, so that every operand is a file.
-    script: str = ""
-    has_script: bool = False
+    # The options that give the pattern or script that is otherwise the first operand.
+    scripts: frozenset[str] = frozenset()
     # Takes folders as well as files.
     searches: bool = False
 
 
 _LONG_SEARCH = ("--after-context", "--before-context", "--context", "--max-count", "--glob", "--type", "--type-not")
 _SEARCH = ("--regexp", "--file", "--include", "--exclude", "--exclude-dir", *_LONG_SEARCH)
-_GREP = _Reader("efABCmdD", _SEARCH, "ef", has_script=True)
+_PATTERN = frozenset(("-e", "-f", "--regexp", "--expression", "--file"))
+_GREP = _Reader("efABCmdD", _SEARCH, _PATTERN)
+_RECURSIVE = frozenset(("-r", "-R", "--recursive"))
+_AWK = ("--field-separator", "--assign", "--file")
 _READERS: dict[str, _Reader] = {
     **dict.fromkeys(("cat", "tac", "more", "batcat"), _Reader()),
     "bat": _Reader("rlHm", ("--line-range", "--language", "--style", "--theme", "--highlight-line", "--color")),
@@ -131,10 +131,10 @@ _READERS: dict[str, _Reader] = {
     "nl": _Reader("bdfhilnsvw"),
     "head": _Reader("nc", ("--lines", "--bytes")),
     "tail": _Reader("ncs", ("--lines", "--bytes", "--sleep-interval", "--pid")),
-    "sed": _Reader("efl", ("--expression", "--file", "--line-length"), "ef", has_script=True),
-    **dict.fromkeys(("awk", "gawk", "mawk"), _Reader("Fvf", ("--field-separator", "--assign", "--file"), "f", True)),
+    "sed": _Reader("efl", ("--expression", "--file", "--line-length"), _PATTERN),
+    **dict.fromkeys(("awk", "gawk", "mawk"), _Reader("Fvf", _AWK, _PATTERN - {"-e"})),
     **dict.fromkeys(("grep", "egrep", "fgrep", "zgrep"), _GREP),
-    "rg": _Reader("efABCmgtTMjEr", (*_SEARCH, "--replace", "--max-columns"), "ef", has_script=True, searches=True),
+    "rg": _Reader("efABCmgtTMjEr", (*_SEARCH, "--replace", "--max-columns"), _PATTERN, searches=True),
 }
 # Most lines name none of these programs, and most of the others are one of them with plain words.
 _MAY_READ = re.compile(rf"\b(?:{'|'.join(_READERS)})\b")
@@ -194,9 +194,9 @@ def _operands(command: SimpleCommand) -> Iterator[str]:
     reader = _READERS.get(command.name)
     if reader is None or _edits_or_lists(command):
         return
-    found, script_given = _split(reader, command.words)
-    files = found if script_given or not reader.has_script else found[1:]
-    many = reader.searches or (reader is _GREP and _has_letter(command.words, "rR"))
+    options, operands = reader.split(command.words, mixed=True)
+    files = operands if options & reader.scripts or not reader.scripts else operands[1:]
+    many = reader.searches or (reader is _GREP and bool(options & _RECURSIVE))
     # Where folders are searched too, only a name with an ending is taken for a file.
     yield from (file for file in files if not many or "." in posixpath.basename(file).lstrip("."))
     yield from (turn[1:] for turn in command.redirections if re.match(r"<[^<&(>]", turn))
@@ -207,33 +207,6 @@ def _edits_or_lists(command: SimpleCommand) -> bool:
     if command.name == "sed":
         return any(word.startswith(("-i", "--in-place")) for word in command.words)
     return command.name == "rg" and "--files" in command.words
-
-
-def _has_letter(words: tuple[str, ...], letters: str) -> bool:
-    short = (word for word in words if word.startswith("-") and not word.startswith("--"))
-    return "--recursive" in words or any(letter in word for word in short for letter in letters)
-
-
-def _split(reader: _Reader, words: tuple[str, ...]) -> tuple[list[str], bool]:
-    """Return the operands, and whether an option gave the pattern or script."""
-    operands: list[str] = []
-    script_given = skip = False
-    for index, word in enumerate(words):
-        if skip:
-            skip = False
-        elif word == "--":
-            return operands + list(words[index + 1 :]), script_given
-        elif word.startswith("--"):
-            name, has_value, _ = word.partition("=")
-            skip = not has_value and name in reader.valued_long
-            script_given = script_given or (reader.has_script and name in ("--regexp", "--expression", "--file"))
-        elif word.startswith("-") and word != "-":
-            at = next((at for at, letter in enumerate(word) if letter in reader.valued), None)
-            skip = at is not None and at == len(word) - 1
-            script_given = script_given or (at is not None and word[at] in reader.script)
-        elif not word.startswith("+"):
-            operands.append(word)
-    return operands, script_given
 
 
 _SHELLS = re.compile(r"(?:\S*/)?(?:ba|z|da|k|)sh$")

@@ -121,29 +121,29 @@ class CommandIndex:
         self._by_trace: defaultdict[tuple[str, str], list[tuple[SimpleCommand, str]]] = defaultdict(list)
         for line in self._places:
             for command in candidates(line):
-                self._add(command, line)
+                self._by_executable[command.executable].append((command, line))
+                for trace in traces(command.words):
+                    self._by_trace[command.executable, trace].append((command, line))
         self._answers: dict[Requirements, tuple[int, ...]] = {}
 
     def matching(self, matcher: CommandMatcher) -> tuple[int, ...]:
         """Return the numbers of the lines that *matcher* matches, in order, from 0."""
         wanted = requirements_of(matcher)
         if wanted not in self._answers:
-            self._answers[wanted] = self._search(wanted)
+            lines = {line for command, line in self._worth_a_look(wanted) if meets(wanted, command)}
+            self._answers[wanted] = tuple(sorted(number for line in lines for number in self._places[line]))
         return self._answers[wanted]
 
     def nearest(self, matcher: CommandMatcher) -> int | None:
         """Return the number of the first line with the nearest command, if any has the executable or one like it."""
         wanted = requirements_of(matcher)
-        entries = self._of_executable(wanted) or self._of_similar_executable(wanted)
-        considered = entries[:_MOST_LOOKED_AT]
+        groups = self._by_executable.values()
+        right = [entry for entries in groups if is_executable(wanted, entries[0][0]) for entry in entries]
+        considered = (right or self._of_similar_executable(wanted))[:_MOST_LOOKED_AT]
         if not considered:
             return None
         _, line = min(considered, key=lambda entry: len(lacks(replace(wanted, executable=None), entry[0])))
         return self._places[line][0]
-
-    def _of_executable(self, wanted: Requirements) -> list[tuple[SimpleCommand, str]]:
-        groups = self._by_executable.values()
-        return [entry for entries in groups if is_executable(wanted, entries[0][0]) for entry in entries]
 
     def _of_similar_executable(self, wanted: Requirements) -> list[tuple[SimpleCommand, str]]:
         if not isinstance(wanted.executable, str):
@@ -151,16 +151,6 @@ class CommandIndex:
         names = {entries[0][0].name: entries for entries in self._by_executable.values()}
         close = get_close_matches(wanted.executable.rsplit("/", 1)[-1], names, n=1)
         return names[close[0]] if close else []
-
-    def _add(self, command: SimpleCommand, line: str) -> None:
-        entry = (command, line)
-        self._by_executable[command.executable].append(entry)
-        for trace in traces(command.words):
-            self._by_trace[command.executable, trace].append(entry)
-
-    def _search(self, wanted: Requirements) -> tuple[int, ...]:
-        lines = {line for command, line in self._worth_a_look(wanted) if meets(wanted, command)}
-        return tuple(sorted(number for line in lines for number in self._places[line]))
 
     def _worth_a_look(self, wanted: Requirements) -> Iterator[tuple[SimpleCommand, str]]:
         for executable, entries in self._by_executable.items():

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import field, replace
+from shlex import quote
 
 from whet.dataclass import dataclass
 from whet.errors import UsageError
-from whet.reading.shell_simple import Role, SimpleCommand, is_positional, quote_word, roles, traces
+from whet.reading.shell_simple import Role, SimpleCommand, is_positional, roles, traces
 from whet.reading.text import middle, printable
 
 Matcher = str | re.Pattern[str] | Callable[[str], bool]
@@ -240,25 +241,25 @@ def _nearest(wanted: Requirements, commands: tuple[SimpleCommand, ...]) -> int:
 def _conclusion(wanted: Requirements, commands: tuple[SimpleCommand, ...], nearest: int) -> str:
     for index, command in enumerate(commands):
         if meets(wanted, command):
-            return f"matches:  {index + 1}. {_part(quote_word(command.executable))}"
+            return f"matches:  {index + 1}. {_part(quote(command.executable))}"
     reasons = "; ".join(lacks(wanted, commands[nearest]))
-    return f"nearest:  {nearest + 1}. {_part(quote_word(commands[nearest].executable))}: {reasons}"
+    return f"nearest:  {nearest + 1}. {_part(quote(commands[nearest].executable))}: {reasons}"
 
 
 def _described(number: int, command: SimpleCommand) -> list[str]:
     arguments = command.arguments
-    options = (f"{name} {quote_word(value)}" for name, values in arguments.options.items() for value in values)
+    options = (f"{name} {quote(value)}" for name, values in arguments.options.items() for value in values)
     parts = {
         "wrappers": ", ".join(command.wrappers),
-        "env": " ".join(f"{name}={quote_word(value)}" for name, value in command.env),
-        "positionals": ", ".join(map(quote_word, arguments.positionals)),
+        "env": " ".join(f"{name}={quote(value)}" for name, value in command.env),
+        "positionals": ", ".join(map(quote, arguments.positionals)),
         "options": ", ".join(options),
         "flags": ", ".join(arguments.flags),
         "end of options": "--" if arguments.end_of_options else "",
         "redirections": " ".join(command.redirections),
     }
     lines = [f"       {name}: {printable(_part(text))}" for name, text in parts.items() if text]
-    return [f"  {number}. {printable(_part(quote_word(command.executable)))}", *lines]
+    return [f"  {number}. {printable(_part(quote(command.executable)))}", *lines]
 
 
 def lacks(wanted: Requirements, command: SimpleCommand) -> list[str]:
@@ -306,7 +307,7 @@ def _lacking_option(name: Matcher, matcher: Matcher, command: SimpleCommand) -> 
     found = {option: values for option, values in command.arguments.options.items() if holds(name, option)}
     if not found:
         return f"no option {named(name)} with {written(matcher)}"
-    values = ", ".join(quote_word(value) for each in found.values() for value in each)
+    values = ", ".join(quote(value) for each in found.values() for value in each)
     return f"option {', '.join(found)} is {_part(values)}, not {written(matcher)}"
 
 

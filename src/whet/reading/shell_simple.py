@@ -111,6 +111,44 @@ def _usual_role(word: str) -> Role | None:
     return Role(option=word[:2], values=(word[2:],))
 
 
+@dataclass(frozen=True, slots=True)
+class ValuedOptions:
+    """The options of a known program that take a value: short ones by their letters, long ones by their names."""
+
+    valued: str = ""
+    valued_long: tuple[str, ...] = ()
+
+    def split(self, words: tuple[str, ...], *, mixed: bool) -> tuple[set[str], tuple[str, ...]]:
+        """Return the names of the options, and the operands; unless *mixed*, the first operand ends the options."""
+        names: set[str] = set()
+        operands: list[str] = []
+        index = 0
+        while index < len(words):
+            word = words[index]
+            index += 1
+            if word == "--":
+                return names, (*operands, *words[index:])
+            if word.startswith("--"):
+                name, equals, _ = word.partition("=")
+                names.add(name)
+                index += not equals and name in self.valued_long
+            elif word.startswith("-") and not (mixed and word == "-"):
+                index += self._add_cluster(word, names)
+            elif not mixed:
+                return names, words[index - 1 :]
+            elif not word.startswith("+"):
+                operands.append(word)
+        return names, tuple(operands)
+
+    def _add_cluster(self, word: str, names: set[str]) -> bool:
+        """Add the options of a word such as `-it`; return whether the last one takes the next word as its value."""
+        for place, letter in enumerate(word[1:], start=2):
+            names.add(f"-{letter}")
+            if letter in self.valued:
+                return place == len(word)
+        return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimpleCommand:
     """One command of a line. Variables, globs and tildes are kept as written."""
@@ -138,33 +176,6 @@ class SimpleCommand:
         return read_arguments(self.words)
 
 
-RESERVED = frozenset(
-    (
-        "!",
-        "[[",
-        "]]",
-        "{",
-        "}",
-        "case",
-        "coproc",
-        "do",
-        "done",
-        "elif",
-        "else",
-        "esac",
-        "fi",
-        "for",
-        "function",
-        "if",
-        "in",
-        "select",
-        "then",
-        "time",
-        "until",
-        "while",
-    )
-)
-
 _SIMPLE_ESCAPES = {
     "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
     "\\": "\\", "'": "'", '"': '"', "?": "?",
@@ -176,35 +187,11 @@ _ESCAPE = re.compile(
 )
 _BYTE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3}))")
 _LAST_CODE_POINT = 0x10FFFF
-_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[A-Za-z0-9_@*.-]*\])?\+?")
 
 
 def decode_ansi(text: str) -> str:
     """Return the value of `$'text'`."""
     return _ESCAPE.sub(_decoded, text) if "\\" in text else text
-
-
-def quote_word(word: str) -> str:
-    """*word* so that a shell reads it as exactly this one word."""
-    if _SAFE.fullmatch(word):
-        return word
-    return "'" + word.replace("'", "'\\''") + "'"
-
-
-def quote_command(command: SimpleCommand) -> str:
-    """Return a line with the same executable, words and environment, without wrappers and redirections."""
-    words = " ".join((_quote_executable(command.executable), *map(quote_word, command.words)))
-    if all(_NAME.fullmatch(name) for name, _ in command.env):
-        return "".join(f"{name}={quote_word(value)} " for name, value in command.env) + words
-    # Only `env` can set a variable whose name is none; `command` keeps an executable with "=" from being one of them.
-    settings = " ".join(quote_word(f"{name}={value}") for name, value in command.env)
-    return f"env {settings} command {words}"
-
-
-def _quote_executable(word: str) -> str:
-    plain = word not in RESERVED and "=" not in word
-    return quote_word(word) if plain or not _SAFE.fullmatch(word) else f"'{word}'"
 
 
 def _decoded(found: re.Match[str]) -> str:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
 from whet.dataclass import dataclass
-from whet.grade.expect.group import ExpectationFailed, Fail, check_words, cut, place, shorten
+from whet.grade.expect.group import Group, shorten
 from whet.grade.expect.scope import hard_block
 from whet.grade.expect.values import difference, value_text
 
@@ -26,11 +26,8 @@ _SIDES = re.compile(r"(^- |^only |, \+ )(left|right)\b")
 _WORDS = {"left": "observed", "right": "expected"}
 
 
-class Basics:
+class Basics(Group):
     """Equality, truth, patterns and exceptions."""
-
-    def __init__(self, fail: Fail) -> None:
-        self._fail = fail
 
     def ok(self, value: object, message: str | None = None) -> None:
         """It is true."""
@@ -92,19 +89,17 @@ class Basics:
         match: Pattern | None = None,
     ) -> AbstractContextManager[Raised[X]] | X | None:
         """The block, or the call, raises this, with a text in which *match* is found; the exception."""
-        wanted: Wanted[X] = Wanted(check_kind(kind), None if match is None else compiled(match))
+        pattern = None if match is None else compiled(match)
+        block: Raising[X] = Raising(check_kind(kind), pattern, lambda text: self._miss(text, message))
         if call is None:
-            return Raising(wanted, lambda text: self._miss(text, message), hard_block())
+            return block
         error = _raised_by(call)
-        if error is not None and not wanted.takes(error):
+        if not block.observes(error) and error is not None:
             raise error
-        if complaint := wanted.complaint(error):
-            self._miss(complaint, message)
-        return wanted.found_in(error)
+        return block.raised.error
 
     def _miss(self, text: str, message: str | None) -> None:
-        check_words(message=message)
-        self._fail(ExpectationFailed(f"{cut(message)}\n{text}" if message else text, location=place()))
+        self._expect(text, {"message": message})
 
 
 class NotText(TypeError):
@@ -177,33 +172,6 @@ class Raised(Generic[X]):
     error: X | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted(Generic[X]):
-    """The exceptions that will do, and what their text must have in it."""
-
-    kinds: tuple[type[X], ...]
-    match: re.Pattern[str] | None
-
-    def __str__(self) -> str:
-        names = " or ".join(kind.__name__ for kind in self.kinds)
-        return names if self.match is None else f"{names} with a match of /{shorten(self.match.pattern)}/"
-
-    def found_in(self, error: BaseException | None) -> X | None:
-        """Return the exception if it is of a wanted kind."""
-        return error if isinstance(error, self.kinds) else None
-
-    def takes(self, error: BaseException) -> bool:
-        """Return whether to observe it; what ends a program, such as SystemExit, only if it is wanted."""
-        return isinstance(error, (*self.kinds, Exception))
-
-    def complaint(self, error: BaseException | None) -> str | None:
-        """Return what is wrong with the exception, or None."""
-        if error is None:
-            return f"expected {self}, observed no exception"
-        fits = isinstance(error, self.kinds) and (self.match is None or self.match.search(str(error)))
-        return None if fits else f"expected {self}, observed {_described(error)}"
-
-
 def check_kind(kind: Any) -> tuple[type[Any], ...]:
     """Return the given kinds of exceptions, one or several."""
     kinds: tuple[Any, ...] = kind if isinstance(kind, tuple) else (kind,)
@@ -216,30 +184,41 @@ def check_kind(kind: Any) -> tuple[type[Any], ...]:
 
 
 class Raising(AbstractContextManager[Raised[X]]):
-    """The block; inside of it plain asserts raise, also where a soft block is around it."""
+    """A block that should raise; plain asserts raise in it, also if a soft block is around it."""
 
-    def __init__(self, wanted: Wanted[X], miss: Callable[[str], None], hard: AbstractContextManager[None]) -> None:
-        self._wanted, self._miss, self._hard = wanted, miss, hard
-        self._raised: Raised[X] = Raised()
+    def __init__(self, kinds: tuple[type[X], ...], match: re.Pattern[str] | None, miss: Callable[[str], None]) -> None:
+        self._kinds, self._match, self._miss = kinds, match, miss
+        self._hard = hard_block()
+        self.raised: Raised[X] = Raised()
 
     def __enter__(self) -> Raised[X]:
         self._hard.__enter__()
-        return self._raised
+        return self.raised
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         # It only restores its settings: the exception is dealt with here.
         self._hard.__exit__(None, None, None)
-        if error is not None and not self._wanted.takes(error):
+        return self.observes(error)
+
+    def observes(self, error: BaseException | None) -> bool:
+        """Compare what was raised with what is wanted; leave alone what ends a program, such as SystemExit."""
+        if error is not None and not isinstance(error, (*self._kinds, Exception)):
             return False
-        self._raised.error = self._wanted.found_in(error)
-        if complaint := self._wanted.complaint(error):
-            self._miss(complaint)
+        self.raised.error = error if isinstance(error, self._kinds) else None
+        if self.raised.error is None or not (self._match is None or self._match.search(str(error))):
+            self._miss(f"expected {self._wanted()}, observed {_described(error)}")
         return True
 
+    def _wanted(self) -> str:
+        names = " or ".join(kind.__name__ for kind in self._kinds)
+        return names if self._match is None else f"{names} with a match of /{shorten(self._match.pattern)}/"
 
-def _described(error: BaseException) -> str:
+
+def _described(error: BaseException | None) -> str:
+    if error is None:
+        return "no exception"
     return shorten(f"{type(error).__name__}: {error}".removesuffix(": "), _SHOWN)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple, Protocol
+from typing import Protocol, TypedDict
 
 from whet.dataclass import dataclass
 from whet.model.grade import FailureClass, Location
@@ -20,6 +20,7 @@ from whet.reading.text import middle, printable
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
 _LIBRARIES = (_PACKAGE, *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")), "<frozen ")
 _LONGEST_ITEM = 200
+_LONGEST_MESSAGE = 2000
 _MOST_ITEMS = 20
 _COMPARED = 120
 _LOOKED_AT = 500
@@ -91,6 +92,11 @@ def describe(expected: str, what: str, observed: Sequence[str], pointed: Pointed
     return "\n".join(lines)
 
 
+def with_length(text: str) -> str:
+    """Return *text* on one line, shortened, after its length."""
+    return f"{len(text)} character{'' if len(text) == 1 else 's'}: {shorten(text, 1000)}"
+
+
 def numbered(items: Sequence[str]) -> Iterable[str]:
     """The items with their numbers; of very many, the first and the last."""
     half = _MOST_ITEMS // 2
@@ -104,11 +110,6 @@ def numbered(items: Sequence[str]) -> Iterable[str]:
 def shorten(text: str, most: int = _LONGEST_ITEM) -> str:
     """*text* on one line, its middle left out where it is too long."""
     return printable(middle(text, most, " ... "))
-
-
-def cut(text: str, most: int = 2000) -> str:
-    """*text* with its end left out where it is too long."""
-    return text if len(text) <= most else f"{text[:most]} ..."
 
 
 def nearest(wanted: str | None, observed: Sequence[str]) -> Pointed | None:
@@ -142,11 +143,22 @@ def _nearest_part(wanted: str, items: Sequence[str]) -> int | None:
 
 
 def place() -> Location | None:
-    """The line of the author's that called, which is the first one outside of this package."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the author's line belongs into every message
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame = frame.f_back
+    """Return the line of the author that called whet."""
+    frame = _entry().f_back
     return None if frame is None else Location(file=frame.f_code.co_filename, line=frame.f_lineno)
+
+
+def _called() -> str:
+    """Return the method that the author called, as Python names it."""
+    return _entry().f_code.co_qualname
+
+
+def _entry() -> FrameType:
+    """Return the frame of whet that the author's line called."""
+    frame = sys._getframe(1)  # noqa: SLF001 - the author's line belongs into every message
+    while frame.f_back is not None and frame.f_back.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return frame
 
 
 def location_of(error: BaseException) -> Location | None:
@@ -197,7 +209,7 @@ def session_of(report: Report) -> Session:
     raise TypeError(f"the first argument is the session or the context of the check, not a {type(report).__name__}")
 
 
-class Words(NamedTuple):
+class Words(TypedDict, total=False):
     """What an author adds to an expectation: words that come first in its message, and a question for the agent."""
 
     message: str | None
@@ -210,20 +222,15 @@ class Group:
     def __init__(self, fail: Fail) -> None:
         self._fail = fail
 
-    def _say(self, text: str, words: Words) -> None:
-        """Fail with *text*, after the words of the author."""
-        check_words(**words._asdict())
-        said = f"{cut(words.message)}\n{text}" if words.message else text
-        self._fail(ExpectationFailed(said, location=place(), question=words.explain))
-
-
-def check_words(**words: object) -> None:
-    """Refuse words that are not strings."""
-    for name, given in words.items():
-        if given is not None and not isinstance(given, str):
-            raise TypeError(f"{name} is a string, not a {type(given).__name__}")
-
-
-def characters(text: str) -> str:
-    """Such as "1 character"."""
-    return f"{len(text)} character{'' if len(text) == 1 else 's'}"
+    def _expect(self, problem: str | None, words: Words) -> None:
+        """Fail with *problem*, if there is one, after the words of the author."""
+        if unknown := words.keys() - Words.__annotations__.keys():
+            raise TypeError(f"{_called()}() got an unexpected keyword argument '{min(unknown)}'")
+        if problem is None:
+            return
+        for name, given in words.items():
+            if given is not None and not isinstance(given, str):
+                raise TypeError(f"{name} is a string, not a {type(given).__name__}")
+        message = words.get("message")
+        said = f"{middle(message, _LONGEST_MESSAGE, ' ... ')}\n{problem}" if message else problem
+        self._fail(ExpectationFailed(said, location=place(), question=words.get("explain")))

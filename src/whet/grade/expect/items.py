@@ -1,6 +1,6 @@
 """Expectations over items of any kind: that some are there, how many, in what order, and that there are no others.
 
-`Items` says how items of one kind are found, matched and shown. `ItemsGroup` holds everything else, once.
+`Items` says how items of one kind are found, matched and shown. What is wrong with them is found here, once.
 """
 
 from __future__ import annotations
@@ -8,12 +8,20 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeVar, Unpack, overload
 
-from whet.grade.expect.group import Group, Pointed, Report, Words, cut, describe
+from whet.grade.expect.group import Group, Pointed, Report, Words, describe
+from whet.reading.text import shorten
 
 M = TypeVar("M")
 T = TypeVar("T")
+
+
+class Times(NamedTuple):
+    """How often something should happen, and the words for it."""
+
+    allowed: range
+    text: str
 
 
 class Items(ABC, Generic[M, T]):
@@ -52,7 +60,7 @@ class Items(ABC, Generic[M, T]):
         """Say what should not be there, and what is."""
 
     @abstractmethod
-    def only(self, matchers: Sequence[M], other: Sequence[int]) -> str:
+    def allowed(self, matchers: Sequence[M], other: Sequence[int]) -> str:
         """Say what may be there, and what else is."""
 
     def find(self, matcher: M) -> list[int]:
@@ -71,6 +79,50 @@ class Items(ABC, Generic[M, T]):
         """Return the line at *index* if a message should point at it, under *word*."""
         del matcher, index, word
         return None
+
+    def checked(self, matcher: M) -> list[int]:
+        """Return the positions of the items that match; refuse a matcher that cannot look for anything."""
+        self.check(matcher)
+        return self.find(matcher)
+
+    def describe(self, expected: str, pointed: Pointed | None = None) -> str:
+        """Return the message: what was expected, and all that was observed."""
+        return describe(expected, self.many, self.lines(), pointed)
+
+    def missing(self, matcher: M) -> str | None:
+        """Return what is wrong unless an item matches."""
+        return None if self.checked(matcher) else self.describe(self.wanted(matcher), self.nearest(matcher))
+
+    def present(self, matcher: M) -> str | None:
+        """Return what is wrong if an item matches."""
+        found = self.checked(matcher)
+        if not found:
+            return None
+        return self.describe(self.unwanted(matcher, found), self.point_at(matcher, found[0], "found"))
+
+    def miscounted(self, matcher: M, wanted: Times) -> str | None:
+        """Return what is wrong unless matching items happened as often as *wanted*."""
+        found = self.checked(matcher)
+        amount = self.amount(found)
+        if amount in wanted.allowed:
+            return None
+        pointed = self.point_at(matcher, found[0], "found") if found else self.nearest(matcher)
+        return self.describe(f"{self.wanted(matcher)} {wanted.text}, but found it {times(amount)}", pointed)
+
+    def others(self, matchers: Sequence[M]) -> str | None:
+        """Return what is wrong if an item matches none of *matchers*."""
+        self.check_list(matchers)
+        other = [
+            index for index, item in enumerate(self.all) if not any(self.matches(matcher, item) for matcher in matchers)
+        ]
+        return self.describe(self.allowed(matchers, other)) if other else None
+
+    def check_list(self, matchers: Sequence[M]) -> None:
+        """Refuse what is not a list of matchers; a single string is not taken for a list of letters."""
+        if isinstance(matchers, str) or not isinstance(matchers, Sequence):
+            raise TypeError(f"give a list of {self.matchers}, not a {type(matchers).__name__}")
+        for matcher in matchers:
+            self.check(matcher)
 
 
 class _Lines(Sequence[str]):
@@ -92,42 +144,6 @@ class _Lines(Sequence[str]):
         return self._items.line(self._items.all[index])
 
 
-class ItemsGroup(Group):
-    """What every group of expectations over items can say; each public method gives it the items to look at."""
-
-    def _has(self, items: Items[M, T], matcher: M, words: Words) -> None:
-        items.check(matcher)
-        if not items.find(matcher):
-            self._miss(items, items.wanted(matcher), words, items.nearest(matcher))
-
-    def _has_not(self, items: Items[M, T], matcher: M, words: Words) -> None:
-        items.check(matcher)
-        if found := items.find(matcher):
-            self._miss(items, items.unwanted(matcher, found), words, items.point_at(matcher, found[0], "found"))
-
-    def _amount(self, items: Items[M, T], matcher: M, wanted: str, allowed: range, words: Words) -> None:
-        """Fail unless matching items happened as often as *allowed*, which is *wanted* in words."""
-        items.check(matcher)
-        found = items.find(matcher)
-        amount = items.amount(found)
-        if amount not in allowed:
-            pointed = items.point_at(matcher, found[0], "found") if found else items.nearest(matcher)
-            self._miss(items, f"{items.wanted(matcher)} {wanted}, but found it {times(amount)}", words, pointed)
-
-    def _only(self, items: Items[M, T], matchers: Sequence[M], words: Words) -> None:
-        check_list(items, matchers)
-        other = [
-            index
-            for index, item in enumerate(items.all)
-            if not any(items.matches(matcher, item) for matcher in matchers)
-        ]
-        if other:
-            self._miss(items, items.only(matchers, other), words)
-
-    def _miss(self, items: Items[M, T], expected: str, words: Words, pointed: Pointed | None = None) -> None:
-        self._say(describe(expected, items.many, items.lines(), pointed), words)
-
-
 class OrderedItems(Items[M, T]):
     """Items that happened one after the other, each of which a message can name by its number."""
 
@@ -136,9 +152,9 @@ class OrderedItems(Items[M, T]):
     several: str
     """The same of more than one, such as "commands matching"."""
 
+    @abstractmethod
     def named(self, matcher: M) -> str:
         """Return the matcher as a message names it."""
-        return str(matcher)
 
     def wanted(self, matcher: M) -> str:
         """Say what should have happened."""
@@ -148,7 +164,7 @@ class OrderedItems(Items[M, T]):
         """Say what should not have happened, and the numbers of what did."""
         return f"no {self.one} {self.named(matcher)}, but found {numbers(found)}"
 
-    def only(self, matchers: Sequence[M], other: Sequence[int]) -> str:
+    def allowed(self, matchers: Sequence[M], other: Sequence[int]) -> str:
         """Say what may have happened, and the numbers of what else did."""
         allowed = " or ".join(map(self.named, matchers))
         wanted = f"only {self.several} {allowed}" if allowed else f"no {self.many} at all"
@@ -168,80 +184,58 @@ class OrderedItems(Items[M, T]):
             case _:
                 return f"{one[0] + 1} comes after {other[0] + 1}"
 
+    def misordered(self, first: M, second: M) -> str | None:
+        """Return what is wrong unless both are found, *first* before *second*."""
+        one, other = self.checked(first), self.checked(second)
+        if one and other and one[0] < other[0]:
+            return None
+        pointed = None if one and other else self.nearest(second if one else first)
+        why = self.order(first, one, second, other)
+        return self.describe(f"{self.named(first)} before {self.named(second)}, but {why}", pointed)
 
-class OrderedGroup(ItemsGroup, ABC, Generic[M]):
+
+class OrderedGroup(Group, ABC, Generic[M]):
     """Expectations over what happened in a session, one thing after the other."""
 
     @abstractmethod
     def _items(self, report: Report) -> OrderedItems[M, Any]:
         """Return what happened."""
 
-    def count(
-        self, report: Report, matcher: M, expected: int, *, message: str | None = None, explain: str | None = None
-    ) -> None:
+    def count(self, report: Report, matcher: M, expected: int, **words: Unpack[Words]) -> None:
         """Exactly so many match."""
-        check_count(expected)
-        allowed = range(expected, expected + 1)
-        self._amount(self._items(report), matcher, exactly(expected), allowed, Words(message, explain))
+        self._expect(self._items(report).miscounted(matcher, exactly(expected)), words)
 
-    def at_least(
-        self, report: Report, matcher: M, least: int, *, message: str | None = None, explain: str | None = None
-    ) -> None:
+    def at_least(self, report: Report, matcher: M, least: int, **words: Unpack[Words]) -> None:
         """So many match, or more."""
-        check_count(least)
-        allowed = range(least, sys.maxsize)
-        self._amount(self._items(report), matcher, f"at least {times(least)}", allowed, Words(message, explain))
+        wanted = Times(range(check_count(least), sys.maxsize), f"at least {times(least)}")
+        self._expect(self._items(report).miscounted(matcher, wanted), words)
 
-    def at_most(
-        self, report: Report, matcher: M, most: int, *, message: str | None = None, explain: str | None = None
-    ) -> None:
+    def at_most(self, report: Report, matcher: M, most: int, **words: Unpack[Words]) -> None:
         """So many match, or fewer."""
-        check_count(most)
-        wanted = f"at most {times(most)}" if most else "never"
-        self._amount(self._items(report), matcher, wanted, range(most + 1), Words(message, explain))
+        wanted = Times(range(check_count(most) + 1), f"at most {times(most)}" if most else "never")
+        self._expect(self._items(report).miscounted(matcher, wanted), words)
 
-    def before(
-        self, report: Report, first: M, second: M, *, message: str | None = None, explain: str | None = None
-    ) -> None:
+    def before(self, report: Report, first: M, second: M, **words: Unpack[Words]) -> None:
         """Both are found, and the first time of the one is before the first time of the other."""
-        items = self._items(report)
-        items.check(first)
-        items.check(second)
-        one, other = items.find(first), items.find(second)
-        if one and other and one[0] < other[0]:
-            return
-        why = items.order(first, one, second, other)
-        missing = first if not one else second
-        pointed = None if one and other else items.nearest(missing)
-        expected = f"{items.named(first)} before {items.named(second)}, but {why}"
-        self._miss(items, expected, Words(message, explain), pointed)
+        self._expect(self._items(report).misordered(first, second), words)
 
-    def only(
-        self, report: Report, matchers: Sequence[M], *, message: str | None = None, explain: str | None = None
-    ) -> None:
+    def only(self, report: Report, matchers: Sequence[M], **words: Unpack[Words]) -> None:
         """Everything matches one of these; an empty list allows nothing at all."""
-        self._only(self._items(report), matchers, Words(message, explain))
+        self._expect(self._items(report).others(matchers), words)
 
 
-def check_list(items: Items[M, T], matchers: Sequence[M]) -> None:
-    """Refuse what is not a list of matchers; a single string is not taken for a list of letters."""
-    if isinstance(matchers, str) or not isinstance(matchers, Sequence):
-        raise TypeError(f"give a list of {items.matchers}, not a {type(matchers).__name__}")
-    for matcher in matchers:
-        items.check(matcher)
-
-
-def check_count(count: object) -> None:
-    """Refuse what is not a count."""
+def check_count(count: int) -> int:
+    """Return *count*; refuse what is not one."""
     if isinstance(count, bool) or not isinstance(count, int):
-        raise TypeError(f"a count is a whole number, not {cut(repr(count), 80)}")
+        raise TypeError(f"a count is a whole number, not {shorten(repr(count), 80)}")
     if count < 0:
         raise ValueError(f"a count is 0 or more, not {count}")
+    return count
 
 
-def exactly(count: int) -> str:
-    """Return "never", "exactly once" or such as "exactly 3 times"."""
-    return f"exactly {times(count)}" if count else "never"
+def exactly(count: int) -> Times:
+    """Return so many times: "never", "exactly once" or such as "exactly 3 times"."""
+    return Times(range(check_count(count), count + 1), f"exactly {times(count)}" if count else "never")
 
 
 def times(count: int) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 from whet.grade.expect.group import Pointed, Report, Words, describe, session_of
-from whet.grade.expect.items import OrderedGroup, OrderedItems, check_count, numbers
+from whet.grade.expect.items import OrderedGroup, OrderedItems, check_count, exactly, numbers
 from whet.grade.expect.matching import (
     LINE_MATCHERS,
     TEXT_MATCHERS,
@@ -54,6 +54,23 @@ class _Lines(OrderedItems[L, str]):
     def point_at(self, matcher: L, index: int, word: str) -> Pointed | None:
         return self._finder.read(matcher, index, word)
 
+    def missized(self, expected: int) -> str | None:
+        """Return what is wrong unless there are exactly so many lines."""
+        if len(self.all) == check_count(expected):
+            return None
+        return self.describe(f"1 {self.name}" if expected == 1 else f"{expected} {self.many}")
+
+    def elsewhere(self, matcher: L, index: int, which: str) -> str | None:
+        """Return what is wrong unless the line at *index* matches."""
+        found = self.checked(matcher)
+        index %= len(self.all) or 1
+        if index in found:
+            return None
+        expected = f"the {which} {self.name} to match {self.named(matcher)}"
+        if not found:
+            return self.describe(expected, self.nearest(matcher))
+        return self.describe(f"{expected}, but found {numbers(found)}", self.point_at(matcher, index, which))
+
 
 class LinesGroup(OrderedGroup[L]):
     """Expectations over lines of a session."""
@@ -61,49 +78,29 @@ class LinesGroup(OrderedGroup[L]):
     @abstractmethod
     def _items(self, report: Report) -> _Lines[L]: ...
 
-    def includes(self, report: Report, matcher: L, *, message: str | None = None, explain: str | None = None) -> None:
+    def includes(self, report: Report, matcher: L, **words: Unpack[Words]) -> None:
         """At least one line matches."""
-        self._has(self._items(report), matcher, Words(message, explain))
+        self._expect(self._items(report).missing(matcher), words)
 
-    def not_includes(
-        self, report: Report, matcher: L, *, message: str | None = None, explain: str | None = None
-    ) -> None:
+    def not_includes(self, report: Report, matcher: L, **words: Unpack[Words]) -> None:
         """No line matches."""
-        self._has_not(self._items(report), matcher, Words(message, explain))
+        self._expect(self._items(report).present(matcher), words)
 
-    def exactly_one(
-        self, report: Report, matcher: L, *, message: str | None = None, explain: str | None = None
-    ) -> None:
+    def exactly_one(self, report: Report, matcher: L, **words: Unpack[Words]) -> None:
         """One line matches, and no other."""
-        self.count(report, matcher, 1, message=message, explain=explain)
+        self._expect(self._items(report).miscounted(matcher, exactly(1)), words)
 
-    def size(self, report: Report, expected: int, *, message: str | None = None, explain: str | None = None) -> None:
+    def size(self, report: Report, expected: int, **words: Unpack[Words]) -> None:
         """There are exactly so many lines."""
-        check_count(expected)
-        lines = self._items(report)
-        if len(lines.all) != expected:
-            wanted = f"1 {lines.name}" if expected == 1 else f"{expected} {lines.many}"
-            self._miss(lines, wanted, Words(message, explain))
+        self._expect(self._items(report).missized(expected), words)
 
-    def first(self, report: Report, matcher: L, *, message: str | None = None, explain: str | None = None) -> None:
+    def first(self, report: Report, matcher: L, **words: Unpack[Words]) -> None:
         """The first line matches."""
-        self._at(self._items(report), matcher, 0, "first", Words(message, explain))
+        self._expect(self._items(report).elsewhere(matcher, 0, "first"), words)
 
-    def last(self, report: Report, matcher: L, *, message: str | None = None, explain: str | None = None) -> None:
+    def last(self, report: Report, matcher: L, **words: Unpack[Words]) -> None:
         """The last line matches."""
-        self._at(self._items(report), matcher, -1, "last", Words(message, explain))
-
-    def _at(self, lines: _Lines[L], matcher: L, index: int, which: str, words: Words) -> None:
-        lines.check(matcher)
-        found = lines.find(matcher)
-        index %= len(lines.all) or 1
-        if index in found:
-            return
-        expected = f"the {which} {lines.name} to match {lines.named(matcher)}"
-        if found:
-            expected += f", but found {numbers(found)}"
-        pointed = lines.point_at(matcher, index, which) if found else lines.nearest(matcher)
-        self._miss(lines, expected, words, pointed)
+        self._expect(self._items(report).elsewhere(matcher, -1, "last"), words)
 
 
 class CommandsGroup(LinesGroup[LineMatcher]):
@@ -112,31 +109,25 @@ class CommandsGroup(LinesGroup[LineMatcher]):
     def _items(self, report: Report) -> _Lines[LineMatcher]:
         return _Lines(report, "command", session_of(report).commands(), LINE_MATCHERS)
 
-    def succeeded(
-        self, report: Report, matcher: LineMatcher, *, message: str | None = None, explain: str | None = None
-    ) -> None:
+    def succeeded(self, report: Report, matcher: LineMatcher, **words: Unpack[Words]) -> None:
         """A matching command ended with exit code 0."""
-        self._ended(report, matcher, Words(message, explain), well=True)
+        self._expect(self._ended_otherwise(report, matcher, well=True), words)
 
-    def failed(
-        self, report: Report, matcher: LineMatcher, *, message: str | None = None, explain: str | None = None
-    ) -> None:
+    def failed(self, report: Report, matcher: LineMatcher, **words: Unpack[Words]) -> None:
         """A matching command ended with another exit code."""
-        self._ended(report, matcher, Words(message, explain), well=False)
+        self._expect(self._ended_otherwise(report, matcher, well=False), words)
 
-    def _ended(self, report: Report, matcher: LineMatcher, words: Words, *, well: bool) -> None:
+    def _ended_otherwise(self, report: Report, matcher: LineMatcher, *, well: bool) -> str | None:
         commands = self._items(report)
-        commands.check(matcher)
-        found = commands.find(matcher)
+        found = commands.checked(matcher)
         runs = [event for event in session_of(report).events if isinstance(event, CommandRun)]
         codes = [runs[index].exit_code for index in found]
         if any(code is not None and (code == 0) is well for code in codes):
-            return
+            return None
         unknown = " (the agent does not tell exit codes)" if codes and all(code is None for code in codes) else ""
         expected = f"{commands.wanted(matcher)} to {'succeed' if well else 'fail'}{unknown}"
         lines = [f"{run.command}  (exit code {'unknown' if run.exit_code is None else run.exit_code})" for run in runs]
-        pointed = Pointed(found[0]) if found else commands.nearest(matcher)
-        self._say(describe(expected, commands.many, lines, pointed), words)
+        return describe(expected, commands.many, lines, Pointed(found[0]) if found else commands.nearest(matcher))
 
 
 class FileReadsGroup(LinesGroup[TextMatcher]):

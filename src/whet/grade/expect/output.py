@@ -6,9 +6,9 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from math import isnan
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Unpack, get_args
 
-from whet.grade.expect.group import Group, Report, Words, characters, session_of, shorten
+from whet.grade.expect.group import Group, Report, Words, session_of, shorten, with_length
 from whet.grade.expect.matching import TextMatcher, check_matcher, check_predicate, matches, says, shown
 from whet.model.run import figure
 
@@ -21,120 +21,91 @@ _FENCE = re.compile(r"\A\s*```[a-zA-Z]*\n(.*)\n```\s*\Z", re.DOTALL)
 class OutputGroup(Group):
     """Expectations over the final output."""
 
-    def includes(
-        self, report: Report, matcher: TextMatcher, *, message: str | None = None, explain: str | None = None
-    ) -> None:
+    def includes(self, report: Report, matcher: TextMatcher, **words: Unpack[Words]) -> None:
         """It matches."""
         check_matcher(matcher)
-        if not matches(matcher, session_of(report).final_output):
-            self._miss(f"the output to match {shown(matcher)}", report, Words(message, explain))
+        output = session_of(report).final_output
+        self._miss(None if matches(matcher, output) else f"the output to match {shown(matcher)}", output, words)
 
-    def not_includes(
-        self, report: Report, matcher: TextMatcher, *, message: str | None = None, explain: str | None = None
-    ) -> None:
+    def not_includes(self, report: Report, matcher: TextMatcher, **words: Unpack[Words]) -> None:
         """It does not match."""
         check_matcher(matcher)
-        if matches(matcher, session_of(report).final_output):
-            self._miss(f"the output not to match {shown(matcher)}", report, Words(message, explain))
+        output = session_of(report).final_output
+        self._miss(f"the output not to match {shown(matcher)}" if matches(matcher, output) else None, output, words)
 
-    def not_empty(self, report: Report, *, message: str | None = None, explain: str | None = None) -> None:
+    def not_empty(self, report: Report, **words: Unpack[Words]) -> None:
         """It says something other than white space."""
-        if not session_of(report).final_output.strip():
-            self._miss("some output", report, Words(message, explain))
+        output = session_of(report).final_output
+        self._miss(None if output.strip() else "some output", output, words)
 
-    def json(
-        self,
-        report: Report,
-        where: Callable[[Any], bool] | None = None,
-        *,
-        message: str | None = None,
-        explain: str | None = None,
-    ) -> Any:
+    def json(self, report: Report, where: Callable[[Any], bool] | None = None, **words: Unpack[Words]) -> Any:
         """It is JSON, also inside one fenced block, and satisfies *where*; the value that it is."""
         if where is not None:
             check_predicate(where, "where is a function of the value")
-        value, problem = _parse(session_of(report).final_output)
-        if problem is not None:
-            self._miss(f"the output to be JSON, but {problem}", report, Words(message, explain))
-        elif where is not None and not says(where, value):
-            self._miss(f"the output to be JSON that satisfies {shown(where)}", report, Words(message, explain))
+        output = session_of(report).final_output
+        value, expected = _parse(output)
+        if expected is None and where is not None and not says(where, value):
+            expected = f"the output to be JSON that satisfies {shown(where)}"
+        self._miss(expected, output, words)
         return value
 
-    def matches_schema(
-        self,
-        report: Report,
-        schema: Mapping[str, Any] | bool,
-        *,
-        message: str | None = None,
-        explain: str | None = None,
-    ) -> Any:
+    def matches_schema(self, report: Report, schema: Mapping[str, Any] | bool, **words: Unpack[Words]) -> Any:
         """It is JSON that this JSON Schema (2020-12 unless it says otherwise) allows; the value that it is."""
         find_problems = _schema(schema)
-        value, problem = _parse(session_of(report).final_output)
-        if problem is not None:
-            self._miss(f"the output to be JSON, but {problem}", report, Words(message, explain))
-            return value
-        problems = find_problems(value)
-        if problems:
-            listed = "".join(f"\n  {problem}" for problem in problems)
-            self._miss(f"the output to be as its schema says, but{listed}", report, Words(message, explain))
+        output = session_of(report).final_output
+        value, expected = _parse(output)
+        if expected is None and (problems := find_problems(value)):
+            expected = "\n  ".join(("the output to be as its schema says, but", *problems))
+        self._miss(expected, output, words)
         return value
 
-    def _miss(self, expected: str, report: Report, words: Words) -> None:
-        output = session_of(report).final_output
-        observed = f"observed {characters(output)}: {shorten(output, _SHOWN)}" if output else "observed no output"
-        self._say(f"expected {expected}\n{observed}", words)
+    def _miss(self, expected: str | None, output: str, words: Words) -> None:
+        """Fail if something else than the output was expected."""
+        observed = f"observed {with_length(output)}" if output else "observed no output"
+        self._expect(expected and f"expected {expected}\n{observed}", words)
 
 
 class UsageGroup(Group):
     """Ceilings; a figure that is unknown or a guess does not hold."""
 
-    def tokens(
-        self,
-        report: Report,
-        *,
-        at_most: int,
-        kind: TokenKind = "total",
-        message: str | None = None,
-        explain: str | None = None,
-    ) -> None:
+    def tokens(self, report: Report, *, at_most: int, kind: TokenKind = "total", **words: Unpack[Words]) -> None:
         """So many tokens of this kind, or fewer."""
         if kind not in _KINDS:
             raise ValueError(f'kind is one of {", ".join(_KINDS)}, not "{kind}"')
         seen = session_of(report).usage.told(f"{kind}_tokens")
-        self._ceiling(seen, at_most, f"{kind.replace('_', ' ')} tokens", Words(message, explain))
+        self._expect(_above(at_most, f"{kind.replace('_', ' ')} tokens", seen), words)
 
-    def cost(self, report: Report, *, at_most: float, message: str | None = None, explain: str | None = None) -> None:
+    def cost(self, report: Report, *, at_most: float, **words: Unpack[Words]) -> None:
         """So many US dollars, or fewer."""
-        self._ceiling(session_of(report).usage.cost_usd, at_most, "US dollars", Words(message, explain))
+        self._expect(_above(at_most, "US dollars", session_of(report).usage.cost_usd), words)
 
-    def steps(self, report: Report, *, at_most: int, message: str | None = None, explain: str | None = None) -> None:
+    def steps(self, report: Report, *, at_most: int, **words: Unpack[Words]) -> None:
         """So many model rounds, or fewer."""
-        self._ceiling(session_of(report).steps, at_most, "steps", Words(message, explain))
+        self._expect(_above(at_most, "steps", session_of(report).steps), words)
 
-    def duration(
-        self, report: Report, *, at_most_s: float, message: str | None = None, explain: str | None = None
-    ) -> None:
+    def duration(self, report: Report, *, at_most_s: float, **words: Unpack[Words]) -> None:
         """So many seconds, or fewer."""
-        self._ceiling(session_of(report).duration_s, at_most_s, "seconds", Words(message, explain))
+        self._expect(_above(at_most_s, "seconds", session_of(report).duration_s), words)
 
-    def _ceiling(self, seen: float | None, most: float, unit: str, words: Words) -> None:
-        foreign: object = most
-        if isinstance(foreign, bool) or not isinstance(foreign, int | float) or isnan(foreign):
-            raise TypeError(f"a ceiling is a number, not {most!r}")
-        wanted = f"at most {figure(most)} {unit.removesuffix('s') if most == 1 else unit}"
-        if seen is None:
-            self._say(f"expected {wanted}, but the agent did not tell", words)
-        elif seen > most:
-            self._say(f"expected {wanted}, observed {figure(seen)}", words)
+
+def _above(most: float, unit: str, seen: float | None) -> str | None:
+    """Return what is wrong unless at most so much was *seen*."""
+    foreign: object = most
+    if isinstance(foreign, bool) or not isinstance(foreign, int | float) or isnan(foreign):
+        raise TypeError(f"a ceiling is a number, not {most!r}")
+    wanted = f"at most {figure(most)} {unit.removesuffix('s') if most == 1 else unit}"
+    if seen is None:
+        return f"expected {wanted}, but the agent did not tell"
+    return f"expected {wanted}, observed {figure(seen)}" if seen > most else None
 
 
 def _parse(text: str) -> tuple[Any, str | None]:
+    """Return the value of *text*, and what was expected instead if it has none."""
     fenced = _FENCE.match(text)
     try:
         return json.loads(fenced.group(1) if fenced else text), None
     except (ValueError, RecursionError) as error:
-        return None, str(error)
+        return None, f"the output to be JSON, but {error}"
 
 
 def _schema(schema: Mapping[str, Any] | bool) -> Callable[[Any], list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import TypeVar
 
@@ -122,12 +122,9 @@ def classifying(failure_class: FailureClass) -> Iterator[None]:
 @contextmanager
 def soft_block() -> Iterator[None]:
     """A block in which every expectation and every plain assert is soft; without a scope around it, it is one."""
-    if _collected.get() is None and of_a_thread() is None:
-        with collecting(), _softly():
-            yield
-    else:
-        with _softly():
-            yield
+    has_scope = _collected.get() is not None or of_a_thread() is not None
+    with nullcontext() if has_scope else collecting(), _softly():
+        yield
 
 
 @contextmanager

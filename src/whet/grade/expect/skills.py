@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
-from whet.grade.expect.group import Pointed, Report, Words, nearest, session_of
-from whet.grade.expect.items import Items, ItemsGroup, check_count, check_list, times
+from whet.grade.expect.group import Group, Pointed, Report, Words, nearest, session_of
+from whet.grade.expect.items import Items, exactly, times
 from whet.model.skills import Confidence, SkillDetection, SkillEvidence, skill_name
 
 _STRENGTH: dict[Confidence, int] = {"weak": 0, "medium": 1, "strong": 2, "explicit": 3}
@@ -15,93 +16,44 @@ _LOADS: Confidence = "strong"
 _SHOWN = 3
 
 
-class SkillsGroup(ItemsGroup):
+class SkillsGroup(Group):
     """Skill names are matched exactly, without the plug-in before them; `min_confidence` leaves out weaker evidence."""
 
-    def has(
-        self,
-        report: Report,
-        skill: str,
-        *,
-        min_confidence: Confidence = _USUAL,
-        message: str | None = None,
-        explain: str | None = None,
-    ) -> None:
+    def has(self, report: Report, skill: str, *, min_confidence: Confidence = _USUAL, **words: Unpack[Words]) -> None:
         """The skill was used."""
-        self._has(_Skills(report, min_confidence), skill, Words(message, explain))
+        self._expect(_Skills(report, min_confidence).missing(skill), words)
 
     def not_has(
-        self,
-        report: Report,
-        skill: str,
-        *,
-        min_confidence: Confidence = _USUAL,
-        message: str | None = None,
-        explain: str | None = None,
+        self, report: Report, skill: str, *, min_confidence: Confidence = _USUAL, **words: Unpack[Words]
     ) -> None:
         """The skill was not used."""
-        self._has_not(_Skills(report, min_confidence), skill, Words(message, explain))
+        self._expect(_Skills(report, min_confidence).present(skill), words)
 
     def includes(
-        self,
-        report: Report,
-        skills: Sequence[str],
-        *,
-        min_confidence: Confidence = _USUAL,
-        message: str | None = None,
-        explain: str | None = None,
+        self, report: Report, skills: Sequence[str], *, min_confidence: Confidence = _USUAL, **words: Unpack[Words]
     ) -> None:
         """All of them were used."""
-        used = _Skills(report, min_confidence)
-        check_list(used, skills)
-        missing = [skill for skill in skills if not used.find(skill)]
-        if missing:
-            expected = f"skills {', '.join(skills)}{used.asked}, but missed {', '.join(missing)}"
-            self._miss(used, expected, Words(message, explain), used.nearest(missing[0]))
+        self._expect(_Skills(report, min_confidence).incomplete(skills), words)
 
     def count(
-        self,
-        report: Report,
-        skill: str,
-        expected: int,
-        *,
-        min_confidence: Confidence = _LOADS,
-        message: str | None = None,
-        explain: str | None = None,
+        self, report: Report, skill: str, expected: int, *, min_confidence: Confidence = _LOADS, **words: Unpack[Words]
     ) -> None:
         """The skill was loaded, or its SKILL.md read, so many times; weaker evidence is counted if it is asked for."""
-        check_count(expected)
         used = _Skills(report, min_confidence, usual=_LOADS)
-        allowed = range(expected, expected + 1)
-        self._amount(used, skill, times(expected), allowed, Words(message, explain))
+        self._expect(used.miscounted(skill, exactly(expected)._replace(text=times(expected))), words)
 
     def exactly_one(
-        self,
-        report: Report,
-        skill: str | None = None,
-        *,
-        min_confidence: Confidence = _USUAL,
-        message: str | None = None,
-        explain: str | None = None,
+        self, report: Report, skill: str | None = None, *, min_confidence: Confidence = _USUAL, **words: Unpack[Words]
     ) -> None:
         """This skill was used, which counts once however often it was loaded; without a name, one skill in all."""
         used = _Skills(report, min_confidence)
-        if skill is not None:
-            self._has(used, skill, Words(message, explain))
-        elif len(used.all) != 1:
-            self._miss(used, f"exactly one skill{used.asked}", Words(message, explain))
+        self._expect(used.not_one() if skill is None else used.missing(skill), words)
 
     def only(
-        self,
-        report: Report,
-        skills: Sequence[str],
-        *,
-        min_confidence: Confidence = _USUAL,
-        message: str | None = None,
-        explain: str | None = None,
+        self, report: Report, skills: Sequence[str], *, min_confidence: Confidence = _USUAL, **words: Unpack[Words]
     ) -> None:
         """No skill but these was used."""
-        self._only(_Skills(report, min_confidence), skills, Words(message, explain))
+        self._expect(_Skills(report, min_confidence).others(skills), words)
 
 
 class _Skills(Items[str, SkillDetection]):
@@ -150,9 +102,22 @@ class _Skills(Items[str, SkillDetection]):
         del found
         return f"no use of {self.wanted(matcher)}"
 
-    def only(self, matchers: Sequence[str], other: Sequence[int]) -> str:
+    def allowed(self, matchers: Sequence[str], other: Sequence[int]) -> str:
         wanted = f"no skill but {', '.join(matchers)}" if matchers else "no skill at all"
         return f"{wanted}{self.asked}, but saw {', '.join(self.all[index].skill for index in other)}"
+
+    def incomplete(self, skills: Sequence[str]) -> str | None:
+        """Return what is wrong unless all of *skills* were used."""
+        self.check_list(skills)
+        missed = [skill for skill in skills if not self.find(skill)]
+        if not missed:
+            return None
+        expected = f"skills {', '.join(skills)}{self.asked}, but missed {', '.join(missed)}"
+        return self.describe(expected, self.nearest(missed[0]))
+
+    def not_one(self) -> str | None:
+        """Return what is wrong unless one skill was used in all."""
+        return None if len(self.all) == 1 else self.describe(f"exactly one skill{self.asked}")
 
     def _is_enough(self, found: SkillDetection | SkillEvidence) -> bool:
         return _STRENGTH[found.confidence] >= _STRENGTH[self._least]

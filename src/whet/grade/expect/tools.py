@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 from whet.dataclass import dataclass
 from whet.grade.expect.group import Pointed, Report, Words, nearest, session_of, shorten
-from whet.grade.expect.items import OrderedGroup, OrderedItems, check_list
+from whet.grade.expect.items import OrderedGroup, OrderedItems
 from whet.grade.expect.matching import check_matcher, check_predicate, says, shown
 from whet.model.seen import ToolCall
 
@@ -37,40 +37,17 @@ class ToolCallsGroup(OrderedGroup[ToolMatcher]):
     def _items(self, report: Report) -> _ToolCalls:
         return _ToolCalls(report)
 
-    def has(
-        self, report: Report, matcher: ToolMatcher, *, message: str | None = None, explain: str | None = None
-    ) -> None:
+    def has(self, report: Report, matcher: ToolMatcher, **words: Unpack[Words]) -> None:
         """At least one call matches."""
-        self._has(self._items(report), matcher, Words(message, explain))
+        self._expect(self._items(report).missing(matcher), words)
 
-    def not_has(
-        self, report: Report, matcher: ToolMatcher, *, message: str | None = None, explain: str | None = None
-    ) -> None:
+    def not_has(self, report: Report, matcher: ToolMatcher, **words: Unpack[Words]) -> None:
         """No call matches."""
-        self._has_not(self._items(report), matcher, Words(message, explain))
+        self._expect(self._items(report).present(matcher), words)
 
-    def sequence(
-        self,
-        report: Report,
-        matchers: Sequence[ToolMatcher],
-        *,
-        message: str | None = None,
-        explain: str | None = None,
-    ) -> None:
+    def sequence(self, report: Report, matchers: Sequence[ToolMatcher], **words: Unpack[Words]) -> None:
         """Calls match these one after the other, with anything in between."""
-        items = self._items(report)
-        check_list(items, matchers)
-        at = 0
-        for number, matcher in enumerate(matchers, 1):
-            calls = enumerate(items.all[at:], at)
-            found = next((index for index, call in calls if items.matches(matcher, call)), None)
-            if found is None:
-                chain = ", then ".join(map(items.named, matchers))
-                after = f"not called after call {at}" if at else "never called"
-                expected = f"{chain}; step {number}, {items.named(matcher)}, was {after}"
-                self._miss(items, expected, Words(message, explain), items.nearest(matcher))
-                return
-            at = found + 1
+        self._expect(self._items(report).interrupted(matchers), words)
 
 
 class _ToolCalls(OrderedItems[ToolMatcher, ToolCall]):
@@ -126,6 +103,21 @@ class _ToolCalls(OrderedItems[ToolMatcher, ToolCall]):
         if one and other:
             return f"{one[0] + 1} is not before {other[0] + 1}"
         return f"{self.named(second if one else first)} was not called"
+
+    def interrupted(self, matchers: Sequence[ToolMatcher]) -> str | None:
+        """Return what is wrong unless calls match these one after the other."""
+        self.check_list(matchers)
+        at = 0
+        for number, matcher in enumerate(matchers, 1):
+            calls = enumerate(self.all[at:], at)
+            found = next((index for index, call in calls if self.matches(matcher, call)), None)
+            if found is None:
+                chain = ", then ".join(map(self.named, matchers))
+                after = f"not called after call {at}" if at else "never called"
+                expected = f"{chain}; step {number}, {self.named(matcher)}, was {after}"
+                return self.describe(expected, self.nearest(matcher))
+            at = found + 1
+        return None
 
 
 def _name(matcher: ToolMatcher) -> str | None:

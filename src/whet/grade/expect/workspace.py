@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Unpack
 
-from whet.grade.expect.group import Pointed, Words, characters, nearest, shorten
-from whet.grade.expect.items import Items, ItemsGroup
+from whet.grade.expect.group import Group, Pointed, Words, nearest, with_length
+from whet.grade.expect.items import Items
 from whet.grade.expect.matching import TextMatcher, check_matcher, equals, matches, shown
 from whet.model.grade import Changes
-
-_SHOWN = 1000
 
 
 class HasChanges(Protocol):
@@ -29,70 +27,54 @@ class HasChanges(Protocol):
         """The text of a file below the workspace."""
 
 
-class FilesGroup(ItemsGroup):
+class FilesGroup(Group):
     """Paths are relative to the workspace and may be patterns such as `src/*.py`, where `*` also crosses folders."""
 
-    def created(self, ctx: HasChanges, path: str, *, message: str | None = None, explain: str | None = None) -> None:
+    def created(self, ctx: HasChanges, path: str, **words: Unpack[Words]) -> None:
         """A file of this name was created."""
-        self._has(_Files(ctx, "created"), path, Words(message, explain))
+        self._expect(_Files(ctx, "created").missing(path), words)
 
-    def modified(self, ctx: HasChanges, path: str, *, message: str | None = None, explain: str | None = None) -> None:
+    def modified(self, ctx: HasChanges, path: str, **words: Unpack[Words]) -> None:
         """A file of this name was modified."""
-        self._has(_Files(ctx, "modified"), path, Words(message, explain))
+        self._expect(_Files(ctx, "modified").missing(path), words)
 
-    def deleted(self, ctx: HasChanges, path: str, *, message: str | None = None, explain: str | None = None) -> None:
+    def deleted(self, ctx: HasChanges, path: str, **words: Unpack[Words]) -> None:
         """A file of this name was deleted."""
-        self._has(_Files(ctx, "deleted"), path, Words(message, explain))
+        self._expect(_Files(ctx, "deleted").missing(path), words)
 
-    def unchanged(self, ctx: HasChanges, path: str, *, message: str | None = None, explain: str | None = None) -> None:
+    def unchanged(self, ctx: HasChanges, path: str, **words: Unpack[Words]) -> None:
         """No file of this name was created, modified or deleted."""
-        self._has_not(_Files(ctx, "changed"), path, Words(message, explain))
+        self._expect(_Files(ctx, "changed").present(path), words)
 
-    def only_changed(
-        self, ctx: HasChanges, paths: Sequence[str], *, message: str | None = None, explain: str | None = None
-    ) -> None:
+    def only_changed(self, ctx: HasChanges, paths: Sequence[str], **words: Unpack[Words]) -> None:
         """Nothing but these was created, modified or deleted."""
-        self._only(_Files(ctx, "changed"), paths, Words(message, explain))
+        self._expect(_Files(ctx, "changed").others(paths), words)
 
-    def contains(
-        self,
-        ctx: HasChanges,
-        path: str,
-        matcher: TextMatcher,
-        *,
-        message: str | None = None,
-        explain: str | None = None,
-    ) -> None:
+    def contains(self, ctx: HasChanges, path: str, matcher: TextMatcher, **words: Unpack[Words]) -> None:
         """The file is there and its text matches."""
         check_matcher(matcher)
-        text = self._text(ctx, path, Words(message, explain))
-        if text is not None and not matches(matcher, text):
-            self._say(f"expected {path} to contain {shown(matcher)}\n{_it_has(text)}", Words(message, explain))
+        problem = _unlike(ctx, path, f"contain {shown(matcher)}", lambda text: matches(matcher, text))
+        self._expect(problem, words)
 
-    def matches(
-        self,
-        ctx: HasChanges,
-        path: str,
-        matcher: TextMatcher,
-        *,
-        message: str | None = None,
-        explain: str | None = None,
-    ) -> None:
+    def matches(self, ctx: HasChanges, path: str, matcher: TextMatcher, **words: Unpack[Words]) -> None:
         """The file is there and its text as a whole, but for white space around it, is this."""
         check_matcher(matcher, may_be_empty=True)
-        text = self._text(ctx, path, Words(message, explain))
         wanted = matcher.strip() if isinstance(matcher, str) else matcher
-        if text is not None and not equals(wanted, text.strip()):
-            self._say(f"expected {path} to be {shown(matcher)}\n{_it_has(text)}", Words(message, explain))
+        problem = _unlike(ctx, path, f"be {shown(matcher)}", lambda text: equals(wanted, text.strip()))
+        self._expect(problem, words)
 
-    def _text(self, ctx: HasChanges, path: str, words: Words) -> str | None:
-        files = _Files(ctx, "changed")
-        try:
-            return ctx.read(path)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            self._miss(files, f"{path} to be there, but: {reason}", words, files.nearest(path))
-            return None
+
+def _unlike(ctx: HasChanges, path: str, wanted: str, is_wanted: Callable[[str], bool]) -> str | None:
+    """Return what is wrong unless the file is there with a text that *is_wanted*."""
+    files = _Files(ctx, "changed")
+    try:
+        text = ctx.read(path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        return files.describe(f"{path} to be there, but: {reason}", files.nearest(path))
+    if is_wanted(text):
+        return None
+    return f"expected {path} to {wanted}\nit has {with_length(text)}"
 
 
 class _Files(Items[str, str]):
@@ -131,10 +113,6 @@ class _Files(Items[str, str]):
     def unwanted(self, matcher: str, found: Sequence[int]) -> str:
         return f"{matcher} to be left alone, but {self.all[found[0]]} changed"
 
-    def only(self, matchers: Sequence[str], other: Sequence[int]) -> str:
+    def allowed(self, matchers: Sequence[str], other: Sequence[int]) -> str:
         wanted = f"changes to {', '.join(matchers)} only" if matchers else "no changes at all"
         return f"{wanted}, but {self.all[other[0]]} changed"
-
-
-def _it_has(text: str) -> str:
-    return f"it has {characters(text)}: {shorten(text, _SHOWN)}"
