@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -23,6 +23,31 @@ NAMED_SKILLS = ".agents/skills"
 Meaning = Literal["asked", "speaking", "said", "trouble", "tool"]
 # What every process gets of our own environment; anything else is asked for by `env` or `pass_env`.
 _PASSED_ON = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """A runner's options, read by name with the type that settings have already given them."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def text(self, name: str) -> str | None:
+        """A string, or none."""
+        value = self.values.get(name)
+        return None if value is None else str(value)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of strings."""
+        return tuple(str(item) for item in self.values.get(name) or ())
+
+    def table(self, name: str) -> dict[str, str]:
+        """A table of strings."""
+        return {str(key): str(value) for key, value in (self.values.get(name) or {}).items()}
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Yes or no."""
+        value = self.values.get(name)
+        return default if value is None else bool(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +78,11 @@ class Task:
     skill: Path | None = None
     # The folders of skills in the workspace, such as `.agents/skills/tidy-up`, before the agent begins.
     workspace_skills: tuple[str, ...] = ()
+
+    @property
+    def options(self) -> Options:
+        """The options of the runner."""
+        return Options(self.runner.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,36 +216,11 @@ class AgentDefaults:
         return ()
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """A runner's options, read by name with the type that settings have already given them."""
-
-    values: Mapping[str, Any] = field(default_factory=dict)
-
-    def text(self, name: str) -> str | None:
-        """A string, or none."""
-        value = self.values.get(name)
-        return None if value is None else str(value)
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        """A list of strings."""
-        return tuple(str(item) for item in self.values.get(name) or ())
-
-    def table(self, name: str) -> dict[str, str]:
-        """A table of strings."""
-        return {str(key): str(value) for key, value in (self.values.get(name) or {}).items()}
-
-    def flag(self, name: str, default: bool) -> bool:
-        """Yes or no."""
-        value = self.values.get(name)
-        return default if value is None else bool(value)
-
-
-def environment(task: Task) -> dict[str, str]:
-    """The environment that any agent gets: a home of its own, little of ours, and what its runner asks for."""
-    options = Options(task.runner.options)
-    passed = (*_PASSED_ON, *options.texts("pass_env"))
-    env = {name: task.environ[name] for name in passed if name in task.environ}
+def environment(task: Task, *passed: str) -> dict[str, str]:
+    """Return the environment of an agent: its own home, little of ours with *passed*, and what its runner asks for."""
+    options = task.options
+    names = (*_PASSED_ON, *passed, *options.texts("pass_env"))
+    env = {name: task.environ[name] for name in names if name in task.environ}
     inherited = options.flag("inherit_home", False) and "HOME" in task.environ
     home = task.environ["HOME"] if inherited else str(task.home)
     env |= {"HOME": home, "TMPDIR": str(task.temporary), "TERM": "dumb"}
@@ -225,27 +230,54 @@ def environment(task: Task) -> dict[str, str]:
     return env | options.table("env")
 
 
+def program_command(
+    task: Task,
+    program: str,
+    mode: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    resume: Sequence[str] = (),
+    last: Sequence[str] = (),
+) -> AgentCommand:
+    """Return what the commands of all agent programs share: arguments in one order, and what a runner may set.
+
+    *last* goes after the `args` of the runner.
+    """
+    model = ("--model", task.runner.model) if task.runner.model else ()
+    name, args = task.options.text("command") or program, task.options.texts("args")
+    return AgentCommand(
+        argv=(name, *mode, *model, *resume, *args, *last),
+        env=env,
+        stdin=task.prompt.encode(),
+        announces_end=True,
+        shows_model=True,
+        readable=mounts(task),
+        network=task.options.flag("network", True),
+    )
+
+
 def resuming(task: Task, flag: str) -> tuple[str, ...]:
-    """*flag* and the id of the session to go on with, if there is one."""
+    """Return *flag* and the id of the session to resume, if there is one."""
     return (flag, task.resume.session_id) if task.resume else ()
 
 
 def mounts(task: Task) -> tuple[Path, ...]:
-    """The folders that a runner asks for beyond the usual."""
-    return tuple(Path(path) for path in Options(task.runner.options).texts("mounts"))
+    """Return the folders that a runner asks for beyond the usual."""
+    return tuple(Path(path) for path in task.options.texts("mounts"))
 
 
 def skill_copies(task: Task, folder: str) -> dict[str, Path]:
-    """The skills under test, each under its own name below *folder* of the home."""
+    """Return the skills under test, each under its own name below *folder* of the home."""
     return {f"{folder}/{skill.name}": skill for skill in task.runner.skills}
 
 
-def named_skill(task: Task) -> dict[str, str]:
-    """The variable that names the skill under test, for agents that have no place of their own to look for skills."""
-    return {} if task.skill is None else {"WHET_SKILL": str(task.home / NAMED_SKILLS / task.skill.name)}
+def with_named_skills(task: Task, command: AgentCommand) -> AgentCommand:
+    """Return *command* with the skills in its home and `WHET_SKILL`, for agents that look for skills in no place."""
+    named = {} if task.skill is None else {"WHET_SKILL": str(task.home / NAMED_SKILLS / task.skill.name)}
+    return replace(command, env={**command.env, **named}, home_copies=skill_copies(task, NAMED_SKILLS))
 
 
 def credential_files(task: Task, names: Iterable[str]) -> dict[str, Path]:
-    """The files of the user's own home that hold a login, where they are there; nothing else of it comes along."""
+    """Return the files of the user's own home that hold a login and exist; nothing else of it comes along."""
     home = Path(task.environ.get("HOME", "/nonexistent"))
     return {name: home / name for name in names if (home / name).is_file()}

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from whet.agents.agent import (
     AgentCommand,
-    AgentDefaults,
-    Options,
     Signs,
     Task,
     credential_files,
     environment,
-    mounts,
+    program_command,
     resuming,
     skill_copies,
 )
-from whet.agents.reading import Reading, Spending
+from whet.agents.reading import RecordsAgent
 from whet.agents.records import (
     amount,
     as_text,
+    input_figures,
     look,
     number,
     parse,
-    plus,
     rows,
     slash_invoked,
     status_kind,
@@ -42,9 +41,8 @@ _TOKENS = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens
 
 def read_tokens(usage: dict[str, Any]) -> dict[str, int | None]:
     """Its input leaves out what was read from and written to the cache."""
-    read, written = number(usage, "cache_read_input_tokens"), number(usage, "cache_creation_input_tokens")
-    gross = plus(number(usage, "input_tokens"), read, written)
-    return {"input_tokens": gross, "cached_tokens": read, "cache_write_tokens": written}
+    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    return input_figures(*(number(usage, name) for name in names))
 
 
 class Bill:
@@ -93,7 +91,7 @@ def _most(told: dict[str, int | None], spent: Figures) -> dict[str, float | None
 
 
 def _over_models(models: dict[str, Any]) -> Figures:
-    """Return the totals over all models, by our names; None if there are none."""
+    """Return the totals over all models, by our names; empty if there are none."""
     if not models:
         return {}
     read, cost = [_model(usage) for usage in models.values()], [amount(usage, "costUSD") for usage in models.values()]
@@ -102,13 +100,9 @@ def _over_models(models: dict[str, Any]) -> Figures:
 
 
 def _model(usage: Any) -> dict[str, int | None]:
-    read, written = number(usage, "cacheReadInputTokens"), number(usage, "cacheCreationInputTokens")
-    return {
-        "input_tokens": plus(number(usage, "inputTokens"), read, written),
-        "cached_tokens": read,
-        "cache_write_tokens": written,
-        "output_tokens": number(usage, "outputTokens"),
-    }
+    names = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+    figures = input_figures(*(number(usage, name) for name in names))
+    return {**figures, "output_tokens": number(usage, "outputTokens")}
 
 
 _CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN")
@@ -135,14 +129,14 @@ _BACK = re.compile(r"^Shell cwd was reset to ", re.MULTILINE)
 _EXIT_CODE = re.compile(r"Exit code (\d{1,9})\b")
 
 
-class ClaudeCodeAgent(AgentDefaults):
+class ClaudeCodeAgent(RecordsAgent):
     """Reads `system`, `assistant` (one record for each block of a reply), `user` (results) and `result`."""
 
     state = (".claude/projects",)
-    takes_skills = "home"
+    derived = ("input_tokens",)
 
     def __init__(self) -> None:
-        self._reading, self._spending = Reading(), Spending(derived=("input_tokens",))
+        super().__init__()
         self._refused = set[str | None]()
         # The last reply of the agent and of each sub-agent.
         self._replies: dict[str | None, str | None] = {}
@@ -150,26 +144,18 @@ class ClaudeCodeAgent(AgentDefaults):
         self._bill, self._prompt, self._cwd = Bill(), "", ""
 
     def command(self, task: Task) -> AgentCommand:
-        """Its settings and its login lie in the home of the attempt, unless the runner wants the user's own."""
-        options, env = Options(task.runner.options), environment(task)
+        """Its settings and its login are in the home of the attempt, unless the runner wants the user's own."""
         self._reading.workspace, self._prompt = str(task.workspace), task.prompt
         self._bill = Bill(task.resume.usage if task.resume else None)
+        env = environment(task, *_CREDENTIALS)
         own = env["HOME"] == str(task.home)
         state = {"CLAUDE_CONFIG_DIR": str(task.home / ".claude")} if own else {}
         login = credential_files(task, (".claude/.credentials.json",)) if own else {}
-        passed = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ}
-        model = ("--model", task.runner.model) if task.runner.model else ()
-        resume = resuming(task, "--resume")
-        return AgentCommand(
-            argv=(options.text("command") or "claude", *_MODE, *model, *resume, *options.texts("args")),
-            env={**dict.fromkeys(_QUIET, "1"), "CLAUDE_CODE_TMPDIR": str(task.temporary), **state, **passed, **env},
-            stdin=task.prompt.encode(),
-            announces_end=True,
-            shows_model=True,
+        env = {**dict.fromkeys(_QUIET, "1"), "CLAUDE_CODE_TMPDIR": str(task.temporary), **state, **env}
+        return replace(
+            program_command(task, "claude", _MODE, env=env, resume=resuming(task, "--resume")),
             signs=_SIGNS,
             home_copies={**login, **skill_copies(task, ".claude/skills")},
-            readable=mounts(task),
-            network=options.flag("network", True),
         )
 
     def events(self, record: bytes) -> Iterable[Event]:
@@ -188,11 +174,6 @@ class ClaudeCodeAgent(AgentDefaults):
                         yield from self._returned(block, look(seen, "tool_use_result"), text(seen, "timestamp"))
             case "result":
                 yield from self._result(seen)
-
-    def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
-        """What it was saying or doing when it was stopped."""
-        del collected
-        return self._reading.left()
 
     def _system(self, seen: dict[str, Any]) -> Iterator[Event]:
         match seen.get("subtype"):

@@ -5,21 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from whet.agents.agent import (
     AgentCommand,
-    AgentDefaults,
-    Options,
     Signs,
     Task,
     credential_files,
     environment,
-    mounts,
+    program_command,
     resuming,
     skill_copies,
 )
-from whet.agents.reading import Reading, Spending
+from whet.agents.reading import RecordsAgent
 from whet.agents.records import dollar_invoked, look, number, parse, rows, status_kind, table, text
 from whet.model.seen import Event, SessionEnded, SessionStarted, SkillSignal, TroubleKind
 from whet.reading.shell_files import unwrapped
@@ -53,43 +52,35 @@ _MESSAGES: tuple[tuple[str, TroubleKind, int | None], ...] = (
 )
 
 
-class CodexAgent(AgentDefaults):
+class CodexAgent(RecordsAgent):
     """Reads `thread.started`, `item.*`, `turn.*` and `error`."""
 
     state = (".codex/sessions",)
-    takes_skills = "home"
 
     def __init__(self) -> None:
-        self._reading, self._spending = Reading(), Spending()
+        super().__init__()
         self._invoked: list[SkillSignal] = []
 
     def command(self, task: Task) -> AgentCommand:
         """Its login is in the home of the attempt, or in the user's own; our settings are on the command line."""
-        options, env = Options(task.runner.options), environment(task)
         self._reading.workspace = str(task.workspace)
+        self._spending.resumed(task.resume)
+        self._invoked = dollar_invoked(task.prompt, _skills(task))
+        env = environment(task, *_CREDENTIALS)
         own = env["HOME"] == str(task.home)
-        env = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ} | env
         if "OPENAI_API_KEY" in env:
             # The only key that it takes without a login.
             env.setdefault("CODEX_API_KEY", env["OPENAI_API_KEY"])
         state = {"CODEX_HOME": str(task.home / ".codex")} if own else {}
         login = credential_files(task, (".codex/auth.json",)) if own else {}
-        model = ("--model", task.runner.model) if task.runner.model else ()
-        self._spending.resumed(task.resume)
-        self._invoked = dollar_invoked(task.prompt, _skills(task))
         resume = (*resuming(task, "resume"), "-") if task.resume else ()
-        return AgentCommand(
-            argv=(options.text("command") or "codex", *_MODE, *_settings(env), *model, *options.texts("args"), *resume),
-            env={"RUST_LOG": _LOG, **state, **env},
-            stdin=task.prompt.encode(),
-            announces_end=True,
-            shows_model=True,
+        mode = (*_MODE, *_settings(env))
+        return replace(
+            program_command(task, "codex", mode, env={"RUST_LOG": _LOG, **state, **env}, last=resume),
             log_signs=_SIGNS,
-            # It wants its folder to be there; its settings are arguments.
+            # It wants its folder to exist; its settings are arguments.
             home_files={".codex/config.toml": b""} if own else {},
             home_copies={**login, **skill_copies(task, ".agents/skills")},
-            readable=mounts(task),
-            network=options.flag("network", True),
         )
 
     def events(self, record: bytes) -> Iterable[Event]:  # noqa: PLR0911 - a table of kinds
@@ -114,11 +105,6 @@ class CodexAgent(AgentDefaults):
                 return [*self._reading.trouble(message, kind, status), SessionEnded(ok=False, reason=message)]
             case _:
                 return []
-
-    def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
-        """What it was saying or doing when it was stopped."""
-        del collected
-        return self._reading.left()
 
     def _began(self, call_id: Any, item: dict[str, Any]) -> list[Event]:
         """Its tools are items: a command, a change of files, a search, or a call of a server's tool."""

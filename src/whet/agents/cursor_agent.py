@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from whet.agents.agent import (
     AgentCommand,
-    AgentDefaults,
-    Options,
     Signs,
     Task,
     credential_files,
     environment,
-    mounts,
+    program_command,
     resuming,
     skill_copies,
 )
-from whet.agents.reading import Reading
-from whet.agents.records import as_text, look, moment, number, parse, plus, rows, table, text
+from whet.agents.reading import RecordsAgent
+from whet.agents.records import as_text, input_figures, look, moment, number, parse, rows, table, text
 from whet.model.run import Runner
-from whet.model.seen import Event, Message, SessionEnded, SessionStarted, UsageSeen
+from whet.model.seen import Event, Message, SessionStarted
 from whet.model.suite import Case
 
 _CREDENTIALS = ("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN", "CURSOR_API_ENDPOINT")
@@ -35,34 +34,27 @@ _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 _LONGEST = 128 * 1024 - 1
 
 
-class CursorAgent(AgentDefaults):
+class CursorAgent(RecordsAgent):
     """Reads `system`, `user`, `thinking`, `assistant`, `tool_call` and `result`."""
 
     state = (".cursor/chats",)
-    takes_skills = "home"
+    derived = ("input_tokens",)
 
     def __init__(self) -> None:
-        self._reading = Reading()
+        super().__init__()
         self._thoughts: list[str] = []
 
     def command(self, task: Task) -> AgentCommand:
         """The prompt follows `--`, so that one which begins with a dash is not an option."""
         self._reading.workspace = str(task.workspace)
-        options = Options(task.runner.options)
-        passed = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ}
-        model = ("--model", task.runner.model) if task.runner.model else ()
-        where = ("--workspace", str(task.workspace))
-        program = options.text("command") or "cursor-agent"
+        env = {"NO_OPEN_BROWSER": "1", **environment(task, *_CREDENTIALS)}
+        mode = (*_MODE, "--workspace", str(task.workspace))
         resume = resuming(task, "--resume")
-        return AgentCommand(
-            argv=(program, *_MODE, *where, *resume, *model, *options.texts("args"), "--", task.prompt),
-            env={"NO_OPEN_BROWSER": "1", **passed, **environment(task)},
-            announces_end=True,
-            shows_model=True,
+        return replace(
+            program_command(task, "cursor-agent", mode, env=env, resume=resume, last=("--", task.prompt)),
+            stdin=b"",
             signs=_SIGNS,
             home_copies={**credential_files(task, _LOGIN), **skill_copies(task, ".cursor/skills")},
-            readable=mounts(task),
-            network=options.flag("network", True),
         )
 
     def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
@@ -96,10 +88,8 @@ class CursorAgent(AgentDefaults):
                 yield from self._result(seen, seen.get("subtype"))
 
     def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
-        """What it was saying or doing when it was stopped."""
-        del collected
-        yield from self._thought()
-        yield from self._reading.left()
+        """A thought may have come in part."""
+        return [*self._thought(), *super().ending(collected)]
 
     def _thought(self) -> list[Event]:
         if not self._thoughts:
@@ -125,13 +115,14 @@ class CursorAgent(AgentDefaults):
 
     def _result(self, seen: dict[str, Any], state: Any) -> Iterator[Event]:
         """Its text is all that was ever said, glued together: what was said last is the answer."""
-        yield from _usage(table(seen, "usage"))
-        if state == "success" and seen.get("is_error") is not True:
-            yield from self._reading.answered()
-            yield SessionEnded(ok=True)
-        else:
-            yield from self._reading.settle()
-            yield SessionEnded(ok=False, reason=text(seen, "result") or f"it reports {state}")
+        used = table(seen, "usage")
+        # Its input leaves out what a cache read or wrote.
+        figures = input_figures(
+            *(number(used, name) for name in ("inputTokens", "cacheReadTokens", "cacheWriteTokens"))
+        )
+        yield from self._spending.more(**figures, output_tokens=number(used, "outputTokens"))
+        well = state == "success" and seen.get("is_error") is not True
+        yield from self._reading.over(well, text(seen, "result") or f"it reports {state}")
 
 
 def _words(seen: dict[str, Any]) -> str:
@@ -161,15 +152,3 @@ def _args(call: dict[str, Any]) -> dict[str, Any]:
 def _output(told: Any) -> str:
     streams = [text(told, name) for name in ("stdout", "stderr", "content")]
     return "\n".join(filter(None, streams)) or as_text(told)
-
-
-def _usage(used: dict[str, Any]) -> Iterator[Event]:
-    """Its input leaves out what came from a cache or went there."""
-    cached, written = number(used, "cacheReadTokens"), number(used, "cacheWriteTokens")
-    yield UsageSeen(
-        input_tokens=plus(number(used, "inputTokens"), cached, written),
-        cached_tokens=cached,
-        cache_write_tokens=written,
-        output_tokens=number(used, "outputTokens"),
-        derived=("input_tokens",),
-    )

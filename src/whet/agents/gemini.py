@@ -5,24 +5,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from whet.agents.agent import (
     AgentCommand,
-    AgentDefaults,
-    Options,
     Signs,
     Task,
     credential_files,
     environment,
-    mounts,
+    program_command,
     resuming,
     skill_copies,
 )
-from whet.agents.reading import Reading
+from whet.agents.reading import Reading, RecordsAgent
 from whet.agents.records import as_text, number, parse, plus, rows, status_kind, table, text
-from whet.model.seen import Event, Message, SessionEnded, SessionStarted, TroubleKind, UsageSeen
+from whet.model.seen import Event, Message, SessionStarted, TroubleKind
 
 # The chat of the session, and those of its sub-agents in a folder of its name.
 CHATS = (".gemini/tmp/*/chats/*.jsonl", ".gemini/tmp/*/chats/*/*.jsonl")
@@ -132,45 +131,36 @@ _NAMES = "INVALID_ARGUMENT UNAUTHENTICATED PERMISSION_DENIED NOT_FOUND RESOURCE_
 _STATUSES = dict(zip(_NAMES.split(), _CODES, strict=True))
 
 
-class GeminiAgent(AgentDefaults):
+class GeminiAgent(RecordsAgent):
     """Reads `init`, `message`, `tool_use`, `tool_result`, `error` and `result`."""
 
     state = (".gemini/tmp",)
-    takes_skills = "home"
+    derived = ("output_tokens", "reasoning_tokens")
 
     def __init__(self) -> None:
-        self._reading = Reading()
+        super().__init__()
         self._pieces: list[str] = []
         self._chats = Chats()
 
     def command(self, task: Task) -> AgentCommand:
         """Its settings name the way to log in: without that it refuses a base URL that is not Google's.
 
-        In the user's own home their settings count alone: there is no other place where it takes any from us.
+        In the user's own home, only their settings count: there is no other place where it takes any from us.
         """
         self._reading.workspace = str(task.workspace)
-        options = Options(task.runner.options)
-        passed = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ}
-        model = ("--model", task.runner.model) if task.runner.model else ()
-        env = {**_QUIET, **passed, **environment(task)}
+        env = {**_QUIET, **environment(task, *_CREDENTIALS)}
         own = env["HOME"] == str(task.home)
         login = credential_files(task, _LOGIN) if own else {}
-        key_file = (Path(env[_KEY_FILE]),) if _KEY_FILE in env else ()
-        resume = resuming(task, "--resume")
-        return AgentCommand(
-            argv=(options.text("command") or "gemini", *_MODE, *model, *resume, *options.texts("args")),
-            env=env,
-            stdin=task.prompt.encode(),
-            announces_end=True,
-            shows_model=True,
+        command = program_command(task, "gemini", _MODE, env=env, resume=resuming(task, "--resume"))
+        return replace(
+            command,
             signs=_SIGNS,
             log_signs=_LOG_SIGNS,
             no_login=_NO_LOGIN,
             home_files={".gemini/settings.json": _settings(env, bool(login))} if own else {},
             home_copies={**login, **skill_copies(task, ".gemini/skills")},
             collect=CHATS,
-            readable=(*mounts(task), *key_file),
-            network=options.flag("network", True),
+            readable=(*command.readable, *([Path(env[_KEY_FILE])] if _KEY_FILE in env else [])),
         )
 
     def events(self, record: bytes) -> Iterable[Event]:
@@ -208,10 +198,8 @@ class GeminiAgent(AgentDefaults):
         return bool(self._chats)
 
     def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
-        """What it was saying or doing when it was stopped."""
-        del collected
-        yield from self._joined()
-        yield from self._reading.left()
+        """An answer may have come in part."""
+        return [*self._joined(), *super().ending(collected)]
 
     def _helped(self, call_id: Any) -> Iterator[Event]:
         """What the sub-agent did that a call asked for, and its own sub-agents."""
@@ -232,28 +220,21 @@ class GeminiAgent(AgentDefaults):
         return self._reading.said(whole)
 
     def _result(self, seen: dict[str, Any], at: str | None) -> Iterator[Event]:
-        yield from _usage(table(seen, "stats"))
-        if seen.get("status") == "success":
-            yield from self._reading.answered(at=at)
-            yield SessionEnded(ok=True, at=at)
-        else:
-            message = text(seen, "error", "message") or "it ended with an error"
-            yield from _trouble(self._reading, message)
-            yield SessionEnded(ok=False, reason=message, at=at)
+        yield from self._spending.more(**_tokens(table(seen, "stats")))
+        message = text(seen, "error", "message") or "it ended with an error"
+        well = seen.get("status") == "success"
+        yield from () if well else _trouble(self._reading, message)
+        yield from self._reading.over(well, message, at=at)
 
 
-def _usage(stats: dict[str, Any]) -> Iterator[Event]:
+def _tokens(stats: dict[str, Any]) -> dict[str, int | None]:
     """Its input includes cached tokens; its output leaves out the thoughts, which only the total includes."""
     total, read, written = (number(stats, name) for name in ("total_tokens", "input_tokens", "output_tokens"))
-    if total and read is not None and written is not None:
-        thoughts = max(total - read - written, 0)
-        yield UsageSeen(
-            input_tokens=read,
-            cached_tokens=number(stats, "cached"),
-            output_tokens=plus(written, thoughts),
-            reasoning_tokens=thoughts,
-            derived=("output_tokens", "reasoning_tokens"),
-        )
+    if not total or read is None or written is None:
+        return {}
+    thoughts = max(total - read - written, 0)
+    cached, output = number(stats, "cached"), plus(written, thoughts)
+    return {"input_tokens": read, "cached_tokens": cached, "output_tokens": output, "reasoning_tokens": thoughts}
 
 
 def _trouble(reading: Reading, message: str) -> Iterator[Event]:

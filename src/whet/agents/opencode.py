@@ -5,25 +5,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from whet.agents.agent import (
     AgentCommand,
-    AgentDefaults,
     Meaning,
-    Options,
     Rows,
     Signs,
     Task,
     credential_files,
     environment,
-    mounts,
+    program_command,
     resuming,
     skill_copies,
 )
-from whet.agents.reading import Reading
-from whet.agents.records import amount, look, moment, number, parse, plus, status_kind, table, text
-from whet.model.seen import Event, SessionEnded, SessionStarted, ToolResult, TroubleKind, UsageSeen
+from whet.agents.reading import RecordsAgent
+from whet.agents.records import amount, input_figures, look, moment, number, parse, plus, status_kind, table, text
+from whet.model.seen import Event, SessionEnded, SessionStarted, ToolResult, TroubleKind
 
 # Providers that it knows by itself.
 _KNOWN = ("anthropic", "deepseek", "google", "groq", "mistral", "opencode", "openrouter", "xai")
@@ -54,14 +53,14 @@ _MEANS: dict[bytes, Meaning] = {b"evaluated": "tool", b"stream": "asked", b"stre
 _LOG_SIGNS = Signs(line=re.compile(_LOGGED), means=_MEANS)
 
 
-class OpencodeAgent(AgentDefaults):
+class OpencodeAgent(RecordsAgent):
     """Reads `step_start`, `text`, `reasoning`, `tool_use`, `step_finish` and `error`; none of them is the end."""
 
     state = tuple(f".local/share/opencode/opencode.db{part}" for part in ("", "-wal", "-shm"))
-    takes_skills = "home"
+    derived = ("input_tokens", "output_tokens")
 
     def __init__(self) -> None:
-        self._reading = Reading()
+        super().__init__()
         self._session: str | None = None
         self._reason = "nothing"
         self._failed: str | None = None
@@ -74,31 +73,21 @@ class OpencodeAgent(AgentDefaults):
     def command(self, task: Task) -> AgentCommand:
         """It keeps its files below its home; `args` are passed to `run`."""
         self._reading.workspace, self._fresh = str(task.workspace), task.resume is None
-        options = Options(task.runner.options)
-        passed = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ}
-        model = ("--model", task.runner.model) if task.runner.model else ()
-        env = {**_QUIET, **passed, **environment(task)}
+        env = {**_QUIET, **environment(task, *_CREDENTIALS)}
         config = _config(task.runner.model or "", env)
-        named = {"OPENCODE_CONFIG": str(task.home / _CONFIG)} if config else {}
-        skills = skill_copies(task, ".config/opencode/skills")
-        resume = resuming(task, "--session")
-        return AgentCommand(
-            argv=(options.text("command") or "opencode", *_MODE, *model, *resume, *options.texts("args")),
-            env={**named, **env},
-            stdin=task.prompt.encode(),
-            announces_end=True,
-            shows_model=True,
+        if config:
+            env = {"OPENCODE_CONFIG": str(task.home / _CONFIG), **env}
+        return replace(
+            program_command(task, "opencode", _MODE, env=env, resume=resuming(task, "--session")),
             signs=_SIGNS,
             log_signs=_LOG_SIGNS,
             home_files=config,
-            home_copies={**credential_files(task, _LOGIN), **skills},
+            home_copies={**credential_files(task, _LOGIN), **skill_copies(task, ".config/opencode/skills")},
             collect_rows={_PARTS: Rows(self.state[0], _QUERY)},
-            readable=mounts(task),
-            network=options.flag("network", True),
         )
 
     def events(self, record: bytes) -> Iterable[Event]:
-        """Every record but an error tells one part of a step."""
+        """Every record but an error is one part of a step."""
         seen = parse(record)
         part, at = table(seen, "part"), moment(seen.get("timestamp"))
         if self._session is None and text(seen, "sessionID"):
@@ -110,7 +99,7 @@ class OpencodeAgent(AgentDefaults):
                 self._reason, self._failed = "nothing", None
             case "text" if look(part, "metadata", "compaction_continue") is True:
                 # It writes this prompt to itself after a summary of the session.
-                yield from self._reading.summarized()
+                yield from self._reading.settle("thinking")
                 yield from self._let_go()
                 self._reason = "a summary of the session"
             case "text":
@@ -176,7 +165,7 @@ class OpencodeAgent(AgentDefaults):
                     yield from self._tool(part, moment(look(part, "state", "time", "end")))
                 case "step-finish":
                     yield from self._let_go()
-                    yield from _usage(part)
+                    yield from self._usage(part)
         yield from self._let_go()
         self._results, self._failed = outside, failed
 
@@ -185,7 +174,19 @@ class OpencodeAgent(AgentDefaults):
         if self._reason != "stop":
             yield from self._let_go()
         # Otherwise it is not known before the end whether this was the answer, or a summary to go on with.
-        yield from _usage(part)
+        yield from self._usage(part)
+
+    def _usage(self, part: dict[str, Any]) -> Iterator[Event]:
+        """Read the usage of a step: its input leaves out what a cache read or wrote, its output leaves out reasoning."""
+        tokens = table(part, "tokens")
+        thought = number(tokens, "reasoning")
+        return self._spending.more(
+            **input_figures(number(tokens, "input"), number(tokens, "cache", "read"), number(tokens, "cache", "write")),
+            output_tokens=plus(number(tokens, "output"), thought),
+            reasoning_tokens=thought,
+            # It says 0 if it does not know the price.
+            cost_usd=amount(part, "cost") or None,
+        )
 
     def _let_go(self) -> list[Event]:
         results, self._results = self._results, []
@@ -200,23 +201,6 @@ class OpencodeAgent(AgentDefaults):
             kind = "context"
         self._reason = "an error"
         yield from self._reading.trouble(text(error, "data", "message") or text(error, "name"), kind, status, at=at)
-
-
-def _usage(part: dict[str, Any]) -> Iterator[Event]:
-    """Read the usage of a step; its input leaves out what a cache read or wrote, its output leaves out reasoning."""
-    tokens = table(part, "tokens")
-    cached, written = number(tokens, "cache", "read"), number(tokens, "cache", "write")
-    thought = number(tokens, "reasoning")
-    yield UsageSeen(
-        input_tokens=plus(number(tokens, "input"), cached, written),
-        cached_tokens=cached,
-        cache_write_tokens=written,
-        output_tokens=plus(number(tokens, "output"), thought),
-        reasoning_tokens=thought,
-        # It says 0 where it does not know the price.
-        cost_usd=amount(part, "cost") or None,
-        derived=("input_tokens", "output_tokens"),
-    )
 
 
 def _config(model: str, env: Mapping[str, str]) -> dict[str, bytes]:

@@ -111,6 +111,11 @@ def plus(first: int | None, *more: int | None) -> int | None:
     return None if first is None else number(first + sum(part for part in more if part is not None))
 
 
+def input_figures(rest: int | None, cached: int | None, written: int | None) -> dict[str, int | None]:
+    """Return the whole input of an agent whose own figure, *rest*, leaves out what a cache read or wrote."""
+    return {"input_tokens": plus(rest, cached, written), "cached_tokens": cached, "cache_write_tokens": written}
+
+
 _YEAR_10000 = 253_402_300_800_000
 
 

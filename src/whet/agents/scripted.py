@@ -10,17 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 
-from whet.agents.agent import (
-    NAMED_SKILLS,
-    AgentCommand,
-    AgentDefaults,
-    Options,
-    Task,
-    environment,
-    mounts,
-    named_skill,
-    skill_copies,
-)
+from whet.agents.agent import AgentCommand, AgentDefaults, Options, Task, environment, mounts, with_named_skills
 from whet.model.run import Runner
 from whet.model.seen import MessagePhase
 from whet.model.suite import Case
@@ -56,16 +46,16 @@ class ScriptedAgent(AgentDefaults):
         """The player with the case's steps on standard input."""
         steps = read_steps(script_for(task.runner, task.case))
         script = json.dumps({"prompt": task.prompt, "steps": steps})
-        return AgentCommand(
+        command = AgentCommand(
             # -I -S: nothing of the user's Python leaks in, and it starts in 10 ms.
             argv=(sys.executable, "-I", "-S", str(_PLAYER)),
-            env=environment(task) | named_skill(task),
+            env=environment(task),
             stdin=script.encode(),
             output="events",
             readable=(_PLAYER.parent, *mounts(task)),
-            home_copies=skill_copies(task, NAMED_SKILLS),
-            network=Options(task.runner.options).flag("network", True),
+            network=task.options.flag("network", True),
         )
+        return with_named_skills(task, command)
 
     def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
         """Every script is read before anything starts."""
