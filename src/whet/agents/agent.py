@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -228,37 +228,6 @@ def environment(task: Task, *passed: str) -> dict[str, str]:
     if task.variant in {SKILL, NO_SKILL}:
         env["WHET_ARM"] = task.variant
     return env | options.table("env")
-
-
-def program_command(
-    task: Task,
-    program: str,
-    mode: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    resume: Sequence[str] = (),
-    last: Sequence[str] = (),
-) -> AgentCommand:
-    """Return what the commands of all agent programs share: arguments in one order, and what a runner may set.
-
-    *last* goes after the `args` of the runner.
-    """
-    model = ("--model", task.runner.model) if task.runner.model else ()
-    name, args = task.options.text("command") or program, task.options.texts("args")
-    return AgentCommand(
-        argv=(name, *mode, *model, *resume, *args, *last),
-        env=env,
-        stdin=task.prompt.encode(),
-        announces_end=True,
-        shows_model=True,
-        readable=mounts(task),
-        network=task.options.flag("network", True),
-    )
-
-
-def resuming(task: Task, flag: str) -> tuple[str, ...]:
-    """Return *flag* and the id of the session to resume, if there is one."""
-    return (flag, task.resume.session_id) if task.resume else ()
 
 
 def mounts(task: Task) -> tuple[Path, ...]:

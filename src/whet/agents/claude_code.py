@@ -7,17 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from whet.agents.agent import (
-    AgentCommand,
-    Signs,
-    Task,
-    credential_files,
-    environment,
-    program_command,
-    resuming,
-    skill_copies,
-)
-from whet.agents.reading import RecordsAgent
+from whet.agents.agent import AgentCommand, Signs, Task, environment
+from whet.agents.reading import RecordsAgent, resuming
 from whet.agents.records import (
     amount,
     as_text,
@@ -132,6 +123,8 @@ _EXIT_CODE = re.compile(r"Exit code (\d{1,9})\b")
 class ClaudeCodeAgent(RecordsAgent):
     """Reads `system`, `assistant` (one record for each block of a reply), `user` (results) and `result`."""
 
+    program, skills = "claude", ".claude/skills"
+    login = (".claude/.credentials.json",)
     state = (".claude/projects",)
     derived = ("input_tokens",)
 
@@ -145,18 +138,12 @@ class ClaudeCodeAgent(RecordsAgent):
 
     def command(self, task: Task) -> AgentCommand:
         """Its settings and its login are in the home of the attempt, unless the runner wants the user's own."""
-        self._reading.workspace, self._prompt = str(task.workspace), task.prompt
+        self._prompt = task.prompt
         self._bill = Bill(task.resume.usage if task.resume else None)
         env = environment(task, *_CREDENTIALS)
-        own = env["HOME"] == str(task.home)
-        state = {"CLAUDE_CONFIG_DIR": str(task.home / ".claude")} if own else {}
-        login = credential_files(task, (".claude/.credentials.json",)) if own else {}
+        state = {"CLAUDE_CONFIG_DIR": str(task.home / ".claude")} if env["HOME"] == str(task.home) else {}
         env = {**dict.fromkeys(_QUIET, "1"), "CLAUDE_CODE_TMPDIR": str(task.temporary), **state, **env}
-        return replace(
-            program_command(task, "claude", _MODE, env=env, resume=resuming(task, "--resume")),
-            signs=_SIGNS,
-            home_copies={**login, **skill_copies(task, ".claude/skills")},
-        )
+        return replace(self.start(task, _MODE, env, resume=resuming(task, "--resume")), signs=_SIGNS)
 
     def events(self, record: bytes) -> Iterable[Event]:
         """What one record means."""

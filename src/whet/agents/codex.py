@@ -8,17 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from whet.agents.agent import (
-    AgentCommand,
-    Signs,
-    Task,
-    credential_files,
-    environment,
-    program_command,
-    resuming,
-    skill_copies,
-)
-from whet.agents.reading import RecordsAgent
+from whet.agents.agent import AgentCommand, Signs, Task, environment
+from whet.agents.reading import RecordsAgent, resuming
 from whet.agents.records import dollar_invoked, look, number, parse, rows, status_kind, table, text
 from whet.model.seen import Event, SessionEnded, SessionStarted, SkillSignal, TroubleKind
 from whet.reading.shell_files import unwrapped
@@ -55,6 +46,8 @@ _MESSAGES: tuple[tuple[str, TroubleKind, int | None], ...] = (
 class CodexAgent(RecordsAgent):
     """Reads `thread.started`, `item.*`, `turn.*` and `error`."""
 
+    program, skills = "codex", ".agents/skills"
+    login = (".codex/auth.json",)
     state = (".codex/sessions",)
 
     def __init__(self) -> None:
@@ -63,7 +56,6 @@ class CodexAgent(RecordsAgent):
 
     def command(self, task: Task) -> AgentCommand:
         """Its login is in the home of the attempt, or in the user's own; our settings are on the command line."""
-        self._reading.workspace = str(task.workspace)
         self._spending.resumed(task.resume)
         self._invoked = dollar_invoked(task.prompt, _skills(task))
         env = environment(task, *_CREDENTIALS)
@@ -72,15 +64,12 @@ class CodexAgent(RecordsAgent):
             # The only key that it takes without a login.
             env.setdefault("CODEX_API_KEY", env["OPENAI_API_KEY"])
         state = {"CODEX_HOME": str(task.home / ".codex")} if own else {}
-        login = credential_files(task, (".codex/auth.json",)) if own else {}
         resume = (*resuming(task, "resume"), "-") if task.resume else ()
-        mode = (*_MODE, *_settings(env))
         return replace(
-            program_command(task, "codex", mode, env={"RUST_LOG": _LOG, **state, **env}, last=resume),
+            self.start(task, (*_MODE, *_settings(env)), {"RUST_LOG": _LOG, **state, **env}, last=resume),
             log_signs=_SIGNS,
             # It wants its folder to exist; its settings are arguments.
             home_files={".codex/config.toml": b""} if own else {},
-            home_copies={**login, **skill_copies(task, ".agents/skills")},
         )
 
     def events(self, record: bytes) -> Iterable[Event]:  # noqa: PLR0911 - a table of kinds

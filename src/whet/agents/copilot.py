@@ -8,15 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from whet.agents.agent import (
-    AgentCommand,
-    Signs,
-    Task,
-    Unpacking,
-    environment,
-    program_command,
-    skill_copies,
-)
+from whet.agents.agent import AgentCommand, Signs, Task, Unpacking, environment
 from whet.agents.reading import RecordsAgent
 from whet.agents.records import look, number, parse, rows, status_kind, table, text
 from whet.model.seen import Event, Message, SessionStarted, TroubleKind
@@ -52,6 +44,7 @@ _FIGURES = {
 class CopilotAgent(RecordsAgent):
     """Reads messages, tool executions, failures and `result`; it repeats later what it marks as ephemeral."""
 
+    program, skills = "copilot", ".copilot/skills"
     state = (".copilot/session-state",)
 
     def __init__(self) -> None:
@@ -61,18 +54,16 @@ class CopilotAgent(RecordsAgent):
 
     def command(self, task: Task) -> AgentCommand:
         """Its state is in its home; only the file of `--usage-output-file` has tokens."""
-        self._reading.workspace = str(task.workspace)
         self._spending.resumed(task.resume)
         env = environment(task, *_CREDENTIALS, *(name for name in task.environ if name.startswith(_PROVIDER)))
         own = {"COPILOT_HOME": str(Path(env["HOME"]) / ".copilot"), "COPILOT_AUTO_UPDATE": "false"}
         mode = (*_MODE, "--usage-output-file", str(task.home / _USAGE))
         resume = (f"--resume={task.resume.session_id}",) if task.resume else ()
-        command = program_command(task, "copilot", mode, env={**own, **env}, resume=resume)
+        command = self.start(task, mode, {**own, **env}, resume=resume)
         return replace(
             command,
             signs=_SIGNS,
             no_login=_NO_LOGIN,
-            home_copies=skill_copies(task, ".copilot/skills"),
             collect=(_USAGE,),
             # 235 MB, which it would otherwise unpack for every attempt.
             unpacking=Unpacking("COPILOT_PKG_CACHE_HOME", (command.argv[0], "--version")),

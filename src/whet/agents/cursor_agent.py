@@ -8,24 +8,14 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from whet.agents.agent import (
-    AgentCommand,
-    Signs,
-    Task,
-    credential_files,
-    environment,
-    program_command,
-    resuming,
-    skill_copies,
-)
-from whet.agents.reading import RecordsAgent
+from whet.agents.agent import AgentCommand, Signs, Task, environment
+from whet.agents.reading import RecordsAgent, resuming
 from whet.agents.records import as_text, input_figures, look, moment, number, parse, rows, table, text
 from whet.model.run import Runner
 from whet.model.seen import Event, Message, SessionStarted
 from whet.model.suite import Case
 
 _CREDENTIALS = ("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN", "CURSOR_API_ENDPOINT")
-_LOGIN = (".config/cursor/auth.json",)
 _MODE = ("-p", "--output-format", "stream-json", "--trust", "--force")
 _SIGNS = Signs(line=re.compile(rb'\{"type":"(?P<what>thinking|assistant)"'), means={}, kept=True)
 _SUFFIX = "ToolCall"
@@ -37,6 +27,8 @@ _LONGEST = 128 * 1024 - 1
 class CursorAgent(RecordsAgent):
     """Reads `system`, `user`, `thinking`, `assistant`, `tool_call` and `result`."""
 
+    program, skills = "cursor-agent", ".cursor/skills"
+    login = (".config/cursor/auth.json",)
     state = (".cursor/chats",)
     derived = ("input_tokens",)
 
@@ -46,16 +38,10 @@ class CursorAgent(RecordsAgent):
 
     def command(self, task: Task) -> AgentCommand:
         """The prompt follows `--`, so that one which begins with a dash is not an option."""
-        self._reading.workspace = str(task.workspace)
         env = {"NO_OPEN_BROWSER": "1", **environment(task, *_CREDENTIALS)}
         mode = (*_MODE, "--workspace", str(task.workspace))
-        resume = resuming(task, "--resume")
-        return replace(
-            program_command(task, "cursor-agent", mode, env=env, resume=resume, last=("--", task.prompt)),
-            stdin=b"",
-            signs=_SIGNS,
-            home_copies={**credential_files(task, _LOGIN), **skill_copies(task, ".cursor/skills")},
-        )
+        command = self.start(task, mode, env, resume=resuming(task, "--resume"), last=("--", task.prompt))
+        return replace(command, stdin=b"", signs=_SIGNS)
 
     def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
         """A prompt must fit into an argument."""

@@ -9,17 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from whet.agents.agent import (
-    AgentCommand,
-    Signs,
-    Task,
-    credential_files,
-    environment,
-    program_command,
-    resuming,
-    skill_copies,
-)
-from whet.agents.reading import Reading, RecordsAgent
+from whet.agents.agent import AgentCommand, Signs, Task, environment
+from whet.agents.reading import Reading, RecordsAgent, resuming
 from whet.agents.records import as_text, number, parse, plus, rows, status_kind, table, text
 from whet.model.seen import Event, Message, SessionStarted, TroubleKind
 
@@ -100,7 +91,6 @@ def _exit_code(call: dict[str, Any]) -> int | None:
 _KEY_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
 _VERTEX = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_VERTEX_BASE_URL", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
 _CREDENTIALS = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL", *_VERTEX, _KEY_FILE)
-_LOGIN = (".gemini/oauth_creds.json", ".gemini/google_accounts.json")
 _QUIET = {"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_CLI_NO_RELAUNCH": "true"}
 _MODE = ("--output-format", "stream-json", "--approval-mode", "yolo")
 _REFUSED = frozenset({"tool_not_registered", "invalid_tool_params", "policy_violation", "stop_execution"})
@@ -134,6 +124,8 @@ _STATUSES = dict(zip(_NAMES.split(), _CODES, strict=True))
 class GeminiAgent(RecordsAgent):
     """Reads `init`, `message`, `tool_use`, `tool_result`, `error` and `result`."""
 
+    program, skills = "gemini", ".gemini/skills"
+    login = (".gemini/oauth_creds.json", ".gemini/google_accounts.json")
     state = (".gemini/tmp",)
     derived = ("output_tokens", "reasoning_tokens")
 
@@ -147,18 +139,15 @@ class GeminiAgent(RecordsAgent):
 
         In the user's own home, only their settings count: there is no other place where it takes any from us.
         """
-        self._reading.workspace = str(task.workspace)
         env = {**_QUIET, **environment(task, *_CREDENTIALS)}
-        own = env["HOME"] == str(task.home)
-        login = credential_files(task, _LOGIN) if own else {}
-        command = program_command(task, "gemini", _MODE, env=env, resume=resuming(task, "--resume"))
+        command = self.start(task, _MODE, env, resume=resuming(task, "--resume"))
+        login = any(name in command.home_copies for name in self.login)
         return replace(
             command,
             signs=_SIGNS,
             log_signs=_LOG_SIGNS,
             no_login=_NO_LOGIN,
-            home_files={".gemini/settings.json": _settings(env, bool(login))} if own else {},
-            home_copies={**login, **skill_copies(task, ".gemini/skills")},
+            home_files={".gemini/settings.json": _settings(env, login)} if env["HOME"] == str(task.home) else {},
             collect=CHATS,
             readable=(*command.readable, *([Path(env[_KEY_FILE])] if _KEY_FILE in env else [])),
         )

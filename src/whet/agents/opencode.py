@@ -8,19 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from whet.agents.agent import (
-    AgentCommand,
-    Meaning,
-    Rows,
-    Signs,
-    Task,
-    credential_files,
-    environment,
-    program_command,
-    resuming,
-    skill_copies,
-)
-from whet.agents.reading import RecordsAgent
+from whet.agents.agent import AgentCommand, Meaning, Rows, Signs, Task, environment
+from whet.agents.reading import RecordsAgent, resuming
 from whet.agents.records import amount, input_figures, look, moment, number, parse, plus, status_kind, table, text
 from whet.model.seen import Event, SessionEnded, SessionStarted, ToolResult, TroubleKind
 
@@ -28,7 +17,6 @@ from whet.model.seen import Event, SessionEnded, SessionStarted, ToolResult, Tro
 _KNOWN = ("anthropic", "deepseek", "google", "groq", "mistral", "opencode", "openrouter", "xai")
 _KEYS = tuple(f"{name.upper()}_API_KEY" for name in _KNOWN)
 _CREDENTIALS = (*_KEYS, "GOOGLE_GENERATIVE_AI_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL")
-_LOGIN = (".local/share/opencode/auth.json",)
 _CONFIG = "opencode.json"
 _OFF = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "SHARE")
 _QUIET = {f"OPENCODE_DISABLE_{what}": "1" for what in _OFF}
@@ -56,6 +44,8 @@ _LOG_SIGNS = Signs(line=re.compile(_LOGGED), means=_MEANS)
 class OpencodeAgent(RecordsAgent):
     """Reads `step_start`, `text`, `reasoning`, `tool_use`, `step_finish` and `error`; none of them is the end."""
 
+    program, skills = "opencode", ".config/opencode/skills"
+    login = (".local/share/opencode/auth.json",)
     state = tuple(f".local/share/opencode/opencode.db{part}" for part in ("", "-wal", "-shm"))
     derived = ("input_tokens", "output_tokens")
 
@@ -72,17 +62,16 @@ class OpencodeAgent(RecordsAgent):
 
     def command(self, task: Task) -> AgentCommand:
         """It keeps its files below its home; `args` are passed to `run`."""
-        self._reading.workspace, self._fresh = str(task.workspace), task.resume is None
+        self._fresh = task.resume is None
         env = {**_QUIET, **environment(task, *_CREDENTIALS)}
         config = _config(task.runner.model or "", env)
         if config:
             env = {"OPENCODE_CONFIG": str(task.home / _CONFIG), **env}
         return replace(
-            program_command(task, "opencode", _MODE, env=env, resume=resuming(task, "--session")),
+            self.start(task, _MODE, env, resume=resuming(task, "--session")),
             signs=_SIGNS,
             log_signs=_LOG_SIGNS,
             home_files=config,
-            home_copies={**credential_files(task, _LOGIN), **skill_copies(task, ".config/opencode/skills")},
             collect_rows={_PARTS: Rows(self.state[0], _QUERY)},
         )
 
@@ -177,7 +166,7 @@ class OpencodeAgent(RecordsAgent):
         yield from self._usage(part)
 
     def _usage(self, part: dict[str, Any]) -> Iterator[Event]:
-        """Read the usage of a step: its input leaves out what a cache read or wrote, its output leaves out reasoning."""
+        """Read the usage of a step: its input leaves out what a cache read or wrote, its output reasoning."""
         tokens = table(part, "tokens")
         thought = number(tokens, "reasoning")
         return self._spending.more(

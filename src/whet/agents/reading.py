@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from whet.agents.agent import AgentDefaults, Resume, TakesSkills
+from whet.agents.agent import (
+    AgentCommand,
+    AgentDefaults,
+    Resume,
+    TakesSkills,
+    Task,
+    credential_files,
+    mounts,
+    skill_copies,
+)
 from whet.agents.records import amount, as_text, look, number, rows, text
 from whet.model.seen import (
     CommandRun,
@@ -262,19 +271,56 @@ class Reading:
 
 
 class RecordsAgent(AgentDefaults):
-    """An agent program that prints records and looks for skills in its home."""
+    """A program that prints records: what all of them share, from their arguments to what they leave undone."""
 
-    takes_skills: TakesSkills | None = "home"
+    program: str
+    # Where it looks for skills in its home, and the files there that log it in.
+    skills: str
+    login: tuple[str, ...] = ()
     # The figures of its usage that it does not report as we count them.
     derived: tuple[str, ...] = ()
+    takes_skills: TakesSkills | None = "home"
 
     def __init__(self) -> None:
         self._reading, self._spending = Reading(), Spending(derived=self.derived)
+
+    def start(
+        self,
+        task: Task,
+        mode: Sequence[str],
+        env: Mapping[str, str],
+        *,
+        resume: Sequence[str] = (),
+        last: Sequence[str] = (),
+    ) -> AgentCommand:
+        """Return a command for *task*; *resume* goes before the `args` of the runner, and *last* after them.
+
+        With a home of its own, the program gets a copy of the user's login.
+        """
+        self._reading.workspace = str(task.workspace)
+        model = ("--model", task.runner.model) if task.runner.model else ()
+        name, args = task.options.text("command") or self.program, task.options.texts("args")
+        login = credential_files(task, self.login) if env["HOME"] == str(task.home) else {}
+        return AgentCommand(
+            argv=(name, *mode, *model, *resume, *args, *last),
+            env=env,
+            stdin=task.prompt.encode(),
+            announces_end=True,
+            shows_model=True,
+            home_copies=login | skill_copies(task, self.skills),
+            readable=mounts(task),
+            network=task.options.flag("network", True),
+        )
 
     def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
         """What it was saying or doing when it was stopped."""
         del collected
         return self._reading.left()
+
+
+def resuming(task: Task, flag: str) -> tuple[str, ...]:
+    """Return *flag* and the id of the session to resume, if there is one."""
+    return (flag, task.resume.session_id) if task.resume else ()
 
 
 class Spending:
