@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,6 +27,7 @@ from whet.model.seen import (
 from whet.model.session import TOKEN_FIGURES, USAGE_FIGURES, Usage, guessed, sourced
 from whet.model.skills import SkillDetection, SkillWatch
 from whet.model.wire import EVENT_NAMES, WireError, decode_event, encode_lines
+from whet.reading.text import did_you_mean
 
 
 class Characters:
@@ -337,6 +337,5 @@ def _merged(known: SessionStarted, more: SessionStarted) -> SessionStarted:
 def _unreadable(number: int, line: bytes, error: WireError) -> SessionUnreadable:
     shown = line[:_LINE_SHOWN].decode("utf-8", "replace")
     named = str(error).split('"')[1] if str(error).startswith("no event is called") else ""
-    near = get_close_matches(named, EVENT_NAMES, n=1)
-    hint = f'did you mean "{near[0]}"?' if near else "print one event per line on stdout, and anything else on stderr"
+    hint = did_you_mean(named, EVENT_NAMES) or "print one event per line on stdout, and anything else on stderr"
     return SessionUnreadable(f"line {number} of its output is not a session event: {error}: {shown}", hint=hint)

@@ -8,8 +8,9 @@ import shlex
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from typing import Any, Literal, Protocol, TypeAlias, get_args
+
+from whet.reading.text import did_you_mean
 
 Fault = Literal["auth", "model-rejected", "bad-request", "context", "rate-limit", "server", "overloaded"]
 # A tool of an agent by what it is for; `call` is one by its own name.
@@ -90,8 +91,7 @@ def _check_tool(tool: Mapping[str, Any]) -> None:
 def _only(values: Mapping[str, Any], known: Sequence[str], what: str) -> None:
     for name in values:
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(known)}"
+            hint = did_you_mean(name, known) or f"known: {', '.join(known)}"
             raise ScriptError(f'{what} has no "{name}"; {hint}')
 
 
