@@ -13,10 +13,9 @@ from whet.reading.text import count, duration, left, middle, one_line, path_for_
 from whet.report.digest import (
     ERRORED,
     FAILURES,
-    FLAKY,
-    VACUOUS,
     Digest,
     Group,
+    Names,
     flagged_tasks,
     last_failed_command,
     outcome,
@@ -75,8 +74,8 @@ def _run_lines(digest: Digest, screen: Screen) -> Iterator[str]:
     yield from _groups(FAILURES, "bad", digest.failed, screen)
     yield from _groups(ERRORED, "warn", digest.errored, screen)
     yield from _lifts(digest, screen)
-    yield from _names(FLAKY, digest.flaky, digest.flaky_count, screen)
-    yield from _names(VACUOUS, digest.vacuous, digest.vacuous_count, screen)
+    yield from _names(digest.flaky, screen)
+    yield from _names(digest.vacuous, screen)
     yield ""
 
 
@@ -154,7 +153,7 @@ def _groups(title: str, style: Style, groups: Sequence[Group], screen: Screen) -
             yield from _finding(block.first, style, screen)
             for finding in block.again:
                 yield f"{_opening(finding, style, screen)} {screen.paint('(as above)', 'dim')}"
-                for label, fact in block.own_facts(finding).items():
+                for label, fact in block.own_facts(finding):
                     yield _fact(label, fact, screen)
         if group.hidden:
             yield screen.paint(f"    and {group.hidden:,} more", "dim")
@@ -190,16 +189,15 @@ def _lifts(digest: Digest, screen: Screen) -> Iterator[str]:
         yield f"  {screen.fit(one_line(lift.runner, 80))}  {screen.paint(screen.fit(told_lift(lift)), style)}"
 
 
-def _names(title: str, names: Sequence[str], amount: int, screen: Screen) -> Iterator[str]:
-    """A heading and the *names* below it; *amount* may be more than are named."""
-    if not amount:
+def _names(names: Names, screen: Screen) -> Iterator[str]:
+    if not names.count:
         return
     yield ""
-    yield screen.paint(title, "bold")
-    for name in names:
+    yield screen.paint(names.title, "bold")
+    for name in names.shown:
         yield f"  {screen.paint('~', 'warn')} {screen.fit(name)}"
-    if amount > len(names):
-        yield screen.paint(f"    and {amount - len(names):,} more", "dim")
+    if names.hidden:
+        yield screen.paint(f"    and {names.hidden:,} more", "dim")
 
 
 def _evaluation_lines(evaluated: Evaluated, screen: Screen, cwd: Path) -> Iterator[str]:
