@@ -191,7 +191,7 @@ def finding_of(result: TrialResult, info: RunInfo, cwd: Path, *, printed_lines: 
         workspace=path_for_people(info.run_dir / workspace, cwd) if workspace else None,
         cause=one_line(f"{failure.cause}, in phase {failure.phase}", 120) if failure else None,
         attempts=len(result.attempts),
-        ask=_ask(folder, cwd),
+        ask=None if result.passed else _ask(folder, cwd),
         notes=_notes(result),
         printed=() if result.passed else _last_printed(folder, printed_lines),
         seen=None if result.passed else _last_seen(result, folder),

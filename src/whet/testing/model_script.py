@@ -167,11 +167,6 @@ class Reply:
     calls: tuple[Call, ...]
     usage: Tokens
 
-    @classmethod
-    def of(cls, step: Step, model: str, calls: Sequence[Call]) -> Reply:
-        """What *step* says."""
-        return cls(model=model, think=step.think, say=step.say, calls=tuple(calls), usage=step.usage)
-
 
 class Wire(Protocol):
     """A wire format: how it offers tools, how it answers at once, in pieces, and with an error."""
@@ -184,10 +179,10 @@ class Wire(Protocol):
     def message(self, reply: Reply) -> Mapping[str, Any]:
         """The answer in one piece."""
 
-    def frames(self, reply: Reply, body: Body) -> Iterator[Frame]:
+    def frames(self, reply: Reply, body: Body, /) -> Iterator[Frame]:
         """The answer as a stream."""
 
-    def error(self, fault: Fault, status: int, message: str | None, model: str) -> Mapping[str, Any]:
+    def error(self, fault: Fault, status: int, message: str | None, model: str, /) -> Mapping[str, Any]:
         """The body of an error."""
 
 

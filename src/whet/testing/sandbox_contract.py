@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio
 
@@ -88,11 +88,9 @@ class Place:
         self.out = bytearray()
         self.err = bytearray()
 
-    def run(
-        self, sandbox: Sandbox, *argv: str, stdin: bytes = b"", timeout_s: float = 30, out: Sink | None = None
-    ) -> Ended:
-        """Run a command to its end."""
-        return anyio.run(lambda: self.start(sandbox, *argv, stdin=stdin, timeout_s=timeout_s, out=out))
+    def run(self, sandbox: Sandbox, *argv: str, **options: Any) -> Ended:
+        """Run a command to its end; *options* are those of `start`."""
+        return anyio.run(lambda: self.start(sandbox, *argv, **options))
 
     async def start(
         self, sandbox: Sandbox, *argv: str, stdin: bytes = b"", timeout_s: float = 60, out: Sink | None = None
@@ -110,10 +108,9 @@ class Place:
         raise ContractBroken(f"`run` did not return, with a time limit of {timeout_s:g} s")
 
     @asynccontextmanager
-    async def open(self, sandbox: Sandbox, script: str, out: Sink | None = None) -> AsyncIterator[Talk]:
-        """Open a shell script."""
-        command = self._command(("sh", "-c", script), b"")
-        boundary = Boundary(writable=(self.workspace,))
+    async def open(self, sandbox: Sandbox, *argv: str, out: Sink | None = None) -> AsyncIterator[Talk]:
+        """Open a command."""
+        command, boundary = self._command(argv, b""), Boundary(writable=(self.workspace,))
         async with sandbox.open(command, boundary, stdout=out or self.out.extend, stderr=self.err.extend) as talk:
             yield talk
 
@@ -130,7 +127,7 @@ class Place:
                 event.set()
                 event = anyio.Event()
 
-            async with self.open(sandbox, script, out) as talk:
+            async with self.open(sandbox, "sh", "-c", script, out=out) as talk:
                 for line in said:
                     await talk.send(line)
                     with anyio.fail_after(_PATIENCE_S):
@@ -262,9 +259,7 @@ def opens_no_missing_program(sandbox: Sandbox, place: Place) -> None:
     """A missing program cannot be opened: AgentNotFound names it."""
 
     async def work() -> None:
-        command = Command(argv=("no-such-program",), env={"PATH": os.environ["PATH"]}, cwd=place.workspace)
-        boundary = Boundary(writable=(place.workspace,))
-        async with sandbox.open(command, boundary, stdout=place.out.extend, stderr=place.err.extend):
+        async with place.open(sandbox, "no-such-program"):
             pass
 
     _raises(AgentNotFound, "no-such-program", lambda: anyio.run(work))
@@ -419,7 +414,8 @@ def ends_an_open_process_with_its_sink(sandbox: Sandbox, place: Place) -> None:
     mark = _mark()
 
     async def work() -> None:
-        async with place.open(sandbox, f": {mark}; while :; do echo x; done", _had_enough) as talk:
+        script = f": {mark}; while :; do echo x; done"
+        async with place.open(sandbox, "sh", "-c", script, out=_had_enough) as talk:
             await talk.over()
 
     _raises(LookupError, "had enough", lambda: anyio.run(work))
@@ -458,5 +454,5 @@ def closes_twice(sandbox: Sandbox, place: Place) -> None:
 
 
 async def _open(sandbox: Sandbox, place: Place, script: str, work: Callable[[Talk], Awaitable[None]]) -> None:
-    async with place.open(sandbox, script) as talk:
+    async with place.open(sandbox, "sh", "-c", script) as talk:
         await work(talk)

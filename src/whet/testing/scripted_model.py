@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import re
 import select
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeAlias
 from urllib.parse import urlsplit
 
+from whet.agents.records import parse
 from whet.testing.model_openai import Chat, Responses
 from whet.testing.model_others import Anthropic, Gemini
 from whet.testing.model_script import (
@@ -37,6 +37,7 @@ from whet.testing.model_script import (
 )
 
 _LOOK_S = 0.05
+_ZLIB_OR_GZIP = zlib.MAX_WBITS | 32
 _MODELS = ("scripted-model",)
 _PREFIX = re.compile(r"/s/(?P<script>[^/]+)(?P<path>/.*)?")
 _GEMINI = re.compile(r"/models/(?P<model>[^/:]+):(?P<verb>stream)?[gG]enerateContent$")
@@ -214,7 +215,7 @@ class _Handler(BaseHTTPRequestHandler):
         if "/models" in request.path:
             self._json(200, models(request.path))
         else:
-            self._json(404, {"error": {"message": f"not found: {request.path}", "type": "not_found_error"}})
+            self._not_found(request)
 
     def do_POST(self) -> None:
         """The model is asked."""
@@ -224,21 +225,25 @@ class _Handler(BaseHTTPRequestHandler):
         if counted is not None:
             self._json(200, counted)
         elif request.wire is None:
-            self._json(404, {"error": {"message": f"not found: {request.path}", "type": "not_found_error"}})
+            self._not_found(request)
         elif isinstance(step, Step):
             self._answer(request, request.wire, step)
         else:
             self._fail(request, request.wire, Step(fail="bad-request", message=f"scripted model: {step}"))
+
+    def _not_found(self, request: Request) -> None:
+        self._json(404, {"error": {"message": f"not found: {request.path}", "type": "not_found_error"}})
 
     def _answer(self, request: Request, wire: Wire, step: Step) -> None:
         if step.fail is not None:
             self._fail(request, wire, step)
             return
         try:
-            reply = Reply.of(step, request.model, calls_of(step.tools, wire.tools(request.body)))
+            calls = tuple(calls_of(step.tools, wire.tools(request.body)))
         except ScriptError as error:
             self._fail(request, wire, Step(fail="bad-request", message=f"scripted model: {error}"))
             return
+        reply = Reply(model=request.model, think=step.think, say=step.say, calls=calls, usage=step.usage)
         if request.streams:
             self._stream(list(wire.frames(reply, request.body)), step)
         elif step.hang:
@@ -318,7 +323,7 @@ def read_request(method: str, target: str, headers: Message, data: bytes) -> Req
     whole = urlsplit(target).path
     found = _PREFIX.fullmatch(whole)
     script, path = (found["script"], found["path"] or "/") if found else ("", whole)
-    body = _body(data)
+    body = parse(data)
     wire, model, streams = _asked(path, body)
     return Request(
         method=method,
@@ -342,27 +347,14 @@ def _asked(path: str, body: Mapping[str, Any]) -> tuple[Wire | None, str, bool]:
     return wire, str(body.get("model", "")), bool(body.get("stream"))
 
 
-def _body(data: bytes) -> Mapping[str, Any]:
-    try:
-        found = json.loads(data or b"{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def read_data(stream: BinaryIO, headers: Message) -> bytes:
     """The body of a request, also of one that is sent in chunks or packed."""
     if headers.get("Transfer-Encoding", "").lower() == "chunked":
         data = b"".join(_chunks(stream))
     else:
         data = stream.read(int(headers.get("Content-Length") or 0))
-    match headers.get("Content-Encoding", "").lower():
-        case "gzip":
-            return gzip.decompress(data)
-        case "deflate":
-            return zlib.decompress(data)
-        case _:
-            return data
+    is_packed = headers.get("Content-Encoding", "").lower() in ("gzip", "deflate")
+    return zlib.decompress(data, _ZLIB_OR_GZIP) if is_packed else data
 
 
 def _chunks(stream: BinaryIO) -> list[bytes]:
