@@ -161,59 +161,47 @@ class AgentCommand:
 
 
 class Agent(Protocol):
-    """One file per agent; an object lives for one attempt, so what later records need may be kept on it.
+    """One file per agent; an object lives for one attempt, so it may keep what later records need.
 
-    `state` names what of its home its sessions lie in, so that one can be resumed; none means that none can.
-    `takes_skills` says how it is given skills; an agent that says None is not run where a skill is under test.
+    `state` names where in its home its sessions are, so that one can be resumed; none means that none can.
+    `takes_skills` says how it gets skills; if it is None, whet does not run the agent with a skill under test.
     """
-
-    state: tuple[str, ...]
-    takes_skills: TakesSkills | None
-
-    def command(self, task: Task) -> AgentCommand:
-        """How to start it for *task*."""
-
-    def events(self, record: bytes) -> Iterable[Event]:
-        """What one line of its output means; a line that is not understood means nothing and breaks nothing."""
-
-    def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
-        """What is known only at the end, such as tokens in a file that was asked for by `collect`."""
-
-    def learn(self, collected: Mapping[str, bytes]) -> bool:
-        """Whether files in its home say more about records than the records do.
-
-        They are then read once more from the first on, by an object that has learned from *collected* before.
-        """
-
-    def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
-        """What is wrong with *runner*, found before anything is started."""
-
-
-class AgentDefaults:
-    """What most agents have nothing to say about."""
 
     state: tuple[str, ...] = ()
     takes_skills: TakesSkills | None = None
 
+    def command(self, task: Task) -> AgentCommand:
+        """Return how to start it for *task*."""
+
     def events(self, record: bytes) -> Iterable[Event]:
-        """Nothing: its output is text or our own events."""
+        """Return what one line of its output means; a line that it does not understand means nothing.
+
+        Agents that print text or our own events need no such method.
+        """
         del record
         return ()
 
     def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
-        """Nothing."""
+        """Return what is known only at the end, such as tokens in a file that was asked for by `collect`."""
         del collected
         return ()
 
     def learn(self, collected: Mapping[str, bytes]) -> bool:
-        """Records are all that there is."""
+        """Return whether files in its home say more about records than the records do.
+
+        If so, the records are read once more from the first on, by an object that has learned from *collected* before.
+        """
         del collected
         return False
 
     def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
-        """None."""
+        """Return what is wrong with *runner*, before anything starts."""
         del runner, cases
         return ()
+
+
+class AgentDefaults(Agent):
+    """An agent that has nothing to say but its command; derive from it, and write what yours has."""
 
 
 def environment(task: Task, *passed: str) -> dict[str, str]:

@@ -125,14 +125,16 @@ def _cases(
     summary: ExecutionSummary, results: Results, info: RunInfo, cwd: Path
 ) -> Iterator[tuple[ShownStatus, float, str]]:
     """Yield every planned trial in order, missing ones too, and a snapshot that does not hold."""
-    execution, number = summary.execution, 1
-    for result in results.trials(execution):
-        for missing in range(number, result.number):
-            yield _missing(execution, missing, info, cwd)
-        number = result.number + 1
-        yield result.status, result.duration_s, _case(result, execution, info, cwd)
-    for missing in range(number, execution.trials + 1):
-        yield _missing(execution, missing, info, cwd)
+    execution = summary.execution
+    found = results.trials(execution)
+    result = next(found, None)
+    for number in range(1, execution.trials + 1):
+        if result is not None and result.number == number:
+            yield result.status, result.duration_s, _case(result, execution, info, cwd)
+            result = next(found, None)
+        else:
+            opening = _opening(results.plan.key(execution, number), execution, 0.0, cwd)
+            yield "not-run", 0.0, f'{opening}      <skipped message="not run"/>\n    </testcase>\n'
     finding = snapshot_finding(summary, results, info, cwd)
     if finding is not None:
         yield finding.status, 0.0, _snapshot(execution, finding, info)
@@ -148,18 +150,6 @@ def _snapshot(execution: Execution, finding: Finding, info: RunInfo) -> str:
         f'    <testcase classname={attribute(info.suite)} name={attribute(name)} time="0.000">\n'
         f'      <{tag} message={attribute(message)} type="snapshot">{escaped(message)}</{tag}>\n    </testcase>\n'
     )
-
-
-def _missing(execution: Execution, number: int, info: RunInfo, cwd: Path) -> tuple[ShownStatus, float, str]:
-    key = TrialKey(
-        suite=info.suite,
-        case=execution.case.id,
-        runner=execution.runner.id,
-        variant=execution.variant,
-        number=number,
-    )
-    opening = _opening(key, execution, 0.0, cwd)
-    return "not-run", 0.0, f'{opening}      <skipped message="not run"/>\n    </testcase>\n'
 
 
 def _case(result: TrialResult, execution: Execution, info: RunInfo, cwd: Path) -> str:

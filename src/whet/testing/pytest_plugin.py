@@ -229,6 +229,8 @@ def _run_on(path: Path, runner: str, cases: list[str]) -> dict[_Key, dict[str, A
 
 def _why(execution: dict[str, Any], start: Path) -> str:
     """Return the message of each failed trial first, since a summary has one line; then the place and the evidence."""
+    from whet.reading.text import path_for_people  # noqa: PLC0415 - see collect
+
     lines: list[str] = []
     for trial in execution["trials"]:
         failure = trial["failure"]
@@ -236,13 +238,8 @@ def _why(execution: dict[str, Any], start: Path) -> str:
             continue
         lines.append(failure["message"])
         if place := failure["location"]:
-            lines.append(f"  at       {_relative(place['file'], start)}:{place['line']}")
-        lines.append(f"  evidence {_relative(execution['run_dir'], start)}/{trial['artifact_dir']}")
+            lines.append(f"  at       {path_for_people(Path(place['file']), start)}:{place['line']}")
+        lines.append(f"  evidence {path_for_people(Path(execution['run_dir']), start)}/{trial['artifact_dir']}")
     if execution["snapshot"] and not lines:
         lines.append(execution["snapshot"]["message"])
     return "\n".join(lines) or f"status {execution['status']}"
-
-
-def _relative(path: str, start: Path) -> str:
-    """Return *path* relative to where pytest was started, if it is below."""
-    return str(Path(path).relative_to(start)) if Path(path).is_relative_to(start) else path
