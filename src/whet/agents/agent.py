@@ -1,4 +1,4 @@
-"""The contract of an agent: how it is started, and what its output means."""
+"""The contract of an agent: how whet starts it, and what its output means."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from whet.model.session import Usage
 from whet.model.suite import NO_SKILL, SKILL, Case
 
 Output = Literal["text", "events", "records"]
-# How an agent is given skills: where it looks for them in its home, or by the variable `WHET_SKILL`.
+# How an agent gets skills: in the place of its home where it looks for them, or by the variable `WHET_SKILL`.
 TakesSkills = Literal["home", "variable"]
 # Where skills are put for agents that find them by a variable.
 NAMED_SKILLS = ".agents/skills"
 # What a sign says: the model is asked, is speaking, has said all of an answer, did not answer; or a tool has begun.
 Meaning = Literal["asked", "speaking", "said", "trouble", "tool"]
-# What every process gets of our own environment; anything else is asked for by `env` or `pass_env`.
+# What every process gets of our own environment. A runner asks for more by `env` or `pass_env`.
 _PASSED_ON = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
 
 
@@ -52,7 +52,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume:
-    """An earlier session to go on with, and what it had taken by then: some agents count on from there."""
+    """An earlier session to resume, and its usage until then: some agents continue to count from there."""
 
     session_id: str
     usage: Usage = field(default_factory=Usage)
@@ -74,7 +74,7 @@ class Task:
     variant: str = "default"
     trial: int = 1
     resume: Resume | None = None
-    # The skill under test, if it is there.
+    # The skill under test, if this variant has it.
     skill: Path | None = None
     # The folders of skills in the workspace, such as `.agents/skills/tidy-up`, before the agent begins.
     workspace_skills: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Unpacking:
-    """What a program unpacks for itself when it is first started: it does so into the folder that `variable` names.
+    """What a program unpacks for itself at its first start, into the folder that `variable` names.
 
     It is made once for a run, by starting `argv` without a task, and attempts can only read it.
     """
@@ -135,27 +135,26 @@ class AgentCommand:
     output: Output = "records"
     announces_end: bool = False
     shows_model: bool = False
-    # Whether its word counts where it would take a trial out of the rate: on its provider, and on a skill that should
-    # have been absent. That of a program which is itself what is tried does not: it could say so in every trial that
-    # it would fail.
+    # Whether to believe it about what takes a trial out of the rate: trouble with its provider, and a skill that should
+    # be absent. A program that is itself under test is not believed: it could say so in every trial that it would fail.
     trusted: bool = True
     signs: Signs | None = None
-    # The same of its standard error.
+    # The same for its standard error.
     log_signs: Signs | None = None
-    # How it says on standard error that it is not logged in; looked for only if no model has answered.
+    # How it says on standard error that it is not logged in; this counts only if no model has answered.
     no_login: re.Pattern[str] | None = None
-    # Paths are relative to the home of the attempt, which is deleted afterwards: credentials may lie there.
+    # Paths are relative to the home of the attempt, which is deleted afterwards because it may hold credentials.
     home_files: Mapping[str, bytes] = field(default_factory=dict)
     home_copies: Mapping[str, Path] = field(default_factory=dict)
-    # What is given to `ending` and `learn`: files, also by patterns such as `logs/*.jsonl`, and what databases hold.
+    # What `ending` and `learn` get: files, also by patterns such as `logs/*.jsonl`, and rows of databases.
     collect: tuple[str, ...] = ()
     collect_rows: Mapping[str, Rows] = field(default_factory=dict)
     unpacking: Unpacking | None = None
     readable: tuple[Path, ...] = ()
-    # What its arguments name: shown as well and, like its program, nothing that logs it in.
+    # What its arguments name. Like its program, it is visible, and nothing that logs the agent in.
     named: tuple[Path, ...] = ()
     network: bool = True
-    # Whose session it is where that is not the runner's own, as in a recording.
+    # The model of the session if it is not that of the runner, as in a recording.
     model: str | None = None
     placed_skills: tuple[str, ...] = ()
 
@@ -182,14 +181,14 @@ class Agent(Protocol):
         return ()
 
     def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
-        """Return what is known only at the end, such as tokens in a file that was asked for by `collect`."""
+        """Return what is known only at the end, such as tokens in a file of `collect`."""
         del collected
         return ()
 
     def learn(self, collected: Mapping[str, bytes]) -> bool:
         """Return whether files in its home say more about records than the records do.
 
-        If so, the records are read once more from the first on, by an object that has learned from *collected* before.
+        If so, the records are read once more from the first on, by an object that has learned from *collected*.
         """
         del collected
         return False
@@ -205,7 +204,7 @@ class AgentDefaults(Agent):
 
 
 def environment(task: Task, *passed: str) -> dict[str, str]:
-    """Return the environment of an agent: its own home, little of ours with *passed*, and what its runner asks for."""
+    """Return the environment of an agent: its own home, a few variables of ours, *passed*, and those of its runner."""
     options = task.options
     names = (*_PASSED_ON, *passed, *options.texts("pass_env"))
     env = {name: task.environ[name] for name in names if name in task.environ}
@@ -229,12 +228,12 @@ def skill_copies(task: Task, folder: str) -> dict[str, Path]:
 
 
 def with_named_skills(task: Task, command: AgentCommand) -> AgentCommand:
-    """Return *command* with the skills in its home and `WHET_SKILL`, for agents that look for skills in no place."""
+    """Return *command* with the skills in its home and `WHET_SKILL`, for agents without a place to look."""
     named = {} if task.skill is None else {"WHET_SKILL": str(task.home / NAMED_SKILLS / task.skill.name)}
     return replace(command, env={**command.env, **named}, home_copies=skill_copies(task, NAMED_SKILLS))
 
 
 def credential_files(task: Task, names: Iterable[str]) -> dict[str, Path]:
-    """Return the files of the user's own home that hold a login and exist; nothing else of it comes along."""
+    """Return those of *names* in the user's own home that exist; nothing else of that home is copied."""
     home = Path(task.environ.get("HOME", "/nonexistent"))
     return {name: home / name for name in names if (home / name).is_file()}

@@ -39,46 +39,48 @@ def read_tokens(usage: dict[str, Any]) -> dict[str, int | None]:
 class Bill:
     """Reads `usage`, which leaves sub-agents out, and `modelUsage`, which counts all, in some versions all runs.
 
-    `before` is what a session had taken when it was resumed, where it was.
+    `before` is the usage of a resumed session until then.
     """
 
     def __init__(self, before: Usage | None = None) -> None:
         self._before = before
-        # What totals have counted by the last result; none before the first.
+        # What the totals had counted at the last result; None before the first.
         self._counted: Figures | None = None
 
     def spent(self, seen: dict[str, Any]) -> dict[str, float | None]:
         """The figures of a `result` since the one before."""
         usage = table(seen, "usage")
-        told = read_tokens(usage) | {"output_tokens": number(usage, "output_tokens")}
+        reported = read_tokens(usage) | {"output_tokens": number(usage, "output_tokens")}
         thoughts = number(usage, "output_tokens_details", "thinking_tokens")
         recent = _over_models(table(seen, "model_usage_since_last_result"))
         if recent:
-            return {**_most(told, recent), "reasoning_tokens": thoughts, "cost_usd": recent["cost_usd"]}
+            return {**_most(reported, recent), "reasoning_tokens": thoughts, "cost_usd": recent["cost_usd"]}
         whole, total = _over_models(table(seen, "modelUsage")), amount(seen, "total_cost_usd")
-        counted = self._earlier(whole, told) if self._counted is None else self._counted
+        counted = self._earlier(whole, reported) if self._counted is None else self._counted
         self._counted = whole | ({} if total is None else {"cost_usd": total})
         spent = {} if counted is None else {name: value - counted.get(name, 0) for name, value in whole.items()}
         cost = None if total is None else total - (counted or {}).get("cost_usd", 0)
-        return {**_most(told, spent), "reasoning_tokens": thoughts, "cost_usd": cost}
+        return {**_most(reported, spent), "reasoning_tokens": thoughts, "cost_usd": cost}
 
-    def _earlier(self, whole: Figures, told: dict[str, int | None]) -> Figures | None:
+    def _earlier(self, whole: Figures, reported: dict[str, int | None]) -> Figures | None:
         """Return what of the totals was spent before the session was resumed; None if that is unknown."""
         if self._before is None:
             return {}
         earlier = {name: self._before.told(name) for name in _TOKENS}
         if earlier["output_tokens"] is None or not whole:
             return None
-        if any(whole[name] < (told[name] or 0) + (earlier[name] or 0) for name in ("input_tokens", "output_tokens")):
-            # It began to count anew.
+        if any(
+            whole[name] < (reported[name] or 0) + (earlier[name] or 0) for name in ("input_tokens", "output_tokens")
+        ):
+            # It started to count from 0 again.
             return {}
         paid = self._before.cost_usd if self._before.cost_source == "agent" else None
         return {name: value for name, value in (earlier | {"cost_usd": paid}).items() if value is not None}
 
 
-def _most(told: dict[str, int | None], spent: Figures) -> dict[str, float | None]:
-    """The larger ones: what is counted over all models leaves out nothing that the session itself tells."""
-    return {name: max(value or 0, spent[name]) if name in spent else value for name, value in told.items()}
+def _most(reported: dict[str, int | None], spent: Figures) -> dict[str, float | None]:
+    """Return the larger figures: the count over all models includes all that the session itself reports."""
+    return {name: max(value or 0, spent[name]) if name in spent else value for name, value in reported.items()}
 
 
 def _over_models(models: dict[str, Any]) -> Figures:
@@ -169,7 +171,7 @@ class ClaudeCodeAgent(RecordsAgent):
                 model, version = text(seen, "model"), text(seen, "claude_code_version")
                 skills = tuple(name for name in rows(seen, "skills") if isinstance(name, str))
                 yield SessionStarted(session_id=text(seen, "session_id"), model=model, version=version, skills=skills)
-                # Some skills are for the model alone; those are no commands.
+                # Some skills are only for the model, and not commands.
                 commands = rows(seen, "slash_commands") or skills
                 yield from slash_invoked(self._prompt, {name for name in skills if name in commands})
                 self._prompt = ""
@@ -184,7 +186,7 @@ class ClaudeCodeAgent(RecordsAgent):
 
     def _assistant(self, seen: dict[str, Any], message: dict[str, Any], at: str | None) -> Iterator[Event]:
         if text(seen, "error"):
-            # Not a word of the model: the program speaks in its place.
+            # The program says this, not the model.
             self._error = text(seen, "error"), number(seen, "api_error_status")
             said = as_text(rows(message, "content"))
             kind = "context" if said.startswith(_TOO_LONG) else _kind(*self._error)
@@ -203,7 +205,7 @@ class ClaudeCodeAgent(RecordsAgent):
         ran = call_id not in self._refused and not (failed and output.startswith("<tool_use_error>"))
         said = _EXIT_CODE.match(output) if failed else None
         in_background = look(details, "backgroundTaskId") or _IN_BACKGROUND.match(output)
-        # A code that was explained away, or a sub-agent, whose details are not printed: it worked, whatever the code.
+        # It worked but its code is unknown: it was explained away, or a sub-agent ran it without details.
         unsure = failed or not isinstance(details, dict) or look(details, "returnCodeInterpretation") or in_background
         code = int(said[1]) if said else None if unsure else 0
         worked = None if failed or in_background else True

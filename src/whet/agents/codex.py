@@ -16,19 +16,19 @@ from whet.reading.shell_files import unwrapped
 
 _CREDENTIALS = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY")
 _MODE = ("exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
-# With either of the last two missing, every session without a network ends with a stall of 5 s.
+# Without either of the last two, every session without a network ends with a stall of 5 s.
 _SETTINGS = ("check_for_update_on_startup=false", "features.plugins=false", "analytics.enabled=false")
 _PROVIDER = 'model_providers.whet={name="whet", base_url=%s, wire_api="responses", %s}'
 # Without a key in a variable it takes the one of its login.
 _KEY, _LOGIN = 'env_key="CODEX_API_KEY"', "requires_openai_auth=true"
 _RETRY = re.compile(r"Reconnecting\.\.\. (?:\d+/\d+|waiting for network) \((.*)\)\Z", re.DOTALL)
-# It prints what is whole only; that the model is speaking is in its log.
+# It prints only complete messages; its log shows when the model is speaking.
 _LOG = "error,codex_api::sse::responses=trace,codex_api::endpoint::responses_websocket=trace"
 _LOGGED = (
     rb"\S+ TRACE [^\n]*?codex_api::(?:sse::responses|endpoint::responses_websocket): "
     rb'(?:(?:SSE|websocket) event: \{"type": ?"(?P<what>response\.[\w.]+)")?'
 )
-# Not when an answer is whole: its log and its records are two streams, and that would come after what follows it.
+# No sign says that an answer is complete: its log and its records are two streams, so that sign could come too late.
 _SIGNS = Signs(line=re.compile(_LOGGED), means={})
 _STATUS = re.compile(r"(?:unexpected status|exceeded retry limit, last status:) (\d{3})\b")
 _CODES: dict[str, TroubleKind] = {"model_not_found": "model-rejected", "context_length_exceeded": "context"}
@@ -137,7 +137,7 @@ class CodexAgent(RecordsAgent):
 
 
 def _skills(task: Task) -> set[str]:
-    """The skills that it finds, as far as we know: it does not tell which it offers."""
+    """The skills that it finds, as far as we know: it does not say which it offers."""
     there = (folder for folder in task.workspace_skills if folder.startswith((".agents/", ".codex/")))
     return {skill.name for skill in task.runner.skills} | {folder.rpartition("/")[2] for folder in there}
 
@@ -162,6 +162,6 @@ def _trouble(message: str) -> tuple[str, TroubleKind, int | None]:
     found = _STATUS.match(said)
     if found:
         return said, status_kind(int(found[1])), int(found[1])
-    # Whatever it says, it tries again only where the provider did not answer.
+    # Whatever it says, it tries again only if the provider did not answer.
     unknown: tuple[TroubleKind, None] = ("network" if retried else "other", None)
     return said, *next(((kind, code) for known, kind, code in _MESSAGES if re.match(known, said)), unknown)

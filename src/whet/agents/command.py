@@ -18,7 +18,7 @@ from whet.ground.sandbox import is_there
 from whet.model.run import Runner
 from whet.model.suite import Case
 
-# The kernel takes no argument or variable longer than 128 KiB; the rest of the variable is its name.
+# The kernel takes no argument or variable longer than 128 KiB; 64 bytes are left for the name of the variable.
 _LONGEST_VARIABLE = 128 * 1024 - 64
 
 
@@ -37,7 +37,7 @@ class CommandAgent(AgentDefaults):
             output="events" if task.options.text("output") == "events" else "text",
             trusted=False,
             readable=mounts(task),
-            # As they are written: a prompt names nothing that may be shown.
+            # Before the prompt is filled in: a prompt must not make anything visible.
             named=tuple(_named(argv[1:])),
             network=task.options.flag("network", True),
         )

@@ -97,7 +97,7 @@ class CopilotAgent(RecordsAgent):
                 yield from self._result(seen, at)
 
     def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
-        """Totals of the session: input includes the cache, output reasoning. Premium requests are no dollars."""
+        """Totals of the session: input includes the cache, output reasoning. Premium requests are not dollars."""
         yield from self._reading.left()
         models = table(parse(collected.get(_USAGE, b"")), "modelMetrics").values()
         yield from self._spending.total(**{ours: _sum(models, theirs) for ours, theirs in _FIGURES.items()})

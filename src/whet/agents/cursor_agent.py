@@ -85,18 +85,18 @@ class CursorAgent(RecordsAgent):
         return self._reading.thought(whole)
 
     def _tool(self, seen: dict[str, Any], state: Any, at: str | None) -> list[Event]:
-        """Both records tell the call; the second has its result as well, and may be the only one."""
+        """Both records have the call; the second has its result too, and may be the only one."""
         call_id = seen.get("call_id") or seen.get("model_call_id")
         tool, call = _named(table(seen, "tool_call"))
         if tool is None:
             return []
         events = [] if self._reading.is_open(call_id) else self._reading.began(call_id, tool, _args(call), at=at)
         if state == "completed":
-            outcome, told = next(iter(table(call, "result").items()), ("", None))
-            ok, ran, code = outcome == "success", outcome != "rejected", look(told, "exitCode")
-            events += self._reading.ended(call_id, output=_output(told), ok=ok, ran=ran, exit_code=code, at=at)
+            outcome, result = next(iter(table(call, "result").items()), ("", None))
+            ok, ran, code = outcome == "success", outcome != "rejected", look(result, "exitCode")
+            events += self._reading.ended(call_id, output=_output(result), ok=ok, ran=ran, exit_code=code, at=at)
             if not ran:
-                events += self._reading.trouble(text(told, "reason") or f"{tool} was rejected", "permission")
+                events += self._reading.trouble(text(result, "reason") or f"{tool} was rejected", "permission")
         return events
 
     def _result(self, seen: dict[str, Any], state: Any) -> Iterator[Event]:
@@ -122,9 +122,9 @@ def _tool_name(field: str) -> str:
 
 def _named(call: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
     """`updateTodosToolCall` is `update-todos`; a tool that it has no field for is a `function` with a name."""
-    for name, told in call.items():
+    for name, value in call.items():
         if name.endswith(_SUFFIX) and name != _SUFFIX:
-            return _tool_name(name), table(told)
+            return _tool_name(name), table(value)
     function = table(call, "function")
     return text(function, "name"), {"args": parse((text(function, "arguments") or "").encode("utf-8", "replace"))}
 
@@ -135,6 +135,6 @@ def _args(call: dict[str, Any]) -> dict[str, Any]:
     return {**args, "cwd": folder} if folder else args
 
 
-def _output(told: Any) -> str:
-    streams = [text(told, name) for name in ("stdout", "stderr", "content")]
-    return "\n".join(filter(None, streams)) or as_text(told)
+def _output(result: Any) -> str:
+    streams = [text(result, name) for name in ("stdout", "stderr", "content")]
+    return "\n".join(filter(None, streams)) or as_text(result)

@@ -58,10 +58,10 @@ class Chats:
                 self._keep(session, table(message))
 
     def _keep(self, session: str, message: dict[str, Any]) -> None:
-        told = text(message, "id")
-        if told is None or text(message, "type") is None:
+        ident = text(message, "id")
+        if ident is None or text(message, "type") is None:
             return
-        self._messages.setdefault(session, {})[told] = message
+        self._messages.setdefault(session, {})[ident] = message
         for call in _calls(message):
             self._calls[call["id"]] = call
 
@@ -71,15 +71,15 @@ def _calls(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _exit_code(call: dict[str, Any]) -> int | None:
-    """By what the model was told: the output as it was shown, and lines of the program's own after it."""
+    """Read it from what the model saw: the output of the command, and lines of the program after it."""
     if call.get("name") != _SHELL or call.get("status") != "success":
         return None
     answers = (text(part, "functionResponse", "response", "output") for part in rows(call, "result"))
-    told = "\n".join(filter(None, answers))
-    found = _OUTPUT.search(told)
+    seen = "\n".join(filter(None, answers))
+    found = _OUTPUT.search(seen)
     if found is None:
         return None
-    rest, shown = told[found.end() :], text(call, "resultDisplay")
+    rest, shown = seen[found.end() :], text(call, "resultDisplay")
     # A command may print such lines as well.
     rest = rest.removeprefix(shown) if shown else rest
     code = _EXIT_CODE.search(rest)
@@ -106,7 +106,7 @@ _LOG_SIGNS = Signs(
 _NO_LOGIN = re.compile(r"set an Auth method|GEMINI_API_KEY|Invalid auth method", re.IGNORECASE)
 _API_ERROR = re.compile(r"\[API Error: (.*)\]", re.DOTALL)
 _STATUS_NAME = re.compile(r"\(Status: ([A-Z_]+)\)\Z")
-# After several attempts the status is lost, and the beginning of what the API says is all that tells them apart.
+# After several attempts the status is lost, and only the beginning of the message shows what happened.
 _SAID: tuple[tuple[TroubleKind, re.Pattern[str]], ...] = (
     ("model-rejected", re.compile(r"models/\S+ is not found for API version ")),
     ("network", re.compile(r"terminated\Z|(?:exception TypeError: )?fetch failed")),
@@ -137,7 +137,7 @@ class GeminiAgent(RecordsAgent):
     def command(self, task: Task) -> AgentCommand:
         """Its settings name the way to log in: without that it refuses a base URL that is not Google's.
 
-        In the user's own home, only their settings count: there is no other place where it takes any from us.
+        In the user's own home, only their settings count: it takes ours from no other place.
         """
         env = {**_QUIET, **environment(task, *_CREDENTIALS)}
         command = self.start(task, _MODE, env, resume=resuming(task, "--resume"))
@@ -227,7 +227,7 @@ def _tokens(stats: dict[str, Any]) -> dict[str, int | None]:
 
 
 def _trouble(reading: Reading, message: str) -> Iterator[Event]:
-    """Its error type is always "unknown" and its exit code the status cut to a byte, so the message has to tell."""
+    """Its error type is always "unknown" and its exit code the status cut to a byte, so read the message."""
     found = _API_ERROR.match(message)
     said = found[1] if found else ""
     error = table(parse(said.encode("utf-8", "replace")), "error")
@@ -246,7 +246,7 @@ def _settings(env: Mapping[str, str], login: bool) -> bytes:
     other = "oauth-personal" if login else "vertex-ai" if _VERTEX[0] in env else "gemini-api-key"
     settings = {
         "security": {"auth": {"selectedType": "gemini-api-key" if "GEMINI_API_KEY" in env else other}},
-        # It would try ten times, for minutes, and say nothing meanwhile.
+        # Otherwise it tries ten times, for minutes, without a word.
         "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False, "maxAttempts": 4},
         "privacy": {"usageStatisticsEnabled": False},
         "telemetry": {"enabled": False},

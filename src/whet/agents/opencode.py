@@ -28,7 +28,7 @@ JOIN message ON message.id = part.message_id JOIN session ON session.id = part.s
 WHERE session.parent_id IS NOT NULL ORDER BY part.id
 """
 _MODE = ("run", "--format", "json", "--auto", "--thinking", "--print-logs", "--log-level", "INFO")
-# It prints what is whole only, and a tool when it has ended; when either begins is in its log.
+# It prints only complete messages, and a tool when it has ended; its log shows when either begins.
 _LOGGED = (
     rb'timestamp=\S+ (?=level=(?:DEBUG|INFO) |level=ERROR run=\w+ message="stream error")level=\w+ run=\w+ '
     rb'(?:message="?(?P<what>evaluated|stream error|stream)"? '
@@ -87,7 +87,7 @@ class OpencodeAgent(RecordsAgent):
                 yield from self._let_go()
                 self._reason, self._failed = "nothing", None
             case "text" if look(part, "metadata", "compaction_continue") is True:
-                # It writes this prompt to itself after a summary of the session.
+                # It writes this prompt for itself after a summary of the session.
                 yield from self._reading.settle("thinking")
                 yield from self._let_go()
                 self._reason = "a summary of the session"
@@ -104,7 +104,7 @@ class OpencodeAgent(RecordsAgent):
                 yield from self._trouble(table(seen, "error"), at)
 
     def learn(self, collected: Mapping[str, bytes]) -> bool:
-        """A sub-agent has a session of its own, of which nothing but its last words is printed."""
+        """A sub-agent has its own session, of which only its last words are printed."""
         for line in collected.get(_PARTS, b"").splitlines():
             row = parse(line)
             session, part, message = (text(row, name) or "" for name in ("session", "part", "message"))
@@ -118,7 +118,7 @@ class OpencodeAgent(RecordsAgent):
         ok = self._reason == "stop"
         yield from self._reading.answered() if ok else ()
         yield from self._let_go()
-        # Those that were cut off while they worked; an earlier run may have left some too.
+        # Sub-agents that were cut off while they worked; in a resumed session, an earlier run may have left some too.
         for session in list(self._inner) if self._fresh else ():
             yield from self._helped(session)
         yield from self._reading.left()

@@ -241,7 +241,7 @@ class Reading:
         return [*words, SessionEnded(ok=ok, reason=None if ok else reason, at=at)]
 
     def settle(self, phase: MessagePhase = "commentary") -> list[Event]:
-        """Pass on the words that were held back, now that it is known what they were; thoughts are no answer."""
+        """Pass on the words that were held back, now that it is known what they were; a thought is not an answer."""
         if self._held is None:
             return []
         (words, at), self._held = self._held, None

@@ -17,7 +17,7 @@ from whet.reading.fields import is_number, is_whole
 from whet.reading.text import did_you_mean
 
 _PLAYER = Path(__file__).with_name("scripted_player.py")
-# What each step may say besides its own word; the player knows what they do.
+# The further fields of each step; the player knows what they do.
 STEPS: dict[str, tuple[str, ...]] = {
     "say": ("phase",),
     "think": (),
@@ -34,7 +34,7 @@ STEPS: dict[str, tuple[str, ...]] = {
 }
 _PHASES: tuple[str, ...] = get_args(MessagePhase)
 _LARGEST_EXIT = 255
-# For each value, how to know a good one and what to say of another; any other value is a text.
+# For each field, how to check its value and what it must be. Fields that are not here are texts.
 _Rule: TypeAlias = tuple[Callable[[Any], bool], str]
 _TEXT: _Rule = (lambda value: isinstance(value, str), "a text")
 _COUNT: _Rule = (lambda value: is_whole(value, 0), "a whole number of at least 0")
@@ -45,7 +45,7 @@ _VALUES: dict[str, _Rule] = {
     "wait_s": _AMOUNT,
     "exit": (lambda value: is_whole(value, 0, _LARGEST_EXIT), f"a whole number from 0 to {_LARGEST_EXIT}"),
     "phase": (lambda value: value in _PHASES, " or ".join(f'"{phase}"' for phase in _PHASES)),
-    # One that is a table is read name by name.
+    # The names in a table have rules of their own.
     "usage": (lambda _: False, "a table"),
     **{f"usage.{name}": rule for name, rule in _USAGE.items()},
 }
