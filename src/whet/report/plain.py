@@ -180,10 +180,6 @@ class PlainProgress:
         self._count(trial)
         self.line(self._lines.ended(trial, result, self._done))
 
-    def notice(self, notice: Notice) -> None:
-        """Print the line of *notice*."""
-        self.line(notice_line(notice, self._screen))
-
     def line(self, text: str) -> None:
         """Print a line as it is."""
         with self._lock:
