@@ -1,7 +1,7 @@
-"""The public kit for those who extend whet: a contract suite for each kind of extension, and a model with a script.
+"""What authors of extensions use: a contract suite for each kind of extension, and a model with a script.
 
 `check_agent`, `check_grader`, `check_format`, `check_reporter` and `check_sandbox` raise `ContractBroken`, which says
-what the extension does wrong. Call them in tests of your own.
+what the extension does wrong. Call them in your own tests.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [*_HOMES]  # noqa: PLE0604 - every entry is a string
 
 
 def __getattr__(name: str) -> Any:
-    # Every run of pytest imports this package for its plug-in, and most want nothing else of it.
+    # Every run of pytest imports this package for its plug-in, and most need nothing else of it.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

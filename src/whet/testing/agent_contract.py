@@ -25,7 +25,7 @@ _NONSENSE = (
     b"", b"{", b"{}", b"[]", b"null", b"0", b'"text"', b"plain text", b"\x00\xff\xfe", b'{"type":', b'{"type":null}',
     b'{"type":"never.seen"}', b'{"type":["list"]}', b"[" * 5000, b'{"a":' * 5000, b'{"type":"\\ud800"}',
 )  # fmt: skip
-# Without true and false: Python takes them for numbers, and no program mixes them up.
+# Without true and false: they are numbers in Python, and no program mixes them up.
 OTHERS: tuple[Any, ...] = (None, -1, 1.5, "", "text", [], ["text"], [[1]], {}, {"type": "text"})
 _CUTS = 8
 # A record may hold thousands of values, and the kinds of mistakes are found in the first few.
@@ -45,11 +45,11 @@ class Reading(NamedTuple):
 def check_agent(
     agent_class: Callable[[], Agent], recording: Path, *, complete: bool = True, runner: Runner | None = None
 ) -> Reading:
-    """Read the recording in a folder, and raise `ContractBroken` unless the agent does so as it must.
+    """Let the agent read the recording in a folder, and raise `ContractBroken` if it breaks its contract.
 
-    The folder holds what the program printed in `stdout.jsonl` (or `transcript.jsonl`, as in a run's folder), and
-    beside it the files that the agent asks for by `collect`, each by its last name, or in a folder `home` as in the
-    home of the program. `complete=False` is for the recording of a program that was stopped: it has no end.
+    The folder has what the program printed in `stdout.jsonl` (or `transcript.jsonl`, as in the folder of a run), and
+    the files that the agent names in `collect`: each under its last name, or in a folder `home` as in the home of the
+    program. `complete=False` is for the recording of a program that was stopped: it has no end.
     """
     runner = runner or Runner(id="recorded", agent="recorded")
     lines = _lines(recording)
@@ -70,12 +70,12 @@ def check_agent(
 def _lines(recording: Path) -> list[bytes]:
     path = next((recording / name for name in RECORDINGS if (recording / name).is_file()), None)
     if path is None:
-        raise FileNotFoundError(f"{recording} holds no recording; name it {' or '.join(RECORDINGS)}")
+        raise FileNotFoundError(f"{recording} has no recording; name it {' or '.join(RECORDINGS)}")
     return path.read_bytes().splitlines()
 
 
 def _check_command(agent_class: Callable[[], Agent], runner: Runner) -> AgentCommand:
-    """Ask for the command twice: it may depend on the task alone."""
+    """Ask for the command twice: it may only depend on the task."""
     with tempfile.TemporaryDirectory(prefix="whet-check-") as folder:
         task = _task(Path(folder), runner)
         asked, again = agent_class().command(task), agent_class().command(task)
@@ -107,7 +107,7 @@ def _task(folder: Path, runner: Runner) -> Task:
 def _read(
     agent: Agent, asked: AgentCommand, runner: Runner, lines: Iterable[bytes], collected: Mapping[str, bytes]
 ) -> Reading:
-    """Read the lines as a run does, events by way of the disk."""
+    """Read the lines as a run does, with the events on disk."""
     with tempfile.TemporaryDirectory(prefix="whet-check-") as folder:
         path = Path(folder) / "events.jsonl"
         agent.learn(collected)

@@ -44,7 +44,7 @@ class Chat(_OpenAI):
     name = "chat"
 
     def tools(self, body: Body) -> list[Tool]:
-        """Functions, each in a wrapping of its own."""
+        """Functions, each wrapped in an object."""
         functions = [tool.get("function") or {} for tool in body.get("tools") or ()]
         return [Tool(name=str(each.get("name", "")), schema=each.get("parameters") or {}) for each in functions]
 
@@ -113,7 +113,7 @@ class Responses(_OpenAI):
     name = "responses"
 
     def tools(self, body: Body) -> list[Tool]:
-        """Those of the request, and those of an `additional_tools` item, which some models of Codex are sent."""
+        """Those of the request, and those of an `additional_tools` item, which Codex sends to some models."""
         offered = list(body.get("tools") or ())
         items = body.get("input")
         for item in items if isinstance(items, list) else ():
@@ -169,7 +169,7 @@ def _call_item(call: Call) -> dict[str, Any]:
         return {"type": "local_shell_call", **common, "action": action}
     common["name"] = call.tool.name
     if call.tool.kind == "custom":
-        # The namespace "functions" is where such a tool lives by itself.
+        # Such a tool is in the namespace "functions" by default.
         namespace = call.tool.namespace if call.tool.namespace != "functions" else None
         item = {"type": "custom_tool_call", **common, "input": call.args.get("input", "")}
     else:
@@ -179,7 +179,7 @@ def _call_item(call: Call) -> dict[str, Any]:
 
 
 def _in_pieces(item: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """An item as it begins, what is then added to it, and all of it."""
+    """Yield an item as it begins, its pieces, and all of it."""
     mine = {"item_id": item["id"]}
     match item["type"]:
         case "message":

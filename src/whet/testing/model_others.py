@@ -84,7 +84,7 @@ def _blocks(reply: Reply) -> Iterator[dict[str, Any]]:
 
 
 def _in_pieces(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A block as it begins, and what is then added to it."""
+    """Return a block as it begins, and its pieces."""
     match block["type"]:
         case "thinking":
             thought = {"type": "thinking_delta", "thinking": block["thinking"]}
@@ -115,7 +115,7 @@ _GEMINI_ERRORS: dict[Fault, tuple[str, str]] = {
 
 
 class Gemini:
-    """Parts in a candidate; every piece of a stream is a whole answer of its own, and has the usage."""
+    """Parts in a candidate; every piece of a stream is an answer by itself, with the usage."""
 
     name = "gemini"
 

@@ -1,4 +1,4 @@
-"""The contract of a reporter, tried with whole runs that are made up: for those who write one."""
+"""The contract of a reporter, tried with whole runs that are made up."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Shown(NamedTuple):
 
 
 def check_reporter(factory: ReporterFactory) -> Shown:
-    """Tell a reporter of several runs, and raise `ContractBroken` unless it copes; return what it wrote of the first.
+    """Show several runs to a reporter, and raise `ContractBroken` unless it copes; return what it wrote of the first.
 
     The first run has a trial of every status and ends by itself. Others are interrupted, break off or are empty.
-    Each has its record on the disk.
+    Each has its record on disk.
     """
     with tempfile.TemporaryDirectory(prefix="whet-check-") as folder:
         place = Path(folder)
@@ -65,7 +65,7 @@ class _Stage:
         want(callable(self._reporter), f"the factory returns {self._reporter!r}, which cannot be called with events")
 
     def play(self, events: Iterator[RunEvent]) -> Shown:
-        """Tell the reporter each event, and close it, twice as a broken run may."""
+        """Pass each event to the reporter, and close it twice, as a run that breaks off may."""
         for event in events:
             _kept(f"the reporter, called with {type(event).__name__},", lambda event=event: self._reporter(event))  # type: ignore[misc]
         close: Any = getattr(self._reporter, "close", lambda: None)

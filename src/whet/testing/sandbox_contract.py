@@ -1,4 +1,4 @@
-"""The contract of a sandbox, as promises that are tried with real processes: for those who write one."""
+"""The contract of a sandbox, as promises that are tried with real processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from whet.ground.sandbox import Availability, Boundary, Command, Ended, Sandbox,
 from whet.testing.contracts import ContractBroken, want
 
 _PR_SET_CHILD_SUBREAPER = 36
-# How long something may take that should happen at once; only a sandbox that breaks its contract takes as long.
+# How long to wait for what should happen at once; only a sandbox that breaks its contract takes this long.
 _PATIENCE_S = 20
 _TOO_LONG = 200_000
 _MUCH = 3_000_000
@@ -96,7 +96,7 @@ class Place:
         self, sandbox: Sandbox, *argv: str, stdin: bytes = b"", timeout_s: float = 60, out: Sink | None = None
     ) -> Ended:
         """Run a command to its end, inside of an event loop."""
-        # A broken sandbox may wait for ever, and its author should not.
+        # A broken sandbox may never return, and its author should not wait for it.
         with anyio.move_on_after(timeout_s + _PATIENCE_S):
             return await sandbox.run(
                 self._command(argv, stdin),
@@ -166,7 +166,7 @@ def _mark() -> str:
 
 def _daemon(mark: str, before: str = "") -> str:
     """Return a script that leaves a process behind which left its session, and one without an environment."""
-    # A minute at most: what a broken sandbox leaves behind ends by itself.
+    # At most a minute, so that what a broken sandbox leaves behind ends by itself.
     stay = f"trap '' TERM HUP; sleep 60; : {mark}"
     return f'{before}(setsid sh -c "{stay}" &) ; (setsid env -i sh -c "{stay}" &) ; sleep 0.2; '
 
@@ -235,7 +235,7 @@ def tells_a_signal(sandbox: Sandbox, place: Place) -> None:
     """The death of a process by a signal is neither an exit nor a timeout."""
     ended = place.run(sandbox, "sh", "-c", "kill -KILL $$")
     want(not ended.timed_out, "timed_out is true")
-    # Inside a namespace of its own, the number comes back as a shell would tell it.
+    # From a process namespace, the number comes back as an exit code, as from a shell.
     is_told = ended.signal == signal.SIGKILL or ended.exit_code == 128 + signal.SIGKILL
     want(is_told, f"exit_code is {ended.exit_code}, signal is {ended.signal}")
 

@@ -52,7 +52,7 @@ class ScriptedModel:
     def __init__(self, script: Scripts = (), *, port: int = 0) -> None:
         named = script if isinstance(script, Mapping) else {"": script}
         self._server = ModelServer({name: Script(steps) for name, steps in named.items()}, port)
-        # Ends may be asked for by another thread, and are looked for this often.
+        # How often the server looks whether it should end.
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
 
     def __enter__(self) -> Self:
@@ -65,11 +65,11 @@ class ScriptedModel:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Its address."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def url_of(self, name: str) -> str:
-        """Where the script *name* is followed."""
+        """Return the address that follows the script *name*."""
         return f"{self.url}/s/{name}"
 
     @property
@@ -87,7 +87,7 @@ def main(argv: list[str] | None = None) -> int:
     """Serve a file until interrupted; the first line printed is the address."""
     parser = argparse.ArgumentParser(prog="python -m whet.testing.scripted_model", description="a model by script")
     parser.add_argument("script", type=Path, help="a JSON file: a list of steps, or a table of such lists by name")
-    parser.add_argument("--port", type=int, default=0, help="0 takes any that is free")
+    parser.add_argument("--port", type=int, default=0, help="0 takes any free port")
     args = parser.parse_args(argv)
     try:
         scripts = json.loads(args.script.read_text(encoding="utf-8"))
@@ -106,7 +106,7 @@ def main(argv: list[str] | None = None) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What was asked, of which script, and the step that answered it; none where no step was taken."""
+    """A request, the name of its script, and the number of the step that answered it; None if no step did."""
 
     method: str
     path: str
@@ -127,7 +127,7 @@ class Request:
 
     @property
     def text(self) -> str:
-        """The whole body as it came."""
+        """The whole body as text."""
         return self.data.decode("utf-8", "replace")
 
 
@@ -173,7 +173,7 @@ class ModelServer(ThreadingHTTPServer):
         return connection, address
 
     def shutdown_request(self, request: Any) -> None:
-        """Let go of a connection."""
+        """Close a connection, and forget it."""
         with self._lock:
             self._connections.discard(request)
         super().shutdown_request(request)
@@ -189,7 +189,7 @@ class ModelServer(ThreadingHTTPServer):
         self.server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Agents that are killed hang up at any moment; anything else is a fault of ours and is shown."""
+        """Show faults of the server. Agents that are killed hang up at any moment, which is not one."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
@@ -210,7 +210,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._json(200, {})
 
     def do_GET(self) -> None:
-        """A list of models, or nothing that we know."""
+        """Answer with the list of models."""
         request, _ = self.server.take(read_request("GET", self.path, self.headers, b""))
         if "/models" in request.path:
             self._json(200, models(request.path))
@@ -218,7 +218,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._not_found(request)
 
     def do_POST(self) -> None:
-        """The model is asked."""
+        """Answer a question to the model."""
         data = read_data(self.rfile, self.headers)  # type: ignore[arg-type] # a socket's file is one
         request, step = self.server.take(read_request("POST", self.path, self.headers, data))
         counted = token_count(request.path)
@@ -288,7 +288,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"%x\r\n" % len(chunk) + chunk + b"\r\n")
 
     def _wait(self) -> None:
-        """Until the agent hangs up, or we end."""
+        """Wait until the agent hangs up, or the server ends."""
         self.close_connection = True
         while not self.server.closing.wait(_LOOK_S):
             ready, _, _ = select.select([self.connection], [], [], 0)
@@ -314,12 +314,12 @@ def _hang_up(connection: socket.socket) -> None:
     try:
         connection.shutdown(socket.SHUT_RDWR)
     except OSError:
-        # The other end was quicker.
+        # The other side hung up first.
         return
 
 
 def read_request(method: str, target: str, headers: Message, data: bytes) -> Request:
-    """Find out what is asked."""
+    """Return what is asked."""
     whole = urlsplit(target).path
     found = _PREFIX.fullmatch(whole)
     script, path = (found["script"], found["path"] or "/") if found else ("", whole)
@@ -348,13 +348,13 @@ def _asked(path: str, body: Mapping[str, Any]) -> tuple[Wire | None, str, bool]:
 
 
 def read_data(stream: BinaryIO, headers: Message) -> bytes:
-    """The body of a request, also of one that is sent in chunks or packed."""
+    """Return the body of a request, which may come in chunks or compressed."""
     if headers.get("Transfer-Encoding", "").lower() == "chunked":
         data = b"".join(_chunks(stream))
     else:
         data = stream.read(int(headers.get("Content-Length") or 0))
-    is_packed = headers.get("Content-Encoding", "").lower() in ("gzip", "deflate")
-    return zlib.decompress(data, _ZLIB_OR_GZIP) if is_packed else data
+    is_compressed = headers.get("Content-Encoding", "").lower() in ("gzip", "deflate")
+    return zlib.decompress(data, _ZLIB_OR_GZIP) if is_compressed else data
 
 
 def _chunks(stream: BinaryIO) -> list[bytes]:
@@ -368,14 +368,14 @@ def _chunks(stream: BinaryIO) -> list[bytes]:
 
 
 def side_step(body: Body) -> Step:
-    """An answer to a request without tools: the shape that it asks for, or a title."""
+    """Return the answer to a request without tools: the shape that it asks for, or a title."""
     schema = _asked_shape(body)
     text = "Scripted session" if schema is None else json.dumps(_filled(schema))
     return Step(say=text, usage=Tokens(input=50, output=5))
 
 
 def _asked_shape(body: Body) -> Body | None:
-    """The JSON schema of the answer, in any of the formats; an empty one where only JSON is asked for."""
+    """The JSON schema of the answer, in any of the formats; an empty one if any JSON will do."""
     config = body.get("generationConfig") or {}
     if config.get("responseMimeType") == "application/json" or config.get("responseJsonSchema"):
         found: Body = config.get("responseJsonSchema") or config.get("responseSchema") or {}
@@ -394,7 +394,7 @@ def _filled(schema: Body) -> dict[str, Any]:
 
 
 def models(path: str) -> dict[str, Any]:
-    """The list of models, as either kind of provider gives it."""
+    """Return the list of models, as Gemini or the other providers write it."""
     if "v1beta" in path:
         return {
             "models": [
@@ -406,7 +406,7 @@ def models(path: str) -> dict[str, Any]:
 
 
 def token_count(path: str) -> dict[str, Any] | None:
-    """The answer to a question for the number of tokens, where *path* asks it."""
+    """Return the answer to a request for the number of tokens; None if *path* asks for something else."""
     if path.endswith("/count_tokens"):
         return {"input_tokens": 1000}
     return {"totalTokens": 1000} if path.endswith(":countTokens") else None
