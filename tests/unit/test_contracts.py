@@ -209,7 +209,7 @@ def test_a_good_format_keeps_its_contract_and_its_suite_is_given_back(lines: Pat
         (Greedy, "`recognizes` takes notes.unknown"),
         (Nosy, "`recognizes` raises UnicodeDecodeError"),
         (Twice, "several cases have the id line-1, line-2"),
-        (Littering, "`lower` makes files beside the suite: greetings.cache"),
+        (Littering, "`lower` makes files next to the suite: greetings.cache"),
         (Elsewhere, "`source` of the suite is elsewhere"),
         (Unchecked, 'case "line-1" has no checks'),
         (Fickle, "another digest each time"),

@@ -12,9 +12,8 @@ import pytest
 from reporting import Stage, Tty, all_pass, by_case, errored, failed, make_info, make_plan, play, trial_of
 
 from whet.model.event import Notice, RunStarted, TrialEnded, TrialStarted
-from whet.report.live import ROWS, LiveProgress, _segments
 from whet.report.screen import Screen
-from whet.report.terminal import TerminalReporter
+from whet.report.terminal import _RUNNING_ROWS, LiveProgress, TerminalReporter, _segments
 
 HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 
@@ -82,7 +81,7 @@ def test_running_trials_are_listed_with_their_time_up_to_a_limit(start):
         progress.started(trial)
 
     drawn = progress._draw().plain.splitlines()
-    assert len(drawn) == 2 + ROWS + 1
+    assert len(drawn) == 2 + _RUNNING_ROWS + 1
     assert drawn[2].startswith("    case-0   claude")
     assert drawn[2].endswith(" s")
     assert drawn[-1] == "    and 3 more running"

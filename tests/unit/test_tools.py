@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.agents.reading import Calls, Reading, Spending, kind_of
+from whet.agents.reading import Reading, Spending, kind_of
 from whet.agents.records import as_text, number, parse, status_kind, text
 from whet.model.seen import (
     CommandRun,
@@ -30,7 +30,7 @@ WORKSPACE = "/ws"
 
 def done(tool: str, args: Any, **told: Any) -> list[Event]:
     """What a call did, between the call and its result."""
-    calls = Calls(WORKSPACE)
+    calls = Reading(WORKSPACE)
     first, *deeds, last = [*calls.began("c1", tool, args), *calls.ended("c1", **told)]
     assert isinstance(first, ToolCall)
     assert isinstance(last, ToolResult)
@@ -174,13 +174,13 @@ def test_what_a_command_shows_is_sure_where_somebody_says_that_it_worked() -> No
 
 
 def test_a_result_without_its_call_is_still_a_result() -> None:
-    events = list(Calls().ended("c9", output=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], ok=True))
+    events = list(Reading().ended("c9", output=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], ok=True))
 
     assert events == [ToolResult(id="c9", output="a\nb", ok=True)]
 
 
 def test_commands_that_never_returned_were_run() -> None:
-    calls = Calls()
+    calls = Reading()
     began = [*calls.began("c1", "Bash", {"command": "make"}), *calls.began("c2", "Read", {"file_path": "a"})]
 
     left = list(calls.left())

@@ -1,10 +1,10 @@
-"""The contract of an agent: how it is started, and what its output means."""
+"""The contract of an agent: how whet starts it, and what its output means."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -15,19 +15,44 @@ from whet.model.session import Usage
 from whet.model.suite import NO_SKILL, SKILL, Case
 
 Output = Literal["text", "events", "records"]
-# How an agent is given skills: where it looks for them in its home, or by the variable `WHET_SKILL`.
+# How an agent gets skills: in the place of its home where it looks for them, or by the variable `WHET_SKILL`.
 TakesSkills = Literal["home", "variable"]
 # Where skills are put for agents that find them by a variable.
 NAMED_SKILLS = ".agents/skills"
 # What a sign says: the model is asked, is speaking, has said all of an answer, did not answer; or a tool has begun.
 Meaning = Literal["asked", "speaking", "said", "trouble", "tool"]
-# What every process gets of our own environment; anything else is asked for by `env` or `pass_env`.
+# What every process gets of our own environment. A runner asks for more by `env` or `pass_env`.
 _PASSED_ON = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """A runner's options, read by name with the type that settings have already given them."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def text(self, name: str) -> str | None:
+        """A string, or none."""
+        value = self.values.get(name)
+        return None if value is None else str(value)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of strings."""
+        return tuple(str(item) for item in self.values.get(name) or ())
+
+    def table(self, name: str) -> dict[str, str]:
+        """A table of strings."""
+        return {str(key): str(value) for key, value in (self.values.get(name) or {}).items()}
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Yes or no."""
+        value = self.values.get(name)
+        return default if value is None else bool(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume:
-    """An earlier session to go on with, and what it had taken by then: some agents count on from there."""
+    """An earlier session to resume, and its usage until then: some agents continue to count from there."""
 
     session_id: str
     usage: Usage = field(default_factory=Usage)
@@ -49,15 +74,20 @@ class Task:
     variant: str = "default"
     trial: int = 1
     resume: Resume | None = None
-    # The skill under test, if it is there.
+    # The skill under test, if this variant has it.
     skill: Path | None = None
     # The folders of skills in the workspace, such as `.agents/skills/tidy-up`, before the agent begins.
     workspace_skills: tuple[str, ...] = ()
 
+    @property
+    def options(self) -> Options:
+        """The options of the runner."""
+        return Options(self.runner.options)
+
 
 @dataclass(frozen=True, slots=True)
 class Unpacking:
-    """What a program unpacks for itself when it is first started: it does so into the folder that `variable` names.
+    """What a program unpacks for itself at its first start, into the folder that `variable` names.
 
     It is made once for a run, by starting `argv` without a task, and attempts can only read it.
     """
@@ -105,117 +135,79 @@ class AgentCommand:
     output: Output = "records"
     announces_end: bool = False
     shows_model: bool = False
-    # Whether its word counts where it would take a trial out of the rate: on its provider, and on a skill that should
-    # have been absent. That of a program which is itself what is tried does not: it could say so in every trial that
-    # it would fail.
+    # Whether to believe it about what takes a trial out of the rate: trouble with its provider, and a skill that should
+    # be absent. A program that is itself under test is not believed: it could say so in every trial that it would fail.
     trusted: bool = True
     signs: Signs | None = None
-    # The same of its standard error.
+    # The same for its standard error.
     log_signs: Signs | None = None
-    # How it says on standard error that it is not logged in; looked for only if no model has answered.
+    # How it says on standard error that it is not logged in; this counts only if no model has answered.
     no_login: re.Pattern[str] | None = None
-    # Paths are relative to the home of the attempt, which is deleted afterwards: credentials may lie there.
+    # Paths are relative to the home of the attempt, which is deleted afterwards because it may hold credentials.
     home_files: Mapping[str, bytes] = field(default_factory=dict)
     home_copies: Mapping[str, Path] = field(default_factory=dict)
-    # What is given to `ending` and `learn`: files, also by patterns such as `logs/*.jsonl`, and what databases hold.
+    # What `ending` and `learn` get: files, also by patterns such as `logs/*.jsonl`, and rows of databases.
     collect: tuple[str, ...] = ()
     collect_rows: Mapping[str, Rows] = field(default_factory=dict)
     unpacking: Unpacking | None = None
     readable: tuple[Path, ...] = ()
-    # What its arguments name: shown as well and, like its program, nothing that logs it in.
+    # What its arguments name. Like its program, it is visible, and nothing that logs the agent in.
     named: tuple[Path, ...] = ()
     network: bool = True
-    # Whose session it is where that is not the runner's own, as in a recording.
+    # The model of the session if it is not that of the runner, as in a recording.
     model: str | None = None
     placed_skills: tuple[str, ...] = ()
 
 
 class Agent(Protocol):
-    """One file per agent; an object lives for one attempt, so what later records need may be kept on it.
+    """One file per agent; an object lives for one attempt, so it may keep what later records need.
 
-    `state` names what of its home its sessions lie in, so that one can be resumed; none means that none can.
-    `takes_skills` says how it is given skills; an agent that says None is not run where a skill is under test.
+    `state` names where in its home its sessions are, so that one can be resumed; none means that none can.
+    `takes_skills` says how it gets skills; if it is None, whet does not run the agent with a skill under test.
     """
-
-    state: tuple[str, ...]
-    takes_skills: TakesSkills | None
-
-    def command(self, task: Task) -> AgentCommand:
-        """How to start it for *task*."""
-
-    def events(self, record: bytes) -> Iterable[Event]:
-        """What one line of its output means; a line that is not understood means nothing and breaks nothing."""
-
-    def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
-        """What is known only at the end, such as tokens in a file that was asked for by `collect`."""
-
-    def learn(self, collected: Mapping[str, bytes]) -> bool:
-        """Whether files in its home say more about records than the records do.
-
-        They are then read once more from the first on, by an object that has learned from *collected* before.
-        """
-
-    def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
-        """What is wrong with *runner*, found before anything is started."""
-
-
-class AgentDefaults:
-    """What most agents have nothing to say about."""
 
     state: tuple[str, ...] = ()
     takes_skills: TakesSkills | None = None
 
+    def command(self, task: Task) -> AgentCommand:
+        """Return how to start it for *task*."""
+
     def events(self, record: bytes) -> Iterable[Event]:
-        """Nothing: its output is text or our own events."""
+        """Return what one line of its output means; a line that it does not understand means nothing.
+
+        Agents that print text or our own events need no such method.
+        """
         del record
         return ()
 
     def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
-        """Nothing."""
+        """Return what is known only at the end, such as tokens in a file of `collect`."""
         del collected
         return ()
 
     def learn(self, collected: Mapping[str, bytes]) -> bool:
-        """Records are all that there is."""
+        """Return whether files in its home say more about records than the records do.
+
+        If so, the records are read once more from the first on, by an object that has learned from *collected*.
+        """
         del collected
         return False
 
     def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
-        """None."""
+        """Return what is wrong with *runner*, before anything starts."""
         del runner, cases
         return ()
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """A runner's options, read by name with the type that settings have already given them."""
-
-    values: Mapping[str, Any] = field(default_factory=dict)
-
-    def text(self, name: str) -> str | None:
-        """A string, or none."""
-        value = self.values.get(name)
-        return None if value is None else str(value)
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        """A list of strings."""
-        return tuple(str(item) for item in self.values.get(name) or ())
-
-    def table(self, name: str) -> dict[str, str]:
-        """A table of strings."""
-        return {str(key): str(value) for key, value in (self.values.get(name) or {}).items()}
-
-    def flag(self, name: str, default: bool) -> bool:
-        """Yes or no."""
-        value = self.values.get(name)
-        return default if value is None else bool(value)
+class AgentDefaults(Agent):
+    """An agent that has nothing to say but its command; derive from it, and write what yours has."""
 
 
-def environment(task: Task) -> dict[str, str]:
-    """The environment that any agent gets: a home of its own, little of ours, and what its runner asks for."""
-    options = Options(task.runner.options)
-    passed = (*_PASSED_ON, *options.texts("pass_env"))
-    env = {name: task.environ[name] for name in passed if name in task.environ}
+def environment(task: Task, *passed: str) -> dict[str, str]:
+    """Return the environment of an agent: its own home, a few variables of ours, *passed*, and those of its runner."""
+    options = task.options
+    names = (*_PASSED_ON, *passed, *options.texts("pass_env"))
+    env = {name: task.environ[name] for name in names if name in task.environ}
     inherited = options.flag("inherit_home", False) and "HOME" in task.environ
     home = task.environ["HOME"] if inherited else str(task.home)
     env |= {"HOME": home, "TMPDIR": str(task.temporary), "TERM": "dumb"}
@@ -225,27 +217,23 @@ def environment(task: Task) -> dict[str, str]:
     return env | options.table("env")
 
 
-def resuming(task: Task, flag: str) -> tuple[str, ...]:
-    """*flag* and the id of the session to go on with, if there is one."""
-    return (flag, task.resume.session_id) if task.resume else ()
-
-
 def mounts(task: Task) -> tuple[Path, ...]:
-    """The folders that a runner asks for beyond the usual."""
-    return tuple(Path(path) for path in Options(task.runner.options).texts("mounts"))
+    """Return the folders that a runner asks for beyond the usual."""
+    return tuple(Path(path) for path in task.options.texts("mounts"))
 
 
 def skill_copies(task: Task, folder: str) -> dict[str, Path]:
-    """The skills under test, each under its own name below *folder* of the home."""
+    """Return the skills under test, each under its own name below *folder* of the home."""
     return {f"{folder}/{skill.name}": skill for skill in task.runner.skills}
 
 
-def named_skill(task: Task) -> dict[str, str]:
-    """The variable that names the skill under test, for agents that have no place of their own to look for skills."""
-    return {} if task.skill is None else {"WHET_SKILL": str(task.home / NAMED_SKILLS / task.skill.name)}
+def with_named_skills(task: Task, command: AgentCommand) -> AgentCommand:
+    """Return *command* with the skills in its home and `WHET_SKILL`, for agents without a place to look."""
+    named = {} if task.skill is None else {"WHET_SKILL": str(task.home / NAMED_SKILLS / task.skill.name)}
+    return replace(command, env={**command.env, **named}, home_copies=skill_copies(task, NAMED_SKILLS))
 
 
 def credential_files(task: Task, names: Iterable[str]) -> dict[str, Path]:
-    """The files of the user's own home that hold a login, where they are there; nothing else of it comes along."""
+    """Return those of *names* in the user's own home that exist; nothing else of that home is copied."""
     home = Path(task.environ.get("HOME", "/nonexistent"))
     return {name: home / name for name in names if (home / name).is_file()}

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, TypeAlias
 
-from whet.agents.agent import (
-    AgentCommand,
-    AgentDefaults,
-    Options,
-    Signs,
-    Task,
-    credential_files,
-    environment,
-    mounts,
-    resuming,
-    skill_copies,
-)
-from whet.agents.reading import Reading, Spending
+from whet.agents.agent import AgentCommand, Signs, Task, environment
+from whet.agents.reading import RecordsAgent, resuming
 from whet.agents.records import (
     amount,
     as_text,
+    input_figures,
     look,
     number,
     parse,
-    plus,
     rows,
     slash_invoked,
     status_kind,
@@ -42,58 +32,59 @@ _TOKENS = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens
 
 def read_tokens(usage: dict[str, Any]) -> dict[str, int | None]:
     """Its input leaves out what was read from and written to the cache."""
-    read, written = number(usage, "cache_read_input_tokens"), number(usage, "cache_creation_input_tokens")
-    gross = plus(number(usage, "input_tokens"), read, written)
-    return {"input_tokens": gross, "cached_tokens": read, "cache_write_tokens": written}
+    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    return input_figures(*(number(usage, name) for name in names))
 
 
 class Bill:
     """Reads `usage`, which leaves sub-agents out, and `modelUsage`, which counts all, in some versions all runs.
 
-    `before` is what a session had taken when it was resumed, where it was.
+    `before` is the usage of a resumed session until then.
     """
 
     def __init__(self, before: Usage | None = None) -> None:
         self._before = before
-        # What totals have counted by the last result; none before the first.
+        # What the totals had counted at the last result; None before the first.
         self._counted: Figures | None = None
 
     def spent(self, seen: dict[str, Any]) -> dict[str, float | None]:
         """The figures of a `result` since the one before."""
         usage = table(seen, "usage")
-        told = read_tokens(usage) | {"output_tokens": number(usage, "output_tokens")}
+        reported = read_tokens(usage) | {"output_tokens": number(usage, "output_tokens")}
         thoughts = number(usage, "output_tokens_details", "thinking_tokens")
         recent = _over_models(table(seen, "model_usage_since_last_result"))
         if recent:
-            return {**_most(told, recent), "reasoning_tokens": thoughts, "cost_usd": recent["cost_usd"]}
+            return {**_most(reported, recent), "reasoning_tokens": thoughts, "cost_usd": recent["cost_usd"]}
         whole, total = _over_models(table(seen, "modelUsage")), amount(seen, "total_cost_usd")
-        counted = self._earlier(whole, told) if self._counted is None else self._counted
+        counted = self._earlier(whole, reported) if self._counted is None else self._counted
         self._counted = whole | ({} if total is None else {"cost_usd": total})
         spent = {} if counted is None else {name: value - counted.get(name, 0) for name, value in whole.items()}
         cost = None if total is None else total - (counted or {}).get("cost_usd", 0)
-        return {**_most(told, spent), "reasoning_tokens": thoughts, "cost_usd": cost}
+        return {**_most(reported, spent), "reasoning_tokens": thoughts, "cost_usd": cost}
 
-    def _earlier(self, whole: Figures, told: dict[str, int | None]) -> Figures | None:
+    def _earlier(self, whole: Figures, reported: dict[str, int | None]) -> Figures | None:
         """Return what of the totals was spent before the session was resumed; None if that is unknown."""
         if self._before is None:
             return {}
         earlier = {name: self._before.told(name) for name in _TOKENS}
         if earlier["output_tokens"] is None or not whole:
             return None
-        if any(whole[name] < (told[name] or 0) + (earlier[name] or 0) for name in ("input_tokens", "output_tokens")):
-            # It began to count anew.
+        if any(
+            whole[name] < (reported[name] or 0) + (earlier[name] or 0) for name in ("input_tokens", "output_tokens")
+        ):
+            # It started to count from 0 again.
             return {}
         paid = self._before.cost_usd if self._before.cost_source == "agent" else None
         return {name: value for name, value in (earlier | {"cost_usd": paid}).items() if value is not None}
 
 
-def _most(told: dict[str, int | None], spent: Figures) -> dict[str, float | None]:
-    """The larger ones: what is counted over all models leaves out nothing that the session itself tells."""
-    return {name: max(value or 0, spent[name]) if name in spent else value for name, value in told.items()}
+def _most(reported: dict[str, int | None], spent: Figures) -> dict[str, float | None]:
+    """Return the larger figures: the count over all models includes all that the session itself reports."""
+    return {name: max(value or 0, spent[name]) if name in spent else value for name, value in reported.items()}
 
 
 def _over_models(models: dict[str, Any]) -> Figures:
-    """Return the totals over all models, by our names; None if there are none."""
+    """Return the totals over all models, by our names; empty if there are none."""
     if not models:
         return {}
     read, cost = [_model(usage) for usage in models.values()], [amount(usage, "costUSD") for usage in models.values()]
@@ -102,13 +93,9 @@ def _over_models(models: dict[str, Any]) -> Figures:
 
 
 def _model(usage: Any) -> dict[str, int | None]:
-    read, written = number(usage, "cacheReadInputTokens"), number(usage, "cacheCreationInputTokens")
-    return {
-        "input_tokens": plus(number(usage, "inputTokens"), read, written),
-        "cached_tokens": read,
-        "cache_write_tokens": written,
-        "output_tokens": number(usage, "outputTokens"),
-    }
+    names = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+    figures = input_figures(*(number(usage, name) for name in names))
+    return {**figures, "output_tokens": number(usage, "outputTokens")}
 
 
 _CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN")
@@ -135,14 +122,16 @@ _BACK = re.compile(r"^Shell cwd was reset to ", re.MULTILINE)
 _EXIT_CODE = re.compile(r"Exit code (\d{1,9})\b")
 
 
-class ClaudeCodeAgent(AgentDefaults):
+class ClaudeCodeAgent(RecordsAgent):
     """Reads `system`, `assistant` (one record for each block of a reply), `user` (results) and `result`."""
 
+    program, skills = "claude", ".claude/skills"
+    login = (".claude/.credentials.json",)
     state = (".claude/projects",)
-    takes_skills = "home"
+    derived = ("input_tokens",)
 
     def __init__(self) -> None:
-        self._reading, self._spending = Reading(), Spending(derived=("input_tokens",))
+        super().__init__()
         self._refused = set[str | None]()
         # The last reply of the agent and of each sub-agent.
         self._replies: dict[str | None, str | None] = {}
@@ -150,27 +139,13 @@ class ClaudeCodeAgent(AgentDefaults):
         self._bill, self._prompt, self._cwd = Bill(), "", ""
 
     def command(self, task: Task) -> AgentCommand:
-        """Its settings and its login lie in the home of the attempt, unless the runner wants the user's own."""
-        options, env = Options(task.runner.options), environment(task)
-        self._reading.workspace, self._prompt = str(task.workspace), task.prompt
+        """Its settings and its login are in the home of the attempt, unless the runner wants the user's own."""
+        self._prompt = task.prompt
         self._bill = Bill(task.resume.usage if task.resume else None)
-        own = env["HOME"] == str(task.home)
-        state = {"CLAUDE_CONFIG_DIR": str(task.home / ".claude")} if own else {}
-        login = credential_files(task, (".claude/.credentials.json",)) if own else {}
-        passed = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ}
-        model = ("--model", task.runner.model) if task.runner.model else ()
-        resume = resuming(task, "--resume")
-        return AgentCommand(
-            argv=(options.text("command") or "claude", *_MODE, *model, *resume, *options.texts("args")),
-            env={**dict.fromkeys(_QUIET, "1"), "CLAUDE_CODE_TMPDIR": str(task.temporary), **state, **passed, **env},
-            stdin=task.prompt.encode(),
-            announces_end=True,
-            shows_model=True,
-            signs=_SIGNS,
-            home_copies={**login, **skill_copies(task, ".claude/skills")},
-            readable=mounts(task),
-            network=options.flag("network", True),
-        )
+        env = environment(task, *_CREDENTIALS)
+        state = {"CLAUDE_CONFIG_DIR": str(task.home / ".claude")} if env["HOME"] == str(task.home) else {}
+        env = {**dict.fromkeys(_QUIET, "1"), "CLAUDE_CODE_TMPDIR": str(task.temporary), **state, **env}
+        return replace(self.start(task, _MODE, env, resume=resuming(task, "--resume")), signs=_SIGNS)
 
     def events(self, record: bytes) -> Iterable[Event]:
         """What one record means."""
@@ -189,11 +164,6 @@ class ClaudeCodeAgent(AgentDefaults):
             case "result":
                 yield from self._result(seen)
 
-    def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
-        """What it was saying or doing when it was stopped."""
-        del collected
-        return self._reading.left()
-
     def _system(self, seen: dict[str, Any]) -> Iterator[Event]:
         match seen.get("subtype"):
             case "init":
@@ -201,7 +171,7 @@ class ClaudeCodeAgent(AgentDefaults):
                 model, version = text(seen, "model"), text(seen, "claude_code_version")
                 skills = tuple(name for name in rows(seen, "skills") if isinstance(name, str))
                 yield SessionStarted(session_id=text(seen, "session_id"), model=model, version=version, skills=skills)
-                # Some skills are for the model alone; those are no commands.
+                # Some skills are only for the model, and not commands.
                 commands = rows(seen, "slash_commands") or skills
                 yield from slash_invoked(self._prompt, {name for name in skills if name in commands})
                 self._prompt = ""
@@ -216,7 +186,7 @@ class ClaudeCodeAgent(AgentDefaults):
 
     def _assistant(self, seen: dict[str, Any], message: dict[str, Any], at: str | None) -> Iterator[Event]:
         if text(seen, "error"):
-            # Not a word of the model: the program speaks in its place.
+            # The program says this, not the model.
             self._error = text(seen, "error"), number(seen, "api_error_status")
             said = as_text(rows(message, "content"))
             kind = "context" if said.startswith(_TOO_LONG) else _kind(*self._error)
@@ -235,7 +205,7 @@ class ClaudeCodeAgent(AgentDefaults):
         ran = call_id not in self._refused and not (failed and output.startswith("<tool_use_error>"))
         said = _EXIT_CODE.match(output) if failed else None
         in_background = look(details, "backgroundTaskId") or _IN_BACKGROUND.match(output)
-        # A code that was explained away, or a sub-agent, whose details are not printed: it worked, whatever the code.
+        # It worked but its code is unknown: it was explained away, or a sub-agent ran it without details.
         unsure = failed or not isinstance(details, dict) or look(details, "returnCodeInterpretation") or in_background
         code = int(said[1]) if said else None if unsure else 0
         worked = None if failed or in_background else True

@@ -5,40 +5,30 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from whet.agents.agent import (
-    AgentCommand,
-    AgentDefaults,
-    Options,
-    Signs,
-    Task,
-    credential_files,
-    environment,
-    mounts,
-    resuming,
-    skill_copies,
-)
-from whet.agents.reading import Reading, Spending
+from whet.agents.agent import AgentCommand, Signs, Task, environment
+from whet.agents.reading import RecordsAgent, resuming
 from whet.agents.records import dollar_invoked, look, number, parse, rows, status_kind, table, text
 from whet.model.seen import Event, SessionEnded, SessionStarted, SkillSignal, TroubleKind
 from whet.reading.shell_files import unwrapped
 
 _CREDENTIALS = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY")
 _MODE = ("exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
-# With either of the last two missing, every session without a network ends with a stall of 5 s.
+# Without either of the last two, every session without a network ends with a stall of 5 s.
 _SETTINGS = ("check_for_update_on_startup=false", "features.plugins=false", "analytics.enabled=false")
 _PROVIDER = 'model_providers.whet={name="whet", base_url=%s, wire_api="responses", %s}'
 # Without a key in a variable it takes the one of its login.
 _KEY, _LOGIN = 'env_key="CODEX_API_KEY"', "requires_openai_auth=true"
 _RETRY = re.compile(r"Reconnecting\.\.\. (?:\d+/\d+|waiting for network) \((.*)\)\Z", re.DOTALL)
-# It prints what is whole only; that the model is speaking is in its log.
+# It prints only complete messages; its log shows when the model is speaking.
 _LOG = "error,codex_api::sse::responses=trace,codex_api::endpoint::responses_websocket=trace"
 _LOGGED = (
     rb"\S+ TRACE [^\n]*?codex_api::(?:sse::responses|endpoint::responses_websocket): "
     rb'(?:(?:SSE|websocket) event: \{"type": ?"(?P<what>response\.[\w.]+)")?'
 )
-# Not when an answer is whole: its log and its records are two streams, and that would come after what follows it.
+# No sign says that an answer is complete: its log and its records are two streams, so that sign could come too late.
 _SIGNS = Signs(line=re.compile(_LOGGED), means={})
 _STATUS = re.compile(r"(?:unexpected status|exceeded retry limit, last status:) (\d{3})\b")
 _CODES: dict[str, TroubleKind] = {"model_not_found": "model-rejected", "context_length_exceeded": "context"}
@@ -53,43 +43,33 @@ _MESSAGES: tuple[tuple[str, TroubleKind, int | None], ...] = (
 )
 
 
-class CodexAgent(AgentDefaults):
+class CodexAgent(RecordsAgent):
     """Reads `thread.started`, `item.*`, `turn.*` and `error`."""
 
+    program, skills = "codex", ".agents/skills"
+    login = (".codex/auth.json",)
     state = (".codex/sessions",)
-    takes_skills = "home"
 
     def __init__(self) -> None:
-        self._reading, self._spending = Reading(), Spending()
+        super().__init__()
         self._invoked: list[SkillSignal] = []
 
     def command(self, task: Task) -> AgentCommand:
         """Its login is in the home of the attempt, or in the user's own; our settings are on the command line."""
-        options, env = Options(task.runner.options), environment(task)
-        self._reading.workspace = str(task.workspace)
+        self._spending.resumed(task.resume)
+        self._invoked = dollar_invoked(task.prompt, _skills(task))
+        env = environment(task, *_CREDENTIALS)
         own = env["HOME"] == str(task.home)
-        env = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ} | env
         if "OPENAI_API_KEY" in env:
             # The only key that it takes without a login.
             env.setdefault("CODEX_API_KEY", env["OPENAI_API_KEY"])
         state = {"CODEX_HOME": str(task.home / ".codex")} if own else {}
-        login = credential_files(task, (".codex/auth.json",)) if own else {}
-        model = ("--model", task.runner.model) if task.runner.model else ()
-        self._spending.resumed(task.resume)
-        self._invoked = dollar_invoked(task.prompt, _skills(task))
         resume = (*resuming(task, "resume"), "-") if task.resume else ()
-        return AgentCommand(
-            argv=(options.text("command") or "codex", *_MODE, *_settings(env), *model, *options.texts("args"), *resume),
-            env={"RUST_LOG": _LOG, **state, **env},
-            stdin=task.prompt.encode(),
-            announces_end=True,
-            shows_model=True,
+        return replace(
+            self.start(task, (*_MODE, *_settings(env)), {"RUST_LOG": _LOG, **state, **env}, last=resume),
             log_signs=_SIGNS,
-            # It wants its folder to be there; its settings are arguments.
+            # It wants its folder to exist; its settings are arguments.
             home_files={".codex/config.toml": b""} if own else {},
-            home_copies={**login, **skill_copies(task, ".agents/skills")},
-            readable=mounts(task),
-            network=options.flag("network", True),
         )
 
     def events(self, record: bytes) -> Iterable[Event]:  # noqa: PLR0911 - a table of kinds
@@ -114,11 +94,6 @@ class CodexAgent(AgentDefaults):
                 return [*self._reading.trouble(message, kind, status), SessionEnded(ok=False, reason=message)]
             case _:
                 return []
-
-    def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
-        """What it was saying or doing when it was stopped."""
-        del collected
-        return self._reading.left()
 
     def _began(self, call_id: Any, item: dict[str, Any]) -> list[Event]:
         """Its tools are items: a command, a change of files, a search, or a call of a server's tool."""
@@ -162,7 +137,7 @@ class CodexAgent(AgentDefaults):
 
 
 def _skills(task: Task) -> set[str]:
-    """The skills that it finds, as far as we know: it does not tell which it offers."""
+    """The skills that it finds, as far as we know: it does not say which it offers."""
     there = (folder for folder in task.workspace_skills if folder.startswith((".agents/", ".codex/")))
     return {skill.name for skill in task.runner.skills} | {folder.rpartition("/")[2] for folder in there}
 
@@ -187,6 +162,6 @@ def _trouble(message: str) -> tuple[str, TroubleKind, int | None]:
     found = _STATUS.match(said)
     if found:
         return said, status_kind(int(found[1])), int(found[1])
-    # Whatever it says, it tries again only where the provider did not answer.
+    # Whatever it says, it tries again only if the provider did not answer.
     unknown: tuple[TroubleKind, None] = ("network" if retried else "other", None)
     return said, *next(((kind, code) for known, kind, code in _MESSAGES if re.match(known, said)), unknown)

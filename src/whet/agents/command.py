@@ -6,21 +6,19 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from whet.agents.agent import (
-    NAMED_SKILLS,
     AgentCommand,
     AgentDefaults,
     Options,
     Task,
     environment,
     mounts,
-    named_skill,
-    skill_copies,
+    with_named_skills,
 )
 from whet.ground.sandbox import is_there
 from whet.model.run import Runner
 from whet.model.suite import Case
 
-# The kernel takes no argument or variable longer than 128 KiB; the rest of the variable is its name.
+# The kernel takes no argument or variable longer than 128 KiB; 64 bytes are left for the name of the variable.
 _LONGEST_VARIABLE = 128 * 1024 - 64
 
 
@@ -30,21 +28,20 @@ class CommandAgent(AgentDefaults):
     takes_skills = "variable"
 
     def command(self, task: Task) -> AgentCommand:
-        """The program with its arguments; it sees what these name, and nothing else of where the settings lie."""
-        options = Options(task.runner.options)
-        argv = (options.text("command") or "", *options.texts("args"))
-        return AgentCommand(
+        """The program with its arguments; it sees what these name, and nothing else of where the settings are."""
+        argv = (task.options.text("command") or "", *task.options.texts("args"))
+        command = AgentCommand(
             argv=tuple(part.replace("{prompt}", task.prompt) for part in argv),
-            env=environment(task) | _facts(task) | named_skill(task),
+            env=environment(task) | _facts(task),
             stdin=task.prompt.encode(),
-            output="events" if options.text("output") == "events" else "text",
+            output="events" if task.options.text("output") == "events" else "text",
             trusted=False,
-            home_copies=skill_copies(task, NAMED_SKILLS),
             readable=mounts(task),
-            # As they are written: a prompt names nothing that may be shown.
+            # Before the prompt is filled in: a prompt must not make anything visible.
             named=tuple(_named(argv[1:])),
-            network=options.flag("network", True),
+            network=task.options.flag("network", True),
         )
+        return with_named_skills(task, command)
 
     def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
         """A command agent needs a command."""
@@ -71,12 +68,10 @@ def _facts(task: Task) -> dict[str, str]:
 
 
 class NoAgent(AgentDefaults):
-    """Ends at once, having said and done nothing."""
+    """Ends at once, and says and does nothing."""
 
     takes_skills = "variable"
 
     def command(self, task: Task) -> AgentCommand:
         """The program that does nothing; it needs nothing either."""
-        env = environment(task) | named_skill(task)
-        copies = skill_copies(task, NAMED_SKILLS)
-        return AgentCommand(argv=("true",), env=env, output="records", home_copies=copies, network=False)
+        return with_named_skills(task, AgentCommand(argv=("true",), env=environment(task), network=False))

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from whet.agents.agent import (
-    AgentCommand,
-    AgentDefaults,
-    Options,
-    Signs,
-    Task,
-    Unpacking,
-    environment,
-    mounts,
-    skill_copies,
-)
-from whet.agents.reading import Reading, Spending
+from whet.agents.agent import AgentCommand, Signs, Task, Unpacking, environment
+from whet.agents.reading import RecordsAgent
 from whet.agents.records import look, number, parse, rows, status_kind, table, text
-from whet.model.seen import Event, Message, SessionEnded, SessionStarted, TroubleKind
+from whet.model.seen import Event, Message, SessionStarted, TroubleKind
 
 _CREDENTIALS = ("GH_TOKEN", "GITHUB_TOKEN", "COPILOT_GITHUB_TOKEN", "COPILOT_MODEL", "COPILOT_OFFLINE", "GH_HOST")
 _PROVIDER = "COPILOT_PROVIDER_"
@@ -50,45 +41,32 @@ _FIGURES = {
 }
 
 
-class CopilotAgent(AgentDefaults):
-    """Reads messages, tool executions, failures and `result`; what is marked as ephemeral is said again later."""
+class CopilotAgent(RecordsAgent):
+    """Reads messages, tool executions, failures and `result`; it repeats later what it marks as ephemeral."""
 
+    program, skills = "copilot", ".copilot/skills"
     state = (".copilot/session-state",)
-    takes_skills = "home"
 
     def __init__(self) -> None:
-        self._reading, self._spending = Reading(), Spending()
+        super().__init__()
         self._stopped: str | None = None
         self._failed: TroubleKind = "other"
 
     def command(self, task: Task) -> AgentCommand:
         """Its state is in its home; only the file of `--usage-output-file` has tokens."""
-        self._reading.workspace = str(task.workspace)
-        options = Options(task.runner.options)
-        env = environment(task)
-        passed = {
-            name: value for name, value in task.environ.items() if name in _CREDENTIALS or name.startswith(_PROVIDER)
-        }
-        own = {"COPILOT_HOME": str(Path(env["HOME"]) / ".copilot"), "COPILOT_AUTO_UPDATE": "false"}
-        program = options.text("command") or "copilot"
-        model = ("--model", task.runner.model) if task.runner.model else ()
-        usage = ("--usage-output-file", str(task.home / _USAGE))
         self._spending.resumed(task.resume)
+        env = environment(task, *_CREDENTIALS, *(name for name in task.environ if name.startswith(_PROVIDER)))
+        own = {"COPILOT_HOME": str(Path(env["HOME"]) / ".copilot"), "COPILOT_AUTO_UPDATE": "false"}
+        mode = (*_MODE, "--usage-output-file", str(task.home / _USAGE))
         resume = (f"--resume={task.resume.session_id}",) if task.resume else ()
-        return AgentCommand(
-            argv=(program, *_MODE, *usage, *model, *resume, *options.texts("args")),
-            env={**own, **passed, **env},
-            stdin=task.prompt.encode(),
-            announces_end=True,
-            shows_model=True,
+        command = self.start(task, mode, {**own, **env}, resume=resume)
+        return replace(
+            command,
             signs=_SIGNS,
             no_login=_NO_LOGIN,
-            home_copies=skill_copies(task, ".copilot/skills"),
             collect=(_USAGE,),
             # 235 MB, which it would otherwise unpack for every attempt.
-            unpacking=Unpacking("COPILOT_PKG_CACHE_HOME", (program, "--version")),
-            readable=mounts(task),
-            network=options.flag("network", True),
+            unpacking=Unpacking("COPILOT_PKG_CACHE_HOME", (command.argv[0], "--version")),
         )
 
     def events(self, record: bytes) -> Iterable[Event]:
@@ -119,7 +97,7 @@ class CopilotAgent(AgentDefaults):
                 yield from self._result(seen, at)
 
     def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
-        """Totals of the session: input includes the cache, output reasoning. Premium requests are no dollars."""
+        """Totals of the session: input includes the cache, output reasoning. Premium requests are not dollars."""
         yield from self._reading.left()
         models = table(parse(collected.get(_USAGE, b"")), "modelMetrics").values()
         yield from self._spending.total(**{ours: _sum(models, theirs) for ours, theirs in _FIGURES.items()})
@@ -132,7 +110,7 @@ class CopilotAgent(AgentDefaults):
         for call in rows(data, "toolRequests"):
             yield from self._reading.began(look(call, "toolCallId"), look(call, "name"), look(call, "arguments"), at=at)
         if text(data, "parentToolCallId"):
-            # What a helper says to the agent is not the answer.
+            # What a sub-agent says to the agent is not the answer.
             yield from self._reading.settle()
 
     def _executed(self, data: dict[str, Any], at: str | None) -> Iterator[Event]:
@@ -164,15 +142,11 @@ class CopilotAgent(AgentDefaults):
         """A session that was aborted says exit code 0 as well."""
         yield SessionStarted(session_id=text(seen, "sessionId"), at=at)
         code = number(seen, "exitCode")
-        if code == 0 and self._stopped is None:
-            yield from self._reading.answered(at=at)
-            yield SessionEnded(ok=True, at=at)
-        else:
-            yield from self._reading.settle()
-            yield SessionEnded(ok=False, reason=self._stopped or f"it reports exit code {code}", at=at)
+        well = code == 0 and self._stopped is None
+        yield from self._reading.over(well, self._stopped or f"it reports exit code {code}", at=at)
 
 
 def _sum(models: Iterable[Any], name: str) -> int | None:
-    """Over all models; unknown where none tells it."""
+    """Return the sum over all models; None if none of them has the figure."""
     found = [value for model in models if (value := number(model, "usage", name)) is not None]
     return number(sum(found)) if found else None

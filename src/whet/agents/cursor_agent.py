@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from whet.agents.agent import (
-    AgentCommand,
-    AgentDefaults,
-    Options,
-    Signs,
-    Task,
-    credential_files,
-    environment,
-    mounts,
-    resuming,
-    skill_copies,
-)
-from whet.agents.reading import Reading
-from whet.agents.records import as_text, look, moment, number, parse, plus, rows, table, text
+from whet.agents.agent import AgentCommand, Signs, Task, environment
+from whet.agents.reading import RecordsAgent, resuming
+from whet.agents.records import as_text, input_figures, look, moment, number, parse, rows, table, text
 from whet.model.run import Runner
-from whet.model.seen import Event, Message, SessionEnded, SessionStarted, UsageSeen
+from whet.model.seen import Event, Message, SessionStarted
 from whet.model.suite import Case
 
 _CREDENTIALS = ("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN", "CURSOR_API_ENDPOINT")
-_LOGIN = (".config/cursor/auth.json",)
 _MODE = ("-p", "--output-format", "stream-json", "--trust", "--force")
 _SIGNS = Signs(line=re.compile(rb'\{"type":"(?P<what>thinking|assistant)"'), means={}, kept=True)
 _SUFFIX = "ToolCall"
@@ -35,35 +24,24 @@ _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 _LONGEST = 128 * 1024 - 1
 
 
-class CursorAgent(AgentDefaults):
+class CursorAgent(RecordsAgent):
     """Reads `system`, `user`, `thinking`, `assistant`, `tool_call` and `result`."""
 
+    program, skills = "cursor-agent", ".cursor/skills"
+    login = (".config/cursor/auth.json",)
     state = (".cursor/chats",)
-    takes_skills = "home"
+    derived = ("input_tokens",)
 
     def __init__(self) -> None:
-        self._reading = Reading()
+        super().__init__()
         self._thoughts: list[str] = []
 
     def command(self, task: Task) -> AgentCommand:
         """The prompt follows `--`, so that one which begins with a dash is not an option."""
-        self._reading.workspace = str(task.workspace)
-        options = Options(task.runner.options)
-        passed = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ}
-        model = ("--model", task.runner.model) if task.runner.model else ()
-        where = ("--workspace", str(task.workspace))
-        program = options.text("command") or "cursor-agent"
-        resume = resuming(task, "--resume")
-        return AgentCommand(
-            argv=(program, *_MODE, *where, *resume, *model, *options.texts("args"), "--", task.prompt),
-            env={"NO_OPEN_BROWSER": "1", **passed, **environment(task)},
-            announces_end=True,
-            shows_model=True,
-            signs=_SIGNS,
-            home_copies={**credential_files(task, _LOGIN), **skill_copies(task, ".cursor/skills")},
-            readable=mounts(task),
-            network=options.flag("network", True),
-        )
+        env = {"NO_OPEN_BROWSER": "1", **environment(task, *_CREDENTIALS)}
+        mode = (*_MODE, "--workspace", str(task.workspace))
+        command = self.start(task, mode, env, resume=resuming(task, "--resume"), last=("--", task.prompt))
+        return replace(command, stdin=b"", signs=_SIGNS)
 
     def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
         """A prompt must fit into an argument."""
@@ -96,10 +74,8 @@ class CursorAgent(AgentDefaults):
                 yield from self._result(seen, seen.get("subtype"))
 
     def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
-        """What it was saying or doing when it was stopped."""
-        del collected
-        yield from self._thought()
-        yield from self._reading.left()
+        """A thought may have come in part."""
+        return [*self._thought(), *super().ending(collected)]
 
     def _thought(self) -> list[Event]:
         if not self._thoughts:
@@ -109,29 +85,30 @@ class CursorAgent(AgentDefaults):
         return self._reading.thought(whole)
 
     def _tool(self, seen: dict[str, Any], state: Any, at: str | None) -> list[Event]:
-        """Both records tell the call; the second has its result as well, and may be the only one."""
+        """Both records have the call; the second has its result too, and may be the only one."""
         call_id = seen.get("call_id") or seen.get("model_call_id")
         tool, call = _named(table(seen, "tool_call"))
         if tool is None:
             return []
         events = [] if self._reading.is_open(call_id) else self._reading.began(call_id, tool, _args(call), at=at)
         if state == "completed":
-            outcome, told = next(iter(table(call, "result").items()), ("", None))
-            ok, ran, code = outcome == "success", outcome != "rejected", look(told, "exitCode")
-            events += self._reading.ended(call_id, output=_output(told), ok=ok, ran=ran, exit_code=code, at=at)
+            outcome, result = next(iter(table(call, "result").items()), ("", None))
+            ok, ran, code = outcome == "success", outcome != "rejected", look(result, "exitCode")
+            events += self._reading.ended(call_id, output=_output(result), ok=ok, ran=ran, exit_code=code, at=at)
             if not ran:
-                events += self._reading.trouble(text(told, "reason") or f"{tool} was rejected", "permission")
+                events += self._reading.trouble(text(result, "reason") or f"{tool} was rejected", "permission")
         return events
 
     def _result(self, seen: dict[str, Any], state: Any) -> Iterator[Event]:
         """Its text is all that was ever said, glued together: what was said last is the answer."""
-        yield from _usage(table(seen, "usage"))
-        if state == "success" and seen.get("is_error") is not True:
-            yield from self._reading.answered()
-            yield SessionEnded(ok=True)
-        else:
-            yield from self._reading.settle()
-            yield SessionEnded(ok=False, reason=text(seen, "result") or f"it reports {state}")
+        used = table(seen, "usage")
+        # Its input leaves out what a cache read or wrote.
+        figures = input_figures(
+            *(number(used, name) for name in ("inputTokens", "cacheReadTokens", "cacheWriteTokens"))
+        )
+        yield from self._spending.more(**figures, output_tokens=number(used, "outputTokens"))
+        well = state == "success" and seen.get("is_error") is not True
+        yield from self._reading.over(well, text(seen, "result") or f"it reports {state}")
 
 
 def _words(seen: dict[str, Any]) -> str:
@@ -145,9 +122,9 @@ def _tool_name(field: str) -> str:
 
 def _named(call: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
     """`updateTodosToolCall` is `update-todos`; a tool that it has no field for is a `function` with a name."""
-    for name, told in call.items():
+    for name, value in call.items():
         if name.endswith(_SUFFIX) and name != _SUFFIX:
-            return _tool_name(name), table(told)
+            return _tool_name(name), table(value)
     function = table(call, "function")
     return text(function, "name"), {"args": parse((text(function, "arguments") or "").encode("utf-8", "replace"))}
 
@@ -158,18 +135,6 @@ def _args(call: dict[str, Any]) -> dict[str, Any]:
     return {**args, "cwd": folder} if folder else args
 
 
-def _output(told: Any) -> str:
-    streams = [text(told, name) for name in ("stdout", "stderr", "content")]
-    return "\n".join(filter(None, streams)) or as_text(told)
-
-
-def _usage(used: dict[str, Any]) -> Iterator[Event]:
-    """Its input leaves out what came from a cache or went there."""
-    cached, written = number(used, "cacheReadTokens"), number(used, "cacheWriteTokens")
-    yield UsageSeen(
-        input_tokens=plus(number(used, "inputTokens"), cached, written),
-        cached_tokens=cached,
-        cache_write_tokens=written,
-        output_tokens=number(used, "outputTokens"),
-        derived=("input_tokens",),
-    )
+def _output(result: Any) -> str:
+    streams = [text(result, name) for name in ("stdout", "stderr", "content")]
+    return "\n".join(filter(None, streams)) or as_text(result)

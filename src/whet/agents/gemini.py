@@ -5,24 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from whet.agents.agent import (
-    AgentCommand,
-    AgentDefaults,
-    Options,
-    Signs,
-    Task,
-    credential_files,
-    environment,
-    mounts,
-    resuming,
-    skill_copies,
-)
-from whet.agents.reading import Reading
+from whet.agents.agent import AgentCommand, Signs, Task, environment
+from whet.agents.reading import Reading, RecordsAgent, resuming
 from whet.agents.records import as_text, number, parse, plus, rows, status_kind, table, text
-from whet.model.seen import Event, Message, SessionEnded, SessionStarted, TroubleKind, UsageSeen
+from whet.model.seen import Event, Message, SessionStarted, TroubleKind
 
 # The chat of the session, and those of its sub-agents in a folder of its name.
 CHATS = (".gemini/tmp/*/chats/*.jsonl", ".gemini/tmp/*/chats/*/*.jsonl")
@@ -68,10 +58,10 @@ class Chats:
                 self._keep(session, table(message))
 
     def _keep(self, session: str, message: dict[str, Any]) -> None:
-        told = text(message, "id")
-        if told is None or text(message, "type") is None:
+        ident = text(message, "id")
+        if ident is None or text(message, "type") is None:
             return
-        self._messages.setdefault(session, {})[told] = message
+        self._messages.setdefault(session, {})[ident] = message
         for call in _calls(message):
             self._calls[call["id"]] = call
 
@@ -81,15 +71,15 @@ def _calls(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _exit_code(call: dict[str, Any]) -> int | None:
-    """By what the model was told: the output as it was shown, and lines of the program's own after it."""
+    """Read it from what the model saw: the output of the command, and lines of the program after it."""
     if call.get("name") != _SHELL or call.get("status") != "success":
         return None
     answers = (text(part, "functionResponse", "response", "output") for part in rows(call, "result"))
-    told = "\n".join(filter(None, answers))
-    found = _OUTPUT.search(told)
+    seen = "\n".join(filter(None, answers))
+    found = _OUTPUT.search(seen)
     if found is None:
         return None
-    rest, shown = told[found.end() :], text(call, "resultDisplay")
+    rest, shown = seen[found.end() :], text(call, "resultDisplay")
     # A command may print such lines as well.
     rest = rest.removeprefix(shown) if shown else rest
     code = _EXIT_CODE.search(rest)
@@ -101,7 +91,6 @@ def _exit_code(call: dict[str, Any]) -> int | None:
 _KEY_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
 _VERTEX = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_VERTEX_BASE_URL", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
 _CREDENTIALS = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL", *_VERTEX, _KEY_FILE)
-_LOGIN = (".gemini/oauth_creds.json", ".gemini/google_accounts.json")
 _QUIET = {"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_CLI_NO_RELAUNCH": "true"}
 _MODE = ("--output-format", "stream-json", "--approval-mode", "yolo")
 _REFUSED = frozenset({"tool_not_registered", "invalid_tool_params", "policy_violation", "stop_execution"})
@@ -117,7 +106,7 @@ _LOG_SIGNS = Signs(
 _NO_LOGIN = re.compile(r"set an Auth method|GEMINI_API_KEY|Invalid auth method", re.IGNORECASE)
 _API_ERROR = re.compile(r"\[API Error: (.*)\]", re.DOTALL)
 _STATUS_NAME = re.compile(r"\(Status: ([A-Z_]+)\)\Z")
-# After several attempts the status is lost, and the beginning of what the API says is all that tells them apart.
+# After several attempts the status is lost, and only the beginning of the message shows what happened.
 _SAID: tuple[tuple[TroubleKind, re.Pattern[str]], ...] = (
     ("model-rejected", re.compile(r"models/\S+ is not found for API version ")),
     ("network", re.compile(r"terminated\Z|(?:exception TypeError: )?fetch failed")),
@@ -132,45 +121,35 @@ _NAMES = "INVALID_ARGUMENT UNAUTHENTICATED PERMISSION_DENIED NOT_FOUND RESOURCE_
 _STATUSES = dict(zip(_NAMES.split(), _CODES, strict=True))
 
 
-class GeminiAgent(AgentDefaults):
+class GeminiAgent(RecordsAgent):
     """Reads `init`, `message`, `tool_use`, `tool_result`, `error` and `result`."""
 
+    program, skills = "gemini", ".gemini/skills"
+    login = (".gemini/oauth_creds.json", ".gemini/google_accounts.json")
     state = (".gemini/tmp",)
-    takes_skills = "home"
+    derived = ("output_tokens", "reasoning_tokens")
 
     def __init__(self) -> None:
-        self._reading = Reading()
+        super().__init__()
         self._pieces: list[str] = []
         self._chats = Chats()
 
     def command(self, task: Task) -> AgentCommand:
         """Its settings name the way to log in: without that it refuses a base URL that is not Google's.
 
-        In the user's own home their settings count alone: there is no other place where it takes any from us.
+        In the user's own home, only their settings count: it takes ours from no other place.
         """
-        self._reading.workspace = str(task.workspace)
-        options = Options(task.runner.options)
-        passed = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ}
-        model = ("--model", task.runner.model) if task.runner.model else ()
-        env = {**_QUIET, **passed, **environment(task)}
-        own = env["HOME"] == str(task.home)
-        login = credential_files(task, _LOGIN) if own else {}
-        key_file = (Path(env[_KEY_FILE]),) if _KEY_FILE in env else ()
-        resume = resuming(task, "--resume")
-        return AgentCommand(
-            argv=(options.text("command") or "gemini", *_MODE, *model, *resume, *options.texts("args")),
-            env=env,
-            stdin=task.prompt.encode(),
-            announces_end=True,
-            shows_model=True,
+        env = {**_QUIET, **environment(task, *_CREDENTIALS)}
+        command = self.start(task, _MODE, env, resume=resuming(task, "--resume"))
+        login = any(name in command.home_copies for name in self.login)
+        return replace(
+            command,
             signs=_SIGNS,
             log_signs=_LOG_SIGNS,
             no_login=_NO_LOGIN,
-            home_files={".gemini/settings.json": _settings(env, bool(login))} if own else {},
-            home_copies={**login, **skill_copies(task, ".gemini/skills")},
+            home_files={".gemini/settings.json": _settings(env, login)} if env["HOME"] == str(task.home) else {},
             collect=CHATS,
-            readable=(*mounts(task), *key_file),
-            network=options.flag("network", True),
+            readable=(*command.readable, *([Path(env[_KEY_FILE])] if _KEY_FILE in env else [])),
         )
 
     def events(self, record: bytes) -> Iterable[Event]:
@@ -208,10 +187,8 @@ class GeminiAgent(AgentDefaults):
         return bool(self._chats)
 
     def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
-        """What it was saying or doing when it was stopped."""
-        del collected
-        yield from self._joined()
-        yield from self._reading.left()
+        """An answer may have come in part."""
+        return [*self._joined(), *super().ending(collected)]
 
     def _helped(self, call_id: Any) -> Iterator[Event]:
         """What the sub-agent did that a call asked for, and its own sub-agents."""
@@ -232,32 +209,25 @@ class GeminiAgent(AgentDefaults):
         return self._reading.said(whole)
 
     def _result(self, seen: dict[str, Any], at: str | None) -> Iterator[Event]:
-        yield from _usage(table(seen, "stats"))
-        if seen.get("status") == "success":
-            yield from self._reading.answered(at=at)
-            yield SessionEnded(ok=True, at=at)
-        else:
-            message = text(seen, "error", "message") or "it ended with an error"
-            yield from _trouble(self._reading, message)
-            yield SessionEnded(ok=False, reason=message, at=at)
+        yield from self._spending.more(**_tokens(table(seen, "stats")))
+        message = text(seen, "error", "message") or "it ended with an error"
+        well = seen.get("status") == "success"
+        yield from () if well else _trouble(self._reading, message)
+        yield from self._reading.over(well, message, at=at)
 
 
-def _usage(stats: dict[str, Any]) -> Iterator[Event]:
+def _tokens(stats: dict[str, Any]) -> dict[str, int | None]:
     """Its input includes cached tokens; its output leaves out the thoughts, which only the total includes."""
     total, read, written = (number(stats, name) for name in ("total_tokens", "input_tokens", "output_tokens"))
-    if total and read is not None and written is not None:
-        thoughts = max(total - read - written, 0)
-        yield UsageSeen(
-            input_tokens=read,
-            cached_tokens=number(stats, "cached"),
-            output_tokens=plus(written, thoughts),
-            reasoning_tokens=thoughts,
-            derived=("output_tokens", "reasoning_tokens"),
-        )
+    if not total or read is None or written is None:
+        return {}
+    thoughts = max(total - read - written, 0)
+    cached, output = number(stats, "cached"), plus(written, thoughts)
+    return {"input_tokens": read, "cached_tokens": cached, "output_tokens": output, "reasoning_tokens": thoughts}
 
 
 def _trouble(reading: Reading, message: str) -> Iterator[Event]:
-    """Its error type is always "unknown" and its exit code the status cut to a byte, so the message has to tell."""
+    """Its error type is always "unknown" and its exit code the status cut to a byte, so read the message."""
     found = _API_ERROR.match(message)
     said = found[1] if found else ""
     error = table(parse(said.encode("utf-8", "replace")), "error")
@@ -276,7 +246,7 @@ def _settings(env: Mapping[str, str], login: bool) -> bytes:
     other = "oauth-personal" if login else "vertex-ai" if _VERTEX[0] in env else "gemini-api-key"
     settings = {
         "security": {"auth": {"selectedType": "gemini-api-key" if "GEMINI_API_KEY" in env else other}},
-        # It would try ten times, for minutes, and say nothing meanwhile.
+        # Otherwise it tries ten times, for minutes, without a word.
         "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False, "maxAttempts": 4},
         "privacy": {"usageStatisticsEnabled": False},
         "telemetry": {"enabled": False},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,10 +27,11 @@ from whet.model.seen import (
 from whet.model.session import TOKEN_FIGURES, USAGE_FIGURES, Usage, guessed, sourced
 from whet.model.skills import SkillDetection, SkillWatch
 from whet.model.wire import EVENT_NAMES, WireError, decode_event, encode_lines
+from whet.reading.text import did_you_mean
 
 
 class Characters:
-    """Counts as a provider does: every round reads all that was said before. What no event shows is not counted."""
+    """Counts characters as a provider counts tokens: every round reads all that events show before it."""
 
     def __init__(self, prompt: int) -> None:
         self._context = prompt
@@ -53,7 +53,7 @@ class Characters:
         self._context += len(text)
 
     def guess(self) -> Usage:
-        """Tokens, by what is usual."""
+        """Return the tokens that so many characters usually are."""
         return guessed(self._read, self._written)
 
 
@@ -62,14 +62,14 @@ def _size(args: Any) -> int:
 
 
 class EventFile:
-    """Takes events many at a time, since a write of each would take longer than all else that is done with it."""
+    """Writes many events at a time: a write of its own would take longer than everything else about an event."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: int | None = None
 
     def write(self, events: Sequence[Event]) -> None:
-        """Put *events* on disk, after those before."""
+        """Append *events*."""
         if self._file is None:
             self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         view = memoryview(encode_lines(events))
@@ -77,24 +77,24 @@ class EventFile:
             view = view[os.write(self._file, view) :]
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
 
 _LINE_SHOWN = 120
-# What binary fractions make of a sum of dollars: a budget that is just spent is held.
+# The rounding error of a sum of dollars: spending exactly the budget is allowed.
 _ROUNDING_USD = 1e-9
-# An agent may tell everything at its end.
+# An agent may print everything at its end.
 _MOST_UNWRITTEN = 1000
-# Of each skill and confidence; a check sees all of them.
+# For each skill and confidence; a check sees all of the evidence.
 _EVIDENCE_KEPT = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """What a running agent is held to, and what is known of its session beforehand.
+    """The limits of a running agent, and what is known of its session before it starts.
 
     Prices are those of `model` where the agent does not name one.
     """
@@ -118,7 +118,7 @@ class Observer:
         watch: Watch | None = None,
         then: Callable[[Event], None] | None = None,
     ) -> None:
-        # Begins anew when the process does.
+        # Replaced when the process starts.
         self.turn = Turn()
         self._output = output
         self._read = _read_event if output == "events" else read
@@ -139,11 +139,11 @@ class Observer:
         self.unreadable: SessionUnreadable | None = None
         self.started = SessionStarted()
         self.ended: SessionEnded | None = None
-        # The last trouble that nothing the model said or did has followed.
+        # The last trouble, unless the model has said or done something since.
         self.trouble: Trouble | None = None
 
     def feed(self, data: bytes) -> None:
-        """Take the next piece of output; raises where the agent goes beyond its steps."""
+        """Take the next piece of output; raises if the agent goes beyond its steps."""
         if self._output == "text" and self._then is None:
             return
         *lines, rest = data.split(b"\n")
@@ -162,44 +162,44 @@ class Observer:
             self._take_lines([whole])
 
     def close(self) -> None:
-        """Write what is left, and let go of the file of events."""
+        """Write what is left, and close the file of events."""
         self._write()
         if self._events:
             self._events.close()
 
     def adopt(self, again: Observer) -> None:
-        """Take the figures of a second reading, which knew more; raises where they are beyond the budget."""
+        """Take the figures of a second reading, which knew more; raises if they are beyond the budget."""
         self.steps, self._usage, self._derived = again.steps, again._usage, again._derived
         self._skills, self._characters = again._skills, again._characters
         self._hold_budget()
 
     def usage(self) -> Usage:
-        """What was reported; a figure that was never mentioned stays unknown."""
+        """Return what the agent reported; a figure that it never mentioned stays unknown."""
         return priced(sourced(self._derived, **self._usage), self.started.model or self._limits.model)
 
     def usage_or_guess(self, transcript: Path) -> Usage:
-        """What was reported, or a guess where the agent does not tell tokens at all."""
-        told = self.usage()
-        if any(getattr(told, name) is not None for name in TOKEN_FIGURES):
-            return told
+        """Return what the agent reported, or a guess if it does not report tokens at all."""
+        reported = self.usage()
+        if any(getattr(reported, name) is not None for name in TOKEN_FIGURES):
+            return reported
         guess = self._characters.guess()
         if self._output == "text":
             guess = guessed(len(self._limits.prompt), len(self.final_output(transcript)))
-        return replace(guess, cost_usd=told.cost_usd, cost_source=told.cost_source)
+        return replace(guess, cost_usd=reported.cost_usd, cost_source=reported.cost_source)
 
     def detected_skills(self) -> tuple[SkillDetection, ...]:
         """The skills that were used, each with its best evidence."""
         return self._skills.found()
 
     def final_output(self, transcript: Path) -> str:
-        """The answer: all of a text, or the final output that was announced, or the last message but thoughts."""
+        """Return the answer: all of a text, the announced final output, or the last message that is not a thought."""
         if self._output == "text":
             text = transcript.read_bytes().decode("utf-8", "replace") if transcript.exists() else ""
             return text.rstrip("\r\n")
         return self._final if self._final is not None else (self._said or "")
 
     def take(self, event: Event) -> None:
-        """Count one event in."""
+        """Count one event."""
         self._taken.append(event)
         if len(self._taken) >= _MOST_UNWRITTEN:
             self._write()
@@ -211,7 +211,7 @@ class Observer:
             count(self, event)
 
     def _take_lines(self, lines: list[bytes]) -> None:
-        """The events of many lines go to disk together."""
+        """Take *lines*, and write their events together."""
         try:
             for line in lines:
                 self._lines += 1
@@ -300,11 +300,11 @@ class Observer:
             raise BudgetSpent(f"has spent ${spent:.6g} of a budget of ${budget:g}")
 
     def _spent(self) -> float | None:
-        """What it costs so far, at the least: some agents tell what they read long before what they wrote."""
-        told = self.usage()
-        if told.cost_usd is None and told.input_tokens is not None and told.output_tokens is None:
-            told = priced(replace(told, output_tokens=0), self.started.model or self._limits.model)
-        return told.cost_usd
+        """Return the least that it costs so far: some agents report what they read long before what they wrote."""
+        usage = self.usage()
+        if usage.cost_usd is None and usage.input_tokens is not None and usage.output_tokens is None:
+            usage = priced(replace(usage, output_tokens=0), self.started.model or self._limits.model)
+        return usage.cost_usd
 
     # By type, which is quicker than a match: there may be a million of them.
     _COUNTS: ClassVar[dict[type[Event], Callable[[Observer, Any], None]]] = {
@@ -320,7 +320,7 @@ class Observer:
 
 
 def _read_event(line: bytes) -> Iterable[Event]:
-    """The one event of a line that is an event already."""
+    """Return the event of a line that is one of our own events."""
     return (decode_event(line),)
 
 
@@ -337,6 +337,5 @@ def _merged(known: SessionStarted, more: SessionStarted) -> SessionStarted:
 def _unreadable(number: int, line: bytes, error: WireError) -> SessionUnreadable:
     shown = line[:_LINE_SHOWN].decode("utf-8", "replace")
     named = str(error).split('"')[1] if str(error).startswith("no event is called") else ""
-    near = get_close_matches(named, EVENT_NAMES, n=1)
-    hint = f'did you mean "{near[0]}"?' if near else "print one event per line on stdout, and anything else on stderr"
+    hint = did_you_mean(named, EVENT_NAMES) or "print one event per line on stdout, and anything else on stderr"
     return SessionUnreadable(f"line {number} of its output is not a session event: {error}: {shown}", hint=hint)

@@ -5,31 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from whet.agents.agent import (
-    AgentCommand,
-    AgentDefaults,
-    Meaning,
-    Options,
-    Rows,
-    Signs,
-    Task,
-    credential_files,
-    environment,
-    mounts,
-    resuming,
-    skill_copies,
-)
-from whet.agents.reading import Reading
-from whet.agents.records import amount, look, moment, number, parse, plus, status_kind, table, text
-from whet.model.seen import Event, SessionEnded, SessionStarted, ToolResult, TroubleKind, UsageSeen
+from whet.agents.agent import AgentCommand, Meaning, Rows, Signs, Task, environment
+from whet.agents.reading import RecordsAgent, resuming
+from whet.agents.records import amount, input_figures, look, moment, number, parse, plus, status_kind, table, text
+from whet.model.seen import Event, SessionEnded, SessionStarted, ToolResult, TroubleKind
 
 # Providers that it knows by itself.
 _KNOWN = ("anthropic", "deepseek", "google", "groq", "mistral", "opencode", "openrouter", "xai")
 _KEYS = tuple(f"{name.upper()}_API_KEY" for name in _KNOWN)
 _CREDENTIALS = (*_KEYS, "GOOGLE_GENERATIVE_AI_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL")
-_LOGIN = (".local/share/opencode/auth.json",)
 _CONFIG = "opencode.json"
 _OFF = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "SHARE")
 _QUIET = {f"OPENCODE_DISABLE_{what}": "1" for what in _OFF}
@@ -41,7 +28,7 @@ JOIN message ON message.id = part.message_id JOIN session ON session.id = part.s
 WHERE session.parent_id IS NOT NULL ORDER BY part.id
 """
 _MODE = ("run", "--format", "json", "--auto", "--thinking", "--print-logs", "--log-level", "INFO")
-# It prints what is whole only, and a tool when it has ended; when either begins is in its log.
+# It prints only complete messages, and a tool when it has ended; its log shows when either begins.
 _LOGGED = (
     rb'timestamp=\S+ (?=level=(?:DEBUG|INFO) |level=ERROR run=\w+ message="stream error")level=\w+ run=\w+ '
     rb'(?:message="?(?P<what>evaluated|stream error|stream)"? '
@@ -54,14 +41,16 @@ _MEANS: dict[bytes, Meaning] = {b"evaluated": "tool", b"stream": "asked", b"stre
 _LOG_SIGNS = Signs(line=re.compile(_LOGGED), means=_MEANS)
 
 
-class OpencodeAgent(AgentDefaults):
+class OpencodeAgent(RecordsAgent):
     """Reads `step_start`, `text`, `reasoning`, `tool_use`, `step_finish` and `error`; none of them is the end."""
 
+    program, skills = "opencode", ".config/opencode/skills"
+    login = (".local/share/opencode/auth.json",)
     state = tuple(f".local/share/opencode/opencode.db{part}" for part in ("", "-wal", "-shm"))
-    takes_skills = "home"
+    derived = ("input_tokens", "output_tokens")
 
     def __init__(self) -> None:
-        self._reading = Reading()
+        super().__init__()
         self._session: str | None = None
         self._reason = "nothing"
         self._failed: str | None = None
@@ -73,32 +62,21 @@ class OpencodeAgent(AgentDefaults):
 
     def command(self, task: Task) -> AgentCommand:
         """It keeps its files below its home; `args` are passed to `run`."""
-        self._reading.workspace, self._fresh = str(task.workspace), task.resume is None
-        options = Options(task.runner.options)
-        passed = {name: task.environ[name] for name in _CREDENTIALS if name in task.environ}
-        model = ("--model", task.runner.model) if task.runner.model else ()
-        env = {**_QUIET, **passed, **environment(task)}
+        self._fresh = task.resume is None
+        env = {**_QUIET, **environment(task, *_CREDENTIALS)}
         config = _config(task.runner.model or "", env)
-        named = {"OPENCODE_CONFIG": str(task.home / _CONFIG)} if config else {}
-        skills = skill_copies(task, ".config/opencode/skills")
-        resume = resuming(task, "--session")
-        return AgentCommand(
-            argv=(options.text("command") or "opencode", *_MODE, *model, *resume, *options.texts("args")),
-            env={**named, **env},
-            stdin=task.prompt.encode(),
-            announces_end=True,
-            shows_model=True,
+        if config:
+            env = {"OPENCODE_CONFIG": str(task.home / _CONFIG), **env}
+        return replace(
+            self.start(task, _MODE, env, resume=resuming(task, "--session")),
             signs=_SIGNS,
             log_signs=_LOG_SIGNS,
             home_files=config,
-            home_copies={**credential_files(task, _LOGIN), **skills},
             collect_rows={_PARTS: Rows(self.state[0], _QUERY)},
-            readable=mounts(task),
-            network=options.flag("network", True),
         )
 
     def events(self, record: bytes) -> Iterable[Event]:
-        """Every record but an error tells one part of a step."""
+        """Every record but an error is one part of a step."""
         seen = parse(record)
         part, at = table(seen, "part"), moment(seen.get("timestamp"))
         if self._session is None and text(seen, "sessionID"):
@@ -109,8 +87,8 @@ class OpencodeAgent(AgentDefaults):
                 yield from self._let_go()
                 self._reason, self._failed = "nothing", None
             case "text" if look(part, "metadata", "compaction_continue") is True:
-                # It writes this prompt to itself after a summary of the session.
-                yield from self._reading.summarized()
+                # It writes this prompt for itself after a summary of the session.
+                yield from self._reading.settle("thinking")
                 yield from self._let_go()
                 self._reason = "a summary of the session"
             case "text":
@@ -126,7 +104,7 @@ class OpencodeAgent(AgentDefaults):
                 yield from self._trouble(table(seen, "error"), at)
 
     def learn(self, collected: Mapping[str, bytes]) -> bool:
-        """A sub-agent has a session of its own, of which nothing but its last words is printed."""
+        """A sub-agent has its own session, of which only its last words are printed."""
         for line in collected.get(_PARTS, b"").splitlines():
             row = parse(line)
             session, part, message = (text(row, name) or "" for name in ("session", "part", "message"))
@@ -140,7 +118,7 @@ class OpencodeAgent(AgentDefaults):
         ok = self._reason == "stop"
         yield from self._reading.answered() if ok else ()
         yield from self._let_go()
-        # Those that were cut off while they worked; an earlier run may have left some too.
+        # Sub-agents that were cut off while they worked; in a resumed session, an earlier run may have left some too.
         for session in list(self._inner) if self._fresh else ():
             yield from self._helped(session)
         yield from self._reading.left()
@@ -176,7 +154,7 @@ class OpencodeAgent(AgentDefaults):
                     yield from self._tool(part, moment(look(part, "state", "time", "end")))
                 case "step-finish":
                     yield from self._let_go()
-                    yield from _usage(part)
+                    yield from self._usage(part)
         yield from self._let_go()
         self._results, self._failed = outside, failed
 
@@ -185,7 +163,19 @@ class OpencodeAgent(AgentDefaults):
         if self._reason != "stop":
             yield from self._let_go()
         # Otherwise it is not known before the end whether this was the answer, or a summary to go on with.
-        yield from _usage(part)
+        yield from self._usage(part)
+
+    def _usage(self, part: dict[str, Any]) -> Iterator[Event]:
+        """Read the usage of a step: its input leaves out what a cache read or wrote, its output reasoning."""
+        tokens = table(part, "tokens")
+        thought = number(tokens, "reasoning")
+        return self._spending.more(
+            **input_figures(number(tokens, "input"), number(tokens, "cache", "read"), number(tokens, "cache", "write")),
+            output_tokens=plus(number(tokens, "output"), thought),
+            reasoning_tokens=thought,
+            # It says 0 if it does not know the price.
+            cost_usd=amount(part, "cost") or None,
+        )
 
     def _let_go(self) -> list[Event]:
         results, self._results = self._results, []
@@ -200,23 +190,6 @@ class OpencodeAgent(AgentDefaults):
             kind = "context"
         self._reason = "an error"
         yield from self._reading.trouble(text(error, "data", "message") or text(error, "name"), kind, status, at=at)
-
-
-def _usage(part: dict[str, Any]) -> Iterator[Event]:
-    """Read the usage of a step; its input leaves out what a cache read or wrote, its output leaves out reasoning."""
-    tokens = table(part, "tokens")
-    cached, written = number(tokens, "cache", "read"), number(tokens, "cache", "write")
-    thought = number(tokens, "reasoning")
-    yield UsageSeen(
-        input_tokens=plus(number(tokens, "input"), cached, written),
-        cached_tokens=cached,
-        cache_write_tokens=written,
-        output_tokens=plus(number(tokens, "output"), thought),
-        reasoning_tokens=thought,
-        # It says 0 where it does not know the price.
-        cost_usd=amount(part, "cost") or None,
-        derived=("input_tokens", "output_tokens"),
-    )
 
 
 def _config(model: str, env: Mapping[str, str]) -> dict[str, bytes]:

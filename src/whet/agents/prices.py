@@ -10,7 +10,7 @@ from whet.model.session import Usage
 
 
 def priced(usage: Usage, model: str | None) -> Usage:
-    """Return *usage* with its cost, if that can be known; never replaces what an agent said itself.
+    """Return *usage* with its cost, if it can be known; what an agent reports itself stays.
 
     A guess from characters has no price.
     """
@@ -24,7 +24,7 @@ def priced(usage: Usage, model: str | None) -> Usage:
 
 @cache
 def load_prices() -> None:
-    """Begin to load the table on a thread, so that it is there when a session ends: that takes a third of a second."""
+    """Load the table on a thread, so that it is ready when a session ends: this takes a third of a second."""
     threading.Thread(target=_load, name="prices", daemon=True).start()
 
 
@@ -38,11 +38,11 @@ def _cost(model: str, input_tokens: int, cached: int, cache_write: int, output_t
     from genai_prices import Usage as Tokens  # noqa: PLC0415
     from genai_prices import calc_price  # noqa: PLC0415
 
-    # Where the table has no price for reading from or writing to a cache, that costs as much as any input.
+    # If the table has no price for reading from or writing to a cache, it counts as any other input.
     tokens = Tokens(
         input_tokens=input_tokens, cache_read_tokens=cached, cache_write_tokens=cache_write, output_tokens=output_tokens
     )
-    # "anthropic/claude-..." and "claude-..." are one model to those who serve several providers' models.
+    # "anthropic/claude-..." and "claude-..." are one model: some services put the provider in front.
     for name in dict.fromkeys((model, model.rpartition("/")[2])):
         try:
             return float(calc_price(tokens, model_ref=name).total_price)

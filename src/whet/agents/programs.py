@@ -24,7 +24,7 @@ State = Literal["ok", "absent", "warning", "problem"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check of the machine."""
 
     part: Literal["settings", "machine", "agents", "runners"]
     name: str
@@ -37,8 +37,8 @@ class Finding:
 class KnownAgent:
     """One agent: `program` starts it, any of `variables` or `files` (below the home) can log it in.
 
-    `helpers` are programs that it needs beside itself, each with what it does not do without. `free` says that it can
-    be used without any login, and `unpacks` that it fills a folder when it is first asked for anything.
+    `helpers` are other programs that it needs, each with what it does not do without them. `free` says that it works
+    without a login, and `unpacks` that it fills a folder at its first start.
     """
 
     type: str
@@ -108,9 +108,9 @@ BY_TYPE = {agent.type: agent for agent in KNOWN}
 
 
 def logins(agent: KnownAgent, environ: Mapping[str, str]) -> list[str]:
-    """The names of what could log *agent* in: variables that are set and files that are there, never what they hold."""
+    """Return the names of what could log *agent* in: variables that are set and files that exist."""
     home = Path(environ.get("HOME") or "/nonexistent")
-    files = [f"~/{name}" for name in agent.files if os.path.isfile(home / name)]  # noqa: PTH113 - a home that is closed to us is one without logins
+    files = [f"~/{name}" for name in agent.files if os.path.isfile(home / name)]  # noqa: PTH113 - a home that we may not read has no logins
     return [name for name in agent.variables if environ.get(name)] + files
 
 
@@ -122,7 +122,7 @@ _WRONG = re.compile(r"error|missing|cannot find|not found|no such", re.IGNORECAS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """What a program answered to `--version`, or why it did not; `late` where it was not waited for any longer."""
+    """What a program answered to `--version`, or why it did not; `late` if it took too long."""
 
     text: str
     ok: bool
@@ -130,12 +130,12 @@ class Version:
 
 
 def find_program(name: str, environ: Mapping[str, str]) -> str | None:
-    """Where the program of this name is."""
+    """Return the path of the program of this name."""
     return shutil.which(name, path=environ.get("PATH"))
 
 
 def ask_versions(programs: Iterable[str], sandbox: Sandbox, environ: Mapping[str, str]) -> dict[str, Version]:
-    """What each program says of its version, all asked at once."""
+    """Ask all programs for their versions at the same time."""
     wanted = tuple(dict.fromkeys(programs))
     answers: dict[str, Version] = {}
 
@@ -154,7 +154,7 @@ def ask_versions(programs: Iterable[str], sandbox: Sandbox, environ: Mapping[str
 
 
 async def _version(program: str, sandbox: Sandbox, environ: Mapping[str, str]) -> Version:
-    """Run it inside the sandbox, in an empty home without network: it is asked for a word, not trusted."""
+    """Run it inside the sandbox, in an empty home without network: it is not trusted."""
     printed, complained = _Beginning(), _Beginning()
     with tempfile.TemporaryDirectory(prefix="whet-doctor-", ignore_cleanup_errors=True) as home:
         folder = Path(home)

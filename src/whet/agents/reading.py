@@ -1,17 +1,26 @@
 """From the records of an agent to events: what its tools do, what it says, and what it spends.
 
-An adapter keeps one `Reading` (or one `Calls`) per session and calls a method for each thing that it finds in the
-agent's records. Every method returns the events to pass on.
+An adapter keeps one `Reading` per session and calls a method for each thing that it finds in the agent's records.
+Every method returns the events to pass on.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from whet.agents.agent import Resume
+from whet.agents.agent import (
+    AgentCommand,
+    AgentDefaults,
+    Resume,
+    TakesSkills,
+    Task,
+    credential_files,
+    mounts,
+    skill_copies,
+)
 from whet.agents.records import amount, as_text, look, number, rows, text
 from whet.model.seen import (
     CommandRun,
@@ -20,6 +29,8 @@ from whet.model.seen import (
     FileRead,
     FinalOutput,
     Message,
+    MessagePhase,
+    SessionEnded,
     SkillSignal,
     ToolCall,
     ToolResult,
@@ -67,7 +78,7 @@ class Call(NamedTuple):
 
     @property
     def command(self) -> str | None:
-        """The line that a shell was given."""
+        """The line that a shell gets."""
         if self.kind != "shell":
             return None
         given = _first(self.args, _COMMAND_KEYS) if isinstance(self.args, dict) else self.args
@@ -77,12 +88,12 @@ class Call(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """Where it was to happen, if not in the workspace."""
+        """Where it happens, if not in the workspace."""
         return text(_first(self.args, _FOLDER_KEYS)) or ""
 
     @property
     def skill(self) -> str | None:
-        """The skill that was asked for; `plugin:skill` is the same skill as `skill`."""
+        """The skill that it asks for; `plugin:skill` is the same skill as `skill`."""
         if self.kind != "skill":
             return None
         named = text(_first(self.args, _SKILL_KEYS)) or text(self.args) or ""
@@ -105,10 +116,20 @@ class Call(NamedTuple):
                 yield named
 
 
-class Calls:
-    """The calls of one session; the events of each follow when its result is there.
+def _first(args: Any, names: tuple[str, ...]) -> Any:
+    """The first of *names* that says something."""
+    if isinstance(args, dict):
+        for name in names:
+            if found := args.get(name):
+                return found
+    return None
 
-    Events are given as lists: a transcript may tell of a million calls, and generators within generators take longer.
+
+class Reading:
+    """The calls of one session, and its words, held back until it is known whether they were the last.
+
+    The events of a call follow with its result. Events are given as lists: a transcript may have a million calls, and
+    generators within generators take longer.
     """
 
     def __init__(self, workspace: str = "") -> None:
@@ -117,13 +138,16 @@ class Calls:
         # Where a shell begins, if not in the workspace: some programs stay where the last command went.
         self.cwd = ""
         self._open: dict[str, Call] = {}
+        # Words, and when they were said.
+        self._held: tuple[str, str | None] | None = None
+        self._last: str | None = None
 
     def began(self, call_id: Any, tool: Any, args: Any, *, at: str | None = None) -> list[Event]:
         """The model asked for a tool."""
         name, known = text(tool) or "unknown", text(call_id)
         if known is not None:
             self._open[known] = Call(name, args, known, kind_of(name))
-        return [ToolCall(tool=name, id=known, args=args, at=at)]
+        return [*self.settle(), ToolCall(tool=name, id=known, args=args, at=at)]
 
     def ended(
         self,
@@ -136,7 +160,7 @@ class Calls:
         ran: bool = True,
         at: str | None = None,
     ) -> list[Event]:
-        """A tool gave its result; `ran=False` where it was refused, so that it did nothing.
+        """A tool gave its result; `ran=False` if it was refused, so that it did nothing.
 
         `worked` says whether a command succeeded if its exit code is unknown.
         """
@@ -145,23 +169,23 @@ class Calls:
         result = ToolResult(
             id=known, tool=call.tool if call else None, output=as_text(output), ok=ok if ran else False, at=at
         )
-        if call is None:
-            return [result]
-        if call.kind == "skill" and (skill := call.skill):
-            # Also where it failed: that it was asked for is evidence of its own.
+        actions: list[Event] = []
+        if call and call.kind == "skill" and (skill := call.skill):
+            # Also if it failed: that the model asked for it is evidence of its own.
             signal = f"tool:{call.tool.lower()}"
-            return [SkillSignal(skill=skill, signal=signal, loaded=ran and ok is not False, at=at), result]
-        if not ran:
-            return [result]
-        if call.kind == "shell":
-            return [*self._ran(call, number(exit_code), worked, at), result]
-        return [*self._deeds(call, ok, at), result]
+            actions = [SkillSignal(skill=skill, signal=signal, loaded=ran and ok is not False, at=at)]
+        elif call and ran and call.kind == "shell":
+            actions = self._ran(call, number(exit_code), worked, at)
+        elif call and ran and ok is not False and call.kind in ("read", "edit"):
+            did = FileRead if call.kind == "read" else FileEdit
+            actions = [did(path=self._path(path, call.folder), at=at) for path in call.paths()]
+        return [*self.settle(), *actions, result]
 
     def left(self) -> list[Event]:
-        """What is left when the session is over: commands that were cut off while they ran."""
+        """The session is over: words without an answer, and commands that were cut off while they ran."""
         commands = [call.command for call in self._open.values()]
         self._open.clear()
-        return [CommandRun(command=command) for command in commands if command]
+        return [*self.settle(), *(CommandRun(command=command) for command in commands if command)]
 
     def command_of(self, call_id: Any) -> str | None:
         """The command line of a call that waits for its result."""
@@ -171,69 +195,6 @@ class Calls:
     def is_open(self, call_id: Any) -> bool:
         """Whether a call with this id waits for its result."""
         return text(call_id) in self._open
-
-    def _deeds(self, call: Call, ok: bool | None, at: str | None) -> Sequence[Event]:
-        """What a call did; one that failed read and wrote nothing."""
-        kind = call.kind
-        if ok is False or kind is None:
-            return ()
-        if kind == "read":
-            return [FileRead(path=self._path(path, call.folder), at=at) for path in call.paths()]
-        if kind == "edit":
-            return [FileEdit(path=self._path(path, call.folder), at=at) for path in call.paths()]
-        return ()
-
-    def _ran(self, call: Call, exit_code: int | None, worked: bool | None, at: str | None) -> list[Event]:
-        """A command and the files that it shows; if it is unknown whether it worked, it may have shown none."""
-        command = call.command
-        if not command:
-            return []
-        told = worked if exit_code is None else None
-        sure = True if told or exit_code is not None else None
-        shown = shell_reads(command, exit_code) if told is not False else ()
-        began_in = call.folder or self.cwd
-        reads = [FileRead(path=self._path(path, began_in), ok=sure, at=at) for path in shown]
-        folder = self._path(began_in, "") if began_in else ""
-        cwd = folder if folder not in ("", ".", self.workspace.rstrip("/")) else None
-        return [CommandRun(command=command, exit_code=exit_code, cwd=cwd, ok=told, at=at), *reads]
-
-    def _path(self, path: str, folder: str) -> str:
-        if path.startswith(("~", "$")) or (not folder and _SETTLED.fullmatch(path)):
-            return path
-        whole = posixpath.normpath(posixpath.join(self.workspace, folder, path))
-        inside = self.workspace.rstrip("/") + "/"
-        return whole[len(inside) :] if self.workspace and whole.startswith(inside) else whole
-
-
-def _first(args: Any, names: tuple[str, ...]) -> Any:
-    """The first of *names* that says something."""
-    if isinstance(args, dict):
-        for name in names:
-            if found := args.get(name):
-                return found
-    return None
-
-
-class Reading(Calls):
-    """Calls, and words that are held back until it is known whether they were the last."""
-
-    def __init__(self, workspace: str = "") -> None:
-        super().__init__(workspace)
-        # Words, and when they were said.
-        self._held: tuple[str, str | None] | None = None
-        self._last: str | None = None
-
-    def began(self, call_id: Any, tool: Any, args: Any, *, at: str | None = None) -> list[Event]:
-        """Words before a call were not the last."""
-        return self.settle() + super().began(call_id, tool, args, at=at)
-
-    def ended(self, call_id: Any, **told: Any) -> list[Event]:
-        """Nor were words before a result."""
-        return self.settle() + super().ended(call_id, **told)
-
-    def left(self) -> list[Event]:
-        """Words after which nothing came were not an answer, or it would have been announced."""
-        return self.settle() + super().left()
 
     def thought(self, words: Any, *, at: str | None = None) -> list[Event]:
         """The model thought."""
@@ -270,31 +231,103 @@ class Reading(Calls):
 
     def answered(self, words: Any = None, *, at: str | None = None) -> list[Event]:
         """The session ended well: what was said last is the answer, unless the agent names another."""
-        before = self.settle(final=True)
+        before = self.settle("final")
         answer = text(words) or self._last
         return before if answer is None else [*before, FinalOutput(text=answer, at=at)]
 
-    def settle(self, *, final: bool = False) -> list[Event]:
-        """Pass on the words that were held back, now that it is known what they were."""
-        if self._held is None:
-            return []
-        (self._last, at), self._held = self._held, None
-        return [Message(role="assistant", phase="final" if final else "commentary", text=self._last, at=at)]
+    def over(self, ok: bool, reason: str, *, at: str | None = None) -> list[Event]:
+        """The session ended well, with an answer, or not, for a *reason*."""
+        words = self.answered(at=at) if ok else self.settle()
+        return [*words, SessionEnded(ok=ok, reason=None if ok else reason, at=at)]
 
-    def summarized(self) -> list[Event]:
-        """The words that were held back are a summary that the agent made for itself: a thought, and no answer."""
+    def settle(self, phase: MessagePhase = "commentary") -> list[Event]:
+        """Pass on the words that were held back, now that it is known what they were; a thought is not an answer."""
         if self._held is None:
             return []
         (words, at), self._held = self._held, None
-        return [Message(role="assistant", phase="thinking", text=words, at=at)]
+        self._last = self._last if phase == "thinking" else words
+        return [Message(role="assistant", phase=phase, text=words, at=at)]
+
+    def _ran(self, call: Call, exit_code: int | None, worked: bool | None, at: str | None) -> list[Event]:
+        """A command and the files that it shows; if it is unknown whether it worked, it may have shown none."""
+        command = call.command
+        if not command:
+            return []
+        ok = worked if exit_code is None else None
+        sure = True if ok or exit_code is not None else None
+        shown = shell_reads(command, exit_code) if ok is not False else ()
+        began_in = call.folder or self.cwd
+        reads = [FileRead(path=self._path(path, began_in), ok=sure, at=at) for path in shown]
+        folder = self._path(began_in, "") if began_in else ""
+        cwd = folder if folder not in ("", ".", self.workspace.rstrip("/")) else None
+        return [CommandRun(command=command, exit_code=exit_code, cwd=cwd, ok=ok, at=at), *reads]
+
+    def _path(self, path: str, folder: str) -> str:
+        if path.startswith(("~", "$")) or (not folder and _SETTLED.fullmatch(path)):
+            return path
+        whole = posixpath.normpath(posixpath.join(self.workspace, folder, path))
+        inside = self.workspace.rstrip("/") + "/"
+        return whole[len(inside) :] if self.workspace and whole.startswith(inside) else whole
+
+
+class RecordsAgent(AgentDefaults):
+    """A program that prints records: what all of them share, from their arguments to what they leave undone."""
+
+    program: str
+    # Where it looks for skills in its home, and the files there that log it in.
+    skills: str
+    login: tuple[str, ...] = ()
+    # The figures of its usage that it does not report as we count them.
+    derived: tuple[str, ...] = ()
+    takes_skills: TakesSkills | None = "home"
+
+    def __init__(self) -> None:
+        self._reading, self._spending = Reading(), Spending(derived=self.derived)
+
+    def start(
+        self,
+        task: Task,
+        mode: Sequence[str],
+        env: Mapping[str, str],
+        *,
+        resume: Sequence[str] = (),
+        last: Sequence[str] = (),
+    ) -> AgentCommand:
+        """Return a command for *task*; *resume* goes before the `args` of the runner, and *last* after them.
+
+        With a home of its own, the program gets a copy of the user's login.
+        """
+        self._reading.workspace = str(task.workspace)
+        model = ("--model", task.runner.model) if task.runner.model else ()
+        name, args = task.options.text("command") or self.program, task.options.texts("args")
+        login = credential_files(task, self.login) if env["HOME"] == str(task.home) else {}
+        return AgentCommand(
+            argv=(name, *mode, *model, *resume, *args, *last),
+            env=env,
+            stdin=task.prompt.encode(),
+            announces_end=True,
+            shows_model=True,
+            home_copies=login | skill_copies(task, self.skills),
+            readable=mounts(task),
+            network=task.options.flag("network", True),
+        )
+
+    def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
+        """What it was saying or doing when it was stopped."""
+        del collected
+        return self._reading.left()
+
+
+def resuming(task: Task, flag: str) -> tuple[str, ...]:
+    """Return *flag* and the id of the session to resume, if there is one."""
+    return (flag, task.resume.session_id) if task.resume else ()
 
 
 class Spending:
     """Tokens and money reported so far, so that later totals are not counted twice."""
 
     def __init__(self, *, derived: tuple[str, ...] = ()) -> None:
-        self._told: dict[str, float] = {}
-        # The figures that an agent does not tell as we count them.
+        self._known: dict[str, float] = {}
         self._derives = derived
         self._unsure: frozenset[str] = frozenset()
 
@@ -303,14 +336,14 @@ class Spending:
         before = {name: earlier.usage.told(name) for name in USAGE_FIGURES} if earlier else {}
         if earlier and earlier.usage.cost_source != "agent":
             before["cost_usd"] = None
-        self._told = {name: value for name, value in before.items() if value is not None}
-        self._unsure = frozenset(before) - frozenset(self._told)
+        self._known = {name: value for name, value in before.items() if value is not None}
+        self._unsure = frozenset(before) - frozenset(self._known)
 
     def more(self, **amounts: Any) -> Iterator[Event]:
         """So much more was spent; the names are those of `UsageSeen`."""
         known = {name: value for name, value in amounts.items() if amount(value) is not None}
         for name, value in known.items():
-            self._told[name] = self._told.get(name, 0) + value
+            self._known[name] = self._known.get(name, 0) + value
         if known:
             yield UsageSeen(**known, derived=tuple(name for name in self._derives if name in known))
 
@@ -318,8 +351,8 @@ class Spending:
         """Report a total, which includes what was reported before."""
         sure = {name: value for name, value in amounts.items() if name not in self._unsure}
         known = {name: value for name, value in sure.items() if amount(value) is not None}
-        yield from self.more(**{name: max(0, value - self._told.get(name, 0)) for name, value in known.items()})
+        yield from self.more(**{name: max(0, value - self._known.get(name, 0)) for name, value in known.items()})
 
     def anew(self) -> None:
         """Later totals begin at nothing."""
-        self._told.clear()
+        self._known.clear()

@@ -18,11 +18,11 @@ _decode = msgspec.json.Decoder().decode
 
 
 def parse(record: bytes) -> dict[str, Any]:
-    """One line of JSON as an object; empty where it is anything else."""
+    """Parse one line of JSON as an object; empty if it is anything else."""
     try:
         value = _decode(record)
     except (ValueError, RecursionError):
-        # Half of a surrogate pair, where a program cut its text: the rest of the record counts.
+        # Half of a surrogate pair, because a program cut its text: the rest of the record counts.
         try:
             loose = json.loads(record.decode("utf-8", "replace"), strict=False)
             value = msgspec.json.decode(json.dumps(loose, ensure_ascii=False).encode("utf-8", "replace"))
@@ -34,7 +34,7 @@ def parse(record: bytes) -> dict[str, Any]:
 def look(value: Any, *names: str) -> Any:
     """Return the value at *names* in nested objects, or None.
 
-    `text` and `table` do the same by themselves: they are asked for many times of every record.
+    `text` and `table` repeat this, because they are called many times for every record.
     """
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
@@ -62,7 +62,7 @@ def rows(value: Any, *names: str) -> list[Any]:
 
 
 def number(value: Any, *names: str) -> int | None:
-    """A whole number, or none; none is as large as to need more than 63 bits."""
+    """A whole number of at most 63 bits, or none."""
     found = look(value, *names) if names else value
     whole = isinstance(found, int) and not isinstance(found, bool) and abs(found) < 1 << 63
     return found if whole else None
@@ -75,7 +75,7 @@ def amount(value: Any, *names: str) -> float | None:
 
 
 def as_text(value: Any) -> str:
-    """Whatever a tool gave back as text: the texts of a list of blocks, or JSON."""
+    """Return the result of a tool as text: the texts of a list of blocks, or JSON."""
     if value is None or isinstance(value, str):
         return value or ""
     if isinstance(value, list):
@@ -100,7 +100,7 @@ _SERVER_ERRORS = range(500, 600)
 
 
 def status_kind(status: int | None) -> TroubleKind:
-    """What kind of trouble an answer of a provider's API is; the only thing asked for by name there is a model."""
+    """Return the kind of trouble of a provider's answer; 404 is about the model, the only thing asked for by name."""
     if status is None:
         return "other"
     return _STATUSES.get(status, "server" if status in _SERVER_ERRORS else "other")
@@ -109,6 +109,11 @@ def status_kind(status: int | None) -> TroubleKind:
 def plus(first: int | None, *more: int | None) -> int | None:
     """A sum whose first part has to be known."""
     return None if first is None else number(first + sum(part for part in more if part is not None))
+
+
+def input_figures(rest: int | None, cached: int | None, written: int | None) -> dict[str, int | None]:
+    """Return the whole input of an agent whose own figure, *rest*, leaves out what a cache read or wrote."""
+    return {"input_tokens": plus(rest, cached, written), "cached_tokens": cached, "cache_write_tokens": written}
 
 
 _YEAR_10000 = 253_402_300_800_000
@@ -129,19 +134,19 @@ def _second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-# As the programs read them. `/usr/bin` is a path, and so is `/usr`, unless a skill is called so.
+# As the programs read them. `/usr/bin` is a path, and so is `/usr`, unless a skill has that name.
 _AT_THE_START = re.compile(r"/([\w:-]+)(?=\s|\Z)", re.ASCII)
-# `$HOME` is a variable, unless a skill is called so; `${x}` always is.
+# `$HOME` is a variable, unless a skill has that name; `${x}` always is.
 _ANYWHERE = re.compile(r"\$([\w:-]+)", re.ASCII)
 
 
 def slash_invoked(prompt: str, skills: Collection[str]) -> list[SkillSignal]:
-    """The one of *skills* that a prompt such as `/release-notes for 2.0` begins with."""
+    """Return the one of *skills* that a prompt such as `/release-notes for 2.0` begins with."""
     found = _AT_THE_START.match(prompt)
     return [SkillSignal(skill=found[1], signal=f"prompt:/{found[1]}")] if found and found[1] in skills else []
 
 
 def dollar_invoked(prompt: str, skills: Collection[str]) -> list[SkillSignal]:
-    """Those of *skills* that a prompt such as `write $release-notes for 2.0` names, each once."""
+    """Return those of *skills* that a prompt such as `write $release-notes for 2.0` names, each once."""
     named = dict.fromkeys(found[1] for found in _ANYWHERE.finditer(prompt))
     return [SkillSignal(skill=name, signal=f"prompt:${name}") for name in named if name in skills]

@@ -32,7 +32,7 @@ class Recording:
 
     @property
     def output(self) -> Output:
-        """How its transcript is to be read: as it was when it was recorded."""
+        """How to read its transcript: as it was read when it was recorded."""
         transcript = self.folder / "transcript.jsonl"
         if not transcript.is_file():
             return "text"
@@ -40,13 +40,13 @@ class Recording:
 
     @property
     def events(self) -> Path | None:
-        """The file of its events, where they are not the transcript itself."""
+        """The file of its events, if they are not the transcript itself."""
         file = self.folder / _EVENTS
         return file if file.is_file() else None
 
     @property
     def exit_code(self) -> int:
-        """The code that it ended with; one that came to no good end may have none."""
+        """The code that it ended with; a session that broke off may have none."""
         if self.session.exit_code is not None:
             return self.session.exit_code
         return 0 if self.session.complete else _UNKNOWN_FAILURE
@@ -55,7 +55,7 @@ class Recording:
 class ReplayAgent(AgentDefaults):
     """Plays `script`, a run folder or its `trials`: the same case, variant and trial, by the runner of that name."""
 
-    # Those of the recording are in it already.
+    # A recording has its skills already.
     takes_skills = "variable"
 
     def __init__(self) -> None:
@@ -87,13 +87,13 @@ class ReplayAgent(AgentDefaults):
         )
 
     def events(self, record: bytes) -> Iterable[Event]:
-        """What the adapter of the recorded agent makes of it, where its events were not recorded."""
+        """Let the adapter of the recorded agent read it, if its events were not recorded."""
         return () if self._adapter is None else self._adapter.events(record)
 
     def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
         """The events as they were read the first time.
 
-        To read the transcript again would not do: adapters also know the workspace, and files of their agent's home.
+        The transcript is not enough: adapters also know the workspace, and files of their agent's home.
         """
         if self._events is not None:
             yield from _read_events(self._events)
@@ -110,7 +110,7 @@ class ReplayAgent(AgentDefaults):
             yield f"agent.script: {root}: there is no such folder"
             return
         for case in cases:
-            # In which variants a case runs is the plan's business; here it is enough that there is something to play.
+            # The plan decides in which variants a case runs; here any recording of it will do.
             found = find_recording(runner, case.id, None, 1)
             problem = found if isinstance(found, str) else _unreadable(found)
             if problem:
@@ -118,7 +118,7 @@ class ReplayAgent(AgentDefaults):
 
 
 def find_recording(runner: Runner, case: str, variant: str | None, number: int) -> Recording | str:
-    """The recording of trial *number* of *case*, or else of its first that has one; or why there is none.
+    """Return the recording of trial *number* of *case*, or of the first that has one; or why there is none.
 
     A recording of one variant only is played for all of them, and no *variant* means any.
     """
@@ -138,12 +138,12 @@ def find_recording(runner: Runner, case: str, variant: str | None, number: int) 
         variants = {variant: variants[folder_name(variant)]}
     found = [attempt for folder in variants.values() for attempt in _attempts(folder)]
     if not found:
-        return f'case "{case}" has no recording in {root}: no attempt at it came to a session'
+        return f'case "{case}" has no recording in {root}: no attempt at it has a session'
     return _read(next((folder for trial, folder in found if trial == number), found[0][1]))
 
 
 def _folders(folder: Path) -> dict[str, Path]:
-    """The folders in *folder* by name; none where it is not there."""
+    """Return the folders in *folder* by name; none if it does not exist."""
     found = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
     return {path.name: path for path in found}
 
@@ -169,7 +169,7 @@ def _read(folder: Path) -> Recording | str:
 
 
 def _unreadable(recording: Recording) -> str | None:
-    """Why nothing can read a recording, if so."""
+    """Return why nothing can read a recording; None if something can."""
     if recording.output != "records" or recording.events is not None:
         return None
     try:
@@ -186,7 +186,7 @@ def _refuse_gaps(runner: Runner, folder: Path) -> None:
         return
     raise AgentNotStarted(
         f"its recording is incomplete: {_lacks(changes)}",
-        hint="record it anew, or play it as it is with options = { incomplete = true } of this runner",
+        hint="record it again, or play it as it is with options = { incomplete = true } of this runner",
     )
 
 
@@ -223,6 +223,6 @@ def _read_events(path: Path) -> Iterator[Event]:
             try:
                 event = wire.decode_event(line)
             except wire.WireError as error:
-                hint = "record it anew, or bring that file back"
+                hint = "record it again, or restore that file"
                 raise AgentNotStarted(f"{path}: line {number} is not an event: {error}", hint=hint) from error
             yield event

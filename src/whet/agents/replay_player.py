@@ -18,12 +18,12 @@ _NEEDED = 3
 
 
 def lay(folder: Path, into: Path) -> None:
-    """Lay the changes that are recorded in *folder* into *into*; nothing outside of it is touched."""
+    """Apply the changes that are recorded in *folder* to *into*, and touch nothing outside of it."""
     listed = folder / "changes.json"
-    told = json.loads(listed.read_bytes()) if listed.is_file() else {}
-    for path in told.get("deleted", []):
+    changes = json.loads(listed.read_bytes()) if listed.is_file() else {}
+    for path in changes.get("deleted", []):
         _clear(_place(into, path))
-    for path in sorted(told.get("gone", []), key=len, reverse=True):
+    for path in sorted(changes.get("gone", []), key=len, reverse=True):
         # It may hold what was never recorded, such as empty folders of its own.
         with contextlib.suppress(OSError):
             _place(into, path).rmdir()
@@ -34,7 +34,7 @@ def lay(folder: Path, into: Path) -> None:
 
 
 def _place(into: Path, path: str, *, make: bool = False) -> Path:
-    """Return *path* below *into*: a recording may come from anyone, and must not lead out by `..` or a link."""
+    """Return *path* below *into*: a recording may come from anyone, and must not lead outside by `..` or a link."""
     *parents, name = path.split("/")
     if any(part in {"", ".", ".."} for part in (*parents, name)):
         raise ValueError(f"the recording names {path!r}, which is not a path below a workspace")

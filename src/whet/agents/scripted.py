@@ -5,29 +5,19 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
-from whet.agents.agent import (
-    NAMED_SKILLS,
-    AgentCommand,
-    AgentDefaults,
-    Options,
-    Task,
-    environment,
-    mounts,
-    named_skill,
-    skill_copies,
-)
+from whet.agents.agent import AgentCommand, AgentDefaults, Options, Task, environment, mounts, with_named_skills
 from whet.model.run import Runner
 from whet.model.seen import MessagePhase
 from whet.model.suite import Case
 from whet.reading.fields import is_number, is_whole
+from whet.reading.text import did_you_mean
 
 _PLAYER = Path(__file__).with_name("scripted_player.py")
-# What each step may say besides its own word; the player knows what they do.
+# The further fields of each step; the player knows what they do.
 STEPS: dict[str, tuple[str, ...]] = {
     "say": ("phase",),
     "think": (),
@@ -42,9 +32,23 @@ STEPS: dict[str, tuple[str, ...]] = {
     "exit": (),
     "answer": (),
 }
-_TOKENS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 _PHASES: tuple[str, ...] = get_args(MessagePhase)
 _LARGEST_EXIT = 255
+# For each field, how to check its value and what it must be. Fields that are not here are texts.
+_Rule: TypeAlias = tuple[Callable[[Any], bool], str]
+_TEXT: _Rule = (lambda value: isinstance(value, str), "a text")
+_COUNT: _Rule = (lambda value: is_whole(value, 0), "a whole number of at least 0")
+_AMOUNT: _Rule = (lambda value: is_number(value) and value >= 0, "a number of at least 0")
+_TOKENS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
+_USAGE = {**dict.fromkeys(_TOKENS, _COUNT), "cost_usd": _AMOUNT}
+_VALUES: dict[str, _Rule] = {
+    "wait_s": _AMOUNT,
+    "exit": (lambda value: is_whole(value, 0, _LARGEST_EXIT), f"a whole number from 0 to {_LARGEST_EXIT}"),
+    "phase": (lambda value: value in _PHASES, " or ".join(f'"{phase}"' for phase in _PHASES)),
+    # The names in a table have rules of their own.
+    "usage": (lambda _: False, "a table"),
+    **{f"usage.{name}": rule for name, rule in _USAGE.items()},
+}
 
 
 class ScriptedAgent(AgentDefaults):
@@ -56,16 +60,16 @@ class ScriptedAgent(AgentDefaults):
         """The player with the case's steps on standard input."""
         steps = read_steps(script_for(task.runner, task.case))
         script = json.dumps({"prompt": task.prompt, "steps": steps})
-        return AgentCommand(
+        command = AgentCommand(
             # -I -S: nothing of the user's Python leaks in, and it starts in 10 ms.
             argv=(sys.executable, "-I", "-S", str(_PLAYER)),
-            env=environment(task) | named_skill(task),
+            env=environment(task),
             stdin=script.encode(),
             output="events",
             readable=(_PLAYER.parent, *mounts(task)),
-            home_copies=skill_copies(task, NAMED_SKILLS),
-            network=Options(task.runner.options).flag("network", True),
+            network=task.options.flag("network", True),
         )
+        return with_named_skills(task, command)
 
     def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
         """Every script is read before anything starts."""
@@ -121,8 +125,8 @@ def _step_problems(step: Any) -> Iterator[str]:
         return
     words = [word for word in step if word in STEPS]
     if len(words) != 1:
-        near = [match for word in step for match in get_close_matches(word, STEPS, n=1)]
-        hint = f' (did you mean "{near[0]}"?)' if near and not words else ""
+        near = next(filter(None, (did_you_mean(word, list(STEPS)) for word in step)), None)
+        hint = f" ({near})" if near and not words else ""
         yield f"must have exactly one of {', '.join(STEPS)}{hint}"
         return
     word = words[0]
@@ -135,39 +139,14 @@ def _step_problems(step: Any) -> Iterator[str]:
 
 def _value_problems(key: str, value: Any) -> Iterator[str]:
     """What is wrong with one value of a step."""
-    match key:
-        case "usage" if isinstance(value, dict):
-            for name, amount in value.items():
-                yield from _usage_problems(name, amount)
-            return
-        case "usage":
-            good, wanted = False, "a table"
-        case "wait_s":
-            good, wanted = _is_amount(value), "a number of at least 0"
-        case "exit":
-            good, wanted = _is_count(value) and value <= _LARGEST_EXIT, f"a whole number from 0 to {_LARGEST_EXIT}"
-        case "phase":
-            good, wanted = value in _PHASES, " or ".join(f'"{phase}"' for phase in _PHASES)
-        case _:
-            good, wanted = isinstance(value, str), "a text"
-    if not good:
+    if key == "usage" and isinstance(value, dict):
+        for name, amount in value.items():
+            if name in _USAGE:
+                yield from _value_problems(f"usage.{name}", amount)
+            else:
+                known = did_you_mean(name, list(_USAGE)) or f"known: {', '.join(_USAGE)}"
+                yield f'usage: has no "{name}" ({known})'
+        return
+    is_good, wanted = _VALUES.get(key, _TEXT)
+    if not is_good(value):
         yield f"{key}: must be {wanted}, not {value!r}"
-
-
-def _usage_problems(name: str, amount: Any) -> Iterator[str]:
-    known = (*_TOKENS, "cost_usd")
-    if name not in known:
-        near = get_close_matches(name, known, n=1)
-        yield f'usage: has no "{name}"' + (f' (did you mean "{near[0]}"?)' if near else f" (known: {', '.join(known)})")
-    elif name == "cost_usd" and not _is_amount(amount):
-        yield f"usage.{name}: must be a number of at least 0, not {amount!r}"
-    elif name in _TOKENS and not _is_count(amount):
-        yield f"usage.{name}: must be a whole number of at least 0, not {amount!r}"
-
-
-def _is_count(value: Any) -> bool:
-    return is_whole(value, 0)
-
-
-def _is_amount(value: Any) -> bool:
-    return is_number(value) and value >= 0

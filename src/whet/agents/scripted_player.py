@@ -71,29 +71,30 @@ def read(step: dict[str, Any]) -> None:
 
 def write(step: dict[str, Any]) -> None:
     """Write a file, and the folders above it."""
-    path = place(step["write"])
-    call_id = call("write", path=step["write"])
-    try:
+
+    def change(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(step.get("text", ""))
-    except OSError as error:
-        done(call_id, "write", str(error), False)
-        return
-    emit("file_edit", path=str(path))
-    done(call_id, "write", "", True)
+
+    edit("write", step["write"], change)
 
 
 def delete(step: dict[str, Any]) -> None:
     """Delete a file."""
-    path = place(step["delete"])
-    call_id = call("delete", path=step["delete"])
+    edit("delete", step["delete"], lambda path: path.unlink())
+
+
+def edit(tool: str, name: str, change: Callable[[Path], None]) -> None:
+    """Change a file by a tool."""
+    path = place(name)
+    call_id = call(tool, path=name)
     try:
-        path.unlink()
+        change(path)
     except OSError as error:
-        done(call_id, "delete", str(error), False)
+        done(call_id, tool, str(error), False)
         return
     emit("file_edit", path=str(path))
-    done(call_id, "delete", "", True)
+    done(call_id, tool, "", True)
 
 
 def load_skill(step: dict[str, Any]) -> None:

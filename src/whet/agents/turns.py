@@ -16,7 +16,7 @@ from whet.ground.sandbox import Sink
 from whet.ground.secrets import Masker
 from whet.model.seen import PROVIDER_TROUBLE, Trouble
 
-# A session that was made shorter and does not fit again, and again, without a tool being used in between, never will.
+# A session that still does not fit after several summaries, without a tool call in between, never will.
 _MOST_OVERFLOWS = 3
 # The id of a tool of which only a sign was seen.
 _UNNAMED = "a tool"
@@ -29,15 +29,15 @@ class Turn:
         self._until = None if timeout_s is None else time.monotonic() + timeout_s
         self._heard_at = time.monotonic()
         self._tools: set[str | None] = set()
-        # The model has the word from the beginning, and again after every result of a tool.
+        # It is the turn of the model at the beginning, and again after every result of a tool.
         self._awaited = True
         self._speaking = False
         # Whether the model has ever said anything.
         self.came = False
-        # The last trouble with the provider that no answer has followed, and how often there was any until then.
+        # The last trouble with the provider since the last answer, and how often there was any since then.
         self.trouble: Trouble | None = None
         self.troubles = 0
-        # Whether anything of the model had come when the session first did not fit into it.
+        # Whether the model had said anything when the session first did not fit into it.
         self._began: bool | None = None
         self._overflows = 0
 
@@ -57,7 +57,7 @@ class Turn:
                 self._awaited, self._speaking = True, False
 
     def answered(self) -> None:
-        """Something that the model said is whole."""
+        """A message of the model is complete."""
         if self._in_time():
             self.came = True
             self.trouble, self.troubles = None, 0
@@ -76,7 +76,7 @@ class Turn:
             self._awaited, self._speaking = True, False
 
     def troubled(self, trouble: Trouble) -> None:
-        """The provider did not answer, or not well; raises where the agent only goes round in circles."""
+        """The provider did not answer, or not well; raises if the agent only goes round in circles."""
         if not self._in_time():
             return
         self._speaking = False
@@ -91,7 +91,7 @@ class Turn:
                 raise self.no_room(trouble)
 
     def no_room(self, trouble: Trouble) -> AgentError:
-        """The session does not fit into its model: the agent's doing, unless the first request did not."""
+        """The session does not fit into its model: its own doing, unless the first request did not fit."""
         if self._began:
             return ContextExhausted(f"the session no longer fits into its model: {trouble.message}")
         return PromptTooLong(
@@ -111,7 +111,7 @@ class Turn:
 
     @property
     def silent_s(self) -> float:
-        """For how long, at the time limit, the model had the word and said nothing."""
+        """For how long, at the time limit, it had been the turn of the model and it said nothing."""
         if not self._awaited or self._tools or self._until is None:
             return 0.0
         return self._until - self._heard_at
@@ -124,12 +124,12 @@ class Turn:
         return True
 
 
-# So much of a line is enough to know it by; the rest of a long one is not held back.
+# This much of a line is enough to recognize it; the rest of a long one is not held back.
 _HEAD = 1024
 
 
 class Sieve:
-    """A sink that passes lines on to another one, but for signs that are not to be kept."""
+    """A sink that passes lines on to another one, without the signs that are not kept."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class Sieve:
         self._masker, self._sign, self._trouble = masker, sign, trouble
         self._head = b""
         self._passing: list[bytes] = []
-        # Whether the line that has begun is kept; not known before enough of it has come.
+        # Whether to keep the current line; None until enough of it has arrived.
         self._keeps: bool | None = None
 
     def __call__(self, chunk: bytes) -> None:
@@ -179,13 +179,13 @@ class Sieve:
             self._then(passed)
 
     def _look(self, head: bytes) -> bool:
-        """Take note of a sign; whether its line is kept."""
+        """Report a sign, and return whether to keep its line."""
         found = self._signs.line.match(head)
         if found is None:
             return True
         named = found.groupdict()
         if what := named.get("what"):
-            # What was printed before it happened before it.
+            # What was printed before the sign happened before it.
             self._pass_on()
             meaning = self._signs.means.get(what, "speaking")
             if meaning == "trouble":

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Literal
 
 from whet.grade.statistics import pass_at_k
 from whet.model import wire
-from whet.model.event import ExecutionSummary, Results, RunEnded
+from whet.model.event import ExecutionSummary, RunEnded
 from whet.model.grade import Grade, Rate
 from whet.model.run import TrialResult
 from whet.model.session import Usage
@@ -28,7 +28,7 @@ class BenchReporter(DocumentReporter):
 
 def _document(event: RunEnded) -> dict[str, Any]:
     results = event.results
-    entries = list(_entries(results))
+    entries = [_entry(summary, list(results.trials(summary.execution))) for summary in results.summaries()]
     costs = [entry["cost"] for entry in entries if entry["cost"] is not None]
     passed = sum(entry["pass"] for entry in entries)
     return {
@@ -48,11 +48,6 @@ def _document(event: RunEnded) -> dict[str, Any]:
         "unknownCosts": sum(entry["cost"] is None and entry["status"] != "skipped" for entry in entries),
         "interrupted": event.interrupted,
     }
-
-
-def _entries(results: Results) -> Iterator[dict[str, Any]]:
-    for summary in results.summaries():
-        yield _entry(summary, list(results.trials(summary.execution)))
 
 
 def _entry(summary: ExecutionSummary, trials: list[TrialResult]) -> dict[str, Any]:
@@ -81,11 +76,7 @@ def _entry(summary: ExecutionSummary, trials: list[TrialResult]) -> dict[str, An
         "error": failure.message if failure and failure.code != "assertion" else _not_held(summary),
         "notes": list(dict.fromkeys(note for trial in trials for note in trial.notes)),
         "turns": decisive.steps if decisive else None,
-        "passRate": summary.rate.value if summary.rate else None,
-        "passRateBounds": _bounds(summary.rate),
-        "firstPassRate": _first(summary.rate),
-        "flaky": summary.rate.flaky if summary.rate else 0,
-        "passAtK": _pass_at(summary.rate),
+        **_rates(summary.rate),
         "runs": [_run(trial) for trial in trials],
     }
 
@@ -96,44 +87,32 @@ def _not_held(summary: ExecutionSummary) -> str | None:
     return None if outcome is None or outcome.verdict is None else f"snapshot {outcome.status}: {outcome.message}"
 
 
-def _bounds(rate: Rate | None) -> list[float] | None:
-    """Return the pass rate if all errored runs had failed, and if all had passed."""
-    return None if rate is None else [round(rate.if_errored_failed, 6), round(rate.if_errored_passed, 6)]
-
-
-def _first(rate: Rate | None) -> float | None:
-    """Return the share of runs that passed at their first attempt."""
-    return round(rate.first_passed / rate.first_total, 6) if rate and rate.first_total else None
-
-
-def _pass_at(rate: Rate | None) -> dict[str, float]:
-    """Return for each k the chance that at least one of k runs passes."""
+def _rates(rate: Rate | None) -> dict[str, Any]:
+    """Return the share of runs that passed: of all, if errored runs had failed or passed, and at first attempts."""
     if rate is None:
-        return {}
-    most = min(rate.total, _MOST_K)
-    return {str(k): round(pass_at_k(rate.total, rate.passed, k), 6) for k in range(1, most + 1)}
+        return {"passRate": None, "passRateBounds": None, "firstPassRate": None, "flaky": 0, "passAtK": {}}
+    ks = range(1, min(rate.total, _MOST_K) + 1)
+    return {
+        "passRate": rate.value,
+        "passRateBounds": [round(rate.if_errored_failed, 6), round(rate.if_errored_passed, 6)],
+        "firstPassRate": round(rate.first_passed / rate.first_total, 6) if rate.first_total else None,
+        "flaky": rate.flaky,
+        # For each k, the chance that at least one of k runs passes.
+        "passAtK": {str(k): round(pass_at_k(rate.total, rate.passed, k), 6) for k in ks},
+    }
 
 
 def _total_usage(trials: list[TrialResult]) -> Usage:
     """Return the usage of all runs of a case; the cost is unknown if a part of it is."""
-    total = Usage()
-    for trial in trials:
-        total += trial.total_usage
-    whole = trials and all(_cost_is_known(trial) for trial in trials)
-    return total if whole else _without_cost(total)
+    total = sum((trial.total_usage for trial in trials), Usage())
+    known = trials and all(_cost_is_known(trial) for trial in trials)
+    return total if known else replace(total, cost_usd=None, cost_source=None)
 
 
 def _cost_is_known(trial: TrialResult) -> bool:
     """Return whether every attempt reported its cost, but those whose agent never started."""
     spent = [each for each in trial.attempts if each.failure is None or each.failure.phase != "start"]
     return trial.total_usage.cost_usd is not None and all(each.usage.cost_usd is not None for each in spent)
-
-
-def _without_cost(usage: Usage) -> Usage:
-    return Usage(**{name: getattr(usage, name) for name in _TOKENS}, sources=usage.sources)
-
-
-_TOKENS = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens")
 
 
 def _outcome(summary: ExecutionSummary, decisive: TrialResult | None) -> Outcome:

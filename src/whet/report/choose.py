@@ -115,7 +115,7 @@ def _is_ours(name: str) -> bool:
 
 def _factory(name: str, base: Path) -> ReporterFactory:
     if ":" in name:
-        # Last, so that a file of the project never replaces a module of ours.
+        # At the end, so that a file of the project never replaces a module of whet.
         if str(base) not in sys.path:
             sys.path.append(str(base))
         found: Any = plugins.find_object(name)

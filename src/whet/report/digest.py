@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
 
@@ -37,13 +37,17 @@ class Block:
     first: Finding
     again: list[Finding] = field(default_factory=list)
 
-    def own_facts(self, finding: Finding) -> dict[str, str]:
-        """Return what *finding*, one of the others, says that the first does not."""
-        where = {"at": finding.where} if finding.where and finding.where != self.first.where else {}
-        ask = {"to ask": finding.ask} if finding.ask else {}
-        seen = {"last seen": finding.seen} if finding.seen and finding.seen != self.first.seen else {}
-        notes = {"note": "; ".join(finding.notes)} if finding.notes and finding.notes != self.first.notes else {}
-        return {**where, **seen, **notes, "artifacts": finding.artifacts, **ask}
+    def own_facts(self, finding: Finding) -> Iterator[tuple[str, str]]:
+        """Yield what *finding*, one of the others, says that the first does not, each fact with its label."""
+        first = self.first
+        facts = (
+            ("at", finding.where if finding.where != first.where else None),
+            ("last seen", finding.seen if finding.seen != first.seen else None),
+            ("note", "; ".join(finding.notes) if finding.notes != first.notes else None),
+            ("artifacts", finding.artifacts),
+            ("to ask", finding.ask),
+        )
+        yield from ((label, fact) for label, fact in facts if fact)
 
 
 @dataclass(slots=True)
@@ -76,6 +80,26 @@ class Group:
 
 
 @dataclass(slots=True)
+class Names:
+    """As many names as are shown under a title, and how many there are."""
+
+    title: str
+    shown: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, name: str) -> None:
+        """Count *name*, and show it if it is one of the first."""
+        self.count += 1
+        if self.count <= NAMES_SHOWN:
+            self.shown.append(name)
+
+    @property
+    def hidden(self) -> int:
+        """How many names are not shown."""
+        return self.count - len(self.shown)
+
+
+@dataclass(slots=True)
 class Digest:
     """The end of a run in a few facts."""
 
@@ -84,11 +108,8 @@ class Digest:
     tables: list[RunnerTable] = field(default_factory=list)
     failed: list[Group] = field(default_factory=list)
     errored: list[Group] = field(default_factory=list)
-    flaky: list[str] = field(default_factory=list)
-    flaky_count: int = 0
-    # Executions whose checks held before the agent started.
-    vacuous: list[str] = field(default_factory=list)
-    vacuous_count: int = 0
+    flaky: Names = field(default_factory=lambda: Names(FLAKY))
+    vacuous: Names = field(default_factory=lambda: Names(VACUOUS))
     snapshots: int = 0
     lifts: tuple[Lift, ...] = ()
 
@@ -154,7 +175,7 @@ class _Reader:
         self._snapshot(summary)
         case = execution_name(execution.case.id, execution.variant)
         if vacuous:
-            self._vacuous(f"{case} on {one_line(execution.runner.id)}")
+            self._digest.vacuous.add(f"{case} on {one_line(execution.runner.id)}")
         row = Row(
             case=case,
             status=summary.status,
@@ -167,35 +188,26 @@ class _Reader:
 
     def _snapshot(self, summary: ExecutionSummary) -> None:
         finding = snapshot_finding(summary, self._results, self._info, self._cwd)
-        if finding is None:
-            return
-        self._digest.snapshots += 1
-        key = (finding.status == "errored", "\0snapshot")
-        group = self._groups.setdefault(key, Group("Usage snapshot", noun="execution"))
-        group.count += 1
-        if self._shown < FAILURES_SHOWN or not group.shown:
-            self._shown += 1
-            group.add(finding, finding.key)
-
-    def _vacuous(self, name: str) -> None:
-        self._digest.vacuous_count += 1
-        if len(self._digest.vacuous) < NAMES_SHOWN:
-            self._digest.vacuous.append(name)
+        if finding is not None:
+            self._digest.snapshots += 1
+            key = (finding.status == "errored", "\0snapshot")
+            group = self._groups.setdefault(key, Group("Usage snapshot", noun="execution"))
+            if self._counts_and_shows(group):
+                group.add(finding, finding.key)
 
     def _trial(self, result: TrialResult) -> None:
         if result.flaky:
-            self._digest.flaky_count += 1
-            if len(self._digest.flaky) < NAMES_SHOWN:
-                self._digest.flaky.append(f"{trial_name(result.key)} (attempt {len(result.attempts)})")
-        if result.passed:
-            return
-        group = self._group(result)
-        group.count += 1
-        # Every class shows at least one, even if another class filled the limit.
-        if self._shown < FAILURES_SHOWN or not group.shown:
-            self._shown += 1
+            self._digest.flaky.add(f"{trial_name(result.key)} (attempt {len(result.attempts)})")
+        if not result.passed and self._counts_and_shows(group := self._group(result)):
             finding = finding_of(result, self._info, self._cwd)
             group.add(finding, likeness(result, finding))
+
+    def _counts_and_shows(self, group: Group) -> bool:
+        """Count one more of *group*, and return whether to show it: at least one, even if the limit is reached."""
+        group.count += 1
+        shows = self._shown < FAILURES_SHOWN or not group.shown
+        self._shown += shows
+        return shows
 
     def _group(self, result: TrialResult) -> Group:
         errored = result.status == "errored"
@@ -254,7 +266,7 @@ def last_failed_command(info: RunInfo, cwd: Path) -> str:
     """Return the command that repeats what did not go as expected, with the options that were typed."""
     words = list(info.again)
     if not words:
-        # Nobody typed this run, as when a program started it: name its suite, and its place if it is not the usual.
+        # A program started this run: name its suite, and its place if it is not the usual.
         words = [path_for_people(info.suite_path, cwd)]
         if info.run_dir.parent.parts[-2:] != (".whet", "runs"):
             words += ["--output-dir", path_for_people(info.run_dir.parent, cwd)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from whet.dataclass import dataclass
 from whet.grade.statistics import told_lift
 from whet.model.benchmark import CompletionReport, Evaluated, SampleStatus
 from whet.model.run import RunInfo
@@ -13,10 +12,9 @@ from whet.reading.text import count, duration, left, middle, one_line, path_for_
 from whet.report.digest import (
     ERRORED,
     FAILURES,
-    FLAKY,
-    VACUOUS,
     Digest,
     Group,
+    Names,
     flagged_tasks,
     last_failed_command,
     outcome,
@@ -29,7 +27,7 @@ from whet.report.digest import (
 from whet.report.finding import Finding
 from whet.report.plain import STATUS_STYLES, symbol
 from whet.report.screen import Screen, Style
-from whet.report.table import DETAILS, Detail, RunnerTable, columns_of, totals_of
+from whet.report.table import DETAILS, RunnerTable, columns_of, totals_of
 
 _WIDEST_CASE = 48
 _NARROWEST_CASE = 16
@@ -75,8 +73,8 @@ def _run_lines(digest: Digest, screen: Screen) -> Iterator[str]:
     yield from _groups(FAILURES, "bad", digest.failed, screen)
     yield from _groups(ERRORED, "warn", digest.errored, screen)
     yield from _lifts(digest, screen)
-    yield from _names(FLAKY, digest.flaky, digest.flaky_count, screen)
-    yield from _names(VACUOUS, digest.vacuous, digest.vacuous_count, screen)
+    yield from _names(digest.flaky, screen)
+    yield from _names(digest.vacuous, screen)
     yield ""
 
 
@@ -85,11 +83,10 @@ def _table(table: RunnerTable, screen: Screen) -> Iterator[str]:
     for line in _joined(totals_of(table), screen.columns):
         yield f"  {screen.paint(screen.fit(line), 'dim')}"
     names = [screen.fit(middle(row.case, _WIDEST_CASE)) for row in table.rows]
-    grid = _widest_grid(table, screen)
+    (heading, *lines), needed = _widest_grid(table, screen)
     first = max(width(name) for name in ("case", *names))
     if screen.columns is not None:
-        first = min(first, max(_NARROWEST_CASE, screen.columns - grid.width))
-    heading, *lines = grid.lines
+        first = min(first, max(_NARROWEST_CASE, screen.columns - needed))
     yield screen.paint(f"    {left('case', first)}  {'  '.join(heading)}", "dim")
     for row, name, (status, *rest) in zip(table.rows, names, lines, strict=True):
         style = STATUS_STYLES[row.status]
@@ -111,29 +108,17 @@ def _joined(parts: Sequence[str], columns: int | None) -> Iterator[str]:
     yield line
 
 
-@dataclass(frozen=True, slots=True)
-class _Grid:
-    """Padded cells, line by line with the heading first, and the width that they take beside the names."""
-
-    lines: list[list[str]]
-    width: int
-
-
-def _widest_grid(table: RunnerTable, screen: Screen) -> _Grid:
-    """Return the grid with the most detail that fits on the screen."""
+def _widest_grid(table: RunnerTable, screen: Screen) -> tuple[list[list[str]], int]:
+    """Return the padded cells with the most detail that fits on the screen, and the width that they need."""
     for detail in DETAILS:
-        grid = _grid(table, screen, detail)
-        if screen.columns is None or _NARROWEST_CASE + grid.width <= screen.columns:
+        columns = columns_of(table, detail=detail)
+        lines = [[column.heading for column in columns]]
+        lines += [[screen.fit(column.cell(row)) for column in columns] for row in table.rows]
+        padded = _padded(lines, [column.numeric for column in columns])
+        needed = sum(width(text) + 2 for text in padded[0]) + 4
+        if screen.columns is None or _NARROWEST_CASE + needed <= screen.columns:
             break
-    return grid
-
-
-def _grid(table: RunnerTable, screen: Screen, detail: Detail) -> _Grid:
-    columns = columns_of(table, detail=detail)
-    lines = [[column.heading for column in columns]]
-    lines += [[screen.fit(column.cell(row)) for column in columns] for row in table.rows]
-    padded = _padded(lines, [column.numeric for column in columns])
-    return _Grid(padded, sum(width(text) + 2 for text in padded[0]) + 4)
+    return padded, needed
 
 
 def _padded(lines: Sequence[Sequence[str]], numeric: Sequence[bool]) -> list[list[str]]:
@@ -154,7 +139,7 @@ def _groups(title: str, style: Style, groups: Sequence[Group], screen: Screen) -
             yield from _finding(block.first, style, screen)
             for finding in block.again:
                 yield f"{_opening(finding, style, screen)} {screen.paint('(as above)', 'dim')}"
-                for label, fact in block.own_facts(finding).items():
+                for label, fact in block.own_facts(finding):
                     yield _fact(label, fact, screen)
         if group.hidden:
             yield screen.paint(f"    and {group.hidden:,} more", "dim")
@@ -190,16 +175,15 @@ def _lifts(digest: Digest, screen: Screen) -> Iterator[str]:
         yield f"  {screen.fit(one_line(lift.runner, 80))}  {screen.paint(screen.fit(told_lift(lift)), style)}"
 
 
-def _names(title: str, names: Sequence[str], amount: int, screen: Screen) -> Iterator[str]:
-    """A heading and the *names* below it; *amount* may be more than are named."""
-    if not amount:
+def _names(names: Names, screen: Screen) -> Iterator[str]:
+    if not names.count:
         return
     yield ""
-    yield screen.paint(title, "bold")
-    for name in names:
+    yield screen.paint(names.title, "bold")
+    for name in names.shown:
         yield f"  {screen.paint('~', 'warn')} {screen.fit(name)}"
-    if amount > len(names):
-        yield screen.paint(f"    and {amount - len(names):,} more", "dim")
+    if names.hidden:
+        yield screen.paint(f"    and {names.hidden:,} more", "dim")
 
 
 def _evaluation_lines(evaluated: Evaluated, screen: Screen, cwd: Path) -> Iterator[str]:

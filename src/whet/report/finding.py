@@ -65,14 +65,14 @@ _TAIL_BYTES = 1 << 16
 _MOST_NOTES = 5
 
 
-def notes_of(result: TrialResult) -> tuple[str, ...]:
+def _notes(result: TrialResult) -> tuple[str, ...]:
     """Return the notes of a trial, but not that a budget was not enforced: a notice says that once for all trials."""
     notes = tuple(dict.fromkeys(one_line(note, 500) for note in result.notes if not note.startswith(UNHELD)))
     hidden = len(notes) - _MOST_NOTES
     return (*notes[:_MOST_NOTES], f"and {count(hidden, 'more note')} in the record") if hidden > 0 else notes
 
 
-def last_printed(folder: Path, lines: int) -> tuple[str, ...]:
+def _last_printed(folder: Path, lines: int) -> tuple[str, ...]:
     """Return the last *lines* that the check of an attempt printed, after a line that says where the rest is."""
     text = clean(_tail(folder / _CHECK_LOG)).strip("\n")
     found = [middle(line.rstrip(), _WIDEST) for line in text.split("\n")] if text.strip() else []
@@ -81,7 +81,7 @@ def last_printed(folder: Path, lines: int) -> tuple[str, ...]:
     return (f"… more in {_CHECK_LOG} …", *found[-lines:])
 
 
-def last_seen(result: TrialResult, folder: Path) -> str | None:
+def _last_seen(result: TrialResult, folder: Path) -> str | None:
     """Return what the agent of the attempt in *folder* did last before it was stopped, if it is known."""
     if result.failure is None or result.failure.code not in _STOPPED:
         return None
@@ -176,8 +176,8 @@ def class_of(result: TrialResult) -> tuple[str, str]:
     return "check", "Check not met"
 
 
-def finding_of(result: TrialResult, info: RunInfo, cwd: Path) -> Finding:
-    """Return the finding of a trial that did not go as expected."""
+def finding_of(result: TrialResult, info: RunInfo, cwd: Path, *, printed_lines: int = PRINTED_LINES) -> Finding:
+    """Return what is shown of a trial; of one that went as expected, not what its check printed."""
     failure = result.failure
     location = failure.location if failure else None
     workspace = result.workspace_dir
@@ -191,10 +191,10 @@ def finding_of(result: TrialResult, info: RunInfo, cwd: Path) -> Finding:
         workspace=path_for_people(info.run_dir / workspace, cwd) if workspace else None,
         cause=one_line(f"{failure.cause}, in phase {failure.phase}", 120) if failure else None,
         attempts=len(result.attempts),
-        ask=_ask(folder, cwd),
-        notes=notes_of(result),
-        printed=last_printed(folder, PRINTED_LINES),
-        seen=last_seen(result, folder),
+        ask=None if result.passed else _ask(folder, cwd),
+        notes=_notes(result),
+        printed=() if result.passed else _last_printed(folder, printed_lines),
+        seen=None if result.passed else _last_seen(result, folder),
     )
 
 

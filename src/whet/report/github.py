@@ -9,11 +9,10 @@ from pathlib import Path
 
 from whet.errors import UsageError
 from whet.model.event import ExecutionSummary, Results, RunEnded, RunEvent
-from whet.model.grade import Location, Status
+from whet.model.grade import Location
 from whet.model.run import RunInfo, TrialResult
-from whet.model.suite import Case
 from whet.reading.text import count, one_line, path_for_people
-from whet.report.finding import class_of, execution_name, finding_of, snapshot_finding
+from whet.report.finding import ShownStatus, class_of, execution_name, finding_of, snapshot_finding
 from whet.report.markdown import sections, within
 from whet.report.reporter import ReporterContext
 from whet.report.screen import printing
@@ -21,6 +20,8 @@ from whet.report.screen import printing
 # GitHub shows ten annotations of a kind for each step, and drops the others.
 ANNOTATIONS = 10
 SUMMARY_BYTES = 1 << 20
+# The kinds of annotations, and the statuses that they are for.
+_STATUSES: dict[str, tuple[ShownStatus, ...]] = {"error": ("failed", "unexpected-passed"), "warning": ("errored",)}
 _CUT = "\nThe summary is cut here, at GitHub's limit. The record of the run has all of it.\n"
 
 
@@ -48,62 +49,48 @@ class GithubReporter:
         self._context.stdout.write(line.encode(encoding, "replace").decode(encoding) + "\n")
 
     def _annotations(self, results: Results, info: RunInfo) -> Iterator[str]:
-        failed = errored = 0
+        amounts = dict.fromkeys(_STATUSES, 0)
         for summary in results.summaries():
-            if summary.status in ("failed", "unexpected-passed"):
-                failed += 1
-                if failed <= ANNOTATIONS:
-                    yield from self._annotation("error", summary, results, info)
-            elif summary.status == "errored":
-                errored += 1
-                if errored <= ANNOTATIONS:
-                    yield from self._annotation("warning", summary, results, info)
-        hidden = [_hidden(failed, "failed"), _hidden(errored, "errored")]
-        if any(hidden):
-            message = f"{' and '.join(filter(None, hidden))}: see {self._rest_in(info)}"
+            for kind, statuses in _STATUSES.items():
+                if summary.status in statuses:
+                    amounts[kind] += 1
+                    if amounts[kind] <= ANNOTATIONS:
+                        yield from self._annotation(kind, summary, results, info)
+        words = {"error": "failed", "warning": "errored"}
+        hidden = [
+            f"{amount - ANNOTATIONS} more {words[kind]}" for kind, amount in amounts.items() if amount > ANNOTATIONS
+        ]
+        if hidden:
             # A notice, because GitHub would not show an eleventh error.
-            yield command("notice", message, title="whet")
+            yield command("notice", f"{' and '.join(hidden)}: see {self._rest_in(info)}", title="whet")
 
     def _annotation(self, kind: str, summary: ExecutionSummary, results: Results, info: RunInfo) -> Iterator[str]:
-        wanted: tuple[Status, ...] = ("errored",) if kind == "warning" else ("failed", "unexpected-passed")
-        found = (result for result in results.trials(summary.execution) if result.status in wanted)
+        found = (result for result in results.trials(summary.execution) if result.status in _STATUSES[kind])
         execution = summary.execution
         title = f"{execution_name(execution.case.id, execution.variant)} > {one_line(execution.runner.id, 80)}"
         for result in islice(found, 1):
-            yield command(
-                kind,
-                "\n".join(self._message(result, summary, info)),
-                **self._place(result, execution.case),
-                title=title,
-            )
+            # After a timeout there is no check to point to, only the case.
+            location = (result.failure.location if result.failure else None) or execution.case.location
+            message = "\n".join(self._message(kind, result, summary, info))
+            yield command(kind, message, **self._place(location), title=title)
         finding = snapshot_finding(summary, results, info, self._context.cwd)
         if finding is not None:
             text = "\n".join(("Usage snapshot", *finding.message, finding.key))
-            yield command(kind, text, **self._beside(execution.case.location), title=title)
+            yield command(kind, text, **self._place(execution.case.location), title=title)
 
-    def _message(self, result: TrialResult, summary: ExecutionSummary, info: RunInfo) -> Iterator[str]:
+    def _message(self, kind: str, result: TrialResult, summary: ExecutionSummary, info: RunInfo) -> Iterator[str]:
         finding = finding_of(result, info, self._context.cwd)
         _, title = class_of(result)
         yield title
         if summary.execution.trials > 1:
-            amount = sum(summary.counts.get(status, 0) for status in _alike(result.status))
+            amount = sum(summary.counts.get(status, 0) for status in _STATUSES[kind])
             yield f"{amount} of {count(summary.execution.trials, 'trial')}; the first of them:"
         yield from finding.message
-        if finding.where:
-            yield f"at {finding.where}"
-        if finding.seen:
-            yield f"last seen: {finding.seen}"
-        if finding.cause and result.status == "errored":
-            yield f"cause: {finding.cause}"
-        yield from (f"note: {note}" for note in finding.notes)
-        yield f"artifacts: {finding.artifacts}"
+        for label, fact in finding.facts():
+            if label not in ("attempts", "workspace"):
+                yield f"at {fact}" if label == "at" else f"{label}: {fact}"
 
-    def _place(self, result: TrialResult, case: Case) -> dict[str, str]:
-        """Return the line of the check that failed, or that of the case, as for a timeout."""
-        named = result.failure.location if result.failure else None
-        return self._beside(named or case.location)
-
-    def _beside(self, location: Location | None) -> dict[str, str]:
+    def _place(self, location: Location | None) -> dict[str, str]:
         """Return file and line relative to the checkout, so that GitHub shows the annotation in the code."""
         if location is None:
             return {}
@@ -142,11 +129,3 @@ def _data(text: str) -> str:
 
 def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
-
-
-def _alike(status: Status) -> tuple[Status, ...]:
-    return ("errored",) if status == "errored" else ("failed", "unexpected-passed")
-
-
-def _hidden(amount: int, word: str) -> str:
-    return f"{amount - ANNOTATIONS} more {word}" if amount > ANNOTATIONS else ""

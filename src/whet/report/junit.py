@@ -17,10 +17,8 @@ from whet.report.finding import (
     ShownStatus,
     class_of,
     execution_name,
-    last_printed,
-    last_seen,
+    finding_of,
     message_of,
-    notes_of,
     snapshot_finding,
     trial_name,
 )
@@ -127,14 +125,16 @@ def _cases(
     summary: ExecutionSummary, results: Results, info: RunInfo, cwd: Path
 ) -> Iterator[tuple[ShownStatus, float, str]]:
     """Yield every planned trial in order, missing ones too, and a snapshot that does not hold."""
-    execution, number = summary.execution, 1
-    for result in results.trials(execution):
-        for missing in range(number, result.number):
-            yield _missing(execution, missing, info, cwd)
-        number = result.number + 1
-        yield result.status, result.duration_s, _case(result, execution, info, cwd)
-    for missing in range(number, execution.trials + 1):
-        yield _missing(execution, missing, info, cwd)
+    execution = summary.execution
+    found = results.trials(execution)
+    result = next(found, None)
+    for number in range(1, execution.trials + 1):
+        if result is not None and result.number == number:
+            yield result.status, result.duration_s, _case(result, execution, info, cwd)
+            result = next(found, None)
+        else:
+            opening = _opening(results.plan.key(execution, number), execution, 0.0, cwd)
+            yield "not-run", 0.0, f'{opening}      <skipped message="not run"/>\n    </testcase>\n'
     finding = snapshot_finding(summary, results, info, cwd)
     if finding is not None:
         yield finding.status, 0.0, _snapshot(execution, finding, info)
@@ -152,40 +152,21 @@ def _snapshot(execution: Execution, finding: Finding, info: RunInfo) -> str:
     )
 
 
-def _missing(execution: Execution, number: int, info: RunInfo, cwd: Path) -> tuple[ShownStatus, float, str]:
-    key = TrialKey(
-        suite=info.suite,
-        case=execution.case.id,
-        runner=execution.runner.id,
-        variant=execution.variant,
-        number=number,
-    )
-    opening = _opening(key, execution, 0.0, cwd)
-    return "not-run", 0.0, f'{opening}      <skipped message="not run"/>\n    </testcase>\n'
-
-
 def _case(result: TrialResult, execution: Execution, info: RunInfo, cwd: Path) -> str:
-    folder = info.run_dir / result.artifact_dir
-    facts = [f"artifacts: {path_for_people(folder, cwd)}"]
-    if result.workspace_dir:
-        facts.append(f"workspace: {path_for_people(info.run_dir / result.workspace_dir, cwd)}")
+    finding = finding_of(result, info, cwd, printed_lines=_PRINTED_LINES)
+    facts = [f"artifacts: {finding.artifacts}"]
+    if finding.workspace:
+        facts.append(f"workspace: {finding.workspace}")
     if result.flaky:
         facts.append(f"flaky: went as expected on attempt {len(result.attempts)}")
-    facts += (f"note: {note}" for note in notes_of(result))
-    if not result.passed:
-        facts += _remains(result, folder)
-    printed = escaped("\n".join(facts))
+    facts += (f"note: {note}" for note in finding.notes)
+    if finding.seen:
+        facts.append(f"last seen: {finding.seen}")
+    if finding.printed:
+        facts += ("the check printed:", *finding.printed)
+    shown = escaped("\n".join(facts))
     opening = _opening(result.key, execution, result.duration_s, cwd)
-    return f"{opening}{_outcome(result, cwd)}      <system-out>{printed}</system-out>\n    </testcase>\n"
-
-
-def _remains(result: TrialResult, folder: Path) -> Iterator[str]:
-    """Yield what the agent did last and what the check printed."""
-    seen, printed = last_seen(result, folder), last_printed(folder, _PRINTED_LINES)
-    if seen:
-        yield f"last seen: {seen}"
-    if printed:
-        yield from ("the check printed:", *printed)
+    return f"{opening}{_outcome(result, finding)}      <system-out>{shown}</system-out>\n    </testcase>\n"
 
 
 def _opening(key: TrialKey, execution: Execution, duration_s: float, cwd: Path) -> str:
@@ -194,37 +175,29 @@ def _opening(key: TrialKey, execution: Execution, duration_s: float, cwd: Path) 
     return f'    <testcase classname={attribute(key.suite)} name={attribute(name)}{place} time="{duration_s:.3f}">\n'
 
 
-def _outcome(result: TrialResult, cwd: Path) -> str:
+def _outcome(result: TrialResult, finding: Finding) -> str:
     """Return the element for a trial that did not simply pass."""
     if result.status == "passed":
         return ""
     message = message_of(result)
-    short = attribute(one_line(message, 300))
     if result.status == "expected-failed":
         return f"      <skipped message={attribute('failed as expected: ' + one_line(message, 280))}/>\n"
     tag = "error" if result.status == "errored" else "failure"
     kind, _ = class_of(result)
-    body = "\n".join((*_long(message), *_origin(result, cwd), *_traceback(result)))
-    return f"      <{tag} message={short} type={attribute(kind)}>{escaped(body)}</{tag}>\n"
-
-
-def _long(text: str) -> tuple[str, ...]:
-    return excerpt(text, lines=_MESSAGE_LINES, width=2000)
-
-
-def _traceback(result: TrialResult) -> Iterator[str]:
-    """Yield the traceback of a check that crashed: its message alone may not explain it."""
+    lines = _long(message)
+    if finding.where:
+        lines.append(f"at {finding.where}")
+    if finding.cause and result.status == "errored":
+        lines.append(f"cause: {finding.cause}")
     if result.failure is not None and result.failure.traceback:
-        yield ""
-        yield from _long(result.failure.traceback)
+        # The message of a check that crashed may not explain it.
+        lines += ["", *_long(result.failure.traceback)]
+    body = escaped("\n".join(lines))
+    return f"      <{tag} message={attribute(one_line(message, 300))} type={attribute(kind)}>{body}</{tag}>\n"
 
 
-def _origin(result: TrialResult, cwd: Path) -> Iterator[str]:
-    failure = result.failure
-    if failure is not None and failure.location is not None:
-        yield f"at {path_for_people(Path(failure.location.file), cwd)}:{failure.location.line}"
-    if failure is not None and result.status == "errored":
-        yield f"cause: {failure.cause}, in phase {failure.phase}"
+def _long(text: str) -> list[str]:
+    return list(excerpt(text, lines=_MESSAGE_LINES, width=2000))
 
 
 def _numbers(counts: Counter[str], seconds: float) -> str:

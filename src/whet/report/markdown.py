@@ -10,7 +10,7 @@ from whet.model.event import Results, RunEnded
 from whet.model.grade import Lift
 from whet.model.run import RunInfo
 from whet.reading.text import count, duration, one_line, path_for_people
-from whet.report.digest import ERRORED, FAILURES, FLAKY, Block, Digest, Group, outcome, read_digest, resume_command
+from whet.report.digest import ERRORED, FAILURES, Block, Group, Names, outcome, read_digest, resume_command
 from whet.report.finding import Finding
 from whet.report.json import DocumentReporter
 from whet.report.markup import Kind, Table, cell, code, fence, markdown_table
@@ -49,7 +49,7 @@ def sections(results: Results, info: RunInfo, cwd: Path) -> Iterator[str]:
         yield _lift(lift)
     yield from _groups(FAILURES, digest.failed)
     yield from _groups(ERRORED, digest.errored)
-    yield _flaky(digest)
+    yield _names(digest.flaky)
 
 
 def within(parts: Iterable[str], limit_bytes: int, rest: str) -> str:
@@ -107,20 +107,15 @@ def _finding(finding: Finding) -> str:
 
 
 def _again(block: Block) -> str:
-    if not block.again:
-        return ""
     lines = "".join(f"- {code(finding.key)}, {_own_facts(block, finding)}\n" for finding in block.again)
-    return f"As above:\n\n{lines}\n"
+    return f"As above:\n\n{lines}\n" if lines else ""
 
 
 def _own_facts(block: Block, finding: Finding) -> str:
-    return ", ".join(f"{label}: {code(fact)}" for label, fact in block.own_facts(finding).items())
+    return ", ".join(f"{label}: {code(fact)}" for label, fact in block.own_facts(finding))
 
 
-def _flaky(digest: Digest) -> str:
-    if not digest.flaky_count:
-        return ""
-    names = "".join(f"- {code(name)}\n" for name in digest.flaky)
-    hidden = digest.flaky_count - len(digest.flaky)
-    more = f"\nand {hidden:,} more\n" if hidden else ""
-    return f"## {FLAKY}\n\n{names}{more}"
+def _names(names: Names) -> str:
+    lines = "".join(f"- {code(name)}\n" for name in names.shown)
+    more = f"\nand {names.hidden:,} more\n" if names.hidden else ""
+    return f"## {names.title}\n\n{lines}{more}" if lines else ""

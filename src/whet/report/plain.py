@@ -122,9 +122,9 @@ class TrialLines:
         """Shorten names, and then notes, so that a line fits on the terminal."""
         place = 2 * len(str(self._total)) + 1
         number = self._number_width + 2 if self._numbered else 0
-        beside = 2 + place + 4 + 2 + self._runner_width + number + 2 + _TIME_WIDTH + 2
-        self._case_width = min(self._case_width, max(_NARROWEST_CASE, columns - beside - _USUAL_NOTE))
-        self._note_width = min(_WIDEST_NOTE, max(_USUAL_NOTE, columns - beside - self._case_width))
+        rest = 2 + place + 4 + 2 + self._runner_width + number + 2 + _TIME_WIDTH + 2
+        self._case_width = min(self._case_width, max(_NARROWEST_CASE, columns - rest - _USUAL_NOTE))
+        self._note_width = min(_WIDEST_NOTE, max(_USUAL_NOTE, columns - rest - self._case_width))
 
     def name(self, trial: Trial) -> str:
         """Return case, runner and number of *trial*, in columns."""
@@ -179,10 +179,6 @@ class PlainProgress:
         """Print the line of *trial*."""
         self._count(trial)
         self.line(self._lines.ended(trial, result, self._done))
-
-    def notice(self, notice: Notice) -> None:
-        """Print the line of *notice*."""
-        self.line(notice_line(notice, self._screen))
 
     def line(self, text: str) -> None:
         """Print a line as it is."""

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol, Self, TextIO, runtime_checkable
 
 from whet.dataclass import dataclass
@@ -88,9 +87,7 @@ class Reporters:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _leave_unread(self, reporter: Reporter, error: BaseException) -> bool:

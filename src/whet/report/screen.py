@@ -23,7 +23,7 @@ class Screen:
     """Writes lines to a stream."""
 
     def __init__(self, stream: TextIO, environ: Mapping[str, str]) -> None:
-        self._stream = stream
+        self.stream = stream
         self._encoding = stream.encoding or "utf-8"
         self.in_ci = any(_is_on(environ.get(name)) for name in _CI_VARIABLES)
         self.smart = stream.isatty() and environ.get("TERM") != "dumb"
@@ -32,17 +32,12 @@ class Screen:
         self.unicode = _can_encode(self._encoding)
 
     @property
-    def stream(self) -> TextIO:
-        """The stream that lines are written to."""
-        return self._stream
-
-    @property
     def columns(self) -> int | None:
         """The width of the terminal; None for a file, where lines are not wrapped."""
         if not self.smart:
             return None
         try:
-            return os.get_terminal_size(self._stream.fileno()).columns
+            return os.get_terminal_size(self.stream.fileno()).columns
         except (OSError, ValueError):
             return None
 
@@ -58,9 +53,9 @@ class Screen:
 
     def line(self, text: str = "") -> None:
         """Write one line and flush it, for people who follow a log."""
-        with printing(self._stream):
-            self._stream.write(self.fit(text).rstrip() + "\n")
-            self._stream.flush()
+        with printing(self.stream):
+            self.stream.write(self.fit(text).rstrip() + "\n")
+            self.stream.flush()
 
 
 @contextmanager

@@ -210,6 +210,6 @@ def totals_of(table: RunnerTable) -> list[str]:
         parts.append(f"{number(figures.output_tokens.sum)} tokens out")
     if figures.cost_usd.count:
         unknown = figures.seconds.count - figures.cost_usd.count
-        beside = f" and {count(unknown, 'unknown cost')}" if unknown else ""
-        parts.append(money(figures.cost_usd.sum) + beside)
+        more = f" and {count(unknown, 'unknown cost')}" if unknown else ""
+        parts.append(money(figures.cost_usd.sum) + more)
     return parts

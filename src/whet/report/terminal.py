@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import prod
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from math import inf, prod
 from pathlib import Path
-from typing import assert_never
+from threading import Lock
+from typing import TYPE_CHECKING, assert_never
 
 from whet.errors import UsageError
 from whet.model.event import Notice, RunEnded, RunEvent, RunStarted, SessionSeen, TrialEnded, TrialStarted
-from whet.model.run import Plan, RunInfo
+from whet.model.grade import STATUSES, Status
+from whet.model.run import Plan, RunInfo, Trial, TrialKey, TrialResult
 from whet.model.suite import WorkspaceSpec
-from whet.reading.text import count, left, one_line, path_for_people
+from whet.reading.text import count, duration, left, number, one_line, path_for_people, right
 from whet.report.digest import Words, read_digest, words_of
 from whet.report.ending import ending_lines
 from whet.report.finding import session_line
-from whet.report.live import LiveProgress
-from whet.report.plain import CallProgress, PlainProgress, notice_line
+from whet.report.plain import CALLS_SHOWN, STATUS_STYLES, CallProgress, PlainProgress, TrialLines, notice_line
 from whet.report.reporter import ReporterContext
 from whet.report.screen import Screen
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.text import Text
 
 
 def header_lines(started: RunStarted, screen: Screen, cwd: Path) -> Iterator[str]:
@@ -121,7 +129,138 @@ def _schedule(plan: Plan) -> str:
             return f"isolated by runner, up to {plan.max_parallel} runners at once"
 
 
-ROWS = 60
+_RUNNING_ROWS = 8
+_REFRESHES_PER_S = 8
+_WIDEST_BAR, _NARROWEST_BAR = 30, 6
+_USUAL_COLUMNS = 80
+_COLOURS = {"good": "green", "bad": "red", "warn": "yellow", "dim": "dim", "bold": "bold"}
+_BAR_COLOURS = ("green", "yellow", "red")
+
+
+class LiveProgress:
+    """Keeps a few counters, which the thread of rich draws, so that an event costs next to nothing."""
+
+    live = True
+
+    def __init__(self, started: RunStarted, screen: Screen, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._screen = screen
+        self._lines = TrialLines(started.plan, screen)
+        self._clock = clock
+        self._begun = clock()
+        self._total = started.plan.trial_count
+        self._before = started.done
+        self._noun = words_of(started.info.command).trial
+        # There may be many calls, and they often fail for one reason.
+        self._left: float = CALLS_SHOWN if started.info.command == "eval" else inf
+        self._counts: Counter[Status] = Counter()
+        self._running: dict[TrialKey, tuple[str, float]] = {}
+        # The drawing thread reads what other threads change.
+        self._lock = Lock()
+        self._live = _start(screen, self._draw)
+
+    def started(self, trial: Trial) -> None:
+        """Add *trial* to the running ones."""
+        row = (self._lines.name(trial), self._clock())
+        with self._lock:
+            self._running[trial.key] = row
+
+    def ended(self, trial: Trial, result: TrialResult) -> None:
+        """Count *trial*, and show it above the bar if it did not go as expected."""
+        with self._lock:
+            self._running.pop(trial.key, None)
+            self._counts[result.status] += 1
+            done = self._before + self._counts.total()
+        if not result.passed and self._left:
+            self._left -= 1
+            self.line(self._lines.ended(trial, result, done))
+
+    def line(self, text: str) -> None:
+        """Show a line above the bar."""
+        # rich is loaded by now.
+        from rich.text import Text  # noqa: PLC0415
+
+        self._live.console.print(Text.from_ansi(self._screen.fit(text)), soft_wrap=True)
+
+    def stop(self) -> None:
+        """Remove the bar and release the terminal."""
+        self._live.stop()
+
+    def _draw(self) -> Text:
+        # As above.
+        from rich.text import Text  # noqa: PLC0415
+
+        with self._lock:
+            counts = self._counts.copy()
+            running = list(self._running.values())
+        now = self._clock()
+        drawn = Text(no_wrap=True, overflow="ellipsis")
+        for text, style in self._bar(counts, now):
+            drawn.append(self._screen.fit(text), style)
+        # The oldest first: people wonder about those.
+        for name, since in running[:_RUNNING_ROWS]:
+            drawn.append(f"\n    {name}  {right(duration(now - since), 11)}", "")
+        if len(running) > _RUNNING_ROWS:
+            drawn.append(f"\n    and {len(running) - _RUNNING_ROWS} more running", "dim")
+        return drawn
+
+    def _bar(self, counts: Counter[Status], now: float) -> Iterator[tuple[str, str]]:
+        done = self._before + counts.total()
+        facts = [(f"  {number(done)}/{number(self._total)} {self._noun}s  {duration(now - self._begun)}", "")]
+        facts += [
+            (f"  {number(counts[status])} {status}", _COLOURS[STATUS_STYLES[status]])
+            for status in STATUSES
+            if counts[status]
+        ]
+        # The bar takes the room that the words leave.
+        room = (self._screen.columns or _USUAL_COLUMNS) - 2 - sum(len(text) for text, _ in facts)
+        yield "\n  ", ""
+        yield from _segments(counts, self._before, self._total, max(_NARROWEST_BAR, min(_WIDEST_BAR, room)))
+        yield from facts
+
+
+def _segments(counts: Counter[Status], before: int, total: int, width: int) -> Iterator[tuple[str, str]]:
+    """Yield the bar: each status has its share, and at least one cell."""
+    amounts = {"dim": before} | dict.fromkeys(_BAR_COLOURS, 0)
+    for status, amount in counts.items():
+        amounts[_COLOURS[STATUS_STYLES[status]]] += amount
+    cells = {colour: max(1, width * amount // total) for colour, amount in amounts.items() if amount}
+    filled = max(width * sum(amounts.values()) // max(1, total), len(cells))
+    if cells:
+        # The largest share takes the rounding error, where it shows least.
+        cells[max(cells, key=cells.__getitem__)] += filled - sum(cells.values())
+    for colour, size in cells.items():
+        yield "━" * size, colour
+    yield "─" * (width - filled), "dim"
+
+
+def _start(screen: Screen, draw: Callable[[], Text]) -> Live:
+    # Loading rich is the slowest part of a start, and only a live terminal needs it.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.live import Live  # noqa: PLC0415
+
+    console: Console = Console(
+        file=screen.stream,
+        force_terminal=True,
+        color_system="standard" if screen.colour else None,
+        no_color=not screen.colour,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    live = Live(
+        console=console,
+        get_renderable=draw,
+        refresh_per_second=_REFRESHES_PER_S,
+        transient=True,
+        # Other output on the same terminal would tear the bar; output to a file stays there.
+        redirect_stdout=sys.stdout.isatty(),
+        redirect_stderr=sys.stderr.isatty(),
+    )
+    live.start()
+    return live
+
+
+_TABLE_ROWS = 60
 
 
 class TerminalReporter:
@@ -151,12 +290,13 @@ class TerminalReporter:
                 if self._progress is not None:
                     self._progress.started(event.trial)
             case SessionSeen():
-                self._watch(event)
+                if line := session_line(event, self._screen):
+                    self._line(line)
             case TrialEnded():
                 if self._progress is not None:
                     self._progress.ended(event.trial, event.result)
             case Notice():
-                self._notice(event)
+                self._line(notice_line(event, self._screen))
             case RunEnded():
                 self._end(event)
             case _:
@@ -174,20 +314,12 @@ class TerminalReporter:
         plain = CallProgress if event.info.command == "eval" else PlainProgress
         self._progress = (LiveProgress if self._screen.live else plain)(event, self._screen)
 
-    def _watch(self, event: SessionSeen) -> None:
-        line = session_line(event, self._screen)
-        if line is not None and self._progress is not None:
-            self._progress.line(line)
-
-    def _notice(self, event: Notice) -> None:
-        if self._progress is not None:
-            self._progress.notice(event)
-        else:
-            self._screen.line(notice_line(event, self._screen))
+    def _line(self, text: str) -> None:
+        (self._progress or self._screen).line(text)
 
     def _end(self, event: RunEnded) -> None:
         self.close()
-        digest = read_digest(event.results, event.info, cwd=self._cwd, rows=ROWS)
+        digest = read_digest(event.results, event.info, cwd=self._cwd, rows=_TABLE_ROWS)
         if event.interrupted:
             self._screen.line(f"\n{self._screen.paint('Interrupted.', 'warn')} Finished trials are kept.")
         for line in ending_lines(digest, event.info, self._screen, self._cwd, event.evaluated):

@@ -11,20 +11,21 @@ from typing import Any, NamedTuple
 
 from whet.agents.agent import Agent, AgentCommand, Task
 from whet.agents.observing import Observer
+from whet.agents.records import table
 from whet.ground.secrets import Masker
 from whet.model import wire
 from whet.model.run import Runner
 from whet.model.seen import Event, SessionEnded, ToolCall, ToolResult, UsageSeen
 from whet.model.session import USAGE_FIGURES, Session, SessionSummary
 from whet.run.session_state import collected as collected_from
-from whet.testing.contracts import ContractBroken
+from whet.testing.contracts import ContractBroken, want
 
 RECORDINGS = ("stdout.jsonl", "transcript.jsonl")
 _NONSENSE = (
     b"", b"{", b"{}", b"[]", b"null", b"0", b'"text"', b"plain text", b"\x00\xff\xfe", b'{"type":', b'{"type":null}',
     b'{"type":"never.seen"}', b'{"type":["list"]}', b"[" * 5000, b'{"a":' * 5000, b'{"type":"\\ud800"}',
 )  # fmt: skip
-# Without true and false: Python takes them for numbers, and no program mixes them up.
+# Without true and false: they are numbers in Python, and no program mixes them up.
 OTHERS: tuple[Any, ...] = (None, -1, 1.5, "", "text", [], ["text"], [[1]], {}, {"type": "text"})
 _CUTS = 8
 # A record may hold thousands of values, and the kinds of mistakes are found in the first few.
@@ -44,11 +45,11 @@ class Reading(NamedTuple):
 def check_agent(
     agent_class: Callable[[], Agent], recording: Path, *, complete: bool = True, runner: Runner | None = None
 ) -> Reading:
-    """Read the recording in a folder, and raise `ContractBroken` unless the agent does so as it must.
+    """Let the agent read the recording in a folder, and raise `ContractBroken` if it breaks its contract.
 
-    The folder holds what the program printed in `stdout.jsonl` (or `transcript.jsonl`, as in a run's folder), and
-    beside it the files that the agent asks for by `collect`, each by its last name, or in a folder `home` as in the
-    home of the program. `complete=False` is for the recording of a program that was stopped: it has no end.
+    The folder has what the program printed in `stdout.jsonl` (or `transcript.jsonl`, as in the folder of a run), and
+    the files that the agent names in `collect`: each under its last name, or in a folder `home` as in the home of the
+    program. `complete=False` is for the recording of a program that was stopped: it has no end.
     """
     runner = runner or Runner(id="recorded", agent="recorded")
     lines = _lines(recording)
@@ -59,8 +60,9 @@ def check_agent(
     reading = _read(agent_class(), asked, runner, lines, collected)
     _check_ids(reading.events)
     _check_usage(reading.events)
-    if complete and asked.announces_end and not any(isinstance(event, SessionEnded) for event in reading.events):
-        raise ContractBroken("the agent announces its end (`announces_end`), but no `SessionEnded` was read")
+    has_ended = any(isinstance(event, SessionEnded) for event in reading.events)
+    must_end = complete and asked.announces_end
+    want(has_ended or not must_end, "the agent announces its end (`announces_end`), but no `SessionEnded` was read")
     _check_garbled(agent_class, lines, (*asked.collect, *asked.collect_rows))
     return reading
 
@@ -68,25 +70,23 @@ def check_agent(
 def _lines(recording: Path) -> list[bytes]:
     path = next((recording / name for name in RECORDINGS if (recording / name).is_file()), None)
     if path is None:
-        raise FileNotFoundError(f"{recording} holds no recording; name it {' or '.join(RECORDINGS)}")
+        raise FileNotFoundError(f"{recording} has no recording; name it {' or '.join(RECORDINGS)}")
     return path.read_bytes().splitlines()
 
 
 def _check_command(agent_class: Callable[[], Agent], runner: Runner) -> AgentCommand:
-    """Ask for the command twice: it may depend on the task alone."""
+    """Ask for the command twice: it may only depend on the task."""
     with tempfile.TemporaryDirectory(prefix="whet-check-") as folder:
         task = _task(Path(folder), runner)
         asked, again = agent_class().command(task), agent_class().command(task)
         made = sorted(path.name for path in Path(folder).iterdir())
-    if asked != again:
-        raise ContractBroken("`command` returns another command each time for the same task")
-    if made:
-        raise ContractBroken(f"`command` makes files itself ({', '.join(made)}); give them as `home_files`")
-    if not asked.argv:
-        raise ContractBroken("`command` names no program")
+    want(asked == again, "`command` returns another command each time for the same task")
+    want(not made, f"`command` makes files itself ({', '.join(made)}); give them as `home_files`")
+    want(bool(asked.argv), "`command` names no program")
     for name in (*asked.home_files, *asked.home_copies, *asked.collect, *agent_class().state):
-        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-            raise ContractBroken(f'"{name}" is not a path below the home of the attempt')
+        path = PurePosixPath(name)
+        is_below = not path.is_absolute() and ".." not in path.parts
+        want(is_below, f'"{name}" is not a path below the home of the attempt')
     return asked
 
 
@@ -107,7 +107,7 @@ def _task(folder: Path, runner: Runner) -> Task:
 def _read(
     agent: Agent, asked: AgentCommand, runner: Runner, lines: Iterable[bytes], collected: Mapping[str, bytes]
 ) -> Reading:
-    """Read the lines as a run does, events by way of the disk."""
+    """Read the lines as a run does, with the events on disk."""
     with tempfile.TemporaryDirectory(prefix="whet-check-") as folder:
         path = Path(folder) / "events.jsonl"
         agent.learn(collected)
@@ -152,23 +152,19 @@ def _check_ids(events: Iterable[Event]) -> None:
     for event in events:
         match event:
             case ToolCall(id=str(name)):
-                if name in called:
-                    raise ContractBroken(f'two tool calls have the id "{name}"')
+                want(name not in called, f'two tool calls have the id "{name}"')
                 called.add(name)
-            case ToolResult(id=str(name)) if name not in called:
-                raise ContractBroken(f'a tool result has the id "{name}", and no call before it has')
+            case ToolResult(id=str(name)):
+                want(name in called, f'a tool result has the id "{name}", and no call before it has')
             case _:
                 pass
 
 
 def _check_usage(events: Iterable[Event]) -> None:
     for event in events:
-        if not isinstance(event, UsageSeen):
-            continue
-        for name in USAGE_FIGURES:
+        for name in USAGE_FIGURES if isinstance(event, UsageSeen) else ():
             value = getattr(event, name)
-            if value is not None and value < 0:
-                raise ContractBroken(f"{name} is {value}; events hold what was added since the last one")
+            want(value is None or value >= 0, f"{name} is {value}; events hold what was added since the last one")
 
 
 def _check_garbled(agent_class: Callable[[], Agent], lines: list[bytes], collect: Iterable[str]) -> None:
@@ -212,18 +208,12 @@ def _spoiled(lines: list[bytes], others: tuple[Any, ...]) -> Iterator[bytes]:
 
 def _kind(line: bytes) -> str:
     """Return which values a record has, so that only a few records of a kind are tried."""
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return "not JSON"
-    return repr(sorted(map(str, _places(record)))) + str(record.get("type") if isinstance(record, dict) else "")
+    record = _parsed(line)
+    return repr(sorted(map(str, _places(record)))) + str(table(record).get("type"))
 
 
 def _exchanged(line: bytes, others: tuple[Any, ...]) -> Iterator[bytes]:
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return
+    record = _parsed(line)
     for place in list(_places(record))[:_MOST_PLACES]:
         holder = record
         for key in place[:-1]:
@@ -254,7 +244,7 @@ def _made_up(lines: list[bytes], others: tuple[Any, ...], chance: random.Random)
     """Yield records of known types and names with any values, and bytes that are not a record."""
     places = [place for line in lines for place in _places(_parsed(line))]
     names = sorted({name for place in places for name in place if isinstance(name, str)}) or ["type"]
-    types = sorted({str(record["type"]) for line in lines if "type" in (record := _parsed(line))}) or [""]
+    types = sorted({str(record["type"]) for line in lines if "type" in (record := table(_parsed(line)))}) or [""]
     for _ in range(_MADE_UP):
         fields = {name: _anything(names, others, chance, _DEEPEST) for name in chance.choices(names, k=3)}
         yield json.dumps(fields).encode()
@@ -262,12 +252,11 @@ def _made_up(lines: list[bytes], others: tuple[Any, ...], chance: random.Random)
         yield chance.randbytes(20).replace(b"\n", b"")
 
 
-def _parsed(line: bytes) -> dict[str, Any]:
+def _parsed(line: bytes) -> Any:
     try:
-        record = json.loads(line)
+        return json.loads(line)
     except ValueError:
-        return {}
-    return record if isinstance(record, dict) else {}
+        return None
 
 
 def _anything(names: list[str], others: tuple[Any, ...], chance: random.Random, depth: int) -> Any:

@@ -1,4 +1,4 @@
-"""The contracts of a grader and of a format, tried with real evidence and real files: for those who write one."""
+"""The contracts of a grader and of a format, tried with real evidence and real files."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def check_format(format_class: Callable[[], Format], path: Path) -> Suite:
     suite, again = format_class().lower(path), format_class().lower(path)
     want(isinstance(suite, Suite), f"`lower` returns {suite!r}, not a Suite")
     made = sorted(_names(path.parent) - before)
-    want(not made, f"`lower` makes files beside the suite: {', '.join(made)}")
+    want(not made, f"`lower` makes files next to the suite: {', '.join(made)}")
     _check_suite(suite, path)
     want(suite.digest == again.digest, "`lower` gives the same file another digest each time")
     with tempfile.TemporaryDirectory(prefix="whet-check-") as folder:
@@ -266,7 +266,7 @@ def _check_suite(suite: Suite, path: Path) -> None:
 
 
 def _check_others(format_class: Callable[[], Format], path: Path) -> None:
-    """A format that takes files which are not its own takes them from another one."""
+    """A format must not recognize other files: it would take them from their own format."""
     for data in _NONSENSE:
         path.write_bytes(data)
         want(_recognizes(format_class, path) is False, f"`recognizes` takes {path.name} with {data[:20]!r} for its own")

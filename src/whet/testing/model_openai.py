@@ -29,19 +29,22 @@ _ERRORS: dict[Fault, tuple[str, str | None, str]] = {
 }
 
 
-def error_of(fault: Fault, message: str | None, model: str) -> dict[str, Any]:
-    """An error with its type and code."""
-    kind, code, text = _ERRORS[fault]
-    return {"error": {"message": message or text.format(model=model), "type": kind, "param": None, "code": code}}
+class _OpenAI:
+    """What both formats share."""
+
+    def error(self, fault: Fault, _status: int, message: str | None, model: str) -> dict[str, Any]:
+        """An error with its type and code."""
+        kind, code, text = _ERRORS[fault]
+        return {"error": {"message": message or text.format(model=model), "type": kind, "param": None, "code": code}}
 
 
-class Chat:
+class Chat(_OpenAI):
     """Chat Completions: one choice; usage is streamed only if the request asks for it."""
 
     name = "chat"
 
     def tools(self, body: Body) -> list[Tool]:
-        """Functions, each in a wrapping of its own."""
+        """Functions, each wrapped in an object."""
         functions = [tool.get("function") or {} for tool in body.get("tools") or ()]
         return [Tool(name=str(each.get("name", "")), schema=each.get("parameters") or {}) for each in functions]
 
@@ -64,11 +67,6 @@ class Chat:
         if (body.get("stream_options") or {}).get("include_usage"):
             yield None, {**head, "choices": [], "usage": _usage(reply)}
         yield None, "[DONE]"
-
-    def error(self, fault: Fault, status: int, message: str | None, model: str) -> dict[str, Any]:
-        """An error with its code."""
-        del status
-        return error_of(fault, message, model)
 
 
 def _head(reply: Reply, kind: str) -> dict[str, Any]:
@@ -109,13 +107,13 @@ def _usage(reply: Reply) -> dict[str, Any]:
     }
 
 
-class Responses:
+class Responses(_OpenAI):
     """Responses: output in items; tools may be grouped by namespace, or be part of the input."""
 
     name = "responses"
 
     def tools(self, body: Body) -> list[Tool]:
-        """Those of the request, and those of an `additional_tools` item, which some models of Codex are sent."""
+        """Those of the request, and those of an `additional_tools` item, which Codex sends to some models."""
         offered = list(body.get("tools") or ())
         items = body.get("input")
         for item in items if isinstance(items, list) else ():
@@ -127,9 +125,8 @@ class Responses:
         """A whole response."""
         return _response(reply, new_id("resp"), "completed", list(_items(reply)))
 
-    def frames(self, reply: Reply, body: Body) -> Iterator[Frame]:
+    def frames(self, reply: Reply, _body: Body) -> Iterator[Frame]:
         """The response as it begins, its items in pieces, and all of it at the end."""
-        del body
         name, items, numbers = new_id("resp"), list(_items(reply)), count()
         begun = {"response": _response(reply, name, "in_progress", [])}
         middle = [(kind, {"output_index": index, **values}) for index, item in enumerate(items)
@@ -138,11 +135,6 @@ class Responses:
         for kind, values in [("created", begun), ("in_progress", begun), *middle, ("completed", ended)]:
             full = f"response.{kind}"
             yield full, {"type": full, "sequence_number": next(numbers), **values}
-
-    def error(self, fault: Fault, status: int, message: str | None, model: str) -> dict[str, Any]:
-        """An error with its code."""
-        del status
-        return error_of(fault, message, model)
 
 
 def _flat(offered: Sequence[dict[str, Any]]) -> Iterator[Tool]:
@@ -177,7 +169,7 @@ def _call_item(call: Call) -> dict[str, Any]:
         return {"type": "local_shell_call", **common, "action": action}
     common["name"] = call.tool.name
     if call.tool.kind == "custom":
-        # The namespace "functions" is where such a tool lives by itself.
+        # Such a tool is in the namespace "functions" by default.
         namespace = call.tool.namespace if call.tool.namespace != "functions" else None
         item = {"type": "custom_tool_call", **common, "input": call.args.get("input", "")}
     else:
@@ -187,7 +179,7 @@ def _call_item(call: Call) -> dict[str, Any]:
 
 
 def _in_pieces(item: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """An item as it begins, what is then added to it, and all of it."""
+    """Yield an item as it begins, its pieces, and all of it."""
     mine = {"item_id": item["id"]}
     match item["type"]:
         case "message":

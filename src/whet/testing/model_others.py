@@ -48,9 +48,8 @@ class Anthropic:
             },
         }
 
-    def frames(self, reply: Reply, body: Body) -> Iterator[Frame]:
+    def frames(self, reply: Reply, _body: Body) -> Iterator[Frame]:
         """The message without its content, the blocks in pieces, and the end with the tokens."""
-        del body
         whole = self.message(reply)
         begun = {**whole, "content": [], "stop_reason": None, "usage": {**whole["usage"], "output_tokens": 1}}
         yield _frame("message_start", message=begun)
@@ -64,9 +63,8 @@ class Anthropic:
         yield _frame("message_delta", delta=stop, usage={"output_tokens": reply.usage.output})
         yield _frame("message_stop")
 
-    def error(self, fault: Fault, status: int, message: str | None, model: str) -> dict[str, Any]:
+    def error(self, fault: Fault, _status: int, message: str | None, model: str) -> dict[str, Any]:
         """An error with its type."""
-        del status
         kind, text = _ANTHROPIC_ERRORS[fault]
         said = {"type": kind, "message": message or text.format(model=model)}
         return {"type": "error", "error": said, "request_id": "req_scripted"}
@@ -86,7 +84,7 @@ def _blocks(reply: Reply) -> Iterator[dict[str, Any]]:
 
 
 def _in_pieces(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A block as it begins, and what is then added to it."""
+    """Return a block as it begins, and its pieces."""
     match block["type"]:
         case "thinking":
             thought = {"type": "thinking_delta", "thinking": block["thinking"]}
@@ -117,7 +115,7 @@ _GEMINI_ERRORS: dict[Fault, tuple[str, str]] = {
 
 
 class Gemini:
-    """Parts in a candidate; every piece of a stream is a whole answer of its own, and has the usage."""
+    """Parts in a candidate; every piece of a stream is an answer by itself, with the usage."""
 
     name = "gemini"
 
@@ -131,9 +129,8 @@ class Gemini:
         """All parts at once."""
         return _answer(reply, [*_thought(reply), *_said([reply.say] if reply.say else []), *_calls(reply)], ends=True)
 
-    def frames(self, reply: Reply, body: Body) -> Iterator[Frame]:
+    def frames(self, reply: Reply, _body: Body) -> Iterator[Frame]:
         """Thoughts, words, and the calls with the end."""
-        del body
         for part in (*_thought(reply), *_said(pieces(reply.say))):
             yield None, _answer(reply, [part], ends=False)
         yield None, _answer(reply, list(_calls(reply)) or [{"text": ""}], ends=True)

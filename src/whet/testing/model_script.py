@@ -8,11 +8,12 @@ import shlex
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
+from whet.reading.text import did_you_mean
+
 Fault = Literal["auth", "model-rejected", "bad-request", "context", "rate-limit", "server", "overloaded"]
-# A tool of an agent by what it is for; `call` is one by its own name.
+# The tools of an agent by their purpose, with their further fields; `call` names a tool.
 TOOL_WORDS: dict[str, tuple[str, ...]] = {
     "run": (),
     "read": (),
@@ -28,7 +29,7 @@ class ScriptError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What a step says it took; cached and written tokens are part of the input, reasoning is part of the output."""
+    """The usage of a step; cached and written tokens are part of the input, reasoning is part of the output."""
 
     input: int = 1000
     output: int = 20
@@ -48,9 +49,9 @@ class Step:
     fail: Fault | None = None
     status: int | None = None
     message: str | None = None
-    # In seconds; agents that would wait for minutes try again at once with 0. None says nothing of it.
+    # In seconds. With 0, agents that would wait for minutes try again at once. With None, no header is sent.
     retry_after: float | None = 0
-    # After half of the answer, the stream breaks off, or goes on for ever.
+    # After half of the answer, the stream breaks off, or stays open without an end.
     cut: bool = False
     hang: bool = False
     times: int = 1
@@ -90,8 +91,7 @@ def _check_tool(tool: Mapping[str, Any]) -> None:
 def _only(values: Mapping[str, Any], known: Sequence[str], what: str) -> None:
     for name in values:
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(known)}"
+            hint = did_you_mean(name, known) or f"known: {', '.join(known)}"
             raise ScriptError(f'{what} has no "{name}"; {hint}')
 
 
@@ -117,7 +117,7 @@ class Script:
 
 
 Body: TypeAlias = Mapping[str, Any]
-# The name of a server-sent event, where the format gives it one, and its data.
+# The name of a server-sent event, if the format has one, and its data.
 Frame: TypeAlias = tuple[str | None, Mapping[str, Any] | str]
 
 STATUSES: dict[Fault, int] = {
@@ -150,7 +150,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call of an offered tool, with an id that is new."""
+    """A call of an offered tool, with a new id."""
 
     tool: Tool
     args: Mapping[str, Any]
@@ -167,11 +167,6 @@ class Reply:
     calls: tuple[Call, ...]
     usage: Tokens
 
-    @classmethod
-    def of(cls, step: Step, model: str, calls: Sequence[Call]) -> Reply:
-        """What *step* says."""
-        return cls(model=model, think=step.think, say=step.say, calls=tuple(calls), usage=step.usage)
-
 
 class Wire(Protocol):
     """A wire format: how it offers tools, how it answers at once, in pieces, and with an error."""
@@ -184,20 +179,20 @@ class Wire(Protocol):
     def message(self, reply: Reply) -> Mapping[str, Any]:
         """The answer in one piece."""
 
-    def frames(self, reply: Reply, body: Body) -> Iterator[Frame]:
+    def frames(self, reply: Reply, body: Body, /) -> Iterator[Frame]:
         """The answer as a stream."""
 
-    def error(self, fault: Fault, status: int, message: str | None, model: str) -> Mapping[str, Any]:
+    def error(self, fault: Fault, status: int, message: str | None, model: str, /) -> Mapping[str, Any]:
         """The body of an error."""
 
 
 def new_id(prefix: str) -> str:
-    """An id that no other answer of this process has."""
+    """Return an id that no other answer of this process has."""
     return f"{prefix}_scripted{next(_numbers):06d}"
 
 
 def pieces(text: str) -> list[str]:
-    """A text in two, as a stream would bring it."""
+    """Split a text in two, as a stream does."""
     middle = (len(text) + 1) // 2
     return [piece for piece in (text[:middle], text[middle:]) if piece]
 
@@ -217,7 +212,7 @@ _FILLERS: dict[str, Any] = {"number": 10_000, "integer": 10_000, "boolean": Fals
 
 
 def calls_of(wanted: Sequence[Mapping[str, Any]], offered: Sequence[Tool]) -> list[Call]:
-    """A call for each tool of a step."""
+    """Return a call for each tool of a step."""
     by_name = {tool.name: tool for tool in offered}
     return [_call(tool, by_name) for tool in wanted]
 
@@ -255,7 +250,7 @@ def _command_args(command: str, tool: Tool) -> dict[str, Any]:
 
 
 def _without(word: str, wanted: Mapping[str, Any], offered: Mapping[str, Tool]) -> Call:
-    """What a model does without such a tool: it takes the shell, a patch, or a program that calls either."""
+    """Call another tool instead, as a model does: the shell, a patch, or a program that calls either."""
     if word == "write" and "apply_patch" in offered:
         return Call(tool=offered["apply_patch"], args={"input": _patch(wanted)})
     if "exec" in offered:
@@ -270,7 +265,7 @@ def _shell_for(word: str, wanted: Mapping[str, Any]) -> str:
         return f"printf %s {shlex.quote(str(wanted.get('text', '')))} > {shlex.quote(str(wanted['write']))}"
     if word == "read":
         return f"cat {shlex.quote(str(wanted['read']))}"
-    # In double quotes, so that "$HOME" and "$CODEX_HOME" are where the agent has them.
+    # In double quotes, so that the shell of the agent fills in "$HOME" and "$CODEX_HOME".
     return f'cat "{wanted.get("path") or ".agents/skills/" + str(wanted["load_skill"]) + "/SKILL.md"}"'
 
 
@@ -299,7 +294,7 @@ def _filled(tool: Tool, args: dict[str, Any]) -> dict[str, Any]:
 
 
 def filler(schema: Mapping[str, Any]) -> Any:
-    """Something that *schema* accepts."""
+    """Return a value that *schema* accepts."""
     if schema.get("enum"):
         return schema["enum"][0]
     return _FILLERS.get(str(schema.get("type")), "scripted")

@@ -1,8 +1,8 @@
 """Suites under pytest: a case on a runner is a test, its tags are marks, and an expected failure is a strict xfail.
 
 A suite file is one that is called `suite.py`, `suite_*.py` or `*_suite.py` (or as the ini option `whet_suites` says).
-The cases that pytest selected are run together by one `whet run` when the first of them is due, so that they run as
-they always do: several at once, each in its own boundary.
+When the first selected case of a suite is due, one `whet run` runs all of them, as on the command line: several at the
+same time, each in its own boundary.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _PYTESTS_OWN = frozenset({"skip", "skipif", "xfail", "parametrize", "usefixtures
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Which files are suites, and which runners are used."""
+    """Add the options that name the files of suites and the runners."""
     parser.addini("whet_suites", "file names that are whet suites", type="args", default=list(_PATTERNS))
     group = parser.getgroup("whet", "suites of agent cases")
     group.addoption("--whet-runner", action="append", default=[], metavar="ID", help="only these runners of whet.toml")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Take the files that are suites."""
+    """Collect the files that are suites."""
     patterns = parent.config.getini("whet_suites")
     if file_path.suffix != ".py" or not any(fnmatch(file_path.name, pattern) for pattern in patterns):
         return None
@@ -113,7 +113,7 @@ class SuiteFile(pytest.File):
             if name not in names:
                 raise self.CollectError(f'no runner is called "{name}" (known: {", ".join(names) or "none"})')
         if not known:
-            raise self.CollectError(f"{self.path}: no runner to run it on; write one into whet.toml")
+            raise self.CollectError(f"{self.path}: no runner to run it on; add one to whet.toml")
         return [runner for runner in known if not wanted or runner.id in wanted]
 
     def result_of(self, item: CaseItem) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class CaseItem(pytest.Item):
             pytest.fail(self._why(), pytrace=False)
 
     def runtest(self) -> None:
-        """Fail where a check did; only an assertion can be expected to fail."""
+        """Fail if a check did; only a failed check can be an expected failure."""
         if self._execution["status"] == "failed" and self._expected_fail:
             pytest.fail(self._why(), pytrace=False)
         if self._execution["status"] in {"failed", "expected-failed"}:
@@ -163,12 +163,12 @@ class CaseItem(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where it is written."""
+        """Return where it is written."""
         return self.path, None, self.name
 
 
 class CaseFailed(AssertionError):
-    """A case did not go as its checks ask."""
+    """A check of a case failed."""
 
 
 @contextmanager
@@ -198,7 +198,7 @@ def _mark(tag: str) -> str:
 
 
 def _run(path: Path, items: list[CaseItem]) -> dict[_Key, dict[str, Any]]:
-    """Run exactly these: one run per runner, since a run takes every case to every runner."""
+    """Run exactly *items*: one run per runner, because a run runs every case on every runner."""
     found: dict[_Key, dict[str, Any]] = {}
     for runner in dict.fromkeys(item.key[1] for item in items):
         found |= _run_on(path, runner, [item.key[0] for item in items if item.key[1] == runner])
@@ -206,7 +206,7 @@ def _run(path: Path, items: list[CaseItem]) -> dict[_Key, dict[str, Any]]:
 
 
 def _run_on(path: Path, runner: str, cases: list[str]) -> dict[_Key, dict[str, Any]]:
-    """Run these cases by the command itself, in a process without pytest's threads and hooks."""
+    """Run *cases* by `whet run`, in a process without the threads and hooks of pytest."""
     runs = path.parent / ".whet" / "pytest"
     with tempfile.TemporaryDirectory(prefix="whet-pytest-") as folder:
         results = Path(folder) / "results.json"
@@ -229,6 +229,8 @@ def _run_on(path: Path, runner: str, cases: list[str]) -> dict[_Key, dict[str, A
 
 def _why(execution: dict[str, Any], start: Path) -> str:
     """Return the message of each failed trial first, since a summary has one line; then the place and the evidence."""
+    from whet.reading.text import path_for_people  # noqa: PLC0415 - see collect
+
     lines: list[str] = []
     for trial in execution["trials"]:
         failure = trial["failure"]
@@ -236,13 +238,8 @@ def _why(execution: dict[str, Any], start: Path) -> str:
             continue
         lines.append(failure["message"])
         if place := failure["location"]:
-            lines.append(f"  at       {_relative(place['file'], start)}:{place['line']}")
-        lines.append(f"  evidence {_relative(execution['run_dir'], start)}/{trial['artifact_dir']}")
+            lines.append(f"  at       {path_for_people(Path(place['file']), start)}:{place['line']}")
+        lines.append(f"  evidence {path_for_people(Path(execution['run_dir']), start)}/{trial['artifact_dir']}")
     if execution["snapshot"] and not lines:
         lines.append(execution["snapshot"]["message"])
     return "\n".join(lines) or f"status {execution['status']}"
-
-
-def _relative(path: str, start: Path) -> str:
-    """Return *path* relative to where pytest was started, if it is below."""
-    return str(Path(path).relative_to(start)) if Path(path).is_relative_to(start) else path

@@ -1,4 +1,4 @@
-"""The contract of a reporter, tried with whole runs that are made up: for those who write one."""
+"""The contract of a reporter, tried with whole runs that are made up."""
 
 from __future__ import annotations
 
@@ -8,15 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from whet.model.event import (
-    Notice,
-    RunEnded,
-    RunEvent,
-    RunStarted,
-    SessionSeen,
-    TrialEnded,
-    TrialStarted,
-)
+from whet.model.event import Notice, RunEnded, RunEvent, RunStarted, SessionSeen, TrialEnded, TrialStarted
 from whet.model.grade import STATUSES, Failure, FailureClass, Location, Status
 from whet.model.run import Execution, Plan, RunInfo, Runner, Trial, TrialKey, TrialResult
 from whet.model.seen import CommandRun, Message
@@ -40,17 +32,19 @@ class Shown(NamedTuple):
 
 
 def check_reporter(factory: ReporterFactory) -> Shown:
-    """Tell a reporter of several runs, and raise `ContractBroken` unless it copes; return what it wrote of the first.
+    """Show several runs to a reporter, and raise `ContractBroken` unless it copes; return what it wrote of the first.
 
     The first run has a trial of every status and ends by itself. Others are interrupted, break off or are empty.
-    Each has its record on the disk.
+    Each has its record on disk.
     """
     with tempfile.TemporaryDirectory(prefix="whet-check-") as folder:
-        shown = _Stage(factory, Path(folder)).play(_whole_run(Path(folder)))
-        for story in (_interrupted_run, _broken_run, _empty_run):
-            _Stage(factory, Path(folder)).play(story(Path(folder)))
+        place = Path(folder)
+        shown = _Stage(factory, place).play(_run(place))
+        _Stage(factory, place).play(_run(place, 1, begun=1, interrupted=True))
+        _Stage(factory, place).play(_run(place, 0, begun=1, breaks_off=True))
+        _Stage(factory, place).play(_run(place, 0))
         if getattr(factory, "document", False):
-            _check_document(factory, Path(folder))
+            _check_document(factory, place)
     return shown
 
 
@@ -71,7 +65,7 @@ class _Stage:
         want(callable(self._reporter), f"the factory returns {self._reporter!r}, which cannot be called with events")
 
     def play(self, events: Iterator[RunEvent]) -> Shown:
-        """Tell the reporter each event, and close it, twice as a broken run may."""
+        """Pass each event to the reporter, and close it twice, as a run that breaks off may."""
         for event in events:
             _kept(f"the reporter, called with {type(event).__name__},", lambda event=event: self._reporter(event))  # type: ignore[misc]
         close: Any = getattr(self._reporter, "close", lambda: None)
@@ -95,45 +89,28 @@ def _kept(what: str, call: Callable[[], Any]) -> Any:
 def _check_document(factory: ReporterFactory, folder: Path) -> None:
     """A factory with a true `document` writes one document: to its target, or else to stdout."""
     target = folder / "document"
-    shown = _Stage(factory, folder, target).play(_whole_run(folder))
+    shown = _Stage(factory, folder, target).play(_run(folder))
     want(shown.target is not None, "a `document` with a target does not write it")
     want(not shown.stdout, f"a `document` with a target writes to stdout as well: {shown.stdout[:200]!r}")
-    printed = _Stage(factory, folder).play(_whole_run(folder)).stdout
+    printed = _Stage(factory, folder).play(_run(folder)).stdout
     want(bool(printed), "a `document` without a target writes nothing to stdout")
 
 
-def _whole_run(folder: Path) -> Iterator[RunEvent]:
-    """A run with a trial of every status."""
+def _run(
+    folder: Path, trials: int | None = None, *, begun: int = 0, breaks_off: bool = False, interrupted: bool = False
+) -> Iterator[RunEvent]:
+    """Yield the events of a run in which the first *trials* end, or all, and *begun* further ones only begin."""
     plan, info = _plan(folder), _info(folder)
-    yield RunStarted(info=info, plan=plan)
+    planned = list(plan.trials())
+    ended = planned[:trials]
+    yield RunStarted(info=info, plan=plan, done=len(ended) if interrupted else 0)
     yield Notice(level="warning", message=_MESSAGE)
-    for trial in plan.trials():
+    for trial in ended:
         yield from _trial(trial)
-    yield from _end(info, plan, [trial.key for trial in plan.trials()])
-
-
-def _interrupted_run(folder: Path) -> Iterator[RunEvent]:
-    """A run whose first trial had ended when it was interrupted."""
-    plan, info = _plan(folder), _info(folder)
-    first, second, *_ = plan.trials()
-    yield RunStarted(info=info, plan=plan, done=1)
-    yield from _trial(first)
-    yield TrialStarted(trial=second)
-    yield from _end(info, plan, [first.key], interrupted=True)
-
-
-def _broken_run(folder: Path) -> Iterator[RunEvent]:
-    """A run that breaks off without an end."""
-    plan = _plan(folder)
-    yield RunStarted(info=_info(folder), plan=plan)
-    yield TrialStarted(trial=next(iter(plan.trials())))
-
-
-def _empty_run(folder: Path) -> Iterator[RunEvent]:
-    """A run that ends before any trial."""
-    plan, info = _plan(folder), _info(folder)
-    yield RunStarted(info=info, plan=plan)
-    yield from _end(info, plan, [])
+    for trial in planned[len(ended) :][:begun]:
+        yield TrialStarted(trial=trial)
+    if not breaks_off:
+        yield from _end(info, plan, [trial.key for trial in ended], interrupted=interrupted)
 
 
 def _end(info: RunInfo, plan: Plan, ended: Iterable[TrialKey], *, interrupted: bool = False) -> Iterator[RunEvent]:

@@ -1,4 +1,4 @@
-"""The contract of a sandbox, as promises that are tried with real processes: for those who write one."""
+"""The contract of a sandbox, as promises that are tried with real processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio
 
@@ -19,7 +19,7 @@ from whet.ground.sandbox import Availability, Boundary, Command, Ended, Sandbox,
 from whet.testing.contracts import ContractBroken, want
 
 _PR_SET_CHILD_SUBREAPER = 36
-# How long something may take that should happen at once; only a sandbox that breaks its contract takes as long.
+# How long to wait for what should happen at once; only a sandbox that breaks its contract takes this long.
 _PATIENCE_S = 20
 _TOO_LONG = 200_000
 _MUCH = 3_000_000
@@ -88,17 +88,15 @@ class Place:
         self.out = bytearray()
         self.err = bytearray()
 
-    def run(
-        self, sandbox: Sandbox, *argv: str, stdin: bytes = b"", timeout_s: float = 30, out: Sink | None = None
-    ) -> Ended:
-        """Run a command to its end."""
-        return anyio.run(lambda: self.start(sandbox, *argv, stdin=stdin, timeout_s=timeout_s, out=out))
+    def run(self, sandbox: Sandbox, *argv: str, **options: Any) -> Ended:
+        """Run a command to its end; *options* are those of `start`."""
+        return anyio.run(lambda: self.start(sandbox, *argv, **options))
 
     async def start(
         self, sandbox: Sandbox, *argv: str, stdin: bytes = b"", timeout_s: float = 60, out: Sink | None = None
     ) -> Ended:
         """Run a command to its end, inside of an event loop."""
-        # A broken sandbox may wait for ever, and its author should not.
+        # A broken sandbox may never return, and its author should not wait for it.
         with anyio.move_on_after(timeout_s + _PATIENCE_S):
             return await sandbox.run(
                 self._command(argv, stdin),
@@ -110,10 +108,9 @@ class Place:
         raise ContractBroken(f"`run` did not return, with a time limit of {timeout_s:g} s")
 
     @asynccontextmanager
-    async def open(self, sandbox: Sandbox, script: str, out: Sink | None = None) -> AsyncIterator[Talk]:
-        """Open a shell script."""
-        command = self._command(("sh", "-c", script), b"")
-        boundary = Boundary(writable=(self.workspace,))
+    async def open(self, sandbox: Sandbox, *argv: str, out: Sink | None = None) -> AsyncIterator[Talk]:
+        """Open a command."""
+        command, boundary = self._command(argv, b""), Boundary(writable=(self.workspace,))
         async with sandbox.open(command, boundary, stdout=out or self.out.extend, stderr=self.err.extend) as talk:
             yield talk
 
@@ -130,7 +127,7 @@ class Place:
                 event.set()
                 event = anyio.Event()
 
-            async with self.open(sandbox, script, out) as talk:
+            async with self.open(sandbox, "sh", "-c", script, out=out) as talk:
                 for line in said:
                     await talk.send(line)
                     with anyio.fail_after(_PATIENCE_S):
@@ -169,7 +166,7 @@ def _mark() -> str:
 
 def _daemon(mark: str, before: str = "") -> str:
     """Return a script that leaves a process behind which left its session, and one without an environment."""
-    # A minute at most: what a broken sandbox leaves behind ends by itself.
+    # At most a minute, so that what a broken sandbox leaves behind ends by itself.
     stay = f"trap '' TERM HUP; sleep 60; : {mark}"
     return f'{before}(setsid sh -c "{stay}" &) ; (setsid env -i sh -c "{stay}" &) ; sleep 0.2; '
 
@@ -238,7 +235,7 @@ def tells_a_signal(sandbox: Sandbox, place: Place) -> None:
     """The death of a process by a signal is neither an exit nor a timeout."""
     ended = place.run(sandbox, "sh", "-c", "kill -KILL $$")
     want(not ended.timed_out, "timed_out is true")
-    # Inside a namespace of its own, the number comes back as a shell would tell it.
+    # From a process namespace, the number comes back as an exit code, as from a shell.
     is_told = ended.signal == signal.SIGKILL or ended.exit_code == 128 + signal.SIGKILL
     want(is_told, f"exit_code is {ended.exit_code}, signal is {ended.signal}")
 
@@ -262,9 +259,7 @@ def opens_no_missing_program(sandbox: Sandbox, place: Place) -> None:
     """A missing program cannot be opened: AgentNotFound names it."""
 
     async def work() -> None:
-        command = Command(argv=("no-such-program",), env={"PATH": os.environ["PATH"]}, cwd=place.workspace)
-        boundary = Boundary(writable=(place.workspace,))
-        async with sandbox.open(command, boundary, stdout=place.out.extend, stderr=place.err.extend):
+        async with place.open(sandbox, "no-such-program"):
             pass
 
     _raises(AgentNotFound, "no-such-program", lambda: anyio.run(work))
@@ -419,7 +414,8 @@ def ends_an_open_process_with_its_sink(sandbox: Sandbox, place: Place) -> None:
     mark = _mark()
 
     async def work() -> None:
-        async with place.open(sandbox, f": {mark}; while :; do echo x; done", _had_enough) as talk:
+        script = f": {mark}; while :; do echo x; done"
+        async with place.open(sandbox, "sh", "-c", script, out=_had_enough) as talk:
             await talk.over()
 
     _raises(LookupError, "had enough", lambda: anyio.run(work))
@@ -458,5 +454,5 @@ def closes_twice(sandbox: Sandbox, place: Place) -> None:
 
 
 async def _open(sandbox: Sandbox, place: Place, script: str, work: Callable[[Talk], Awaitable[None]]) -> None:
-    async with place.open(sandbox, script) as talk:
+    async with place.open(sandbox, "sh", "-c", script) as talk:
         await work(talk)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import re
 import select
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeAlias
 from urllib.parse import urlsplit
 
+from whet.agents.records import parse
 from whet.testing.model_openai import Chat, Responses
 from whet.testing.model_others import Anthropic, Gemini
 from whet.testing.model_script import (
@@ -37,6 +37,7 @@ from whet.testing.model_script import (
 )
 
 _LOOK_S = 0.05
+_ZLIB_OR_GZIP = zlib.MAX_WBITS | 32
 _MODELS = ("scripted-model",)
 _PREFIX = re.compile(r"/s/(?P<script>[^/]+)(?P<path>/.*)?")
 _GEMINI = re.compile(r"/models/(?P<model>[^/:]+):(?P<verb>stream)?[gG]enerateContent$")
@@ -51,7 +52,7 @@ class ScriptedModel:
     def __init__(self, script: Scripts = (), *, port: int = 0) -> None:
         named = script if isinstance(script, Mapping) else {"": script}
         self._server = ModelServer({name: Script(steps) for name, steps in named.items()}, port)
-        # Ends may be asked for by another thread, and are looked for this often.
+        # How often the server looks whether it should end.
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
 
     def __enter__(self) -> Self:
@@ -64,11 +65,11 @@ class ScriptedModel:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Its address."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def url_of(self, name: str) -> str:
-        """Where the script *name* is followed."""
+        """Return the address that follows the script *name*."""
         return f"{self.url}/s/{name}"
 
     @property
@@ -86,7 +87,7 @@ def main(argv: list[str] | None = None) -> int:
     """Serve a file until interrupted; the first line printed is the address."""
     parser = argparse.ArgumentParser(prog="python -m whet.testing.scripted_model", description="a model by script")
     parser.add_argument("script", type=Path, help="a JSON file: a list of steps, or a table of such lists by name")
-    parser.add_argument("--port", type=int, default=0, help="0 takes any that is free")
+    parser.add_argument("--port", type=int, default=0, help="0 takes any free port")
     args = parser.parse_args(argv)
     try:
         scripts = json.loads(args.script.read_text(encoding="utf-8"))
@@ -105,7 +106,7 @@ def main(argv: list[str] | None = None) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What was asked, of which script, and the step that answered it; none where no step was taken."""
+    """A request, the name of its script, and the number of the step that answered it; None if no step did."""
 
     method: str
     path: str
@@ -126,7 +127,7 @@ class Request:
 
     @property
     def text(self) -> str:
-        """The whole body as it came."""
+        """The whole body as text."""
         return self.data.decode("utf-8", "replace")
 
 
@@ -172,7 +173,7 @@ class ModelServer(ThreadingHTTPServer):
         return connection, address
 
     def shutdown_request(self, request: Any) -> None:
-        """Let go of a connection."""
+        """Close a connection, and forget it."""
         with self._lock:
             self._connections.discard(request)
         super().shutdown_request(request)
@@ -188,7 +189,7 @@ class ModelServer(ThreadingHTTPServer):
         self.server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Agents that are killed hang up at any moment; anything else is a fault of ours and is shown."""
+        """Show faults of the server. Agents that are killed hang up at any moment, which is not one."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
@@ -209,36 +210,40 @@ class _Handler(BaseHTTPRequestHandler):
         self._json(200, {})
 
     def do_GET(self) -> None:
-        """A list of models, or nothing that we know."""
+        """Answer with the list of models."""
         request, _ = self.server.take(read_request("GET", self.path, self.headers, b""))
         if "/models" in request.path:
             self._json(200, models(request.path))
         else:
-            self._json(404, {"error": {"message": f"not found: {request.path}", "type": "not_found_error"}})
+            self._not_found(request)
 
     def do_POST(self) -> None:
-        """The model is asked."""
+        """Answer a question to the model."""
         data = read_data(self.rfile, self.headers)  # type: ignore[arg-type] # a socket's file is one
         request, step = self.server.take(read_request("POST", self.path, self.headers, data))
         counted = token_count(request.path)
         if counted is not None:
             self._json(200, counted)
         elif request.wire is None:
-            self._json(404, {"error": {"message": f"not found: {request.path}", "type": "not_found_error"}})
+            self._not_found(request)
         elif isinstance(step, Step):
             self._answer(request, request.wire, step)
         else:
             self._fail(request, request.wire, Step(fail="bad-request", message=f"scripted model: {step}"))
+
+    def _not_found(self, request: Request) -> None:
+        self._json(404, {"error": {"message": f"not found: {request.path}", "type": "not_found_error"}})
 
     def _answer(self, request: Request, wire: Wire, step: Step) -> None:
         if step.fail is not None:
             self._fail(request, wire, step)
             return
         try:
-            reply = Reply.of(step, request.model, calls_of(step.tools, wire.tools(request.body)))
+            calls = tuple(calls_of(step.tools, wire.tools(request.body)))
         except ScriptError as error:
             self._fail(request, wire, Step(fail="bad-request", message=f"scripted model: {error}"))
             return
+        reply = Reply(model=request.model, think=step.think, say=step.say, calls=calls, usage=step.usage)
         if request.streams:
             self._stream(list(wire.frames(reply, request.body)), step)
         elif step.hang:
@@ -283,7 +288,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"%x\r\n" % len(chunk) + chunk + b"\r\n")
 
     def _wait(self) -> None:
-        """Until the agent hangs up, or we end."""
+        """Wait until the agent hangs up, or the server ends."""
         self.close_connection = True
         while not self.server.closing.wait(_LOOK_S):
             ready, _, _ = select.select([self.connection], [], [], 0)
@@ -309,16 +314,16 @@ def _hang_up(connection: socket.socket) -> None:
     try:
         connection.shutdown(socket.SHUT_RDWR)
     except OSError:
-        # The other end was quicker.
+        # The other side hung up first.
         return
 
 
 def read_request(method: str, target: str, headers: Message, data: bytes) -> Request:
-    """Find out what is asked."""
+    """Return what is asked."""
     whole = urlsplit(target).path
     found = _PREFIX.fullmatch(whole)
     script, path = (found["script"], found["path"] or "/") if found else ("", whole)
-    body = _body(data)
+    body = parse(data)
     wire, model, streams = _asked(path, body)
     return Request(
         method=method,
@@ -342,27 +347,14 @@ def _asked(path: str, body: Mapping[str, Any]) -> tuple[Wire | None, str, bool]:
     return wire, str(body.get("model", "")), bool(body.get("stream"))
 
 
-def _body(data: bytes) -> Mapping[str, Any]:
-    try:
-        found = json.loads(data or b"{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def read_data(stream: BinaryIO, headers: Message) -> bytes:
-    """The body of a request, also of one that is sent in chunks or packed."""
+    """Return the body of a request, which may come in chunks or compressed."""
     if headers.get("Transfer-Encoding", "").lower() == "chunked":
         data = b"".join(_chunks(stream))
     else:
         data = stream.read(int(headers.get("Content-Length") or 0))
-    match headers.get("Content-Encoding", "").lower():
-        case "gzip":
-            return gzip.decompress(data)
-        case "deflate":
-            return zlib.decompress(data)
-        case _:
-            return data
+    is_compressed = headers.get("Content-Encoding", "").lower() in ("gzip", "deflate")
+    return zlib.decompress(data, _ZLIB_OR_GZIP) if is_compressed else data
 
 
 def _chunks(stream: BinaryIO) -> list[bytes]:
@@ -376,14 +368,14 @@ def _chunks(stream: BinaryIO) -> list[bytes]:
 
 
 def side_step(body: Body) -> Step:
-    """An answer to a request without tools: the shape that it asks for, or a title."""
+    """Return the answer to a request without tools: the shape that it asks for, or a title."""
     schema = _asked_shape(body)
     text = "Scripted session" if schema is None else json.dumps(_filled(schema))
     return Step(say=text, usage=Tokens(input=50, output=5))
 
 
 def _asked_shape(body: Body) -> Body | None:
-    """The JSON schema of the answer, in any of the formats; an empty one where only JSON is asked for."""
+    """The JSON schema of the answer, in any of the formats; an empty one if any JSON will do."""
     config = body.get("generationConfig") or {}
     if config.get("responseMimeType") == "application/json" or config.get("responseJsonSchema"):
         found: Body = config.get("responseJsonSchema") or config.get("responseSchema") or {}
@@ -402,7 +394,7 @@ def _filled(schema: Body) -> dict[str, Any]:
 
 
 def models(path: str) -> dict[str, Any]:
-    """The list of models, as either kind of provider gives it."""
+    """Return the list of models, as Gemini or the other providers write it."""
     if "v1beta" in path:
         return {
             "models": [
@@ -414,7 +406,7 @@ def models(path: str) -> dict[str, Any]:
 
 
 def token_count(path: str) -> dict[str, Any] | None:
-    """The answer to a question for the number of tokens, where *path* asks it."""
+    """Return the answer to a request for the number of tokens; None if *path* asks for something else."""
     if path.endswith("/count_tokens"):
         return {"input_tokens": 1000}
     return {"totalTokens": 1000} if path.endswith(":countTokens") else None
