@@ -18,8 +18,8 @@ import anyio
 import anyio.to_thread
 
 from whet.dataclass import dataclass
-from whet.errors import PackageError, WorkspaceError
-from whet.ground.copying import copy_tree, remove_tree
+from whet.errors import PackageError
+from whet.ground.copying import clear, copy_tree, remove_tree
 from whet.ground.package_settings import Fetched, PackageSettings, kind_of, local_path, shown_ref, take_local
 from whet.ground.protecting import Protected, Wanted, keep_protected, put_back
 from whet.ground.tree import explained, grant, identities, is_inside
@@ -316,8 +316,7 @@ def _cleared(workspace: Path, held: str) -> tuple[str, ...]:
     grant(str(folder), stat.S_IRWXU)
     with os.scandir(folder) as entries:
         found = sorted(f"{held}/{entry.name}" for entry in islice(entries, _MOST_LISTED))
-    if problems := remove_tree(folder):
-        raise WorkspaceError(problems[0])
+    clear(folder)
     return tuple(found)
 
 

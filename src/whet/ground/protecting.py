@@ -15,7 +15,7 @@ from typing import Literal
 
 from whet.dataclass import dataclass
 from whet.errors import WorkspaceError
-from whet.ground.copying import remove_tree
+from whet.ground.copying import clear
 from whet.ground.tree import GIT, Descent, grant, hash_file, open_file, walk
 
 Kind = Literal["absent", "file", "folder", "other", "outside"]
@@ -167,12 +167,10 @@ def _make_folders(workspace: Path, path: str) -> None:
 
 
 def _clear(path: Path) -> None:
-    """Remove what is at *path*."""
+    """Remove what is at *path*, also if its folder does not allow it."""
     with suppress(FileNotFoundError):
         grant(str(path.parent), stat.S_IRWXU)
-    problems = remove_tree(path)
-    if problems:
-        raise WorkspaceError(problems[0])
+    clear(path)
 
 
 def _digest(path: Path) -> str:

@@ -49,7 +49,7 @@ _HINTS = {
 
 
 class Step(NamedTuple):
-    """One step of a walk: an item that is not a folder, a folder entered or left, or one that cannot be read."""
+    """One step of a walk: an item that is not a folder, a folder just entered or left, or one that cannot be read."""
 
     kind: Literal["item", "enter", "leave", "unread"]
     name: str
@@ -79,8 +79,8 @@ def walk(place: Descent, *, skip: frozenset[str] = frozenset(), own: Folders = f
         else:
             waiting.pop()
             if waiting:
-                yield entered.pop()._replace(kind="leave")
                 place.leave()
+                yield entered.pop()._replace(kind="leave")
 
 
 def _enter(place: Descent, name: str) -> Literal["enter", "unread", "gone"]:
@@ -161,7 +161,7 @@ class Descent:
         if self._prefix is None:
             # Only when asked: the paths of deeply nested folders are long.
             self._prefix = "".join(f"{name}/" for name in self._names)
-        return self._prefix[:-1] if step.kind in {"enter", "leave"} else self._prefix + step.name
+        return self._prefix[:-1] if step.kind == "enter" else self._prefix + step.name
 
     def enter(self, name: str) -> None:
         """Go into a folder below."""

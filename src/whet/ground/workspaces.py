@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 import threading
 from collections.abc import Iterable, Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import WorkspaceError
-from whet.ground.copying import copy_tree, remove_tree
+from whet.ground.copying import clear, copy_tree, remove_tree
 from whet.ground.mounts import are_private
 from whet.ground.overlay import LayeredTemplate, OverlayWorkspace, Template
 from whet.ground.repositories import make_whole, stored_elsewhere
@@ -218,7 +217,7 @@ def place(workspace: Path, placed: Iterable[Placed]) -> None:
         target = workspace / item.path
         with explained("cannot prepare", target):
             _check_inside(workspace, target)
-            _clear(target)
+            clear(target)
             if item.source is not None:
                 target.mkdir(parents=True)
                 copy_tree(item.source, target)
@@ -230,22 +229,13 @@ def take_out_skills(workspace: Path, names: Iterable[str]) -> None:
     for place, folders, files in os.walk(workspace):
         if MANIFEST in files and Path(place).name in unwanted and Path(place) != workspace:
             folders.clear()
-            with explained("cannot prepare", Path(place)):
-                shutil.rmtree(place)
+            clear(Path(place))
 
 
 def _check_inside(workspace: Path, target: Path) -> None:
     """Refuse a *target* that a link leads out of the workspace: we would write somewhere else."""
     if not is_inside(target.parent, workspace) or os.path.realpath(target) == os.path.realpath(workspace):
         raise WorkspaceError(f"{target} is not inside the workspace {workspace}")
-
-
-def _clear(target: Path) -> None:
-    if target.is_symlink() or target.is_file():
-        target.unlink()
-    elif os.path.lexists(target):
-        # Not `remove_tree`, which moves folders: an overlay cannot move a folder of its template.
-        shutil.rmtree(target)
 
 
 def skills_in(workspace: Path) -> tuple[str, ...]:
