@@ -125,17 +125,14 @@ def _is_open(found: os.stat_result) -> bool:
 
 
 def _copy_file(step: Step, src_fd: int, dst_fd: int, *, force: bool, more: int) -> os.stat_result:
-    source = open_file(step.name, dir_fd=src_fd, force=force)
-    try:
+    with open_file(step.name, dir_fd=src_fd, force=force) as source:
         copy = os.open(step.name, _CREATE, stat.S_IRUSR | stat.S_IWUSR, dir_fd=dst_fd)
         try:
-            _copy_bytes(source, copy)
+            _copy_bytes(source.fileno(), copy)
             _finish(copy, step.stat, more)
             return os.fstat(copy)
         finally:
             os.close(copy)
-    finally:
-        os.close(source)
 
 
 def _finish(fd: int, like: os.stat_result, more: int) -> None:

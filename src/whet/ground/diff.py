@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import NamedTuple
 
 from whet.dataclass import dataclass
-from whet.ground.tree import GIT, Descent, Folders, Tree, walk
+from whet.ground.tree import GIT, Descent, Folders, Step, Tree, walk
 from whet.model.grade import Changes
 from whet.reading.text import escape_surrogates
 
@@ -61,23 +61,25 @@ class Inventory:
 
     files: dict[str, Entry] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
+    _characters: int = 0
+
+    def add(self, step: Step, path: str) -> None:
+        """Add an item, or a folder that cannot be read."""
+        self._characters += len(path)
+        if self._characters > _MAX_CHARACTERS:
+            raise OSError(errno.E2BIG, "it has more files than can be listed")
+        if step.kind == "item":
+            self.files[path] = Entry.of(step.stat)
+        else:
+            self.unread.append(path)
 
 
 def take_inventory(place: Descent, *, own: Folders = frozenset()) -> Inventory:
     """List what is below *place*, by path from the root of its descent; leave out whet's *own* folders."""
     inventory = Inventory()
-    characters = 0
     for step in walk(place, skip=frozenset() if place.top else GIT, own=own):
-        if step.kind in {"enter", "leave"}:
-            continue
-        path = place.path(step)
-        characters += len(path)
-        if characters > _MAX_CHARACTERS:
-            raise OSError(errno.E2BIG, "it has more files than can be listed")
-        if step.kind == "item":
-            inventory.files[path] = Entry.of(step.stat)
-        else:
-            inventory.unread.append(path)
+        if step.kind in {"item", "unread"}:
+            inventory.add(step, place.path(step))
     return inventory
 
 
@@ -120,31 +122,22 @@ def alike(path: str, old: Version, new: Version) -> bool:
     """Return whether kind, permissions and content are equal; compare stat results if the content cannot be read."""
     if old.tree is None or new.tree is None:
         return old.entry == new.entry
+    was, now = old.entry, new.entry
     try:
-        return _same(path, old, new, trees=(old.tree, new.tree))
+        if stat.S_ISLNK(was.mode) and stat.S_ISLNK(now.mode):
+            return old.tree.link(path) == new.tree.link(path)
+        if was.mode != now.mode:
+            return False
+        if not stat.S_ISREG(was.mode):
+            return True
+        return was.size == now.size and _same_content(path, old.tree, new.tree)
     except OSError:
-        return old.entry == new.entry
-
-
-def _same(path: str, old: Version, new: Version, *, trees: tuple[Tree, Tree]) -> bool:
-    if stat.S_ISLNK(old.entry.mode) and stat.S_ISLNK(new.entry.mode):
-        return trees[0].link(path) == trees[1].link(path)
-    if old.entry.mode != new.entry.mode:
-        return False
-    if not stat.S_ISREG(old.entry.mode):
-        return True
-    return old.entry.size == new.entry.size and _same_content(path, *trees)
+        return was == now
 
 
 def _same_content(path: str, old: Tree, new: Tree) -> bool:
-    descriptors: list[int] = []
-    try:
-        descriptors.append(old.open(path))
-        descriptors.append(new.open(path))
-        return _same_bytes(*descriptors)
-    finally:
-        for fd in descriptors:
-            os.close(fd)
+    with old.open(path) as one, new.open(path) as other:
+        return _same_bytes(one.fileno(), other.fileno())
 
 
 def _same_bytes(one: int, other: int) -> bool:

@@ -125,7 +125,7 @@ def _kept(workspace: Path, path: str, found: os.stat_result, copy: Path) -> Prot
     mode = stat.S_IMODE(found.st_mode)
     if stat.S_ISLNK(found.st_mode):
         return Protected(path=path, mode=mode, target=str((workspace / path).readlink()))
-    with open(open_file(str(workspace / path)), "rb") as source, copy.open("wb") as target:  # noqa: PTH123
+    with open_file(str(workspace / path)) as source, copy.open("wb") as target:
         shutil.copyfileobj(source, target)
     return Protected(path=path, mode=mode, copy=str(copy), digest=_digest(copy))
 

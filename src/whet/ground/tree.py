@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -234,15 +235,14 @@ class Tree:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def open(self, path: str) -> int:
-        """Open the regular file at *path* and return its descriptor."""
+    def open(self, path: str) -> io.FileIO:
+        """Open the regular file at *path*."""
         with self._parent(path) as (fd, name):
             return open_file(name, dir_fd=fd)
 
     def read(self, path: str, limit: int) -> bytes:
         """Read the first *limit* bytes of the regular file at *path*."""
-        fd = self.open(path)
-        with open(fd, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor, not a path
+        with self.open(path) as file:
             parts = []
             while limit > 0 and (part := file.read(limit)):
                 parts.append(part)
@@ -268,8 +268,8 @@ class Tree:
             os.close(fd)
 
 
-def open_file(name: str, *, dir_fd: int | None = None, force: bool = False) -> int:
-    """Open a regular file and return its descriptor; raise OSError for anything else.
+def open_file(name: str, *, dir_fd: int | None = None, force: bool = False) -> io.FileIO:
+    """Open a regular file to read it; raise OSError for anything else.
 
     With *force*, a file that its owner may not read is made readable first.
     """
@@ -283,12 +283,12 @@ def open_file(name: str, *, dir_fd: int | None = None, force: bool = False) -> i
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise OSError(errno.EINVAL, "not a regular file", name)
-    return fd
+    return io.FileIO(fd)
 
 
 def hash_file(name: str, *, dir_fd: int | None = None, force: bool = False) -> bytes:
     """Return the SHA-256 of a regular file; see `open_file`."""
-    with open(open_file(name, dir_fd=dir_fd, force=force), "rb", buffering=0) as file:
+    with open_file(name, dir_fd=dir_fd, force=force) as file:
         return hashlib.file_digest(file, "sha256").digest()
 
 

@@ -8,17 +8,17 @@ import stat
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from whet.errors import WorkspaceError
-from whet.ground.copying import clear, copy_tree, remove_tree
+from whet.ground.copying import clear, copy_tree
 from whet.ground.mounts import are_private
-from whet.ground.overlay import LayeredTemplate, OverlayWorkspace, Template
+from whet.ground.overlay import OverlayWorkspace, Template
 from whet.ground.repositories import make_whole, stored_elsewhere
-from whet.ground.tree import Folders, explained, identities, is_empty, is_inside
+from whet.ground.tree import explained, identities, is_empty, is_inside
 from whet.ground.workspace import FolderWorkspace, Method, SharedWorkspace, Workspace
 from whet.model.suite import MadeSkill, Placed, WorkspaceSpec
 
@@ -71,7 +71,7 @@ class Workspaces:
         # A package may come from anywhere, so do not trust its links to repositories elsewhere.
         repositories = {} if spec.package is not None else self._repositories(template)
         overlaid = self._overlaid(path, template, repositories)
-        return overlaid or _copied(path, self._whole(template, repositories), self._own)
+        return overlaid or FolderWorkspace(path, self._whole(template, repositories), own=self._own)
 
     def are_quick(self, spec: WorkspaceSpec) -> bool:
         """Return whether another isolated workspace takes only a few system calls and no copy."""
@@ -149,9 +149,7 @@ class Workspaces:
             key = (folder, leave_out)
             if key not in self._templates:
                 side = self._scratch / f"m{len(self._templates) + 1}"
-                plain = not leave_out and not repositories
-                layered = partial(LayeredTemplate, folder, side, leave_out=leave_out, repositories=repositories)
-                self._templates[key] = Template(folder) if plain else layered()
+                self._templates[key] = Template(folder, side, leave_out, repositories)
             return self._templates[key]
 
     def _made_shared(self, spec: WorkspaceSpec) -> Workspace:
@@ -200,15 +198,6 @@ def _check_apart(path: Path, template: Path) -> None:
         raise WorkspaceError(
             f"the workspace {path} is inside its template {template}", hint="choose a template that does not contain it"
         )
-
-
-def _copied(path: Path, template: Path, own: Folders) -> Workspace:
-    try:
-        return FolderWorkspace(path, template, own=own)
-    except WorkspaceError:
-        # Free the disk again, which may be full because of the copy.
-        remove_tree(path)
-        raise
 
 
 def place(workspace: Path, placed: Iterable[Placed]) -> None:
