@@ -16,6 +16,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NoReturn
 
+from whet.ground.descent import libc
+
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 2, 4, 0x1000, 0x4000, 1 << 18
 _MNT_DETACH = 2
@@ -31,8 +33,6 @@ _STAGE_NAME = b"whet-stage"
 # Folders on which to mount the stage. They exist, nobody works in them, and the mount is visible only to us.
 # Not below /proc: if one of its folders is covered, the kernel forbids mounting another /proc inside.
 _STAGES = ("/boot", "/var/spool", "/var/mail", "/var/empty")
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _State:
@@ -80,7 +80,7 @@ def mount_overlay(target: Path, *, lower: Sequence[Path], upper: Path | None, wo
 
 def unmount(target: Path) -> None:
     """Remove the mount at *target*; processes that still use it keep it until they end."""
-    _check(_libc.umount2(os.fsencode(target), _MNT_DETACH), str(target))
+    _check(libc.umount2(os.fsencode(target), _MNT_DETACH), str(target))
 
 
 def clone(folder: str, *, strange: bool = False, covers: Sequence[str] = ()) -> Path:
@@ -111,14 +111,14 @@ def clone(folder: str, *, strange: bool = False, covers: Sequence[str] = ()) -> 
 
 def _attach(folder: str, place: Path, *, strange: bool) -> None:
     flags = ctypes.c_uint(_OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC)
-    tree = _check(_libc.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(folder), flags), folder)
+    tree = _check(libc.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(folder), flags), folder)
     try:
         attributes = _MOUNT_ATTR_RDONLY | (_MOUNT_ATTR_IDMAP if strange else 0)
         asked = struct.pack("QQQQ", attributes, 0, 0, _strangers() if strange else 0)
         whole = ctypes.c_uint(_AT_EMPTY_PATH | _AT_RECURSIVE)
-        _check(_libc.syscall(_MOUNT_SETATTR, tree, b"", whole, asked, ctypes.c_size_t(len(asked))), folder)
+        _check(libc.syscall(_MOUNT_SETATTR, tree, b"", whole, asked, ctypes.c_size_t(len(asked))), folder)
         to = (_AT_FDCWD, os.fsencode(place), ctypes.c_uint(_MOVE_MOUNT_F_EMPTY_PATH))
-        _check(_libc.syscall(_MOVE_MOUNT, tree, b"", *to), str(place))
+        _check(libc.syscall(_MOVE_MOUNT, tree, b"", *to), str(place))
     finally:
         os.close(tree)
 
@@ -176,7 +176,7 @@ def _strangers() -> int:
 
 
 def _wait_in_own_namespace() -> NoReturn:
-    _libc.unshare(_CLONE_NEWUSER)
+    libc.unshare(_CLONE_NEWUSER)
     os.kill(os.getpid(), signal.SIGSTOP)
     os._exit(0)
 
@@ -190,7 +190,7 @@ def _one_thread() -> bool:
 
 def _unshared() -> bool:
     try:
-        _check(_libc.unshare(_CLONE_NEWNS), "/")
+        _check(libc.unshare(_CLONE_NEWNS), "/")
         _mount(None, Path("/"), None, _MS_REC | _MS_PRIVATE)
     except OSError:
         return False
@@ -200,7 +200,7 @@ def _unshared() -> bool:
 def _mount(source: bytes | None, target: Path, kind: bytes | None, flags: int, options: str | None = None) -> None:
     """Call mount(2); *kind* is the type of file system."""
     data = None if options is None else options.encode()
-    _check(_libc.mount(source, os.fsencode(target), kind, ctypes.c_ulong(flags), data), str(target))
+    _check(libc.mount(source, os.fsencode(target), kind, ctypes.c_ulong(flags), data), str(target))
 
 
 def _check(result: int, about: str) -> int:
