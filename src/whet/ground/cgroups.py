@@ -88,10 +88,8 @@ class Group:
 
 def places(wanted: Ceilings) -> tuple[Place, ...]:
     """Return the places for groups with all *wanted* ceilings, or nothing if one cannot be held."""
-    asked: list[Controller] = []
-    asked += ["memory"] if wanted.memory_mb is not None else []
-    asked += ["pids"] if wanted.processes is not None else []
-    asked += ["cpu"] if wanted.cpus is not None else []
+    most = (wanted.memory_mb, wanted.processes, wanted.cpus)
+    asked = [controller for controller, value in zip(CONTROLLERS, most, strict=True) if value is not None]
     found = usable_places()
     covered = {controller for place in found for controller in place.controllers}
     if not covered.issuperset(asked):

@@ -22,7 +22,7 @@ from whet.errors import PackageError
 from whet.ground.copying import clear, copy_tree, remove_tree
 from whet.ground.package_settings import Fetched, PackageSettings, kind_of, local_path, shown_ref, take_local
 from whet.ground.protecting import Protected, Wanted, keep_protected, put_back
-from whet.ground.tree import explained, grant, identities, is_inside
+from whet.ground.tree import explained, grant, identities, is_below, is_inside
 from whet.model.suite import PackageSpec, WorkspaceSpec
 from whet.reading.paths import inside_problem
 
@@ -244,11 +244,6 @@ def _held_out(script: str, working_dir: str) -> str:
     """Return the folder of a script, with its helpers; or only the script if the agent works in that folder."""
     folder = str(PurePosixPath(script).parent)
     return script if folder == "." or is_below(working_dir, folder) else folder
-
-
-def is_below(path: str, folder: str) -> bool:
-    """Return whether *path* is *folder* or below it."""
-    return path == folder or path.startswith(f"{folder}/")
 
 
 def _clean(path: str) -> str:

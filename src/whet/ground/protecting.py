@@ -16,7 +16,7 @@ from typing import Literal
 from whet.dataclass import dataclass
 from whet.errors import WorkspaceError
 from whet.ground.copying import clear
-from whet.ground.tree import GIT, Descent, grant, hash_file, open_file, walk
+from whet.ground.tree import GIT, Descent, grant, hash_file, is_below, open_file, walk
 
 Kind = Literal["absent", "file", "folder", "other", "outside"]
 
@@ -233,21 +233,13 @@ def find(workspace: Path, path: str) -> Found:
         if error.errno == errno.ELOOP:
             return Found("absent", linked=True)
         raise
-    root = next((each for each in _roots(workspace) if _is_in(real, each)), None)
-    if root is None:
-        return Found("outside")
+    root = str(workspace)
+    if not is_below(real, root):
+        root = _resolved(workspace)[0]
+        if not is_below(real, root):
+            return Found("outside")
     kind: Kind = "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
     return Found(kind, real, whole=real == root)
-
-
-def _roots(workspace: Path) -> Iterator[str]:
-    """Yield the path of the workspace, and the same after following links."""
-    yield str(workspace)
-    yield _resolved(workspace)[0]
-
-
-def _is_in(real: str, root: str) -> bool:
-    return real == root or real.startswith(f"{root.rstrip('/')}/")
 
 
 def _resolved(path: Path | str) -> tuple[str, int]:

@@ -312,8 +312,12 @@ def is_empty(folder: Path) -> bool:
 
 def is_inside(path: Path, root: Path) -> bool:
     """Return whether *path* is *root* or below it once links are followed."""
-    found, top = os.path.realpath(path), os.path.realpath(root)
-    return found == top or found.startswith(f"{top.rstrip('/')}/")
+    return is_below(os.path.realpath(path), os.path.realpath(root))
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Return whether *path* is *folder* or below it, by their text alone."""
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def identities(folders: Iterable[Path]) -> Folders:

@@ -217,15 +217,16 @@ class _Warden:
     def _see_ends(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake, 4096)
-        ending = _Ending(self._command)
-        left = reap(ending.note)
-        if ending.code is None:
+        statuses: dict[int, int] = {}
+        left = reap(statuses.__setitem__)
+        if self._command not in statuses:
             return
+        exited = _exited(statuses[self._command])
         # If the command could not be started, this was its end, and the pipe has the reason.
         self._see_start()
         if self._command:
             self._command = 0
-            self._say(EXITED + CODE.pack(ending.code) + (b"" if left else CLEAR))
+            self._say(exited + (b"" if left else CLEAR))
             if left:
                 self._say_left(end_descendants(PATIENCE_S))
 
@@ -233,13 +234,14 @@ class _Warden:
         """End everything that the command started; if it ended before, that is already reported."""
         if not self._command:
             return
-        ending = _Ending(self._command)
-        left = end_descendants(PATIENCE_S, ending.note)
+        statuses: dict[int, int] = {}
+        left = end_descendants(PATIENCE_S, statuses.__setitem__)
+        status = statuses.get(self._command)
         self._see_start()
         if self._command:
             self._command = 0
-            if ending.code is not None:
-                self._say(EXITED + CODE.pack(ending.code))
+            if status is not None:
+                self._say(_exited(status))
             self._say_left(left)
 
     def _say_left(self, left: list[int]) -> None:
@@ -252,17 +254,9 @@ class _Warden:
             self._leave()
 
 
-class _Ending:
-    """Picks the exit code of the command among all children that ended."""
-
-    def __init__(self, command: int) -> None:
-        self._command = command
-        self.code: int | None = None
-
-    def note(self, pid: int, status: int) -> None:
-        """Note that one child ended."""
-        if pid == self._command:
-            self.code = os.waitstatus_to_exitcode(status)
+def _exited(status: int) -> bytes:
+    """Return the message that the command has ended with this *status* of `waitpid`."""
+    return EXITED + CODE.pack(os.waitstatus_to_exitcode(status))
 
 
 def _become(fds: list[int], report: int, rules: int | None) -> NoReturn:
