@@ -183,13 +183,13 @@ class Descent:
             self._close(level)
 
     def _opened(self, name: str, dir_fd: int | None, flags: int) -> _Level:
-        if not self._force:
-            return _Level(os.open(name, flags, dir_fd=dir_fd))
-        before = stat.S_IMODE(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode)
-        if before & self._wanted == self._wanted:
-            return _Level(os.open(name, flags, dir_fd=dir_fd))
-        grant(name, stat.S_IRWXU, dir_fd=dir_fd)
-        return _Level(os.open(name, flags, dir_fd=dir_fd), restore=before if self._lend else None)
+        restore = None
+        if self._force:
+            before = stat.S_IMODE(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode)
+            if before & self._wanted != self._wanted:
+                grant(name, stat.S_IRWXU, dir_fd=dir_fd)
+                restore = before if self._lend else None
+        return _Level(os.open(name, flags, dir_fd=dir_fd), restore)
 
     @staticmethod
     def _rest(level: _Level) -> None:
