@@ -12,12 +12,13 @@ import re
 import resource
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from whet.errors import SandboxError
 from whet.ground.cgroups import Group, places
+from whet.ground.descent import all_processes
 from whet.ground.sandbox import Command, Ended, find_program
 from whet.model.suite import Ceilings
 
@@ -166,11 +167,8 @@ def _at_most(name: int, wanted: int) -> int:
 def _tasks_of(user: int) -> int:
     """Return how many processes and threads *user* has."""
     total = 0
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if entry.stat().st_uid == user:
-                    total += len(os.listdir(entry / "task"))  # noqa: PTH208 - only their number
-            except OSError:
-                continue
+    for pid in all_processes():
+        with suppress(OSError):
+            if Path(f"/proc/{pid}").stat().st_uid == user:
+                total += len(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 - only their number
     return total

@@ -5,16 +5,15 @@ The standard library has no call for them, so they are made by system calls thro
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import hashlib
 import os
 import signal
 import struct
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from whet.ground.descent import libc
 
@@ -29,7 +28,7 @@ _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_IDMAP = 1, 0x00100000
 _OVERLAY_OPTIONS = "redirect_dir=off,metacopy=off,index=off"
 # The only id that has a meaning in a mount of strange files; no file has it.
 _UNUSED_ID = 2**32 - 2
-_STAGE_NAME = b"whet-stage"
+_STAGE_NAME = "whet-stage"
 # Folders on which to mount the stage. They exist, nobody works in them, and the mount is visible only to us.
 # Not below /proc: if one of its folders is covered, the kernel forbids mounting another /proc inside.
 _STAGES = ("/boot", "/var/spool", "/var/mail", "/var/empty")
@@ -39,6 +38,26 @@ class _State:
     private: bool | None = None
     stage: Path | None = None
     strangers: int | None = None
+
+
+class Mount(NamedTuple):
+    """What is mounted at a place: the type of file system, its source and its options."""
+
+    place: Path
+    kind: str
+    source: str
+    options: list[str]
+
+
+def mounted() -> list[Mount]:
+    """Return every mount that we can see."""
+    found = []
+    with suppress(OSError):
+        for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").split("\n")[:-1]:
+            before, _, after = line.partition(" - ")
+            kind, source, options = after.split(" ", 2)
+            found.append(Mount(Path(before.split(" ")[4]), kind, source, options.split(",")))
+    return found
 
 
 def private_mounts() -> bool:
@@ -144,16 +163,11 @@ def _stage() -> Path:
         place = next((place for place in map(Path, _STAGES) if place.is_dir() and not place.is_symlink()), None)
         if place is None:
             raise FileNotFoundError(2, "there is no place to mount on")
-        if not _is_staged(place):
-            _mount(_STAGE_NAME, place, b"tmpfs", _MS_NOSUID | _MS_NODEV, "mode=700")
+        # A process of ours may have mounted it before; a second mount would hide the first.
+        if not any(mount.place == place and mount.source == _STAGE_NAME for mount in mounted()):
+            _mount(_STAGE_NAME.encode(), place, b"tmpfs", _MS_NOSUID | _MS_NODEV, "mode=700")
         _State.stage = place
     return _State.stage
-
-
-def _is_staged(place: Path) -> bool:
-    """Return whether a process of ours has already mounted there: a second mount would hide the first."""
-    mounts = (line.split(b" ") for line in Path("/proc/self/mountinfo").read_bytes().split(b"\n") if line)
-    return any(fields[4] == os.fsencode(place) and _STAGE_NAME in fields for fields in mounts)
 
 
 def _strangers() -> int:
@@ -168,9 +182,9 @@ def _strangers() -> int:
                 Path(f"/proc/{pid}/{kind}_map").write_text(f"{_UNUSED_ID} {_UNUSED_ID} 1")
             _State.strangers = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
         finally:
-            with contextlib.suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
+            with suppress(ChildProcessError):
                 os.waitpid(pid, 0)
     return _State.strangers
 
