@@ -84,7 +84,7 @@ class BubblewrapSandbox:
             )
             if ended.exit_code == 1 and not ended.timed_out:
                 _raise_for_setup(status, said.text, program)
-            return hold.judged(ended)
+            return hold.with_reached(ended)
 
     @asynccontextmanager
     async def open(self, command: Command, boundary: Boundary, *, stdout: Sink, stderr: Sink) -> AsyncIterator[Talk]:

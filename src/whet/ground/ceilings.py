@@ -52,7 +52,7 @@ class Hold:
             return command
         return replace(command, argv=self.argv((find_program(command), *command.argv[1:])))
 
-    def judged(self, ended: Ended) -> Ended:
+    def with_reached(self, ended: Ended) -> Ended:
         """Return *ended* with the ceiling that was reached."""
         return replace(ended, reached=self.reached(ended))
 

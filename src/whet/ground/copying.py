@@ -218,11 +218,11 @@ def _emptied(path: Path) -> list[str]:
         # Much quicker, and enough unless the tree is very deep or has folders without permissions.
         shutil.rmtree(path)
     except (OSError, RecursionError):
-        return _walked_away(path)
+        return _removed_by_walk(path)
     return []
 
 
-def _walked_away(path: Path) -> list[str]:
+def _removed_by_walk(path: Path) -> list[str]:
     """Delete a folder of any depth, with permissions of any kind."""
     shown: list[str] = []
     # Several times, because a process that still runs here may add something while we delete.

@@ -26,7 +26,7 @@ class LocalSandbox:
         # Only the ceilings of the boundary hold: nothing can be hidden without namespaces.
         with holding(boundary.ceilings, timeout_s) as hold:
             held = hold.command(command)
-            return hold.judged(await run_process(held, timeout_s=timeout_s, stdout=stdout, stderr=stderr))
+            return hold.with_reached(await run_process(held, timeout_s=timeout_s, stdout=stdout, stderr=stderr))
 
     @asynccontextmanager
     async def open(self, command: Command, boundary: Boundary, *, stdout: Sink, stderr: Sink) -> AsyncIterator[Talk]:

@@ -26,10 +26,10 @@ _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
 _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_IDMAP = 1, 0x00100000
 # The overlay copies renamed folders and changed permissions up whole, so that the upper folder alone shows the changes.
 _OVERLAY_OPTIONS = "redirect_dir=off,metacopy=off,index=off"
-# The only id that has a meaning in a mount of strange files; no file has it.
+# The only id that has a meaning in an ownerless mount; no file has it.
 _UNUSED_ID = 2**32 - 2
 _STAGE_NAME = "whet-stage"
-# Folders on which to mount the stage. They exist, nobody works in them, and the mount is visible only to us.
+# Folders on which to mount the stage. They exist and are hardly used, and the mount is visible only to us.
 # Not below /proc: if one of its folders is covered, the kernel forbids mounting another /proc inside.
 _STAGES = ("/boot", "/var/spool", "/var/mail", "/var/empty")
 
@@ -37,7 +37,7 @@ _STAGES = ("/boot", "/var/spool", "/var/mail", "/var/empty")
 class _State:
     private: bool | None = None
     stage: Path | None = None
-    strangers: int | None = None
+    no_owners: int | None = None
 
 
 class Mount(NamedTuple):
@@ -102,14 +102,14 @@ def unmount(target: Path) -> None:
     _check(libc.umount2(os.fsencode(target), _MNT_DETACH), str(target))
 
 
-def clone(folder: str, *, strange: bool = False, covers: Sequence[str] = ()) -> Path:
+def clone(folder: str, *, ownerless: bool = False, covers: Sequence[str] = ()) -> Path:
     """Mount a read-only copy of *folder*, with all mounts below it, and return its path, which only we know.
 
-    With `strange`, every file in it belongs to somebody else: only the permissions of others count. The paths in
+    With `ownerless`, no file in it belongs to us: only the permissions of others count. The paths in
     *covers* are hidden. Raises `OSError` if the kernel, the file system or our rights do not allow it.
     Processes that we fork share the stage, and find there what one of them has made.
     """
-    name = hashlib.sha256(repr((_view(), folder, strange, covers)).encode()).hexdigest()[:16]
+    name = hashlib.sha256(repr((_view(), folder, ownerless, covers)).encode()).hexdigest()[:16]
     place, ready = _stage() / name, _stage() / f"{name}.ready"
     # The kernel gives the id of a view to another one later, so the folder may be left from a view that has ended.
     if ready.exists() and place.is_mount():
@@ -120,7 +120,7 @@ def clone(folder: str, *, strange: bool = False, covers: Sequence[str] = ()) -> 
         # Another process is making it.
         place = _stage() / f"{name}-{os.getpid()}"
         place.mkdir(exist_ok=True)
-    _attach(folder, place, strange=strange)
+    _attach(folder, place, ownerless=ownerless)
     for path in covers:
         _cover(place / Path(path).relative_to(folder))
     if place.name == name:
@@ -128,12 +128,12 @@ def clone(folder: str, *, strange: bool = False, covers: Sequence[str] = ()) -> 
     return place
 
 
-def _attach(folder: str, place: Path, *, strange: bool) -> None:
+def _attach(folder: str, place: Path, *, ownerless: bool) -> None:
     flags = ctypes.c_uint(_OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC)
     tree = _check(libc.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(folder), flags), folder)
     try:
-        attributes = _MOUNT_ATTR_RDONLY | (_MOUNT_ATTR_IDMAP if strange else 0)
-        asked = struct.pack("QQQQ", attributes, 0, 0, _strangers() if strange else 0)
+        attributes = _MOUNT_ATTR_RDONLY | (_MOUNT_ATTR_IDMAP if ownerless else 0)
+        asked = struct.pack("QQQQ", attributes, 0, 0, _no_owners() if ownerless else 0)
         whole = ctypes.c_uint(_AT_EMPTY_PATH | _AT_RECURSIVE)
         _check(libc.syscall(_MOUNT_SETATTR, tree, b"", whole, asked, ctypes.c_size_t(len(asked))), folder)
         to = (_AT_FDCWD, os.fsencode(place), ctypes.c_uint(_MOVE_MOUNT_F_EMPTY_PATH))
@@ -170,9 +170,9 @@ def _stage() -> Path:
     return _State.stage
 
 
-def _strangers() -> int:
+def _no_owners() -> int:
     """Return a user namespace in which no id has a meaning, to translate owners and groups with."""
-    if _State.strangers is None:
+    if _State.no_owners is None:
         pid = os.fork()
         if pid == 0:
             _wait_in_own_namespace()
@@ -180,13 +180,13 @@ def _strangers() -> int:
             os.waitpid(pid, os.WUNTRACED)
             for kind in ("uid", "gid"):
                 Path(f"/proc/{pid}/{kind}_map").write_text(f"{_UNUSED_ID} {_UNUSED_ID} 1")
-            _State.strangers = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+            _State.no_owners = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
         finally:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             with suppress(ChildProcessError):
                 os.waitpid(pid, 0)
-    return _State.strangers
+    return _State.no_owners
 
 
 def _wait_in_own_namespace() -> NoReturn:

@@ -113,12 +113,10 @@ def _scan(workspace: Path, wanted: Wanted) -> Iterator[tuple[str, os.stat_result
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(folder) as entries:
-            return list(entries)
+        return list(os.scandir(folder))
     except PermissionError:
         grant(str(folder), stat.S_IRWXU)
-        with os.scandir(folder) as entries:
-            return list(entries)
+        return list(os.scandir(folder))
 
 
 def _kept(workspace: Path, path: str, found: os.stat_result, copy: Path) -> Protected:

@@ -39,7 +39,7 @@ _NEVER_CLOSED = ("/sys/fs/cgroup",)
 _NETWORK = "/proc/sys/net/"
 
 _NODE_PACKAGES = "node_modules"
-# A folder with one of these is a project of somebody, whatever else is in it.
+# A folder with one of these is a project, whatever else is in it.
 _PROJECT_FILES = (".git", "whet.toml", "pyproject.toml")
 _MOST_LINKS = 40
 
@@ -76,7 +76,7 @@ def shown(folder: str) -> tuple[str, ...]:
     private_mounts()
     try:
         # The kernel enforces it for every file, also for new ones.
-        return ("--ro-bind", str(clone(folder, strange=True)), folder)
+        return ("--ro-bind", str(clone(folder, ownerless=True)), folder)
     except OSError:
         return _covered(folder, _closed(folder))
 

@@ -100,7 +100,7 @@ def _session_of(pid: int) -> int:
 reaper = Reaper()
 
 
-# The folder of whet is the last entry of its path, after the standard library only: nobody can plant a module.
+# The folder of whet is the last entry of its path, after the standard library only: an agent cannot plant a module.
 _NURSERY = (
     "import sys; sys.path.append(sys.argv[3]); "
     "from whet.ground.warden import be_nursery; be_nursery(*map(int, sys.argv[1:3]))"

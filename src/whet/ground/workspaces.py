@@ -45,7 +45,6 @@ class Workspaces:
         self._lock = threading.RLock()
         self._shared: dict[tuple[Path | None, Path | None], Workspace] = {}
         self._overlays: list[OverlayWorkspace] = []
-        self._apart: set[Path] = set()
         self._elsewhere: dict[Path, dict[str, Path]] = {}
         self._wholes: dict[Path, Path] = {}
         self._templates: dict[tuple[Path, tuple[Path, ...]], Template] = {}
@@ -67,7 +66,7 @@ class Workspaces:
         if template is None:
             return FolderWorkspace(path, None)
         _check_template(template)
-        self._check_apart(path, template)
+        _check_apart(self._scratch, template)
         # A package may come from anywhere, so do not trust its links to repositories elsewhere.
         repositories = {} if spec.package is not None else self._repositories(template)
         overlaid = self._overlaid(path, template, repositories)
@@ -88,14 +87,6 @@ class Workspaces:
             with suppress(OSError):
                 # The mount ends with this process anyway.
                 template.close()
-
-    def _check_apart(self, path: Path, template: Path) -> None:
-        """Check once for each template, because all workspaces are in the same folder."""
-        if template in self._apart:
-            return
-        with explained("cannot make workspace", path):
-            _check_apart(path, template)
-        self._apart.add(template)
 
     def _own_in(self, template: Path) -> tuple[Path, ...]:
         """Return our own folders in *template*, relative to it; only the outermost ones."""
@@ -193,10 +184,12 @@ def _check_template(template: Path | None) -> None:
     )
 
 
+@cache
 def _check_apart(path: Path, template: Path) -> None:
     if path.resolve().is_relative_to(template.resolve()):
         raise WorkspaceError(
-            f"the workspace {path} is inside its template {template}", hint="choose a template that does not contain it"
+            f"the workspace folder {path} is inside its template {template}",
+            hint="choose a template that does not contain it",
         )
 
 
