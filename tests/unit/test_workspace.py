@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 
 from whet.errors import WorkspaceError
+from whet.ground.copying import remove_tree
 from whet.ground.mounts import clone, private_mounts, unmount
 from whet.ground.workspace import Workspace
 from whet.ground.workspaces import Workspaces
@@ -970,3 +971,49 @@ def test_what_is_left_out_of_workspaces_is_not_taken_over_from_a_template(scratc
     assert (workspace.path / "src" / "a.py").exists()
     assert not workspace.changes()
     assert (template / ".whet" / "runs" / "old" / "answer.txt").exists()
+
+
+def _overlay_left_out(folder: Path) -> None:
+    assert private_mounts()
+    template = folder / "template"
+    (template / "src" / "runs" / "old").mkdir(parents=True)
+    (template / "src" / "runs" / "old" / "answer.txt").write_text("42\n")
+    (template / "src").chmod(0o750)
+    workspaces = Workspaces(folder / "scratch", own=(template / "src" / "runs",))
+    workspace = workspaces.isolated(WorkspaceSpec(template_dir=template))
+    assert workspace.method == "overlay"
+    workspace.mark()
+
+    assert sorted(path.name for path in (workspace.path / "src").iterdir()) == ["a.py", "b.py"]
+    assert stat.S_IMODE((workspace.path / "src").stat().st_mode) == 0o750
+
+    (workspace.path / "src" / "runs").mkdir()
+    (workspace.path / "src" / "runs" / "new.txt").write_text("new\n")
+
+    assert [path.name for path in (workspace.path / "src" / "runs").iterdir()] == ["new.txt"]
+    assert workspace.changes().created == ("src/runs/new.txt",)
+    workspaces.close()
+
+
+@pytest.mark.root
+def test_an_overlay_hides_the_folders_of_whet_in_its_template(overlay, template, scratch):
+    in_a_child(_overlay_left_out, template.parent)
+
+    assert (template / "src" / "runs" / "old" / "answer.txt").read_text() == "42\n"
+
+
+def _overlay_removal(folder: Path) -> None:
+    nest(folder / "template" / "src", 2_000)
+    workspace = _overlaid(folder)
+
+    assert remove_tree(workspace.path / "src") == []
+    assert not (workspace.path / "src").exists()
+    assert workspace.remove() == []
+
+
+@pytest.mark.root
+def test_a_deep_folder_of_the_template_can_be_removed_through_an_overlay(overlay, template):
+    in_a_child(_overlay_removal, template.parent)
+
+    assert (template / "src" / "a.py").exists()
+    subprocess.run(["rm", "-rf", str(template)], check=True)

@@ -278,7 +278,7 @@ def _overlay() -> Finding:
             template = Path(folder, "template")
             template.mkdir()
             try:
-                OverlayWorkspace(Path(folder, "w"), Template(template)).remove()
+                OverlayWorkspace(Path(folder, "w"), Template(template, Path(folder, "m"), (), {})).remove()
             except OSError as error:
                 reason = error.strerror or str(error)
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 from typing import Literal
@@ -79,7 +80,7 @@ def matches(path: str, found: Found, pattern: Pattern) -> Outcome:
 
 def _line_of(file: str, needle: bytes) -> int | None:
     """The line where *needle* first begins; one piece of the file in memory at a time."""
-    with open(open_file(file), "rb", buffering=0) as source:  # noqa: PTH123 - a descriptor, not a path
+    with open_file(file) as source:
         lines, tail = 1, b""
         while part := source.read(_CHUNK):
             window = tail + part
@@ -94,7 +95,7 @@ def _line_of(file: str, needle: bytes) -> int | None:
 
 def _beginning(file: str) -> tuple[str, bool]:
     """The text of a file, as far as it is read, and whether that is all of it."""
-    with open(open_file(file), "rb") as source:  # noqa: PTH123 - a descriptor, not a path
+    with io.BufferedReader(open_file(file)) as source:
         data = source.read(_LARGEST + 1)
     return data[:_LARGEST].decode("utf-8", "replace"), len(data) <= _LARGEST
 

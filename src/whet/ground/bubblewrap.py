@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from whet.errors import AgentNotFound, SandboxError
-from whet.ground.ceilings import Hold, holding, judged
+from whet.ground.ceilings import Hold, holding
 from whet.ground.mounts import private_mounts
 from whet.ground.process import open_process, run_process
 from whet.ground.sandbox import Availability, Boundary, Command, Ended, Sink, Talk, find_program, is_there
@@ -84,7 +84,7 @@ class BubblewrapSandbox:
             )
             if ended.exit_code == 1 and not ended.timed_out:
                 _raise_for_setup(status, said.text, program)
-            return judged(hold, ended)
+            return hold.with_reached(ended)
 
     @asynccontextmanager
     async def open(self, command: Command, boundary: Boundary, *, stdout: Sink, stderr: Sink) -> AsyncIterator[Talk]:

@@ -12,14 +12,13 @@ import re
 import resource
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
-from whet.dataclass import dataclass
 from whet.errors import SandboxError
 from whet.ground.cgroups import Group, places
+from whet.ground.descent import all_processes
 from whet.ground.sandbox import Command, Ended, find_program
 from whet.model.suite import Ceilings
 
@@ -32,36 +31,38 @@ _OUT_OF_MEMORY = re.compile(
 )
 
 
-class Hold(Protocol):
-    """Keeps one process below its ceilings."""
+class Hold:
+    """Keeps one process below its ceilings; this one has none."""
+
+    def __init__(self, ceilings: Ceilings) -> None:
+        self.ceilings = ceilings
 
     def argv(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         """Return the command that takes on the ceilings and then becomes *argv*."""
-
-    def reached(self, ended: Ended) -> str | None:
-        """Return the ceiling that the process reached, in words, or None."""
-
-
-class _Unheld:
-    """No ceilings."""
-
-    def argv(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         return argv
 
     def reached(self, ended: Ended) -> str | None:
+        """Return the ceiling that the process reached, in words, or None."""
         del ended
         return None
 
+    def command(self, command: Command) -> Command:
+        """Return *command* under its ceilings; raises if there is no such program, which a shell would only print."""
+        if not self.ceilings:
+            return command
+        return replace(command, argv=self.argv((find_program(command), *command.argv[1:])))
 
-_UNHELD = _Unheld()
+    def with_reached(self, ended: Ended) -> Ended:
+        """Return *ended* with the ceiling that was reached."""
+        return replace(ended, reached=self.reached(ended))
 
 
-@dataclass(frozen=True, slots=True)
-class _ByGroup:
+class _ByGroup(Hold):
     """Ceilings for the process and everything that it starts, together."""
 
-    ceilings: Ceilings
-    group: Group
+    def __init__(self, ceilings: Ceilings, group: Group) -> None:
+        super().__init__(ceilings)
+        self.group = group
 
     def argv(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         joins = " && ".join(f"echo 0 > '{entrance}'" for entrance in self.group.entrances)
@@ -78,15 +79,15 @@ class _ByGroup:
                 return None
 
 
-@dataclass(frozen=True, slots=True)
-class _ByProcess:
+class _ByProcess(Hold):
     """Ceilings for each single process, where the system has a limit for it.
 
     Does not use RLIMIT_AS: programs on V8 or Go reserve far more addresses than they use.
     """
 
-    ceilings: Ceilings
-    timeout_s: float | None
+    def __init__(self, ceilings: Ceilings, timeout_s: float | None) -> None:
+        super().__init__(ceilings)
+        self.timeout_s = timeout_s
 
     def argv(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         asked = self.ceilings
@@ -119,7 +120,7 @@ class _ByProcess:
 def holding(ceilings: Ceilings, timeout_s: float | None) -> Iterator[Hold]:
     """Hold one process to *ceilings* while it runs, for at most *timeout_s* seconds if that is known."""
     if not ceilings:
-        yield _UNHELD
+        yield Hold(ceilings)
         return
     found = places(ceilings)
     if not found:
@@ -134,20 +135,6 @@ def holding(ceilings: Ceilings, timeout_s: float | None) -> Iterator[Hold]:
         yield _ByGroup(ceilings, group)
     finally:
         group.remove()
-
-
-def held_to(hold: Hold, command: Command) -> Command:
-    """Return *command* under its ceilings; raises for a missing program, because a shell would only print a line."""
-    if hold is _UNHELD:
-        return command
-    program = find_program(command)
-    return replace(command, argv=hold.argv((program, *command.argv[1:])))
-
-
-def judged(hold: Hold, ended: Ended) -> Ended:
-    """Return *ended* with the ceiling that was reached."""
-    reached = hold.reached(ended)
-    return ended if reached is None else replace(ended, reached=reached)
 
 
 def suspected(ended: Ended, ceilings: Ceilings, said: bytes) -> Ended:
@@ -180,11 +167,8 @@ def _at_most(name: int, wanted: int) -> int:
 def _tasks_of(user: int) -> int:
     """Return how many processes and threads *user* has."""
     total = 0
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if entry.stat().st_uid == user:
-                    total += len(os.listdir(entry / "task"))  # noqa: PTH208 - only their number
-            except OSError:
-                continue
+    for pid in all_processes():
+        with suppress(OSError):
+            if Path(f"/proc/{pid}").stat().st_uid == user:
+                total += len(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 - only their number
     return total

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from whet.dataclass import dataclass
+from whet.ground.mounts import mounted
 from whet.model.suite import Ceilings
 
 Controller = Literal["memory", "pids", "cpu"]
@@ -88,10 +89,8 @@ class Group:
 
 def places(wanted: Ceilings) -> tuple[Place, ...]:
     """Return the places for groups with all *wanted* ceilings, or nothing if one cannot be held."""
-    asked: list[Controller] = []
-    asked += ["memory"] if wanted.memory_mb is not None else []
-    asked += ["pids"] if wanted.processes is not None else []
-    asked += ["cpu"] if wanted.cpus is not None else []
+    most = (wanted.memory_mb, wanted.processes, wanted.cpus)
+    asked = [controller for controller, value in zip(CONTROLLERS, most, strict=True) if value is not None]
     found = usable_places()
     covered = {controller for place in found for controller in place.controllers}
     if not covered.issuperset(asked):
@@ -115,35 +114,24 @@ def usable_places() -> tuple[Place, ...]:
 def _unified_places() -> Iterator[Place]:
     """Yield the groups above ours: a group with processes passes no controllers to groups below it."""
     own = _own_groups().get("")
-    for mount, kind, _ in _mounts():
-        if kind != "cgroup2" or own is None:
+    for mount in mounted():
+        if mount.kind != "cgroup2" or own is None:
             continue
-        folder = mount / own.lstrip("/")
-        for above in (mount,) if folder == mount else folder.parents:
+        folder = mount.place / own.lstrip("/")
+        for above in (mount.place,) if folder == mount.place else folder.parents:
             given = _words(above / "cgroup.subtree_control")
             controllers = tuple(name for name in CONTROLLERS if name in given)
-            if controllers and above.is_relative_to(mount):
+            if controllers and above.is_relative_to(mount.place):
                 yield Place(above, controllers, unified=True)
 
 
 def _separate_places() -> Iterator[Place]:
-    for mount, kind, options in _mounts():
-        if kind == "cgroup":
+    for mount in mounted():
+        if mount.kind == "cgroup":
             for controller in CONTROLLERS:
-                if controller in options:
+                if controller in mount.options:
                     own = _own_groups().get(controller, "/")
-                    yield Place(mount / own.lstrip("/"), (controller,), unified=False)
-
-
-def _mounts() -> list[tuple[Path, str, list[str]]]:
-    """Return the mounted trees of groups: path, version, and options, which name the controllers."""
-    found = []
-    for line in _lines(Path("/proc/self/mountinfo")):
-        before, _, after = line.partition(" - ")
-        if after.startswith("cgroup"):
-            kind, _, options = after.split(" ", 2)
-            found.append((Path(before.split(" ")[4]), kind, options.split(",")))
-    return found
+                    yield Place(mount.place / own.lstrip("/"), (controller,), unified=False)
 
 
 def _own_groups() -> dict[str, str]:

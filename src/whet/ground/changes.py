@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 from whet.dataclass import dataclass
 from whet.errors import WorkspaceError
@@ -22,6 +23,7 @@ LIST_FILE = "changes.json"
 ARCHIVE_FILE = "changes.tar"
 FOLDERS_FILE = "folders.json"
 _DIFF_FILE = "diff.patch"
+_Recorded = TypeVar("_Recorded")
 _LARGEST_FILE = 32 * 1024 * 1024
 _LARGEST_ARCHIVE = 64 * 1024 * 1024
 
@@ -86,10 +88,7 @@ def note_folders(folder: Path, paths: tuple[str, ...]) -> None:
 def read_folders(folder: Path) -> tuple[str, ...]:
     """Return what `note_folders` wrote, or nothing."""
     file = folder / FOLDERS_FILE
-    try:
-        return wire.decode(file.read_bytes(), tuple[str, ...]) if file.is_file() else ()
-    except (OSError, wire.WireError) as error:
-        raise WorkspaceError(f"{file} cannot be read: {error}") from error
+    return _read(file, tuple[str, ...]) if file.is_file() else ()
 
 
 def read_changes(folder: Path) -> RecordedChanges | None:
@@ -97,8 +96,12 @@ def read_changes(folder: Path) -> RecordedChanges | None:
     file = folder / LIST_FILE
     if not file.is_file():
         return None if (folder / _DIFF_FILE).exists() else RecordedChanges()
+    return _read(file, RecordedChanges)
+
+
+def _read(file: Path, kind: type[_Recorded]) -> _Recorded:
     try:
-        return wire.decode(file.read_bytes(), RecordedChanges)
+        return wire.decode(file.read_bytes(), kind)
     except (OSError, wire.WireError) as error:
         raise WorkspaceError(f"{file} cannot be read: {error}") from error
 
@@ -141,30 +144,25 @@ class _Archive:
             return "there is nothing at this path"
         entry = tarfile.TarInfo(self.named(path))
         entry.mode = stat.S_IMODE(found.st_mode)
+        data = b""
         if stat.S_ISLNK(found.st_mode):
             target = self._tree.link(path)
             entry.type, entry.linkname = tarfile.SYMTYPE, self._masker.text(target)
-            file.addfile(entry)
-            self._note_masked(entry.name, changed=entry.name != path or entry.linkname != target)
-            return None
-        if not stat.S_ISREG(found.st_mode):
+            masked = entry.linkname != target
+        elif not stat.S_ISREG(found.st_mode):
             return "it is neither a file nor a link"
-        if found.st_size > min(_LARGEST_FILE, self._left):
+        elif found.st_size > min(_LARGEST_FILE, self._left):
             return f"it has {found.st_size:,} bytes, which is too large to record"
-        content = self._tree.read(path, found.st_size)
-        data = self._masker.data(content)
-        self._note_masked(entry.name, changed=entry.name != path or data != content)
-        self._add(file, entry, data)
-        return None
-
-    def _note_masked(self, name: str, *, changed: bool) -> None:
-        if changed:
-            self.masked.append(name)
-
-    def _add(self, file: tarfile.TarFile, entry: tarfile.TarInfo, data: bytes) -> None:
+        else:
+            content = self._tree.read(path, found.st_size)
+            data = self._masker.data(content)
+            masked = data != content
+        if masked or entry.name != path:
+            self.masked.append(entry.name)
         self._left -= len(data)
         entry.size = len(data)
         file.addfile(entry, io.BytesIO(data))
+        return None
 
 
 def _gone(root: Path, deleted: tuple[str, ...]) -> Iterator[str]:

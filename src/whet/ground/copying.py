@@ -12,10 +12,12 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
+from itertools import islice
 from pathlib import Path
 
+from whet.errors import WorkspaceError
 from whet.ground.diff import Entry, Inventory
-from whet.ground.tree import GIT, Descent, Folders, Step, grant, open_file, trouble, walk
+from whet.ground.tree import GIT, Descent, Folders, Step, open_file, trouble, walk
 from whet.reading.text import escape_surrogates
 
 _FICLONE = 0x40049409
@@ -123,17 +125,14 @@ def _is_open(found: os.stat_result) -> bool:
 
 
 def _copy_file(step: Step, src_fd: int, dst_fd: int, *, force: bool, more: int) -> os.stat_result:
-    source = open_file(step.name, dir_fd=src_fd, force=force)
-    try:
+    with open_file(step.name, dir_fd=src_fd, force=force) as source:
         copy = os.open(step.name, _CREATE, stat.S_IRUSR | stat.S_IWUSR, dir_fd=dst_fd)
         try:
-            _copy_bytes(source, copy)
+            _copy_bytes(source.fileno(), copy)
             _finish(copy, step.stat, more)
             return os.fstat(copy)
         finally:
             os.close(copy)
-    finally:
-        os.close(source)
 
 
 def _finish(fd: int, like: os.stat_result, more: int) -> None:
@@ -200,22 +199,10 @@ def remove_tree(path: Path) -> list[str]:
     return []
 
 
-def _emptied(path: Path) -> list[str]:
-    try:
-        # Much quicker, and enough unless the tree is very deep or has folders without permissions.
-        shutil.rmtree(path)
-    except (OSError, RecursionError):
-        return _Removal(path).run()
-    return []
-
-
-def make_presentable(root: Path) -> None:
-    """Let the owner open every folder that an agent left, and delete its sockets, fifos and devices."""
-    with Descent(root, open_up=True) as place:
-        for step in walk(place):
-            if step.kind == "item" and not (stat.S_ISREG(step.stat.st_mode) or stat.S_ISLNK(step.stat.st_mode)):
-                with suppress(OSError):
-                    os.unlink(step.name, dir_fd=place.fd)
+def clear(path: Path) -> None:
+    """Delete *path* and everything below it; raise if something is left."""
+    if problems := remove_tree(path):
+        raise WorkspaceError(problems[0])
 
 
 def _unlinked(path: Path) -> list[str]:
@@ -226,83 +213,62 @@ def _unlinked(path: Path) -> list[str]:
     return []
 
 
+def _emptied(path: Path) -> list[str]:
+    try:
+        # Much quicker, and enough unless the tree is very deep or has folders without permissions.
+        shutil.rmtree(path)
+    except (OSError, RecursionError):
+        return _removed_by_walk(path)
+    return []
+
+
+def _removed_by_walk(path: Path) -> list[str]:
+    """Delete a folder of any depth, with permissions of any kind."""
+    shown: list[str] = []
+    # Several times, because a process that still runs here may add something while we delete.
+    for _ in range(_TRIES):
+        try:
+            problems = _problems_below(path)
+            shown = list(islice(problems, _MAX_PROBLEMS))
+            if more := sum(1 for _ in problems):
+                shown.append(f"and {more} more below {path}")
+            path.rmdir()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            shown = shown or [_problem(str(path), error)]
+        else:
+            return []
+    return shown
+
+
+def _problems_below(path: Path) -> Iterator[str]:
+    """Delete what is in the folder *path*; yield a sentence for each thing that could not be deleted."""
+    with Descent(path, open_up=True) as place:
+        for step in walk(place):
+            try:
+                if step.kind == "unread":
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+                if step.kind == "leave":
+                    os.rmdir(step.name, dir_fd=place.fd)
+                elif step.kind == "item":
+                    os.unlink(step.name, dir_fd=place.fd)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                # A folder that is not empty has something in it that is already reported, or is new.
+                if error.errno != errno.ENOTEMPTY:
+                    yield _problem(f"{path}/{place.path(step)}", error)
+
+
 def _problem(path: str, error: OSError) -> str:
     return f"cannot remove {escape_surrogates(path)}: {error.strerror or error}"
 
 
-class _Removal:
-    """Removes a tree of any depth: moves each folder next to the root to keep paths short, and empties it there."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._hold = path.with_name(path.name + ".x")
-        self._waiting: list[tuple[Path, str]] = []
-        self._moved = 0
-        self._problems: list[str] = []
-        self._more = 0
-
-    def run(self) -> list[str]:
-        try:
-            self._hold.mkdir(mode=stat.S_IRWXU, exist_ok=True)
-            self._move(str(self._path), None, str(self._path))
-        except OSError as error:
-            return [_problem(str(self._path), error)]
-        while self._waiting:
-            self._empty(*self._waiting.pop())
-        with suppress(OSError):
-            # It stays if something in it could not be deleted.
-            self._hold.rmdir()
-        more = [f"and {self._more} more below {self._path}"] if self._more else []
-        return self._problems + more
-
-    def _empty(self, folder: Path, shown: str) -> None:
-        for attempt in range(_TRIES):
-            try:
-                with Descent(folder, force=True) as place:
-                    os.fchmod(place.fd, stat.S_IRWXU)
-                    self._clear(place.fd, shown)
-                folder.rmdir()
-            except OSError as error:
-                # Not empty: something was added meanwhile, or could not be removed and is already reported.
-                if attempt == _TRIES - 1:
-                    self._report(shown, error)
-            else:
-                return
-
-    def _clear(self, fd: int, shown: str) -> None:
-        for name, is_folder in list(_names(fd)):
-            try:
-                if is_folder:
-                    self._move(name, fd, f"{shown}/{name}")
-                else:
-                    os.unlink(name, dir_fd=fd)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                self._report(f"{shown}/{name}", error)
-
-    def _move(self, name: str, dir_fd: int | None, shown: str) -> None:
-        target = self._hold / str(self._moved)
-        self._moved += 1
-        try:
-            os.rename(name, target, src_dir_fd=dir_fd)
-        except PermissionError:
-            # Moving a folder writes its `..` entry.
-            grant(name, stat.S_IRWXU, dir_fd=dir_fd)
-            os.rename(name, target, src_dir_fd=dir_fd)
-        self._waiting.append((target, shown))
-
-    def _report(self, shown: str, error: OSError) -> None:
-        sentence = _problem(shown, error)
-        if sentence in self._problems:
-            return
-        if len(self._problems) < _MAX_PROBLEMS:
-            self._problems.append(sentence)
-        else:
-            self._more += 1
-
-
-def _names(fd: int) -> Iterator[tuple[str, bool]]:
-    with os.scandir(fd) as entries:
-        for entry in entries:
-            yield entry.name, entry.is_dir(follow_symlinks=False)
+def make_presentable(root: Path) -> None:
+    """Let the owner open every folder that an agent left, and delete its sockets, fifos and devices."""
+    with Descent(root, open_up=True) as place:
+        for step in walk(place):
+            if step.kind == "item" and not (stat.S_ISREG(step.stat.st_mode) or stat.S_ISLNK(step.stat.st_mode)):
+                with suppress(OSError):
+                    os.unlink(step.name, dir_fd=place.fd)

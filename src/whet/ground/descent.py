@@ -129,17 +129,17 @@ def _children_by_scan(pid: int) -> Iterator[int]:
     """Find the children of *pid* on kernels that are built without `children` files."""
     if os.path.exists("/proc/thread-self/children") or not os.path.exists(f"/proc/{pid}"):  # noqa: PTH110
         return
-    for name in os.listdir("/proc"):  # noqa: PTH208
-        if name.isdigit():
-            fields = _stat_fields(int(name))
-            if fields and int(fields[1]) == pid:
-                yield int(name)
+    for other in all_processes():
+        try:
+            with open(f"/proc/{other}/stat", "rb") as file:  # noqa: PTH123
+                # After the name of the program, which may contain spaces and brackets.
+                _, parent, *_ = file.read().rpartition(b")")[2].split()
+        except (OSError, ValueError):
+            continue
+        if int(parent) == pid:
+            yield other
 
 
-def _stat_fields(pid: int) -> list[bytes]:
-    """Return the fields of /proc/PID/stat after the name of the program, which may contain spaces and brackets."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
-            return file.read().rpartition(b")")[2].split()
-    except OSError:
-        return []
+def all_processes() -> list[int]:
+    """Return the ids of all processes that we can see."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208

@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import NamedTuple
 
 from whet.dataclass import dataclass
-from whet.ground.tree import GIT, Descent, Folders, Tree, walk
+from whet.ground.tree import GIT, Descent, Folders, Step, Tree, walk
 from whet.model.grade import Changes
 from whet.reading.text import escape_surrogates
 
@@ -61,23 +61,25 @@ class Inventory:
 
     files: dict[str, Entry] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
+    _characters: int = 0
+
+    def add(self, step: Step, path: str) -> None:
+        """Add an item, or a folder that cannot be read."""
+        self._characters += len(path)
+        if self._characters > _MAX_CHARACTERS:
+            raise OSError(errno.E2BIG, "it has more files than can be listed")
+        if step.kind == "item":
+            self.files[path] = Entry.of(step.stat)
+        else:
+            self.unread.append(path)
 
 
 def take_inventory(place: Descent, *, own: Folders = frozenset()) -> Inventory:
     """List what is below *place*, by path from the root of its descent; leave out whet's *own* folders."""
     inventory = Inventory()
-    characters = 0
     for step in walk(place, skip=frozenset() if place.top else GIT, own=own):
-        if step.kind in {"enter", "leave"}:
-            continue
-        path = place.path(step)
-        characters += len(path)
-        if characters > _MAX_CHARACTERS:
-            raise OSError(errno.E2BIG, "it has more files than can be listed")
-        if step.kind == "item":
-            inventory.files[path] = Entry.of(step.stat)
-        else:
-            inventory.unread.append(path)
+        if step.kind in {"item", "unread"}:
+            inventory.add(step, place.path(step))
     return inventory
 
 
@@ -120,31 +122,22 @@ def alike(path: str, old: Version, new: Version) -> bool:
     """Return whether kind, permissions and content are equal; compare stat results if the content cannot be read."""
     if old.tree is None or new.tree is None:
         return old.entry == new.entry
+    was, now = old.entry, new.entry
     try:
-        return _same(path, old, new, trees=(old.tree, new.tree))
+        if stat.S_ISLNK(was.mode) and stat.S_ISLNK(now.mode):
+            return old.tree.link(path) == new.tree.link(path)
+        if was.mode != now.mode:
+            return False
+        if not stat.S_ISREG(was.mode):
+            return True
+        return was.size == now.size and _same_content(path, old.tree, new.tree)
     except OSError:
-        return old.entry == new.entry
-
-
-def _same(path: str, old: Version, new: Version, *, trees: tuple[Tree, Tree]) -> bool:
-    if stat.S_ISLNK(old.entry.mode) and stat.S_ISLNK(new.entry.mode):
-        return trees[0].link(path) == trees[1].link(path)
-    if old.entry.mode != new.entry.mode:
-        return False
-    if not stat.S_ISREG(old.entry.mode):
-        return True
-    return old.entry.size == new.entry.size and _same_content(path, *trees)
+        return was == now
 
 
 def _same_content(path: str, old: Tree, new: Tree) -> bool:
-    descriptors: list[int] = []
-    try:
-        descriptors.append(old.open(path))
-        descriptors.append(new.open(path))
-        return _same_bytes(*descriptors)
-    finally:
-        for fd in descriptors:
-            os.close(fd)
+    with old.open(path) as one, new.open(path) as other:
+        return _same_bytes(one.fileno(), other.fileno())
 
 
 def _same_bytes(one: int, other: int) -> bool:
@@ -179,46 +172,14 @@ def describe_changes(
     """Return the changes that *found* lists, with a diff; *before* returns the tree with the old content of a path."""
     if not found and not new.unread:
         return Changes()
-
-    def pair(path: str) -> Pair:
-        was, now = old.files.get(path), new.files.get(path)
-        return Pair(
-            path,
-            old=None if was is None else Version(was, before(path)),
-            new=None if now is None else Version(now, after),
-        )
-
-    paths = sorted((*found.created, *found.modified, *found.deleted))
-    unread = "".join(f"Folder {path!r} cannot be read\n" for path in _escaped(new.unread))
-    return Changes(
-        created=_escaped(found.created),
-        modified=_escaped(found.modified),
-        deleted=_escaped(found.deleted),
-        diff=unified(map(pair, paths)) + unread,
-    )
-
-
-def _escaped(paths: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(map(escape_surrogates, paths)))
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A path that changed, with its old and new version."""
-
-    path: str
-    old: Version | None
-    new: Version | None
-
-
-def unified(pairs: Iterable[Pair]) -> str:
-    """Return the diff of all *pairs*; a line says what it leaves out."""
     budget = _Budget(_MAX_PAIRS_TOGETHER)
     parts: list[str] = []
     room = MAX_DIFF_CHARACTERS
     hidden = 0
-    for pair in pairs:
-        part = "" if hidden else "".join(f"{line}\n" for line in _shown(pair, budget))
+    for path in sorted((*found.created, *found.modified, *found.deleted)):
+        was, now = old.files.get(path), new.files.get(path)
+        versions = was and Version(was, before(path)), now and Version(now, after)
+        part = "" if hidden else "".join(f"{line}\n" for line in _shown(path, *versions, budget))
         if hidden or len(part) > room:
             hidden += 1
             continue
@@ -226,7 +187,17 @@ def unified(pairs: Iterable[Pair]) -> str:
         parts.append(part)
     if hidden:
         parts.append(f"{hidden} more changed {'file is' if hidden == 1 else 'files are'} not shown\n")
-    return "".join(parts)
+    parts += [f"Folder {path!r} cannot be read\n" for path in _escaped(new.unread)]
+    return Changes(
+        created=_escaped(found.created),
+        modified=_escaped(found.modified),
+        deleted=_escaped(found.deleted),
+        diff="".join(parts),
+    )
+
+
+def _escaped(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(map(escape_surrogates, paths)))
 
 
 @dataclass(slots=True)
@@ -240,27 +211,28 @@ class _Budget:
         return True
 
 
-def _shown(pair: Pair, budget: _Budget) -> Iterator[str]:
-    name = _quoted(pair.path)
-    if pair.old and pair.new:
-        yield from _mode_line(name, pair.old, pair.new)
-    for note in (_note(name, version, pair) for version in (pair.old, pair.new) if version):
-        if note:
-            yield note
+def _shown(path: str, old: Version | None, new: Version | None, budget: _Budget) -> Iterator[str]:
+    name = _quoted(path)
+    verb = "Modified" if old and new else "Created" if new else "Deleted"
+    if old and new:
+        yield from _mode_line(name, old, new)
+    for version, tense in ((old, "was"), (new, "is")):
+        if version and (why := _unshown(version, tense)):
+            yield f"{verb} file {name} {why}"
             return
     try:
-        old, new = (_content(pair.path, version) for version in (pair.old, pair.new))
+        before, after = _content(path, old), _content(path, new)
     except OSError as error:
         yield f"File {name} is not shown: {error.strerror or error}"
         return
-    if isinstance(old, bytes) or isinstance(new, bytes):
+    if isinstance(before, bytes) or isinstance(after, bytes):
         yield f"Binary file {name} differs"
-    elif old != new:
-        yield f"--- a/{name}" if pair.old else "--- /dev/null"
-        yield f"+++ b/{name}" if pair.new else "+++ /dev/null"
-        yield from _hunks(_lines(old), _lines(new), budget)
-    elif not (pair.old and pair.new):
-        yield f"{'Deleted' if pair.old else 'Created'} empty file {name}"
+    elif before != after:
+        yield f"--- a/{name}" if old else "--- /dev/null"
+        yield f"+++ b/{name}" if new else "+++ /dev/null"
+        yield from _hunks(_lines(before), _lines(after), budget)
+    elif not (old and new):
+        yield f"{verb} empty file {name}"
 
 
 def _mode_line(name: str, old: Version, new: Version) -> Iterator[str]:
@@ -276,17 +248,15 @@ def _kind(mode: int) -> str:
     return _KINDS.get(stat.S_IFMT(mode), "something unusual")
 
 
-def _note(name: str, version: Version, pair: Pair) -> str | None:
+def _unshown(version: Version, tense: str) -> str | None:
     """Return why a version has no text to show, or None."""
-    verb = "Modified" if pair.old and pair.new else "Created" if pair.new else "Deleted"
+    mode, size = version.entry.mode, version.entry.size
     if version.tree is None:
-        return f"{verb} file {name} is not shown: the old content of a shared workspace is not kept"
-    mode = version.entry.mode
+        return "is not shown: the old content of a shared workspace is not kept"
     if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
-        tense = "is" if version is pair.new else "was"
-        return f"{verb} file {name} {tense} {_kind(mode)}"
-    if stat.S_ISREG(mode) and version.entry.size > MAX_FILE_BYTES:
-        return f"{verb} file {name} is not shown: it has {version.entry.size:,} bytes"
+        return f"{tense} {_kind(mode)}"
+    if stat.S_ISREG(mode) and size > MAX_FILE_BYTES:
+        return f"is not shown: it has {size:,} bytes"
     return None
 
 

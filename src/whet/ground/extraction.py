@@ -50,9 +50,7 @@ class ExtractionFolder:
     def add_file(self, name: str, content: Readable, *, size: int, executable: bool) -> None:
         """Add a file of *size* bytes; its mode keeps only whether it is executable."""
         path = self._new(name, "file")
-        file = os.open(self._root / path, _CREATE, _file_mode(executable=executable))
-        with os.fdopen(file, "wb") as copy:
-            written = self._copy(content, copy, path)
+        written = self._write(path, content, executable=executable)
         if written != size:
             raise PackageError(f"{shown(path)} should have {size} bytes but has {written}: the archive is damaged")
 
@@ -62,11 +60,9 @@ class ExtractionFolder:
         if self._kinds.get(source) != "file":
             raise PackageError(f"{shown(name)} is a hard link to {shown(of)}, which is not an earlier file")
         path = self._new(name, "file")
-        original = self._root / source
-        executable = bool(original.stat().st_mode & stat.S_IXUSR)
-        file = os.open(self._root / path, _CREATE, _file_mode(executable=executable))
-        with os.fdopen(file, "wb") as copy, original.open("rb") as content:
-            self._copy(content, copy, path)
+        with (self._root / source).open("rb") as content:
+            executable = bool(os.fstat(content.fileno()).st_mode & stat.S_IXUSR)
+            self._write(path, content, executable=executable)
 
     def add_link(self, name: str, target: str) -> None:
         """Add a symbolic link; `finish` checks that it stays inside."""
@@ -109,14 +105,17 @@ class ExtractionFolder:
         if self._entries > self._limits.entries:
             raise PackageError(f"the archive has more than {self._limits.entries:,} entries")
 
-    def _copy(self, content: Readable, copy: Writable, path: str) -> int:
+    def _write(self, path: str, content: Readable, *, executable: bool) -> int:
+        """Write *content* to a new file; return its size."""
+        file = os.open(self._root / path, _CREATE, 0o755 if executable else 0o644)
         written = 0
-        while chunk := content.read(_CHUNK):
-            written += len(chunk)
-            self._bytes += len(chunk)
-            if self._bytes > self._most_bytes:
-                raise too_large(self._most_bytes, self._limits, path)
-            copy.write(chunk)
+        with os.fdopen(file, "wb") as copy:
+            while chunk := content.read(_CHUNK):
+                written += len(chunk)
+                self._bytes += len(chunk)
+                if self._bytes > self._most_bytes:
+                    raise too_large(self._most_bytes, self._limits, path)
+                copy.write(chunk)
         return written
 
 
@@ -192,13 +191,6 @@ class Readable(Protocol):
         """Return the next bytes, at most *size*; empty at the end."""
 
 
-class Writable(Protocol):
-    """A file to write to."""
-
-    def write(self, data: bytes, /) -> object:
-        """Write all of *data*."""
-
-
 def too_large(most_bytes: int, limits: PackageLimits, path: str = "") -> PackageError:
     """Return the error for an archive that unpacks to more than allowed."""
     said = f"the archive unpacks to more than {most_bytes // MIB:,} MiB{f' at {shown(path)}' if path else ''}"
@@ -206,7 +198,3 @@ def too_large(most_bytes: int, limits: PackageLimits, path: str = "") -> Package
         return PackageError(said, hint="raise packages.max_unpacked_mb if that size is right")
     swells = f"{said}, which is more than {limits.ratio} times its size"
     return PackageError(swells, hint="if that is right, use it as a folder or as a plain .tar")
-
-
-def _file_mode(*, executable: bool) -> int:
-    return 0o755 if executable else 0o644

@@ -96,11 +96,15 @@ async def open_http(url: str, *, guarded: bool) -> AsyncIterator[AsyncIterator[b
         try:
             here = _address(url)
             for _ in range(_MOST_REDIRECTS + 1):
-                async with pool.stream("GET", _target(here), headers=_headers(here), extensions=_TIMEOUTS) as response:
-                    if response.status not in _REDIRECTS:
-                        _check_status(response.status, url)
+                target = httpcore2.URL(scheme=here.raw_scheme, host=here.raw_host, port=here.port, target=here.raw_path)
+                headers = {"Host": here.netloc.decode("ascii"), **_HEADERS}
+                async with pool.stream("GET", target, headers=headers, extensions=_TIMEOUTS) as response:
+                    if response.status == _SUCCESS:
                         yield response.aiter_stream()
                         return
+                    if response.status not in _REDIRECTS:
+                        kind = PackageUnreachable if response.status in _RETRIED else PackageError
+                        raise kind(f"{shown_ref(url)} answered with HTTP {response.status}")
                     here = _next(here, response)
             raise PackageError(f"{shown_ref(url)} redirects too often")
         except (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError) as error:
@@ -123,14 +127,6 @@ def _address(url: str) -> httpx2.URL:
     return found
 
 
-def _target(url: httpx2.URL) -> httpcore2.URL:
-    return httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
-
-
-def _headers(url: httpx2.URL) -> dict[bytes | str, bytes | str]:
-    return {"Host": url.netloc.decode("ascii"), **_HEADERS}
-
-
 def _next(here: httpx2.URL, response: httpcore2.Response) -> httpx2.URL:
     to = next((value for name, value in response.headers if name.lower() == b"location"), None)
     if to is None:
@@ -142,13 +138,6 @@ def _next(here: httpx2.URL, response: httpcore2.Response) -> httpx2.URL:
     if here.scheme == "https" and found.scheme != "https":
         raise PackageError(f"{shown_ref(str(here))} redirects from https to an address without encryption")
     return _address(str(found))
-
-
-def _check_status(status: int, url: str) -> None:
-    if status == _SUCCESS:
-        return
-    kind = PackageUnreachable if status in _RETRIED else PackageError
-    raise kind(f"{shown_ref(url)} answered with HTTP {status}")
 
 
 @asynccontextmanager

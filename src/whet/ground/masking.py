@@ -87,8 +87,7 @@ class _Masking:
         elif step.kind == "leave":
             folder = self._above.pop()
             if folder.hide:
-                with _opened("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, self._place.fd) as parent:
-                    self._rename(folder.name, parent)
+                self._rename(folder.name, self._place.fd)
         elif step.kind == "unread":
             raise _Unmaskable("the folder cannot be read")
         else:
@@ -99,7 +98,7 @@ class _Masking:
         if stat.S_ISLNK(step.stat.st_mode):
             self._link(step.name, fd)
         elif stat.S_ISREG(step.stat.st_mode):
-            with _writable(step, fd) as file:
+            with _opened(step, fd) as file:
                 self._attributes(file)
                 self._content(file)
         if self._has_secret(step.name):
@@ -173,35 +172,25 @@ class _Masking:
         shown = self._masker.text(escape_surrogates(path))
         self._problems.append(f"{shown} was not kept, because its secrets cannot be removed: {reason}")
         # By descriptor, because its path may be too long.
-        here = f"/proc/self/fd/{self._place.fd}"
-        left = remove_tree(Path(f"{here}/../{step.name}" if step.kind == "leave" else f"{here}/{step.name}"))
+        left = remove_tree(Path(f"/proc/self/fd/{self._place.fd}/{step.name}"))
         self._problems += [f"{shown} could not be removed either" for _ in left[:1]]
 
 
 @contextmanager
-def _opened(name: str, flags: int, fd: int) -> Iterator[int]:
-    opened = os.open(name, flags, dir_fd=fd)
-    try:
-        yield opened
-    finally:
-        os.close(opened)
-
-
-@contextmanager
-def _writable(step: Step, fd: int) -> Iterator[int]:
+def _opened(step: Step, fd: int) -> Iterator[int]:
     """Open a file to read and write; if its owner may not, grant it, and remove the rights of others."""
     mode = stat.S_IMODE(step.stat.st_mode)
-    if mode & _READ_WRITE == _READ_WRITE:
-        with _opened(step.name, _OPEN_FLAGS, fd) as file:
-            yield file
-        return
-    grant(step.name, _READ_WRITE, dir_fd=fd)
-    with _opened(step.name, _OPEN_FLAGS, fd) as file:
-        try:
-            yield file
-        finally:
+    granted = mode & _READ_WRITE != _READ_WRITE
+    if granted:
+        grant(step.name, _READ_WRITE, dir_fd=fd)
+    file = os.open(step.name, _OPEN_FLAGS, dir_fd=fd)
+    try:
+        yield file
+    finally:
+        if granted:
             with suppress(OSError):
                 os.fchmod(file, mode & stat.S_IRWXU)
+        os.close(file)
 
 
 def _is_there(name: str, fd: int) -> bool:

@@ -5,16 +5,17 @@ The standard library has no call for them, so they are made by system calls thro
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import hashlib
 import os
 import signal
 import struct
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
+
+from whet.ground.descent import libc
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 2, 4, 0x1000, 0x4000, 1 << 18
@@ -25,20 +26,38 @@ _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
 _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_IDMAP = 1, 0x00100000
 # The overlay copies renamed folders and changed permissions up whole, so that the upper folder alone shows the changes.
 _OVERLAY_OPTIONS = "redirect_dir=off,metacopy=off,index=off"
-# The only id that has a meaning in a mount of strange files; no file has it.
+# The only id that has a meaning in an ownerless mount; no file has it.
 _UNUSED_ID = 2**32 - 2
-_STAGE_NAME = b"whet-stage"
-# Folders on which to mount the stage. They exist, nobody works in them, and the mount is visible only to us.
+_STAGE_NAME = "whet-stage"
+# Folders on which to mount the stage. They exist and are hardly used, and the mount is visible only to us.
 # Not below /proc: if one of its folders is covered, the kernel forbids mounting another /proc inside.
 _STAGES = ("/boot", "/var/spool", "/var/mail", "/var/empty")
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _State:
     private: bool | None = None
     stage: Path | None = None
-    strangers: int | None = None
+    no_owners: int | None = None
+
+
+class Mount(NamedTuple):
+    """What is mounted at a place: the type of file system, its source and its options."""
+
+    place: Path
+    kind: str
+    source: str
+    options: list[str]
+
+
+def mounted() -> list[Mount]:
+    """Return every mount that we can see."""
+    found = []
+    with suppress(OSError):
+        for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").split("\n")[:-1]:
+            before, _, after = line.partition(" - ")
+            kind, source, options = after.split(" ", 2)
+            found.append(Mount(Path(before.split(" ")[4]), kind, source, options.split(",")))
+    return found
 
 
 def private_mounts() -> bool:
@@ -80,17 +99,17 @@ def mount_overlay(target: Path, *, lower: Sequence[Path], upper: Path | None, wo
 
 def unmount(target: Path) -> None:
     """Remove the mount at *target*; processes that still use it keep it until they end."""
-    _check(_libc.umount2(os.fsencode(target), _MNT_DETACH), str(target))
+    _check(libc.umount2(os.fsencode(target), _MNT_DETACH), str(target))
 
 
-def clone(folder: str, *, strange: bool = False, covers: Sequence[str] = ()) -> Path:
+def clone(folder: str, *, ownerless: bool = False, covers: Sequence[str] = ()) -> Path:
     """Mount a read-only copy of *folder*, with all mounts below it, and return its path, which only we know.
 
-    With `strange`, every file in it belongs to somebody else: only the permissions of others count. The paths in
+    With `ownerless`, no file in it belongs to us: only the permissions of others count. The paths in
     *covers* are hidden. Raises `OSError` if the kernel, the file system or our rights do not allow it.
     Processes that we fork share the stage, and find there what one of them has made.
     """
-    name = hashlib.sha256(repr((_view(), folder, strange, covers)).encode()).hexdigest()[:16]
+    name = hashlib.sha256(repr((_view(), folder, ownerless, covers)).encode()).hexdigest()[:16]
     place, ready = _stage() / name, _stage() / f"{name}.ready"
     # The kernel gives the id of a view to another one later, so the folder may be left from a view that has ended.
     if ready.exists() and place.is_mount():
@@ -101,7 +120,7 @@ def clone(folder: str, *, strange: bool = False, covers: Sequence[str] = ()) -> 
         # Another process is making it.
         place = _stage() / f"{name}-{os.getpid()}"
         place.mkdir(exist_ok=True)
-    _attach(folder, place, strange=strange)
+    _attach(folder, place, ownerless=ownerless)
     for path in covers:
         _cover(place / Path(path).relative_to(folder))
     if place.name == name:
@@ -109,16 +128,16 @@ def clone(folder: str, *, strange: bool = False, covers: Sequence[str] = ()) -> 
     return place
 
 
-def _attach(folder: str, place: Path, *, strange: bool) -> None:
+def _attach(folder: str, place: Path, *, ownerless: bool) -> None:
     flags = ctypes.c_uint(_OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC)
-    tree = _check(_libc.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(folder), flags), folder)
+    tree = _check(libc.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(folder), flags), folder)
     try:
-        attributes = _MOUNT_ATTR_RDONLY | (_MOUNT_ATTR_IDMAP if strange else 0)
-        asked = struct.pack("QQQQ", attributes, 0, 0, _strangers() if strange else 0)
+        attributes = _MOUNT_ATTR_RDONLY | (_MOUNT_ATTR_IDMAP if ownerless else 0)
+        asked = struct.pack("QQQQ", attributes, 0, 0, _no_owners() if ownerless else 0)
         whole = ctypes.c_uint(_AT_EMPTY_PATH | _AT_RECURSIVE)
-        _check(_libc.syscall(_MOUNT_SETATTR, tree, b"", whole, asked, ctypes.c_size_t(len(asked))), folder)
+        _check(libc.syscall(_MOUNT_SETATTR, tree, b"", whole, asked, ctypes.c_size_t(len(asked))), folder)
         to = (_AT_FDCWD, os.fsencode(place), ctypes.c_uint(_MOVE_MOUNT_F_EMPTY_PATH))
-        _check(_libc.syscall(_MOVE_MOUNT, tree, b"", *to), str(place))
+        _check(libc.syscall(_MOVE_MOUNT, tree, b"", *to), str(place))
     finally:
         os.close(tree)
 
@@ -144,21 +163,16 @@ def _stage() -> Path:
         place = next((place for place in map(Path, _STAGES) if place.is_dir() and not place.is_symlink()), None)
         if place is None:
             raise FileNotFoundError(2, "there is no place to mount on")
-        if not _is_staged(place):
-            _mount(_STAGE_NAME, place, b"tmpfs", _MS_NOSUID | _MS_NODEV, "mode=700")
+        # A process of ours may have mounted it before; a second mount would hide the first.
+        if not any(mount.place == place and mount.source == _STAGE_NAME for mount in mounted()):
+            _mount(_STAGE_NAME.encode(), place, b"tmpfs", _MS_NOSUID | _MS_NODEV, "mode=700")
         _State.stage = place
     return _State.stage
 
 
-def _is_staged(place: Path) -> bool:
-    """Return whether a process of ours has already mounted there: a second mount would hide the first."""
-    mounts = (line.split(b" ") for line in Path("/proc/self/mountinfo").read_bytes().split(b"\n") if line)
-    return any(fields[4] == os.fsencode(place) and _STAGE_NAME in fields for fields in mounts)
-
-
-def _strangers() -> int:
+def _no_owners() -> int:
     """Return a user namespace in which no id has a meaning, to translate owners and groups with."""
-    if _State.strangers is None:
+    if _State.no_owners is None:
         pid = os.fork()
         if pid == 0:
             _wait_in_own_namespace()
@@ -166,17 +180,17 @@ def _strangers() -> int:
             os.waitpid(pid, os.WUNTRACED)
             for kind in ("uid", "gid"):
                 Path(f"/proc/{pid}/{kind}_map").write_text(f"{_UNUSED_ID} {_UNUSED_ID} 1")
-            _State.strangers = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+            _State.no_owners = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
         finally:
-            with contextlib.suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
+            with suppress(ChildProcessError):
                 os.waitpid(pid, 0)
-    return _State.strangers
+    return _State.no_owners
 
 
 def _wait_in_own_namespace() -> NoReturn:
-    _libc.unshare(_CLONE_NEWUSER)
+    libc.unshare(_CLONE_NEWUSER)
     os.kill(os.getpid(), signal.SIGSTOP)
     os._exit(0)
 
@@ -190,7 +204,7 @@ def _one_thread() -> bool:
 
 def _unshared() -> bool:
     try:
-        _check(_libc.unshare(_CLONE_NEWNS), "/")
+        _check(libc.unshare(_CLONE_NEWNS), "/")
         _mount(None, Path("/"), None, _MS_REC | _MS_PRIVATE)
     except OSError:
         return False
@@ -200,7 +214,7 @@ def _unshared() -> bool:
 def _mount(source: bytes | None, target: Path, kind: bytes | None, flags: int, options: str | None = None) -> None:
     """Call mount(2); *kind* is the type of file system."""
     data = None if options is None else options.encode()
-    _check(_libc.mount(source, os.fsencode(target), kind, ctypes.c_ulong(flags), data), str(target))
+    _check(libc.mount(source, os.fsencode(target), kind, ctypes.c_ulong(flags), data), str(target))
 
 
 def _check(result: int, about: str) -> int:

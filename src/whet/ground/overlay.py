@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from whet.ground.copying import copy_tree, remove_tree
+from whet.ground.copying import clear, copy_tree, remove_tree
 from whet.ground.diff import Entry, Inventory, Version, alike, compare, describe_changes, take_inventory
 from whet.ground.mounts import mount_overlay, unmount
 from whet.ground.repositories import make_whole
-from whet.ground.tree import GIT, Descent, Step, Tree, explained, is_empty, walk
+from whet.ground.tree import GIT, Descent, Tree, explained, is_empty, walk
 from whet.ground.workspace import Method, Workspace
 from whet.model.grade import Changes
 
@@ -25,64 +26,46 @@ _OPAQUE = "trusted.overlay.opaque"
 
 
 class Template:
-    """The folders below any number of overlays: `layers`, the first on top, and `view`, which shows them as one."""
+    """The folders below any number of overlays: `layers`, the first on top, and `view`, which shows them as one.
 
-    def __init__(self, folder: Path) -> None:
+    A layer in the folder *side*, made once, hides the folders *leave_out*, at any size, and adds *repositories* that
+    are stored elsewhere. Raises OSError if this machine cannot mount it.
+    """
+
+    def __init__(self, folder: Path, side: Path, leave_out: Sequence[Path], repositories: Mapping[str, Path]) -> None:
         self.layers: tuple[Path, ...] = (folder,)
         self.view = Tree(folder, follow=True)
         self.mode = stat.S_IMODE(folder.stat().st_mode) | stat.S_IRWXU
+        self._shown: Path | None = None
+        if leave_out or repositories:
+            layer, shown = side / "l", side / "s"
+            shown.mkdir(parents=True)
+            layer.mkdir()
+            _fill_layer(layer, folder, leave_out, repositories)
+            self.layers = (layer, folder)
+            mount_overlay(shown, lower=self.layers, upper=None, work=None)
+            self.view = Tree(shown)
+            self._shown = shown
 
     def close(self) -> None:
-        """Release what the template holds."""
-
-
-class LayeredTemplate(Template):
-    """A template with more layers on top, which are made once in the folder *side*.
-
-    They hide the folders *leave_out*, at any size, and add *repositories* that are stored elsewhere.
-    Raises OSError if this machine cannot mount it.
-    """
-
-    def __init__(self, folder: Path, side: Path, *, leave_out: tuple[Path, ...], repositories: dict[str, Path]) -> None:
-        super().__init__(folder)
-        self._shown = side / "s"
-        self._shown.mkdir(parents=True)
-        if repositories:
-            self.layers = (_with_repositories(folder, side / "g", repositories), *self.layers)
-        if leave_out:
-            self.layers = self._without(leave_out, side)
-        mount_overlay(self._shown, lower=self.layers, upper=None, work=None)
-        self.view = Tree(self._shown)
-
-    def _without(self, leave_out: tuple[Path, ...], side: Path) -> tuple[Path, ...]:
-        files, hidden, work = side / "f", side / "h", side / "k"
-        for made in (files, hidden, work):
-            made.mkdir()
-        # A file in place of a folder hides its contents; removing the file through the mount hides both.
-        for path in leave_out:
-            (files / path.parent).mkdir(parents=True, exist_ok=True)
-            (files / path).touch()
-        mount_overlay(self._shown, lower=(files, *self.layers), upper=hidden, work=work)
-        try:
-            for path in leave_out:
-                (self._shown / path).unlink()
-        finally:
+        """Unmount the view."""
+        if self._shown is not None:
             unmount(self._shown)
-        return (hidden, files, *self.layers)
-
-    def close(self) -> None:
-        """Unmount the template."""
-        unmount(self._shown)
 
 
-def _with_repositories(folder: Path, layer: Path, repositories: dict[str, Path]) -> Path:
-    """Fill *layer* with the *repositories* to which *folder* only links."""
+def _fill_layer(layer: Path, folder: Path, leave_out: Sequence[Path], repositories: Mapping[str, Path]) -> None:
+    """Fill the *layer* above *folder* with *repositories*, and with marks that hide the folders *leave_out*."""
     for below, git_dir in repositories.items():
         make_whole(git_dir, layer / below / ".git")
-        # A folder of the layer hides the mode and times of the same folder in the template.
-        for part in (Path(below), *Path(below).parents):
-            shutil.copystat(folder / part, layer / part)
-    return layer
+    for path in leave_out:
+        (layer / path).parent.mkdir(parents=True, exist_ok=True)
+        clear(layer / path)
+        # The kernel marks by such a device what was deleted in an overlay; see `_is_whiteout`.
+        os.mknod(layer / path, stat.S_IFCHR, 0)
+    # A folder of the layer hides the mode and times of the same folder in the template.
+    inside = (*leave_out, *(Path(below, ".git") for below in repositories))
+    for part in {parent for path in inside for parent in path.parents}:
+        shutil.copystat(folder / part, layer / part)
 
 
 class OverlayWorkspace(Workspace):
@@ -131,7 +114,7 @@ class OverlayWorkspace(Workspace):
         """Read the changes from the upper folder."""
         with explained("cannot compare workspace", self.path):
             above = Tree(self._upper)
-            old, new = _Layers(self._base).read(self._upper)
+            old, new = _read_upper(self._upper, self._base)
 
             def same(path: str, before: Entry, after: Entry) -> bool:
                 return alike(path, Version(before, self._base), Version(after, above))
@@ -204,51 +187,43 @@ class OverlayWorkspace(Workspace):
         return upper
 
 
-class _Layers:
-    """Compares an upper folder with its base: what is new, and what of the base it hides."""
+def _read_upper(upper: Path, base: Tree) -> tuple[Inventory, Inventory]:
+    """Return the old and the new state of every path that the folder *upper* changes above *base*."""
+    old, new = Inventory(), Inventory()
+    with Descent(upper, force=True) as place:
+        for step in walk(place, skip=GIT):
+            if step.kind == "leave":
+                continue
+            path = place.path(step)
+            if step.kind == "enter":
+                if _hides(place.fd, base.stat(path)):
+                    old.files.update(_files_at(base, path))
+                continue
+            if step.kind == "unread" or not _is_whiteout(step.stat):
+                new.add(step, path)
+            if step.kind == "item":
+                old.files.update(_files_at(base, path))
+    return old, new
 
-    def __init__(self, base: Tree) -> None:
-        self._base = base
-        self._old = Inventory()
-        self._new = Inventory()
 
-    def read(self, upper: Path) -> tuple[Inventory, Inventory]:
-        """Return the old and the new state of every path that the upper folder changes."""
-        with Descent(upper, force=True) as place:
-            for step in walk(place, skip=GIT):
-                self._take(step, place)
-        return self._old, self._new
+def _hides(fd: int, below: os.stat_result | None) -> bool:
+    """Return whether an upper folder hides what is *below* it: a file, or a folder that was deleted before."""
+    return below is not None and (_is_opaque(fd) or not stat.S_ISDIR(below.st_mode))
 
-    def _take(self, step: Step, place: Descent) -> None:
-        if step.kind == "leave":
-            return
-        path = place.path(step)
-        if step.kind == "enter":
-            self._folder(path, place.fd)
-        elif step.kind == "unread":
-            self._new.unread.append(path)
-        else:
-            if not _is_whiteout(step.stat):
-                self._new.files[path] = Entry.of(step.stat)
-            self._hide(path)
 
-    def _folder(self, path: str, fd: int) -> None:
-        below = self._base.stat(path)
-        if below is not None and (_is_opaque(fd) or not stat.S_ISDIR(below.st_mode)):
-            self._hide(path)
-
-    def _hide(self, path: str) -> None:
-        """Note what the base has at *path*: a file, or everything in a folder."""
-        found = self._base.stat(path)
-        if found is None:
-            return
-        if not stat.S_ISDIR(found.st_mode):
-            self._old.files[path] = Entry.of(found)
-        elif path not in GIT:
-            with Descent(self._base.root, follow=True) as place:
-                for name in path.split("/"):
-                    place.enter(name)
-                self._old.files.update(take_inventory(place).files)
+def _files_at(base: Tree, path: str) -> dict[str, Entry]:
+    """Return what *base* has at *path*: a file, or everything in a folder."""
+    found = base.stat(path)
+    if found is None:
+        return {}
+    if not stat.S_ISDIR(found.st_mode):
+        return {path: Entry.of(found)}
+    if path in GIT:
+        return {}
+    with Descent(base.root, follow=True) as place:
+        for name in path.split("/"):
+            place.enter(name)
+        return take_inventory(place).files
 
 
 def _is_whiteout(found: os.stat_result) -> bool:

@@ -18,11 +18,11 @@ import anyio
 import anyio.to_thread
 
 from whet.dataclass import dataclass
-from whet.errors import PackageError, WorkspaceError
-from whet.ground.copying import copy_tree, remove_tree
+from whet.errors import PackageError
+from whet.ground.copying import clear, copy_tree, remove_tree
 from whet.ground.package_settings import Fetched, PackageSettings, kind_of, local_path, shown_ref, take_local
 from whet.ground.protecting import Protected, Wanted, keep_protected, put_back
-from whet.ground.tree import explained, grant, identities, is_inside
+from whet.ground.tree import explained, grant, identities, is_below, is_inside
 from whet.model.suite import PackageSpec, WorkspaceSpec
 from whet.reading.paths import inside_problem
 
@@ -246,11 +246,6 @@ def _held_out(script: str, working_dir: str) -> str:
     return script if folder == "." or is_below(working_dir, folder) else folder
 
 
-def is_below(path: str, folder: str) -> bool:
-    """Return whether *path* is *folder* or below it."""
-    return path == folder or path.startswith(f"{folder}/")
-
-
 def _clean(path: str) -> str:
     return str(PurePosixPath(path))
 
@@ -316,8 +311,7 @@ def _cleared(workspace: Path, held: str) -> tuple[str, ...]:
     grant(str(folder), stat.S_IRWXU)
     with os.scandir(folder) as entries:
         found = sorted(f"{held}/{entry.name}" for entry in islice(entries, _MOST_LISTED))
-    if problems := remove_tree(folder):
-        raise WorkspaceError(problems[0])
+    clear(folder)
     return tuple(found)
 
 

@@ -74,8 +74,14 @@ class _Child:
         with anyio.move_on_after(within_s):
             await asyncio.shield(self._gone)
 
-    async def stop(self) -> int:
-        """End everything that it started, with SIGTERM first, and return its exit code."""
+    async def end(self) -> int:
+        """End everything that it started, with SIGTERM first, and return its exit code; nothing can cancel this."""
+        with anyio.CancelScope(shield=True):
+            await self._stop()
+        self._close()
+        return self._code
+
+    async def _stop(self) -> None:
         if not self.exited:
             self._warden.say(words.ASK)
             await self.exit(GRACE_S)
@@ -90,7 +96,6 @@ class _Child:
         if self._lost:
             await self._warden.gone()
             await reaper.end_strays()
-        return self._code
 
     def _on_words(self) -> None:
         while not self._lost and (said := self._warden.hear()) is not None:
@@ -148,7 +153,7 @@ class _Child:
             return False
         return True
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """Read the rest of the pipes, once no process can write to them, and close everything."""
         if not self._lost:
             self._loop.remove_reader(self._warden.fileno())
@@ -220,7 +225,7 @@ async def open_process(
     stdout: Sink,
     stderr: Sink,
     pass_fds: tuple[int, ...] = (),
-    started: Callable[[], object] | None = None,
+    started: Callable[[], object] = lambda: None,
 ) -> AsyncIterator[Conversation]:
     """Start *command* below a warden, with an input pipe; end everything that it started at the end of the context."""
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
@@ -230,8 +235,7 @@ async def open_process(
         os.set_blocking(stdin, False)
         child = await _start(command, in_read, stdout, stderr, pass_fds)
         ours.pop_all()
-    if started:
-        started()
+    started()
     talk = Conversation(child, stdin)
     try:
         await child.started()
@@ -240,10 +244,8 @@ async def open_process(
         talk.end_input()
         await child.exit(GRACE_S)
     finally:
-        with anyio.CancelScope(shield=True):
-            talk.end_input()
-            talk.exit_code = await child.stop()
-            child.close()
+        talk.end_input()
+        talk.exit_code = await child.end()
     if child.unended is not None:
         raise child.unended
 
@@ -255,14 +257,13 @@ async def run_process(
     stdout: Sink,
     stderr: Sink,
     pass_fds: tuple[int, ...] = (),
-    started: Callable[[], object] | None = None,
+    started: Callable[[], object] = lambda: None,
 ) -> Ended:
     """Run *command* below a warden; end everything that it started before returning or raising."""
     began = time.monotonic()
     with contextlib.ExitStack() as theirs:
         child = await _start(command, _input(command.stdin, theirs), stdout, stderr, pass_fds)
-    if started:
-        started()
+    started()
     timed_out = False
     code = 0
     try:
@@ -270,9 +271,7 @@ async def run_process(
             await child.over()
         timed_out = scope.cancelled_caught and not child.exited
     finally:
-        with anyio.CancelScope(shield=True):
-            code = await child.stop()
-            child.close()
+        code = await child.end()
     if trouble := child.trouble or child.unended:
         raise trouble
     return Ended(
@@ -313,16 +312,12 @@ def _pipe(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[int
 
 def _input(data: bytes, ours: contextlib.ExitStack) -> int:
     """Put *data* into a file in memory: nothing has to feed it, and a program need not read it."""
+    fd = os.memfd_create("stdin") if data else os.open(os.devnull, os.O_RDONLY)
+    ours.callback(os.close, fd)
     if data:
-        fd = os.memfd_create("stdin")
-        ours.callback(os.close, fd)
-        view = memoryview(data)
-        while view:
-            view = view[os.write(fd, view) :]
+        with open(fd, "wb", closefd=False) as file:
+            file.write(data)
         os.lseek(fd, 0, os.SEEK_SET)
-    else:
-        fd = os.open(os.devnull, os.O_RDONLY)
-        ours.callback(os.close, fd)
     return fd
 
 

@@ -15,8 +15,8 @@ from typing import Literal
 
 from whet.dataclass import dataclass
 from whet.errors import WorkspaceError
-from whet.ground.copying import remove_tree
-from whet.ground.tree import GIT, Descent, grant, hash_file, open_file, walk
+from whet.ground.copying import clear
+from whet.ground.tree import GIT, Descent, grant, hash_file, is_below, open_file, walk
 
 Kind = Literal["absent", "file", "folder", "other", "outside"]
 
@@ -113,19 +113,17 @@ def _scan(workspace: Path, wanted: Wanted) -> Iterator[tuple[str, os.stat_result
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(folder) as entries:
-            return list(entries)
+        return list(os.scandir(folder))
     except PermissionError:
         grant(str(folder), stat.S_IRWXU)
-        with os.scandir(folder) as entries:
-            return list(entries)
+        return list(os.scandir(folder))
 
 
 def _kept(workspace: Path, path: str, found: os.stat_result, copy: Path) -> Protected:
     mode = stat.S_IMODE(found.st_mode)
     if stat.S_ISLNK(found.st_mode):
         return Protected(path=path, mode=mode, target=str((workspace / path).readlink()))
-    with open(open_file(str(workspace / path)), "rb") as source, copy.open("wb") as target:  # noqa: PTH123
+    with open_file(str(workspace / path)) as source, copy.open("wb") as target:
         shutil.copyfileobj(source, target)
     return Protected(path=path, mode=mode, copy=str(copy), digest=_digest(copy))
 
@@ -167,12 +165,10 @@ def _make_folders(workspace: Path, path: str) -> None:
 
 
 def _clear(path: Path) -> None:
-    """Remove what is at *path*."""
+    """Remove what is at *path*, also if its folder does not allow it."""
     with suppress(FileNotFoundError):
         grant(str(path.parent), stat.S_IRWXU)
-    problems = remove_tree(path)
-    if problems:
-        raise WorkspaceError(problems[0])
+    clear(path)
 
 
 def _digest(path: Path) -> str:
@@ -235,21 +231,13 @@ def find(workspace: Path, path: str) -> Found:
         if error.errno == errno.ELOOP:
             return Found("absent", linked=True)
         raise
-    root = next((each for each in _roots(workspace) if _is_in(real, each)), None)
-    if root is None:
-        return Found("outside")
+    root = str(workspace)
+    if not is_below(real, root):
+        root = _resolved(workspace)[0]
+        if not is_below(real, root):
+            return Found("outside")
     kind: Kind = "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
     return Found(kind, real, whole=real == root)
-
-
-def _roots(workspace: Path) -> Iterator[str]:
-    """Yield the path of the workspace, and the same after following links."""
-    yield str(workspace)
-    yield _resolved(workspace)[0]
-
-
-def _is_in(real: str, root: str) -> bool:
-    return real == root or real.startswith(f"{root.rstrip('/')}/")
 
 
 def _resolved(path: Path | str) -> tuple[str, int]:

@@ -131,11 +131,8 @@ def no_program(name: str) -> AgentNotFound:
 
 def is_there(path: Path) -> bool:
     """Return whether *path* exists and we can reach it; False for text that cannot be a path."""
-    try:
-        path.stat()
-    except (OSError, ValueError):
-        return False
-    return True
+    # `Path.exists` raises for a folder that we may not read.
+    return os.path.exists(path)  # noqa: PTH110
 
 
 def choose_sandbox(name: str) -> tuple[Sandbox, str | None]:

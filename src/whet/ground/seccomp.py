@@ -15,7 +15,7 @@ from functools import lru_cache
 # The architecture as the kernel reports it to a filter; other machines have no filter.
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 # For each name, the number on x86_64 and on aarch64.
-_REFUSED = {
+_REFUSED: dict[str, tuple[int, int | None]] = {
     # The kernel keeps keys for each user, across namespaces.
     "add_key": (248, 217),
     "request_key": (249, 218),
@@ -65,6 +65,8 @@ _REFUSED = {
     "iopl": (172, None),
     "ioperm": (173, None),
 }
+# A filter cannot read the flags of these, which are in memory. If they do not exist, programs use `clone` and `openat`.
+_ABSENT: dict[str, tuple[int, int | None]] = {"clone3": (435, 435), "openat2": (437, 437)}
 # Calls that set the mode of a file, and the argument with the mode. A setuid program would work outside the boundary
 # too, and if whet runs as root, its owner is root.
 _MODES = {
@@ -78,10 +80,9 @@ _MODES = {
 }
 # The same for calls whose mode counts only if the flags before it create a file.
 _OPENED = {"open": ((2, None), 1), "openat": ((257, 56), 2)}
-_OPENAT2 = (437, 437)
 _MAKES_A_FILE = 0o100 | 0o20000000
 _AS_OWNER = 0o6000
-_CLONE, _CLONE3, _UNSHARE = (56, 220), (435, 435), (272, 97)
+_CLONE, _UNSHARE = (56, 220), (272, 97)
 _IOCTL, _PERSONALITY, _SOCKET = (16, 29), (135, 92), (41, 198)
 _NEW_NAMESPACES = 0x7E020000
 _NEW_TIME = 0x80
@@ -128,17 +129,11 @@ def _filter(machine: str) -> Iterator[Instruction]:
     if machine == "x86_64":
         yield _AT_LEAST, 0, 1, _X32
         yield _refuse(errno.ENOSYS)
-    for numbers in _REFUSED.values():
-        number = numbers[column]
-        if number is not None:
-            yield _IS, 0, 1, number
-            yield _refuse(errno.EPERM)
-    # A filter cannot read its flags, which are in memory. Programs use `clone` instead if it does not exist.
-    yield _IS, 0, 1, _CLONE3[column]
-    yield _refuse(errno.ENOSYS)
-    # The same for `openat2`; programs use `openat` instead.
-    yield _IS, 0, 1, _OPENAT2[column]
-    yield _refuse(errno.ENOSYS)
+    for table, code in ((_REFUSED, errno.EPERM), (_ABSENT, errno.ENOSYS)):
+        for numbers in table.values():
+            if (number := numbers[column]) is not None:
+                yield _IS, 0, 1, number
+                yield _refuse(code)
     for numbers, argument in _MODES.values():
         if (number := numbers[column]) is not None:
             yield from _where(number, argument, [(_HAS, _AS_OWNER)])

@@ -9,8 +9,10 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 
 from whet.ground.mounts import clone, private_mounts
@@ -37,7 +39,7 @@ _NEVER_CLOSED = ("/sys/fs/cgroup",)
 _NETWORK = "/proc/sys/net/"
 
 _NODE_PACKAGES = "node_modules"
-# A folder with one of these is a project of somebody, whatever else is in it.
+# A folder with one of these is a project, whatever else is in it.
 _PROJECT_FILES = (".git", "whet.toml", "pyproject.toml")
 _MOST_LINKS = 40
 
@@ -69,14 +71,14 @@ def shown(folder: str) -> tuple[str, ...]:
     if Path(folder).is_symlink() and not Path(folder).is_dir():
         # A program looks for its files next to the target of the link, which is shown as well.
         return ("--symlink", str(Path(folder).readlink()), folder)
-    if os.getuid() != 0 or not Path(folder).is_dir() or _is_for_root(folder):
+    if not _is_root() or not Path(folder).is_dir() or _is_for_root(folder):
         return ("--ro-bind", folder, folder)
     private_mounts()
     try:
         # The kernel enforces it for every file, also for new ones.
-        return ("--ro-bind", str(clone(folder, strange=True)), folder)
+        return ("--ro-bind", str(clone(folder, ownerless=True)), folder)
     except OSError:
-        return tuple(_covered(folder, _closed(folder)))
+        return _covered(folder, _closed(folder))
 
 
 def _is_for_root(folder: str) -> bool:
@@ -90,27 +92,18 @@ def is_in_system(path: Path) -> bool:
 
 
 def _closed(folder: str) -> list[str]:
-    return list(closed_below(folder)) if os.getuid() == 0 else []
+    return list(closed_below(folder)) if _is_root() else []
 
 
-def _covered(folder: str, closed: Iterable[str]) -> Iterator[str]:
-    """Yield the arguments that show *folder* without the *closed* paths in it.
+def _covered(folder: str, closed: Sequence[str]) -> tuple[str, ...]:
+    """Return the arguments that show *folder* without the *closed* paths in it.
 
     If we may mount, we cover them once, so that bubblewrap needs one mount and not one for each path.
     """
-    places = list(closed)
-    if places:
-        private_mounts()
-        try:
-            ready = clone(folder, covers=places)
-        except OSError:
-            yield from ("--ro-bind", folder, folder)
-            for path in places:
-                yield from hidden(path)
-        else:
-            yield from ("--ro-bind", str(ready), folder)
-        return
-    yield from ("--ro-bind", folder, folder)
+    if closed and private_mounts():
+        with suppress(OSError):
+            return ("--ro-bind", str(clone(folder, covers=closed)), folder)
+    return ("--ro-bind", folder, folder, *chain.from_iterable(map(hidden, closed)))
 
 
 def hidden(path: str) -> tuple[str, ...]:

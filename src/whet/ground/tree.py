@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -49,7 +50,7 @@ _HINTS = {
 
 
 class Step(NamedTuple):
-    """One step of a walk: an item that is not a folder, a folder entered or left, or one that cannot be read."""
+    """One step of a walk: an item that is not a folder, a folder just entered or left, or one that cannot be read."""
 
     kind: Literal["item", "enter", "leave", "unread"]
     name: str
@@ -79,8 +80,8 @@ def walk(place: Descent, *, skip: frozenset[str] = frozenset(), own: Folders = f
         else:
             waiting.pop()
             if waiting:
-                yield entered.pop()._replace(kind="leave")
                 place.leave()
+                yield entered.pop()._replace(kind="leave")
 
 
 def _enter(place: Descent, name: str) -> Literal["enter", "unread", "gone"]:
@@ -161,7 +162,7 @@ class Descent:
         if self._prefix is None:
             # Only when asked: the paths of deeply nested folders are long.
             self._prefix = "".join(f"{name}/" for name in self._names)
-        return self._prefix[:-1] if step.kind in {"enter", "leave"} else self._prefix + step.name
+        return self._prefix[:-1] if step.kind == "enter" else self._prefix + step.name
 
     def enter(self, name: str) -> None:
         """Go into a folder below."""
@@ -182,13 +183,13 @@ class Descent:
             self._close(level)
 
     def _opened(self, name: str, dir_fd: int | None, flags: int) -> _Level:
-        if not self._force:
-            return _Level(os.open(name, flags, dir_fd=dir_fd))
-        before = stat.S_IMODE(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode)
-        if before & self._wanted == self._wanted:
-            return _Level(os.open(name, flags, dir_fd=dir_fd))
-        grant(name, stat.S_IRWXU, dir_fd=dir_fd)
-        return _Level(os.open(name, flags, dir_fd=dir_fd), restore=before if self._lend else None)
+        restore = None
+        if self._force:
+            before = stat.S_IMODE(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode)
+            if before & self._wanted != self._wanted:
+                grant(name, stat.S_IRWXU, dir_fd=dir_fd)
+                restore = before if self._lend else None
+        return _Level(os.open(name, flags, dir_fd=dir_fd), restore)
 
     @staticmethod
     def _rest(level: _Level) -> None:
@@ -234,15 +235,14 @@ class Tree:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def open(self, path: str) -> int:
-        """Open the regular file at *path* and return its descriptor."""
+    def open(self, path: str) -> io.FileIO:
+        """Open the regular file at *path*."""
         with self._parent(path) as (fd, name):
             return open_file(name, dir_fd=fd)
 
     def read(self, path: str, limit: int) -> bytes:
         """Read the first *limit* bytes of the regular file at *path*."""
-        fd = self.open(path)
-        with open(fd, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor, not a path
+        with self.open(path) as file:
             parts = []
             while limit > 0 and (part := file.read(limit)):
                 parts.append(part)
@@ -268,8 +268,8 @@ class Tree:
             os.close(fd)
 
 
-def open_file(name: str, *, dir_fd: int | None = None, force: bool = False) -> int:
-    """Open a regular file and return its descriptor; raise OSError for anything else.
+def open_file(name: str, *, dir_fd: int | None = None, force: bool = False) -> io.FileIO:
+    """Open a regular file to read it; raise OSError for anything else.
 
     With *force*, a file that its owner may not read is made readable first.
     """
@@ -283,12 +283,12 @@ def open_file(name: str, *, dir_fd: int | None = None, force: bool = False) -> i
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise OSError(errno.EINVAL, "not a regular file", name)
-    return fd
+    return io.FileIO(fd)
 
 
 def hash_file(name: str, *, dir_fd: int | None = None, force: bool = False) -> bytes:
     """Return the SHA-256 of a regular file; see `open_file`."""
-    with open(open_file(name, dir_fd=dir_fd, force=force), "rb", buffering=0) as file:
+    with open_file(name, dir_fd=dir_fd, force=force) as file:
         return hashlib.file_digest(file, "sha256").digest()
 
 
@@ -312,8 +312,12 @@ def is_empty(folder: Path) -> bool:
 
 def is_inside(path: Path, root: Path) -> bool:
     """Return whether *path* is *root* or below it once links are followed."""
-    found, top = os.path.realpath(path), os.path.realpath(root)
-    return found == top or found.startswith(f"{top.rstrip('/')}/")
+    return is_below(os.path.realpath(path), os.path.realpath(root))
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Return whether *path* is *folder* or below it, by their text alone."""
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def identities(folders: Iterable[Path]) -> Folders:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import errno
 import gzip
-import io
 import lzma
 import os
 import stat
@@ -15,7 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from whet.errors import PackageError
 from whet.ground.copying import remove_tree
@@ -26,7 +25,7 @@ from whet.ground.tree import explained
 _CHUNK = MIB
 # The largest dictionary that xz -9 uses is 64 MiB.
 _XZ_MEMORY = 128 * MIB
-# The bytes for name, mode and padding of each entry of a tar.
+# The bytes of a tar for name, mode and padding of each entry.
 _TAR_OVERHEAD = 2048
 
 _ZSTD = b"\x28\xb5\x2f\xfd"
@@ -63,31 +62,29 @@ _UNREADABLE = (
 
 def unpack(archive: Path, target: Path, limits: PackageLimits | None = None) -> None:
     """Unpack *archive* (zip, or tar, also with gzip, bzip2 or xz) to the new folder *target*."""
-    limits = limits or PackageLimits()
-    growing, plain = target.with_name(f"{target.name}.part"), target.with_name(f"{target.name}.tar")
+    growing = target.with_name(f"{target.name}.part")
     try:
-        with explained("cannot unpack to", target):
+        with explained("cannot unpack to", target), archive.open("rb") as file:
             growing.mkdir(parents=True)
-            _fill(archive, growing, plain, limits)
+            _fill(growing, file, archive.stat().st_size, limits or PackageLimits())
             growing.rename(target)
     finally:
-        plain.unlink(missing_ok=True)
         remove_tree(growing)
 
 
-def _fill(archive: Path, growing: Path, plain: Path, limits: PackageLimits) -> None:
-    with archive.open("rb") as file:
-        start = file.read(8)
-    folder = ExtractionFolder(growing, archive.stat().st_size, limits)
+def _fill(growing: Path, file: IO[bytes], packed_bytes: int, limits: PackageLimits) -> None:
+    folder = ExtractionFolder(growing, packed_bytes, limits)
+    start = file.read(8)
+    file.seek(0)
     try:
-        if is_zip(start):
-            unpack_zip(archive, folder)
+        if start.startswith(_ZIPS):
+            _unpack_zip(file, folder)
         else:
-            unpack_tar(plain_tar(archive, plain, limits), folder)
+            _unpack_tar(_TarStream(_plain(file, start), packed_bytes, limits), folder)
     except _UNREADABLE as error:
         raise _unreadable(error) from error
     except OSError as error:
-        # gzip and bz2 raise OSError for bad data too, without an errno, and a bad header may seek before the start.
+        # gzip and bz2 raise OSError for bad data too, without an errno.
         if error.errno not in (None, errno.EINVAL, errno.EOVERFLOW):
             raise
         raise _unreadable(error) from error
@@ -101,35 +98,45 @@ def _unreadable(error: Exception) -> PackageError:
     )
 
 
-def is_zip(start: bytes) -> bool:
-    """Return whether a file that starts with these bytes is a zip archive."""
-    return start.startswith(_ZIPS)
+def _plain(file: IO[bytes], start: bytes) -> Readable:
+    """Return the uncompressed content of *file*, which begins with *start*."""
+    if start.startswith(_ZSTD):
+        raise PackageError("the archive is compressed with zstd, which whet cannot read", hint="pack it as .tar.gz")
+    opened = next((how for magic, how in _PACKERS.items() if start.startswith(magic)), None)
+    return opened(file) if opened else file
 
 
-def plain_tar(archive: Path, target: Path, limits: PackageLimits) -> Path:
-    """Return the uncompressed tar of *archive*: the file itself, or a new one at *target*."""
-    with archive.open("rb") as file:
-        start = file.read(8)
-        file.seek(0)
-        if start.startswith(_ZSTD):
-            raise PackageError("the archive is compressed with zstd, which whet cannot read", hint="pack it as .tar.gz")
-        opened = next((how for magic, how in _PACKERS.items() if start.startswith(magic)), None)
-        if opened is None:
-            return archive
-        with target.open("xb") as copy:
-            _unpack(opened(file), copy, archive.stat().st_size, limits)
-    return target
+class _TarStream:
+    """A tar that is read once from beginning to end, within limits of size; tarfile only skips forward in it."""
 
+    def __init__(self, source: Readable, packed_bytes: int, limits: PackageLimits) -> None:
+        self._source = source
+        self._limits = limits
+        self._most_bytes = limits.most_unpacked(packed_bytes)
+        self._at = 0
 
-def _unpack(source: Readable, copy: IO[bytes], packed_bytes: int, limits: PackageLimits) -> None:
-    most = limits.most_unpacked(packed_bytes)
-    allowed = most + _TAR_OVERHEAD * limits.entries
-    written = 0
-    while chunk := source.read(_CHUNK):
-        written += len(chunk)
-        if written > allowed:
-            raise too_large(most, limits)
-        copy.write(chunk)
+    def read(self, size: int) -> bytes:
+        """Return the next *size* bytes, or what is left; refuse to read a very large piece."""
+        if not 0 <= size <= _LARGEST_READ:
+            raise PackageError("the archive has a header that is too long")
+        data = b""
+        while len(data) < size and (part := self._source.read(size - len(data))):
+            data += part
+        self._at += len(data)
+        if self._at > self._most_bytes + _TAR_OVERHEAD * self._limits.entries:
+            raise too_large(self._most_bytes, self._limits)
+        return data
+
+    def tell(self) -> int:
+        """Return how many bytes were read."""
+        return self._at
+
+    def seek(self, to: int) -> None:
+        """Skip to the byte *to*, or to the end."""
+        if to < self._at:
+            raise tarfile.ReadError("a member begins before the end of another")
+        while self._at < to and self.read(min(_CHUNK, to - self._at)):
+            pass
 
 
 class _XzStream:
@@ -167,13 +174,15 @@ _PACKERS: dict[bytes, Callable[[IO[bytes]], Readable]] = {
 }
 
 
-def unpack_tar(archive: Path, folder: ExtractionFolder) -> None:
-    """Put every member of the plain tar *archive* into *folder*."""
-    with _Sparing(archive) as file, tarfile.open(fileobj=file, mode="r:") as tar:
+def _unpack_tar(stream: _TarStream, folder: ExtractionFolder) -> None:
+    with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r:") as tar:
         while (member := tar.next()) is not None:
             _add_member(tar, member, folder)
             # tarfile would remember every member, and we need none again.
             vars(tar)["members"].clear()
+    # What follows must be sound as well: a compressed file has its checksum at the end.
+    while stream.read(_CHUNK):
+        pass
 
 
 def _add_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: ExtractionFolder) -> None:
@@ -194,24 +203,12 @@ def _add_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Extractio
         raise PackageError(f"{shown(member.name)} is {what}, which whet does not unpack")
 
 
-class _Sparing(io.FileIO):
-    """A file that refuses to read very large pieces."""
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        """Return the next bytes."""
-        if size is None or not 0 <= size <= _LARGEST_READ:
-            raise PackageError("the archive has a header that is too long")
-        return super().read(size) or b""
-
-
-def unpack_zip(archive: Path, folder: ExtractionFolder) -> None:
-    """Put every member of *archive* into *folder*."""
-    with archive.open("rb") as file:
-        if _list_size(file) > _LARGEST_LIST:
-            raise PackageError("the archive has too many entries")
-        with zipfile.ZipFile(file) as whole:
-            for member in whole.infolist():
-                _add_entry(whole, member, folder)
+def _unpack_zip(file: IO[bytes], folder: ExtractionFolder) -> None:
+    if _list_size(file) > _LARGEST_LIST:
+        raise PackageError("the archive has too many entries")
+    with zipfile.ZipFile(file) as whole:
+        for member in whole.infolist():
+            _add_entry(whole, member, folder)
 
 
 def _add_entry(whole: zipfile.ZipFile, member: zipfile.ZipInfo, folder: ExtractionFolder) -> None:

@@ -26,7 +26,6 @@ import stat
 import struct
 import warnings  # noqa: F401 - os.get_exec_path imports it, which a fork should not have to
 from array import array
-from collections.abc import Mapping
 
 from whet.ground.descent import become_subreaper, descendants, end_descendants, libc, reap, signal_all, wake_with_parent
 
@@ -59,7 +58,7 @@ def scope() -> int | None:
     return int(made)
 
 
-def confine(rules: int | None, program: bytes, env: Mapping[bytes, bytes]) -> None:
+def confine(rules: int | None, program: str) -> None:
     """Put this process, and everything it starts, into its own Landlock domain and keyring, if the kernel can."""
     number = _KEYCTL.get(os.uname().machine)
     if number is not None:
@@ -68,20 +67,9 @@ def confine(rules: int | None, program: bytes, env: Mapping[bytes, bytes]) -> No
         return
     # An ordinary user must give up new privileges first. Programs that change the user, such as `sudo` or a setuid
     # bubblewrap, would not work after that.
-    if not _changes_user(program, env):
+    if not os.stat(program).st_mode & (stat.S_ISUID | stat.S_ISGID):  # noqa: PTH116 - pathlib takes long to load
         libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         libc.syscall(_LANDLOCK_RESTRICT_SELF, rules, 0)
-
-
-def _changes_user(program: bytes, env: Mapping[bytes, bytes]) -> bool:
-    """Return whether *program* is setuid or setgid."""
-    folders = [b""] if b"/" in program else env.get(b"PATH", os.fsencode(os.defpath)).split(b":")
-    for folder in folders:
-        try:
-            return bool(os.stat(os.path.join(folder, program)).st_mode & (stat.S_ISUID | stat.S_ISGID))  # noqa: PTH116, PTH118
-        except OSError:
-            continue
-    return False
 
 
 # Messages from whet: start this command; ask it to end; end it and everything that it started.
@@ -229,15 +217,16 @@ class _Warden:
     def _see_ends(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake, 4096)
-        ending = _Ending(self._command)
-        left = reap(ending.note)
-        if ending.code is None:
+        statuses: dict[int, int] = {}
+        left = reap(statuses.__setitem__)
+        if self._command not in statuses:
             return
+        exited = _exited(statuses[self._command])
         # If the command could not be started, this was its end, and the pipe has the reason.
         self._see_start()
         if self._command:
             self._command = 0
-            self._say(EXITED + CODE.pack(ending.code) + (b"" if left else CLEAR))
+            self._say(exited + (b"" if left else CLEAR))
             if left:
                 self._say_left(end_descendants(PATIENCE_S))
 
@@ -245,13 +234,14 @@ class _Warden:
         """End everything that the command started; if it ended before, that is already reported."""
         if not self._command:
             return
-        ending = _Ending(self._command)
-        left = end_descendants(PATIENCE_S, ending.note)
+        statuses: dict[int, int] = {}
+        left = end_descendants(PATIENCE_S, statuses.__setitem__)
+        status = statuses.get(self._command)
         self._see_start()
         if self._command:
             self._command = 0
-            if ending.code is not None:
-                self._say(EXITED + CODE.pack(ending.code))
+            if status is not None:
+                self._say(_exited(status))
             self._say_left(left)
 
     def _say_left(self, left: list[int]) -> None:
@@ -264,17 +254,9 @@ class _Warden:
             self._leave()
 
 
-class _Ending:
-    """Picks the exit code of the command among all children that ended."""
-
-    def __init__(self, command: int) -> None:
-        self._command = command
-        self.code: int | None = None
-
-    def note(self, pid: int, status: int) -> None:
-        """Note that one child ended."""
-        if pid == self._command:
-            self.code = os.waitstatus_to_exitcode(status)
+def _exited(status: int) -> bytes:
+    """Return the message that the command has ended with this *status* of `waitpid`."""
+    return EXITED + CODE.pack(os.waitstatus_to_exitcode(status))
 
 
 def _become(fds: list[int], report: int, rules: int | None) -> NoReturn:
@@ -285,12 +267,13 @@ def _become(fds: list[int], report: int, rules: int | None) -> NoReturn:
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
         argv, env, cwd, numbers = marshal.loads(os.pread(fds[0], os.fstat(fds[0]).st_size, 0))  # noqa: S302 - of whet's own making
-        confine(rules, argv[0], env)
         report = _take_places(fds[1:], numbers, report)
         step = IN_FOLDER
         os.chdir(cwd)
         step = AS_PROGRAM
-        os.execve(_program(argv[0], env), argv, env)  # noqa: S606 - no shell is wanted
+        program = _program(argv[0], env)
+        confine(rules, program)
+        os.execve(program, argv, env)  # noqa: S606 - no shell is wanted
     except BaseException as error:  # noqa: BLE001 - report any error; nothing else can be done in the fork
         why = error.errno if isinstance(error, OSError) else None
         os.write(report, marshal.dumps((step, why, str(error))))

@@ -18,7 +18,7 @@ from pathlib import Path
 import anyio
 
 from whet.errors import SandboxError
-from whet.ground.descent import children, descendants, signal_all
+from whet.ground.descent import all_processes, children, descendants, signal_all
 from whet.ground.sandbox import Command
 from whet.ground.warden import CODE, RUN
 
@@ -78,9 +78,9 @@ def kill_marked(name: str, value: str) -> int:
 
 
 def _marked(wanted: bytes) -> Iterator[int]:
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid() and wanted in _environment(int(entry.name)):
-            yield int(entry.name)
+    for pid in all_processes():
+        if pid != os.getpid() and wanted in _environment(pid):
+            yield pid
 
 
 def _environment(pid: int) -> list[bytes]:
@@ -100,7 +100,7 @@ def _session_of(pid: int) -> int:
 reaper = Reaper()
 
 
-# The folder of whet is the last entry of its path, after the standard library only: nobody can plant a module.
+# The folder of whet is the last entry of its path, after the standard library only: an agent cannot plant a module.
 _NURSERY = (
     "import sys; sys.path.append(sys.argv[3]); "
     "from whet.ground.warden import be_nursery; be_nursery(*map(int, sys.argv[1:3]))"

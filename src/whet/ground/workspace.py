@@ -6,7 +6,6 @@ import errno
 import stat
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -50,30 +49,91 @@ class Workspace(ABC):
         """Delete the folder; return a sentence for each thing that could not be deleted."""
 
 
-class FolderWorkspace(Workspace):
-    """A folder for one attempt, created at *path*: empty, or a copy of *template*."""
+class SharedWorkspace(Workspace):
+    """A folder that all attempts use in turn; keeps no old contents, and ignores whet's *own* folders."""
+
+    def __init__(self, path: Path, *, method: Method, own: Folders = frozenset()) -> None:
+        self.path = path
+        self.method = method
+        self._given = method == "given"
+        self._own = own
+        self._old = Inventory()
+
+    def mark(self) -> None:
+        """Note the current state."""
+        with explained("cannot mark workspace", self.path):
+            self._old = self._inventory()
+
+    def changes(self) -> Changes:
+        """Compare stat results."""
+        with explained("cannot compare workspace", self.path):
+            try:
+                new = self._inventory()
+            except FileNotFoundError:
+                # The agent deleted its own folder, and so everything in it.
+                new = Inventory()
+            here = Tree(self.path, follow=self._given)
+            found = compare(self._old, new, lambda path, was, now: self._is_same(path, was, now, here))
+            return describe_changes(found, self._old, new, before=self._before, after=here)
+
+    def keep(self, destination: Path) -> None:
+        """Move the folder to *destination*, without sockets, fifos and devices; copy it if the user named it."""
+        if not self._given:
+            with explained("cannot keep workspace", self.path):
+                _check_is_folder(self.path)
+        with explained("cannot keep workspace", destination):
+            if self._given:
+                destination.mkdir(parents=True)
+                copy_tree(self.path, destination, own=self._own)
+            else:
+                _move(self.path, destination)
+
+    def remove(self) -> list[str]:
+        """Delete the folder, unless the user named it."""
+        return [] if self._given else remove_tree(self.path)
+
+    def _inventory(self) -> Inventory:
+        with Descent(self.path, follow=self._given, force=not self._given) as place:
+            return take_inventory(place, own=self._own)
+
+    def _is_same(self, path: str, old: Entry, new: Entry, here: Tree) -> bool:
+        """Return whether the file at *path*, which *here* contains, has not changed."""
+        del path, here
+        return old == new
+
+    def _before(self, path: str) -> Tree | None:
+        """Return the tree with the old content of the file at *path*."""
+        del path
+        return None
+
+
+class FolderWorkspace(SharedWorkspace):
+    """A folder for one attempt, created at *path*: empty, or a copy of *template*. It can compare contents."""
 
     def __init__(self, path: Path, template: Path | None, *, own: Folders = frozenset()) -> None:
-        self.path = path
-        self.method: Method = "empty" if template is None else "copy"
+        super().__init__(path, method="empty" if template is None else "copy")
         self._side = path.with_name(path.name + ".d")
         self._template = None if template is None else Tree(template, follow=True)
         self._kept: Tree | None = None
         self._kept_paths: frozenset[str] = frozenset()
         self._marked_ns = 0
-        self._made = Inventory()
         with explained("cannot make workspace", path):
             path.mkdir()
-            if template is not None:
-                self._made = copy_tree(template, path, own=own)
-                path.chmod(stat.S_IMODE(template.stat().st_mode) | stat.S_IRWXU)
-        self._old = self._made
+            try:
+                if template is not None:
+                    self._old = copy_tree(template, path, own=own)
+                    path.chmod(stat.S_IMODE(template.stat().st_mode) | stat.S_IRWXU)
+            except (OSError, WorkspaceError):
+                # Free the disk again, which may be full because of the copy.
+                remove_tree(path)
+                raise
+        self._made = self._old
 
     def mark(self) -> None:
         """Note the current state, and keep a copy of what a bootstrap command wrote to compare with."""
         with explained("cannot mark workspace", self.path):
-            now = _inventory(self.path)
-            found = compare(self._made, now, _unchanged)
+            now = self._inventory()
+            found = compare(self._made, now, lambda _, old, new: old == new)
             changed = frozenset((*found.created, *found.modified))
             if changed:
                 remove_tree(self._side)
@@ -91,94 +151,22 @@ class FolderWorkspace(Workspace):
             return self.method == "empty" and not self._old.files and is_empty(self.path)
         return False
 
-    def changes(self) -> Changes:
-        """Compare stat results, and contents if those do not decide."""
-        with explained("cannot compare workspace", self.path):
-            new = _inventory_if_there(self.path)
-            if not new.files and not self._old.files and not new.unread:
-                return Changes()
-            here = Tree(self.path)
-            found = compare(self._old, new, self._same_in(here))
-            return describe_changes(found, self._old, new, before=self._before, after=here)
-
     def keep(self, destination: Path) -> None:
         """Move the folder to *destination*, without sockets, fifos and devices."""
-        with explained("cannot keep workspace", self.path):
-            _check_is_folder(self.path)
-        with explained("cannot keep workspace", destination):
-            _move(self.path, destination)
+        super().keep(destination)
         self.remove()
 
     def remove(self) -> list[str]:
         """Delete the folder."""
-        problems = remove_tree(self.path)
-        return problems + remove_tree(self._side) if self._kept else problems
+        return super().remove() + (remove_tree(self._side) if self._kept else [])
+
+    def _is_same(self, path: str, old: Entry, new: Entry, here: Tree) -> bool:
+        if old == new and old.ctime_ns < self._marked_ns - _TICK_NS:
+            return True
+        return alike(path, Version(old, self._before(path)), Version(new, here))
 
     def _before(self, path: str) -> Tree | None:
         return self._kept if path in self._kept_paths else self._template
-
-    def _same_in(self, here: Tree) -> Callable[[str, Entry, Entry], bool]:
-        fresh = self._marked_ns - _TICK_NS
-
-        def same(path: str, old: Entry, new: Entry) -> bool:
-            if old == new and old.ctime_ns < fresh:
-                return True
-            return alike(path, Version(old, self._before(path)), Version(new, here))
-
-        return same
-
-
-class SharedWorkspace(Workspace):
-    """A folder that all attempts use in turn; keeps no old contents, and ignores whet's *own* folders."""
-
-    def __init__(self, path: Path, *, method: Method, own: Folders = frozenset()) -> None:
-        self.path = path
-        self.method = method
-        self._given = method == "given"
-        self._own = own
-        self._old = Inventory()
-
-    def mark(self) -> None:
-        """Note the current state."""
-        with explained("cannot mark workspace", self.path):
-            self._old = _inventory(self.path, follow=self._given, force=not self._given, own=self._own)
-
-    def changes(self) -> Changes:
-        """Compare stat results."""
-        with explained("cannot compare workspace", self.path):
-            new = _inventory_if_there(self.path, follow=self._given, force=not self._given, own=self._own)
-            found = compare(self._old, new, _unchanged)
-            here = Tree(self.path, follow=self._given)
-            return describe_changes(found, self._old, new, before=lambda _: None, after=here)
-
-    def keep(self, destination: Path) -> None:
-        """Move the folder to *destination*, or copy it if the user named it."""
-        with explained("cannot keep workspace", destination):
-            if self._given:
-                destination.mkdir(parents=True)
-                copy_tree(self.path, destination, own=self._own)
-            else:
-                _check_is_folder(self.path)
-                _move(self.path, destination)
-
-    def remove(self) -> list[str]:
-        """Delete the folder, unless the user named it."""
-        return [] if self._given else remove_tree(self.path)
-
-
-def _inventory(path: Path, *, follow: bool = False, force: bool = True, own: Folders = frozenset()) -> Inventory:
-    with Descent(path, follow=follow, force=force) as place:
-        return take_inventory(place, own=own)
-
-
-def _inventory_if_there(
-    path: Path, *, follow: bool = False, force: bool = True, own: Folders = frozenset()
-) -> Inventory:
-    try:
-        return _inventory(path, follow=follow, force=force, own=own)
-    except FileNotFoundError:
-        # The agent deleted its own folder, and so everything in it.
-        return Inventory()
 
 
 def _check_is_folder(path: Path) -> None:
@@ -204,7 +192,3 @@ def _move(path: Path, destination: Path) -> None:
         remove_tree(path)
     else:
         make_presentable(destination)
-
-
-def _unchanged(_: str, old: Entry, new: Entry) -> bool:
-    return old == new

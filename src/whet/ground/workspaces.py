@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from whet.errors import WorkspaceError
-from whet.ground.copying import copy_tree, remove_tree
+from whet.ground.copying import clear, copy_tree
 from whet.ground.mounts import are_private
-from whet.ground.overlay import LayeredTemplate, OverlayWorkspace, Template
+from whet.ground.overlay import OverlayWorkspace, Template
 from whet.ground.repositories import make_whole, stored_elsewhere
-from whet.ground.tree import Folders, explained, identities, is_empty, is_inside
+from whet.ground.tree import explained, identities, is_empty, is_inside
 from whet.ground.workspace import FolderWorkspace, Method, SharedWorkspace, Workspace
 from whet.model.suite import MadeSkill, Placed, WorkspaceSpec
 
@@ -46,7 +45,6 @@ class Workspaces:
         self._lock = threading.RLock()
         self._shared: dict[tuple[Path | None, Path | None], Workspace] = {}
         self._overlays: list[OverlayWorkspace] = []
-        self._apart: set[Path] = set()
         self._elsewhere: dict[Path, dict[str, Path]] = {}
         self._wholes: dict[Path, Path] = {}
         self._templates: dict[tuple[Path, tuple[Path, ...]], Template] = {}
@@ -68,11 +66,11 @@ class Workspaces:
         if template is None:
             return FolderWorkspace(path, None)
         _check_template(template)
-        self._check_apart(path, template)
+        _check_apart(self._scratch, template)
         # A package may come from anywhere, so do not trust its links to repositories elsewhere.
         repositories = {} if spec.package is not None else self._repositories(template)
         overlaid = self._overlaid(path, template, repositories)
-        return overlaid or _copied(path, self._whole(template, repositories), self._own)
+        return overlaid or FolderWorkspace(path, self._whole(template, repositories), own=self._own)
 
     def are_quick(self, spec: WorkspaceSpec) -> bool:
         """Return whether another isolated workspace takes only a few system calls and no copy."""
@@ -89,14 +87,6 @@ class Workspaces:
             with suppress(OSError):
                 # The mount ends with this process anyway.
                 template.close()
-
-    def _check_apart(self, path: Path, template: Path) -> None:
-        """Check once for each template, because all workspaces are in the same folder."""
-        if template in self._apart:
-            return
-        with explained("cannot make workspace", path):
-            _check_apart(path, template)
-        self._apart.add(template)
 
     def _own_in(self, template: Path) -> tuple[Path, ...]:
         """Return our own folders in *template*, relative to it; only the outermost ones."""
@@ -150,9 +140,7 @@ class Workspaces:
             key = (folder, leave_out)
             if key not in self._templates:
                 side = self._scratch / f"m{len(self._templates) + 1}"
-                plain = not leave_out and not repositories
-                layered = partial(LayeredTemplate, folder, side, leave_out=leave_out, repositories=repositories)
-                self._templates[key] = Template(folder) if plain else layered()
+                self._templates[key] = Template(folder, side, leave_out, repositories)
             return self._templates[key]
 
     def _made_shared(self, spec: WorkspaceSpec) -> Workspace:
@@ -196,20 +184,13 @@ def _check_template(template: Path | None) -> None:
     )
 
 
+@cache
 def _check_apart(path: Path, template: Path) -> None:
     if path.resolve().is_relative_to(template.resolve()):
         raise WorkspaceError(
-            f"the workspace {path} is inside its template {template}", hint="choose a template that does not contain it"
+            f"the workspace folder {path} is inside its template {template}",
+            hint="choose a template that does not contain it",
         )
-
-
-def _copied(path: Path, template: Path, own: Folders) -> Workspace:
-    try:
-        return FolderWorkspace(path, template, own=own)
-    except WorkspaceError:
-        # Free the disk again, which may be full because of the copy.
-        remove_tree(path)
-        raise
 
 
 def place(workspace: Path, placed: Iterable[Placed]) -> None:
@@ -218,7 +199,7 @@ def place(workspace: Path, placed: Iterable[Placed]) -> None:
         target = workspace / item.path
         with explained("cannot prepare", target):
             _check_inside(workspace, target)
-            _clear(target)
+            clear(target)
             if item.source is not None:
                 target.mkdir(parents=True)
                 copy_tree(item.source, target)
@@ -230,22 +211,13 @@ def take_out_skills(workspace: Path, names: Iterable[str]) -> None:
     for place, folders, files in os.walk(workspace):
         if MANIFEST in files and Path(place).name in unwanted and Path(place) != workspace:
             folders.clear()
-            with explained("cannot prepare", Path(place)):
-                shutil.rmtree(place)
+            clear(Path(place))
 
 
 def _check_inside(workspace: Path, target: Path) -> None:
     """Refuse a *target* that a link leads out of the workspace: we would write somewhere else."""
     if not is_inside(target.parent, workspace) or os.path.realpath(target) == os.path.realpath(workspace):
         raise WorkspaceError(f"{target} is not inside the workspace {workspace}")
-
-
-def _clear(target: Path) -> None:
-    if target.is_symlink() or target.is_file():
-        target.unlink()
-    elif os.path.lexists(target):
-        # Not `remove_tree`, which moves folders: an overlay cannot move a folder of its template.
-        shutil.rmtree(target)
 
 
 def skills_in(workspace: Path) -> tuple[str, ...]:
