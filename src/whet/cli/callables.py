@@ -279,6 +279,7 @@ def eval_command(skills: tuple[Path, ...], more_skills: tuple[Path, ...], **give
         least = _USUAL_MIN_COMPLETION
     from whet.model.request import RunRequest, Selection, split_list
     from whet.plan.settle_eval import COMMAND, EvalRequest
+    from whet.record.run_file import EvalAsked
     from whet.run.evaluation import evaluate
 
     run = RunRequest(
@@ -297,12 +298,14 @@ def eval_command(skills: tuple[Path, ...], more_skills: tuple[Path, ...], **give
     return evaluate(
         EvalRequest(
             run=run,
-            skills=(*skills, *more_skills),
-            benchmark=given["benchmark"],
+            asked=EvalAsked(
+                skills=tuple(map(str, (*skills, *more_skills))),
+                benchmark=given["benchmark"],
+                tasks=None if given["tasks"] is None else str(given["tasks"]),
+                evaluator=given["evaluator"],
+                check_schemas=given["check_schemas"],
+            ),
             benchmarks_dir=given["benchmarks_dir"],
-            tasks=given["tasks"],
-            evaluator=given["evaluator"],
-            check_schemas=given["check_schemas"],
             check_health=not given["no_health_check"],
             formats=_formats(given["formats"]),
             reports_dir=given["output_dir"],

@@ -10,18 +10,18 @@ import tempfile
 import time
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from whet.dataclass import dataclass
 from whet.errors import AgentError, CheckTimedOut, GraderError, SandboxError, UsageError
 from whet.grade.evaluators import PLAIN, regex
-from whet.grade.evidence import Evidence
+from whet.grade.evidence import AnswerEvidence, Evidence
 from whet.grade.grader import Grader, WorkerGrader
 from whet.ground.sandbox import Boundary, Command, Sandbox
 from whet.ground.workers import Printed
-from whet.model import plugins, wire
+from whet.model import wire
 from whet.model.benchmark import MISSING, BenchmarkTask, Evaluator, Expected
 from whet.model.grade import Grade
 from whet.model.suite import Check, Suite
@@ -29,29 +29,6 @@ from whet.reading.fields import is_number
 from whet.reading.text import shorten
 
 SLOW_PATTERN = "nested repetitions such as (a+)+ take for ever; write the pattern without them"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerEvidence(Evidence):
-    """What a callable skill answered, with secrets still in it; `skill` is its folder."""
-
-    output: Any
-    skill_id: str
-    skill_version: str = ""
-    latency_ms: float | None = None
-    sandbox: Sandbox
-
-    @classmethod
-    def of(cls, evidence: Evidence) -> AnswerEvidence:
-        """Return *evidence* as an answer: if an agent worked, that is the text that it ended with."""
-        if isinstance(evidence, AnswerEvidence):
-            return evidence
-        return cls(
-            **{item.name: getattr(evidence, item.name) for item in fields(Evidence)},
-            output=evidence.session.final_output,
-            skill_id=evidence.session.runner,
-            sandbox=plugins.find("sandboxes", evidence.shell.sandbox)(),
-        )
 
 
 class EvaluatorGrader(Grader):

@@ -33,13 +33,13 @@ class Typed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalAsked:
-    """What only `whet eval` is asked; all paths are absolute."""
+    """What only `whet eval` is asked: which skills on which tasks; in run.json, all paths are absolute."""
 
-    skills: tuple[str, ...]
-    benchmark: str | None
-    tasks: str | None
-    evaluator: EvaluatorKind | None
-    check_schemas: bool
+    skills: tuple[str, ...] = ()
+    benchmark: str | None = None
+    tasks: str | None = None
+    evaluator: EvaluatorKind | None = None
+    check_schemas: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

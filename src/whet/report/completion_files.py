@@ -153,11 +153,11 @@ def _calls(report: CompletionReport) -> Table:
     """A row for each call, with the reason of its status."""
     rows = [
         (
-            call.sample.task,
-            str(call.sample.run),
-            call.sample.status,
-            f"{call.sample.score:.2f}",
-            _time(call.sample.latency_ms),
+            call.task,
+            str(call.run),
+            call.status,
+            f"{call.score:.2f}",
+            _time(call.latency_ms),
             call.error or call.reason,
         )
         for call in report.calls
@@ -230,7 +230,7 @@ def _change_of(
 def _scores(report: CompletionReport | None) -> dict[str, list[float]]:
     if report is None:
         return {}
-    found = by_task(call.sample for call in report.calls)
+    found = by_task(report.calls)
     return {task: [sample.score for sample in samples] for task, samples in found.items()}
 
 
