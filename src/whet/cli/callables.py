@@ -90,37 +90,25 @@ def find_command(limit: int, skills_dir: Path, as_json: bool, **asked: Any) -> N
     """List the skills in a folder that match, the best first."""
     from whet.agents.callable_folders import search
     from whet.agents.callable_reading import load_skills
+    from whet.reading.text import aligned
 
     if not skills_dir.exists():
         raise UsageError(f"{skills_dir}: no such folder", hint="name one with --skills-dir")
     loaded, problems = load_skills([skills_dir])
     found = search([each.skill for each in loaded], **asked)
-    rows = [
-        {
-            "id": skill.id,
-            "name": skill.name,
-            "version": skill.version,
-            "adapter": skill.adapter,
-            "tags": list(skill.tags),
-            "path": str(skill.root),
-        }
-        for skill in found[:limit]
-    ]
     if as_json:
+        rows = [
+            {**{name: getattr(skill, name) for name in _COLUMNS}, "path": str(skill.root)} for skill in found[:limit]
+        ]
         click.echo(json.dumps({"total": len(found), "skills": rows}, indent=2, ensure_ascii=False))
     else:
-        _print_table(rows, len(found))
+        lines = [(skill.id, skill.name, skill.version, skill.adapter, ", ".join(skill.tags)) for skill in found[:limit]]
+        for line in aligned([_COLUMNS, *lines]) if lines else []:
+            click.echo(line)
+        more = f"; {len(found) - limit} more, see --limit" if len(found) > limit else ""
+        click.echo(f"{len(found)} found{more}" if found else "found no skill")
     if problems:
         raise SuiteError(problems)
-
-
-def _print_table(rows: list[dict[str, Any]], total: int) -> None:
-    lines = [_COLUMNS, *((*map(str, list(row.values())[:4]), ", ".join(row["tags"])) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
-    for line in lines if rows else []:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-    shown = "" if total <= len(rows) else f"; {total - len(rows)} more, see --limit"
-    click.echo(f"{total} found{shown}" if total else "found no skill")
 
 
 @click.command("select", short_help="Select the callable skills that did well enough.")
@@ -174,16 +162,13 @@ def select_command(
 
 def _read(file: Path) -> Strategy:
     from whet.agents.callable_folders import read_strategy
-    from whet.reading.document_files import read_plain
+    from whet.reading.document_files import read_object
     from whet.reading.fields import Fields, Findings
-    from whet.reading.text import shown
 
     try:
-        document: Any = tomllib.loads(file.read_text("utf-8")) if file.suffix == ".toml" else read_plain(file)
+        document = tomllib.loads(file.read_text("utf-8")) if file.suffix == ".toml" else read_object(file)
     except (OSError, ValueError) as error:
         raise SuiteError([Problem(file=str(file), message=str(error))]) from error
-    if not isinstance(document, dict):
-        raise SuiteError([Problem(file=str(file), message=f"must be an object, not {shown(document)}")])
     findings = Findings(str(file))
     strategy = read_strategy(Fields(document, findings))
     # A mistyped key would select by something else than you asked for.
@@ -197,14 +182,8 @@ _WEIGHTS = ("completion", "speed", "reliability", "consistency")
 _USUAL_MIN_COMPLETION = 0.7
 # Options about the reports, which the record does not hold.
 _NOT_RECORDED = (
-    "--verbose",
-    "--no-health-check",
-    "--k",
-    "--weights",
-    "--min-completion",
-    "--exit-on-fail",
-    "--format",
-    "--output-dir",
+    *("--verbose", "--no-health-check", "--k", "--weights"),
+    *("--min-completion", "--exit-on-fail", "--format", "--output-dir"),
 )
 
 

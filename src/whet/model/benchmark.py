@@ -29,7 +29,6 @@ class CallableSkill:
     version: str
     description: str
     adapter: Adapter
-    entrypoint: str
     root: Path
     digest: str
     argv: tuple[str, ...] = ()

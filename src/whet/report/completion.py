@@ -10,7 +10,7 @@ from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any
 
-from whet.errors import Problem, SuiteError
+from whet.errors import SuiteError
 from whet.grade.scores import Weights
 from whet.grade.summary import report_on
 from whet.model import wire
@@ -24,10 +24,8 @@ from whet.model.benchmark import (
     Summary,
 )
 from whet.model.session import Usage
-from whet.reading.document_files import read_plain
-from whet.reading.documents import DocumentError
+from whet.reading.document_files import read_checked
 from whet.reading.fields import Fields, Findings
-from whet.reading.text import shown
 
 _STATUSES: tuple[SampleStatus, ...] = ("pass", "fail", "error", "timeout")
 # What other tools call our evaluator `exact`.
@@ -37,23 +35,20 @@ _PLACES = 4
 
 def read_reports(path: Path) -> list[CompletionReport]:
     """Return the reports in *path*, which holds a list or a single one."""
-    try:
-        document = read_plain(path)
-    except DocumentError as error:
-        raise SuiteError([Problem(file=str(path), message=str(error))]) from error
+    document = read_checked(path)
     written = document if isinstance(document, list) else [document]
-    findings = Findings(str(path))
-    reports = [_read_report(item, f"[{index}]", findings) for index, item in enumerate(written)]
-    if findings.problems:
-        raise SuiteError(findings.problems)
+    root = Fields({}, Findings(str(path)))
+    reports = [_read_report(root.object(f"[{index}]", item)) for index, item in enumerate(written)]
+    if root.findings.problems:
+        raise SuiteError(root.findings.problems)
     return reports
 
 
-def _read_report(item: Any, place: str, findings: Findings) -> CompletionReport:
-    fields = _object(item, place, findings)
+def _read_report(fields: Fields) -> CompletionReport:
     how = fields.table("evaluatorMetadata")
+    fields.has("taskResults", required=True)
     return report_on(
-        _calls(fields, findings),
+        [_read_call(fields.object(place, item)) for place, item in fields.items("taskResults")],
         scoring=how.choice("scoringMethod", SCORING_METHODS) or "mean",
         ks=tuple(k for k in how.values.get("k") or () if isinstance(k, int) and k > 0) or (1,),
         max_latency_ms=float(how.number("maxLatencyMs", above=0, default=DEFAULT_MAX_LATENCY_MS)),
@@ -71,14 +66,6 @@ def _weights(fields: Fields) -> dict[str, float]:
     names = [each.name for each in dataclass_fields(Weights)]
     read = {name: fields.number(name, least=0) for name in names}
     return {name: float(value) for name, value in read.items() if value is not None}
-
-
-def _calls(fields: Fields, findings: Findings) -> list[Sample]:
-    written = fields.values.get("taskResults")
-    if not isinstance(written, list):
-        fields.problem("taskResults", "is missing" if written is None else f"must be a list, not {shown(written)}")
-        return []
-    return [_read_call(_object(item, f"{fields.path}.taskResults[{i}]", findings)) for i, item in enumerate(written)]
 
 
 def _read_call(fields: Fields) -> Sample:
@@ -116,13 +103,6 @@ def _usage(fields: Fields) -> Usage | None:
         cost_usd=cost,
         cost_source="prices" if cost else None,
     )
-
-
-def _object(item: Any, place: str, findings: Findings) -> Fields:
-    if not isinstance(item, dict):
-        problem = Problem(file=findings.file, field=place, message=f"must be an object, not {shown(item)}")
-        findings.problems.append(problem)
-    return Fields(item if isinstance(item, dict) else {}, findings, place)
 
 
 def reports_json(reports: Sequence[CompletionReport]) -> bytes:
