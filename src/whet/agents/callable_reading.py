@@ -36,7 +36,7 @@ LONGEST_ID = 100
 _ID = re.compile(rf"[a-z0-9_-]{{1,{LONGEST_ID}}}")
 _VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 # Folders that are not searched for skills.
-_SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
+SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def manifests(place: Path, problems: list[Problem]) -> Iterator[Path]:
     elif not is_there:
         raise UsageError(f"{place}: there is no such file or folder")
     for folder in folders:
-        if folder.is_dir() and folder.name not in _SKIPPED and not folder.name.startswith("."):
+        if folder.is_dir() and folder.name not in SKIPPED and not folder.name.startswith("."):
             yield from manifests(folder, problems)
 
 

@@ -1,9 +1,8 @@
-"""Plan an evaluation of callable skills: its benchmark becomes a suite, its skills become runners of the one engine."""
+"""Plan an evaluation of callable skills: its benchmark becomes a suite, and its skills become runners."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, field, replace
@@ -11,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from whet.agents.callable import input_problems, missing_secrets
-from whet.agents.callable_reading import MANIFEST, find_skills
+from whet.agents.callable_reading import MANIFEST, SKIPPED, find_skills
 from whet.dataclass import dataclass
 from whet.errors import Problem, StoreError, SuiteError, UsageError
 from whet.grade.scores import Weights
-from whet.model.benchmark import Benchmark, BenchmarkTask, CallableSkill
+from whet.model.benchmark import Benchmark, CallableSkill
 from whet.model.request import RunRequest, Selection, Settings
 from whet.model.run import Execution, Plan, Runner
-from whet.model.suite import Case, Check, Limits, Suite
 from whet.plan.plan import counted, make_plan
 from whet.plan.resume import Resumed
 from whet.plan.settings import load_settings
@@ -26,17 +24,15 @@ from whet.plan.settle import Planned, earlier_run
 from whet.reading.text import aligned
 from whet.record.recorded_run import newest_run
 from whet.record.run_file import EvalAsked
-from whet.suites.benchmarks import LoadedBenchmark, find_benchmark, read_benchmark, read_tasks
+from whet.suites.benchmarks import LoadedBenchmark, as_suite, find_benchmark, read_benchmark, read_tasks
 
 COMMAND = "eval"
 _AGENT = "skill"
-_DEFAULT_TIMEOUT_S = 30.0
 _DEFAULT_CONCURRENCY = 4
 # What messages call a case and a runner.
 _WORDS = {"case": "task", "runner": "skill"}
-# The settings of a judge that change verdicts; where and how fast it is asked does not.
+# The settings of a judge that change verdicts.
 _JUDGED_BY = frozenset({"provider", "url", "model", "votes", "temperature"})
-_SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,29 +135,9 @@ def _plan(benchmark: Benchmark, skills: Sequence[CallableSkill], settings: Setti
     selection = run.selection
     if run.last_failed:
         selection = replace(selection, only=newest_run(settings.output_dir, benchmark.source).failed())
-    plan = make_plan(_suite(benchmark, settings), own, selection, words=_WORDS)
+    plan = make_plan(as_suite(benchmark, settings.judging), own, selection, words=_WORDS)
     by_id = {skill.id: skill for skill in skills}
     return replace(plan, executions=tuple(_limited(each, by_id[each.runner.id], settings) for each in plan.executions))
-
-
-def _suite(benchmark: Benchmark, settings: Settings) -> Suite:
-    """Return tasks as cases; the grader of its evaluator decides each."""
-    return Suite(
-        name=benchmark.id,
-        cases=tuple(_case(task) for task in benchmark.tasks),
-        source=benchmark.source,
-        digest=benchmark.digest,
-        description=benchmark.name,
-        usual_timeout_s=_DEFAULT_TIMEOUT_S,
-        judge=settings.judging,
-    )
-
-
-def _case(task: BenchmarkTask) -> Case:
-    limits = Limits(timeout_s=None if task.timeout_ms is None else task.timeout_ms / 1000)
-    prompt = json.dumps(dict(task.input), ensure_ascii=False)
-    check = Check(grader=task.evaluator.kind, params={"task": task}, label=task.evaluator.kind, weight=task.weight)
-    return Case(id=task.id, prompt=prompt, checks=(check,), tags=task.tags, limits=limits)
 
 
 def _runner(skill: CallableSkill, settings: Settings, judge: Mapping[str, Any]) -> Runner:
@@ -178,13 +154,13 @@ def _runner(skill: CallableSkill, settings: Settings, judge: Mapping[str, Any]) 
 
 
 def _files_digest(root: Path) -> str:
-    """Return a digest of every file's size and time, which is quick also for large files."""
+    """Return a digest of the size and time of every file, which is fast even for large files."""
     return hashlib.sha256("\n".join(_files(root)).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _files(root: Path) -> Iterator[str]:
     for folder, folders, files in os.walk(root):
-        folders[:] = sorted(name for name in folders if name not in _SKIPPED and not name.startswith("."))
+        folders[:] = sorted(name for name in folders if name not in SKIPPED and not name.startswith("."))
         for name in sorted(files):
             try:
                 found = os.lstat(Path(folder) / name)
@@ -237,14 +213,11 @@ def _refuse(request: EvalRequest, benchmark: Benchmark, skills: Sequence[Callabl
 
 
 def _refuse_unwritable(folder: Path) -> None:
-    """Raise if reports cannot be written: that happens at the end, when calls may have cost a lot."""
+    """Raise if reports cannot be written: at the end of a run, calls may have cost a lot."""
     there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
-    if not there.is_dir():
-        raise UsageError(
-            f"reports cannot be written to {folder}: {there} is not a folder", hint="name another --output-dir"
-        )
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise UsageError(f"reports cannot be written to {folder}: not permitted", hint="name another --output-dir")
+    reason = "not permitted" if there.is_dir() else f"{there} is not a folder"
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(f"reports cannot be written to {folder}: {reason}", hint="name another --output-dir")
 
 
 def describe_calls(evaluation: PlannedEvaluation) -> list[str]:

@@ -1,11 +1,11 @@
-"""Benchmarks for callable skills: find one by its name, and read its tasks."""
+"""Benchmarks for callable skills: find one by its name, read its tasks, and turn it into a suite."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +25,18 @@ from whet.model.benchmark import (
     Expected,
 )
 from whet.model.run import folder_name, id_problem
+from whet.model.suite import Case, Check, Limits, Suite
 from whet.reading.document_files import SUFFIXES, read_checked, read_plain
 from whet.reading.documents import DocumentError
 from whet.reading.fields import Fields, Findings
 from whet.reading.schemas import SchemaTrouble, check_schema
 from whet.reading.text import did_you_mean, shown
 
+_USUAL_TIMEOUT_S = 30.0
 _TASK = ("id", "description", "inputData", "expectedOutput", "evaluator", "timeoutMs", "tags", "weight")
 _EXPECTED = ("type", "value", "schema", "keywords", "patterns", "judgePrompt", "customScorerPath")
 _EVALUATOR = ("type", "caseSensitive", "compare", "tolerance", "threshold", "timeoutMs", "subject", "customScorerPath")
-# Other names of the same evaluators.
+# Other names of evaluators.
 ALIASES: dict[str, EvaluatorKind] = {"exact_match": "exact", "schema": "json_schema"}
 # The field of `expectedOutput` that an evaluator looks at.
 _SUBJECT: dict[EvaluatorKind, str] = {
@@ -229,10 +231,30 @@ def _digest(document: dict[str, Any], default: EvaluatorKind | None) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-# What the file in the folder of a benchmark is called.
+def as_suite(benchmark: Benchmark, judge: Mapping[str, Any]) -> Suite:
+    """Return *benchmark* as a suite: tasks are cases, and the grader of its evaluator decides each."""
+    return Suite(
+        name=benchmark.id,
+        cases=tuple(_case(task) for task in benchmark.tasks),
+        source=benchmark.source,
+        digest=benchmark.digest,
+        description=benchmark.name,
+        usual_timeout_s=_USUAL_TIMEOUT_S,
+        judge=judge,
+    )
+
+
+def _case(task: BenchmarkTask) -> Case:
+    limits = Limits(timeout_s=None if task.timeout_ms is None else task.timeout_ms / 1000)
+    prompt = json.dumps(dict(task.input), ensure_ascii=False)
+    check = Check(grader=task.evaluator.kind, params={"task": task}, label=task.evaluator.kind, weight=task.weight)
+    return Case(id=task.id, prompt=prompt, checks=(check,), tags=task.tags, limits=limits)
+
+
+# The file in the folder of a benchmark.
 FILES = tuple(f"benchmark{suffix}" for suffix in SUFFIXES)
 _ANY = tuple(f"*{suffix}" for suffix in SUFFIXES)
-# Shipped with whet; the folder holds data only.
+# The benchmarks of whet; the folder holds only data.
 BUILT_IN = Path(__file__).parent / "built_in"
 
 
