@@ -222,7 +222,7 @@ def _write(root: Path, files: dict[str, Any]) -> None:
 
 def _files(name: str, identifier: str, template: Template, description: str) -> dict[str, Any]:
     adapter, entrypoint, config = _HOW[template]
-    about = description or f"{name}: says back what it was asked, until somebody teaches it more."
+    about = description or f"{name}: repeats what it was asked, until you write more of it."
     files: dict[str, Any] = {
         MANIFEST: {
             "id": identifier,
@@ -254,7 +254,7 @@ def _schema(field: str) -> dict[str, Any]:
 def _readme(name: str, about: str, identifier: str) -> str:
     return (
         f"# {name}\n\n{about}\n\n"
-        f"Evaluate it with the benchmark beside it:\n\n"
+        f"Evaluate it with its own benchmark:\n\n"
         f"```sh\nwhet eval --skills {identifier} --benchmark {identifier}/tests/basic.eval.json\n```\n"
     )
 

@@ -135,7 +135,7 @@ async def _stdio(program: Program) -> AsyncIterator[TransportStreams]:
                     # A log line that looks like JSON is not a message.
                     continue
                 except anyio.WouldBlock:
-                    raise OutputTooLarge("the server sent more messages than anybody could read") from None
+                    raise OutputTooLarge("the server sent more messages than whet can read") from None
 
     async with program.open(hear, err) as talk, anyio.create_task_group() as group:
 

@@ -184,10 +184,13 @@ class HttpSkill:
     async def _send(self, method: str, timeout_s: float, body: Any) -> tuple[httpx2.Response, bytes]:
         import httpx2  # noqa: PLC0415 - only skills over HTTP need it
 
+        answer = Kept(MOST_BYTES, OutputTooLarge(f"the skill answered more than {MOST_BYTES} bytes"))
         try:
             with anyio.fail_after(timeout_s):
                 async with self._client.stream(method, self._url, json=body) as response:
-                    return response, await _read(response)
+                    async for chunk in response.aiter_bytes():
+                        answer(chunk)
+                    return response, bytes(answer.data)
         except TimeoutError:
             raise AgentTimedOut(f"{self._url} did not answer within {timeout_s:g} s") from None
         except (httpx2.TransportError, httpx2.DecodingError) as error:
@@ -210,15 +213,6 @@ def broken(url: str, error: Exception) -> AgentError:
     if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
         return SkillUnreachable(said)
     return SkillFailed(f"it broke off: {said}")
-
-
-async def _read(response: httpx2.Response) -> bytes:
-    data = bytearray()
-    async for chunk in response.aiter_bytes():
-        data += chunk
-        if len(data) > MOST_BYTES:
-            raise OutputTooLarge(f"the skill answered more than {MOST_BYTES} bytes")
-    return bytes(data)
 
 
 def _usage(headers: Mapping[str, str]) -> Usage | None:

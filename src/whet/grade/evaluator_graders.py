@@ -10,7 +10,7 @@ import tempfile
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from whet.errors import AgentError, CheckTimedOut, GraderError, SandboxError, Us
 from whet.grade.evaluators import PLAIN, regex
 from whet.grade.evidence import AnswerEvidence, Evidence
 from whet.grade.grader import Grader, WorkerGrader
-from whet.ground.sandbox import Boundary, Command, Sandbox
+from whet.ground.sandbox import Boundary, Command
 from whet.ground.workers import Printed
 from whet.model import wire
 from whet.model.benchmark import MISSING, BenchmarkTask, Evaluator, Expected
@@ -117,14 +117,23 @@ class CustomEvaluator(EvaluatorGrader):
     """Runs a scorer of the benchmark's author inside the sandbox."""
 
     async def evaluate(self, task: BenchmarkTask, evidence: AnswerEvidence, timeout_s: float) -> Grade:
-        """Let the author's scorer decide; it sees its own folder and the skill."""
-        return await run_scorer(
-            find_scorer(task.expected.custom_scorer or "", self.suite.source.parent),
-            _context(task, evidence),
-            evidence.sandbox,
-            timeout_s=timeout_s,
-            readable=(evidence.skill,) if evidence.skill else (),
-        )
+        """Ask the scorer; it has no network and sees its own folder and the skill."""
+        scorer = find_scorer(task.expected.custom_scorer or "", self.suite.source.parent)
+        skill = (evidence.skill,) if evidence.skill else ()
+        too_much = GraderError(f"the grader {scorer.name} printed more than {_MOST_BYTES} bytes")
+        out, err = Kept(_MOST_BYTES, too_much), Tail()
+        with tempfile.TemporaryDirectory(prefix="whet-grader-") as home:
+            command = scorer.command(_context(task, evidence), home)
+            boundary = Boundary(writable=(Path(home),), readable=(scorer.folder, _PLAYER.parent, *skill), network=False)
+            try:
+                ended = await evidence.sandbox.run(command, boundary, timeout_s=timeout_s, stdout=out, stderr=err)
+            except (AgentError, SandboxError) as error:
+                raise GraderError(f"the grader {scorer.name} could not be started: {error.message}") from error
+        if ended.timed_out:
+            raise CheckTimedOut(f"the grader {scorer.name} did not end within {timeout_s:g} s")
+        if ended.exit_code != 0:
+            raise GraderError(f"the grader {scorer.name} ended with {how_it_ended(ended)}: {err.text}")
+        return _read(scorer.name, bytes(out.data))
 
 
 def _context(task: BenchmarkTask, evidence: AnswerEvidence) -> dict[str, Any]:
@@ -160,18 +169,22 @@ _SHOWN = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomScorer:
-    """What `customScorerPath` names: a function of a module or a file, or a program."""
+    """What `customScorerPath` names: a program, or the `function` of a `module` or a `file`, which the player calls."""
 
+    name: str
     folder: Path
-    module: str | None = None
-    file: Path | None = None
-    function: str | None = None
     program: Path | None = None
+    call: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def shown(self) -> str:
-        """The name of the scorer in messages."""
-        return str(self.program) if self.program else f"{self.file or self.module}:{self.function}"
+    def command(self, context: Mapping[str, Any], home: str) -> Command:
+        """Return the command that scores the answer in *context*."""
+        env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        return Command(
+            argv=(str(self.program),) if self.program else (sys.executable, str(_PLAYER)),
+            env={**env, "HOME": home, "TMPDIR": home, "PYTHONDONTWRITEBYTECODE": "1"},
+            cwd=self.folder,
+            stdin=json.dumps({**self.call, "context": context} if self.call else context).encode() + b"\n",
+        )
 
 
 def find_scorer(name: str, folder: Path) -> CustomScorer:
@@ -179,76 +192,29 @@ def find_scorer(name: str, folder: Path) -> CustomScorer:
     place, _, function = name.rpartition(":") if ":" in name else (name, "", "")
     path = (folder / place).resolve()
     in_file = place.endswith(".py")
+    call = {"folder": str(folder), "function": function or _USUAL_FUNCTION}
     if function and not in_file:
         if not _MODULE.fullmatch(place):
             raise UsageError(f"customScorerPath {name}: must be module:function, file.py:function or a program")
-        return CustomScorer(folder=folder, module=place, function=function)
+        return CustomScorer(name=name, folder=folder, call={**call, "module": place})
     if not path.is_file():
         raise UsageError(f"customScorerPath {name}: there is no file {path}")
     if in_file:
-        return CustomScorer(folder=folder, file=path, function=function or _USUAL_FUNCTION)
+        return CustomScorer(name=f"{path}:{call['function']}", folder=folder, call={**call, "file": str(path)})
     if not os.access(path, os.X_OK):
         raise UsageError(f"customScorerPath {name}: {path} may not be executed", hint=f"chmod +x {path}")
-    return CustomScorer(folder=folder, program=path)
+    return CustomScorer(name=str(path), folder=folder, program=path)
 
 
-async def run_scorer(
-    scorer: CustomScorer,
-    context: Mapping[str, Any],
-    sandbox: Sandbox,
-    *,
-    timeout_s: float,
-    readable: tuple[Path, ...] = (),
-) -> Grade:
-    """Ask *scorer* about an answer; whatever breaks in it is a `GraderError`, and never a 0.
-
-    *context* holds at least `output` and `expected`. The scorer has no network, and sees its own folder and *readable*.
-    """
-    too_much = GraderError(f"the grader {scorer.shown} printed more than {_MOST_BYTES} bytes")
-    out, err = Kept(_MOST_BYTES, too_much), Tail()
-    with tempfile.TemporaryDirectory(prefix="whet-grader-") as home:
-        boundary = Boundary(writable=(Path(home),), readable=(scorer.folder, _PLAYER.parent, *readable), network=False)
-        try:
-            ended = await sandbox.run(
-                _command(scorer, context, Path(home)), boundary, timeout_s=timeout_s, stdout=out, stderr=err
-            )
-        except (AgentError, SandboxError) as error:
-            raise GraderError(f"the grader {scorer.shown} could not be started: {error.message}") from error
-    if ended.timed_out:
-        raise CheckTimedOut(f"the grader {scorer.shown} did not end within {timeout_s:g} s")
-    if ended.exit_code != 0:
-        raise GraderError(f"the grader {scorer.shown} ended with {how_it_ended(ended)}: {err.text}")
-    return _read(scorer, bytes(out.data))
-
-
-def _command(scorer: CustomScorer, context: Mapping[str, Any], home: Path) -> Command:
-    env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    env |= {"HOME": str(home), "TMPDIR": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
-    if scorer.program:
-        return Command(
-            argv=(str(scorer.program),), env=env, cwd=scorer.folder, stdin=json.dumps(context).encode() + b"\n"
-        )
-    request = {
-        "folder": str(scorer.folder),
-        "module": scorer.module,
-        "file": str(scorer.file) if scorer.file else None,
-        "function": scorer.function,
-        "context": context,
-    }
-    return Command(argv=(sys.executable, str(_PLAYER)), env=env, cwd=scorer.folder, stdin=json.dumps(request).encode())
-
-
-def _read(scorer: CustomScorer, data: bytes) -> Grade:
+def _read(name: str, data: bytes) -> Grade:
     try:
         given = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise GraderError(f"the grader {scorer.shown} printed no JSON: {_short(data)}") from error
-    if not scorer.program:
-        given = given["given"]
+        raise GraderError(f"the grader {name} printed no JSON: {_short(data)}") from error
     decided = _decided(given)
     if decided is None:
         raise GraderError(
-            f"the grader {scorer.shown} gave {_short(json.dumps(given).encode())}",
+            f"the grader {name} gave {_short(json.dumps(given).encode())}",
             hint='it must give true or false, a number from 0 to 1, or {"passed": ..., "score": ..., "reason": ...}',
         )
     return decided

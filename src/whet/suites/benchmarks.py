@@ -263,15 +263,16 @@ def find_benchmark(name: str, folders: Sequence[Path]) -> Path:
     if _looks_like_path(name):
         return _by_path(Path(name))
     unreadable: list[str] = []
+    known: set[str] = set()
     for folder in (*folders, BUILT_IN):
         found = _ids(folder, unreadable)
+        known.update(identifier for _, identifier in found)
         files = [file for file, identifier in found if identifier == name]
         if len(files) > 1:
             raise UsageError(f'two benchmarks are called "{name}": {files[0]} and {files[1]}', hint="name one by path")
         if files:
             return files[0]
-    known = sorted({identifier for folder in (*folders, BUILT_IN) for _, identifier in _ids(folder, [])})
-    hint = did_you_mean(name, known) or f"known: {', '.join(known)}"
+    hint = did_you_mean(name, sorted(known)) or f"known: {', '.join(sorted(known))}"
     if unreadable:
         hint += f"; could not be read: {'; '.join(unreadable)}"
     raise UnknownName(f'no benchmark is called "{name}"', hint=hint)
