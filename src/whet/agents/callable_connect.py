@@ -14,29 +14,24 @@ from typing import Any
 import anyio
 
 from whet.agents import callable as rpc
-from whet.agents.callable import HEALTH_TIMEOUT_S, MOST_BYTES, Reply, SkillClient
-from whet.agents.callable_program import TOO_MUCH, HttpSkill, OneShot, Program, Tail, health_by, http_client
+from whet.agents.callable import MOST_BYTES, Reply, SkillClient
+from whet.agents.callable_program import TOO_MUCH, HttpSkill, OneShot, Program, ProgramSkill, Tail, http_client
 from whet.errors import AgentCrashed, AgentTimedOut, AttemptError, OutputTooLarge
 from whet.ground.sandbox import Sandbox, Talk
 from whet.model.benchmark import CallableSkill
 from whet.model.suite import Ceilings
 
 
-class KeptAlive:
-    """Keeps a process for each call at the same time; one that died or did not answer in time is not asked again."""
+class KeptAlive(ProgramSkill):
+    """Asks an idle process, or a new one, whose start does not count towards the latency.
+
+    A process that died or did not answer in time is not asked again.
+    """
 
     def __init__(self, program: Program) -> None:
-        self._program = program
+        super().__init__(program)
         self._idle: list[_Alive] = []
         self._all: set[_Alive] = set()
-
-    async def call(self, given: Mapping[str, Any], *, timeout_s: float) -> Reply:
-        """Call an idle process; its start does not count towards the latency."""
-        return await self._ask("invoke", dict(given), timeout_s)
-
-    async def health(self) -> str | None:
-        """Ask a process for its health."""
-        return await health_by(lambda: self._ask("healthcheck", {}, HEALTH_TIMEOUT_S))
 
     async def close(self) -> None:
         """End all processes."""

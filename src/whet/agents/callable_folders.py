@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import Any, Literal, get_args
 
 from whet.agents.callable_reading import CONFIG, LONGEST_ID, MANIFEST
 from whet.dataclass import dataclass
-from whet.errors import UsageError
+from whet.errors import Problem, SuiteError, UsageError
 from whet.model.benchmark import ADAPTERS, Adapter, CallableSkill, CompletionReport
-from whet.reading.fields import Fields
+from whet.reading.document_files import read_object
+from whet.reading.fields import Fields, Findings
 
 SortBy = Literal["compositeScore", "completionRate", "latency", "tokenCost"]
 _ORDERS = ("desc", "asc")
@@ -73,8 +75,20 @@ class Strategy:
     top: int | None = None
 
 
-def read_strategy(fields: Fields) -> Strategy:
-    """Read a strategy; its problems are noted in *fields*."""
+def read_strategy(file: Path) -> Strategy:
+    """Read a strategy in JSON, YAML or TOML; raises `SuiteError`, also for an unknown key: it may be mistyped."""
+    try:
+        document = tomllib.loads(file.read_text("utf-8")) if file.suffix == ".toml" else read_object(file)
+    except (OSError, ValueError) as error:
+        raise SuiteError([Problem(file=str(file), message=str(error))]) from error
+    findings = Findings(str(file))
+    strategy = _strategy(Fields(document, findings))
+    if findings.problems or findings.warnings:
+        raise SuiteError([*findings.problems, *findings.warnings])
+    return strategy
+
+
+def _strategy(fields: Fields) -> Strategy:
     fields.warn_of_unknown(("filters", "sortBy", "order", "topK"))
     filters = fields.table("filters")
     filters.warn_of_unknown(("minCompletionRate", "maxErrorRate", "maxLatencyP95Ms", "adapterTypes", "requiredTags"))

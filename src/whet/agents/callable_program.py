@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -88,21 +89,29 @@ class Program:
         return self.sandbox.open(self.command(), self.boundary, stdout=stdout, stderr=stderr)
 
 
-class OneShot:
-    """Starts a process for each call, so that no call sees what another left behind."""
+class ProgramSkill(ABC):
+    """Calls a program by JSON-RPC; a subclass says how it is asked."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
 
     async def call(self, given: Mapping[str, Any], *, timeout_s: float) -> Reply:
-        """Start the program, hand it the request and read its answer."""
-        return await self._ask("invoke", dict(given), 1, timeout_s)
+        """Ask the program for an answer."""
+        return await self._ask("invoke", dict(given), timeout_s)
 
     async def health(self) -> str | None:
         """Ask the program for its health."""
-        return await health_by(lambda: self._ask("healthcheck", {}, 0, HEALTH_TIMEOUT_S))
+        return await health_by(lambda: self._ask("healthcheck", {}, HEALTH_TIMEOUT_S))
 
-    async def _ask(self, method: str, params: Any, number: int, timeout_s: float) -> Reply:
+    @abstractmethod
+    async def _ask(self, method: str, params: Any, timeout_s: float) -> Reply: ...
+
+
+class OneShot(ProgramSkill):
+    """Starts a process for each call, so that no call sees what another left behind."""
+
+    async def _ask(self, method: str, params: Any, timeout_s: float) -> Reply:
+        number = int(method == "invoke")
         out, err = Kept(MOST_BYTES, OutputTooLarge(TOO_MUCH)), Tail()
         program = self._program
         ended = await program.sandbox.run(

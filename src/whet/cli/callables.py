@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,19 +15,27 @@ from whet.cli.common import (
     FILE,
     JSON,
     REPORT_FORMATS,
+    Decorator,
     given_settings,
     setting,
     typed_again,
     typed_for_resume,
     write_out,
 )
-from whet.errors import Problem, SuiteError, UsageError
-
-if TYPE_CHECKING:
-    from whet.agents.callable_folders import Strategy
-
+from whet.errors import SuiteError, UsageError
 
 _TEMPLATES = ("python_script", "http_request", "mcp_tool")
+
+
+def _folder(flag: str, default: str, help_text: str) -> Decorator[Any]:
+    """Return an option for a folder."""
+    kind = click.Path(path_type=Path)
+    return click.option(flag, type=kind, default=default, show_default=True, metavar="DIR", help=help_text)
+
+
+def _min_completion(help_text: str) -> Decorator[Any]:
+    """Return the option for a completion rate."""
+    return click.option("--min-completion", type=click.FloatRange(0, 1), metavar="RATE", help=help_text)
 
 
 @click.command("create", short_help="Create a callable skill from a template.")
@@ -41,14 +48,7 @@ _TEMPLATES = ("python_script", "http_request", "mcp_tool")
     show_default=True,
     help="The kind of skill.",
 )
-@click.option(
-    "--output-dir",
-    type=click.Path(path_type=Path),
-    default="skills",
-    show_default=True,
-    metavar="DIR",
-    help="Create the folder of the skill in this folder.",
-)
+@_folder("--output-dir", "skills", "Create the folder of the skill in this folder.")
 @click.option("--description", default="", metavar="TEXT", help="What the skill does, in one sentence.")
 def create_command(name: str, template: str, output_dir: Path, description: str) -> None:
     """Create a folder with a manifest, a program if the skill needs one, and a benchmark with one task."""
@@ -71,20 +71,8 @@ _COLUMNS = ("id", "name", "version", "adapter", "tags")
 @click.option("-t", "--tag", "tags", multiple=True, metavar="TAG", help="Only skills with this tag (repeatable).")
 @click.option("-a", "--adapter", type=click.Choice(["subprocess", "http", "mcp"]), help="Only skills of this kind.")
 @click.option("--limit", type=AT_LEAST_1, default=20, show_default=True, metavar="N", help="List at most N skills.")
-@click.option(
-    "--min-completion",
-    type=click.FloatRange(0, 1),
-    metavar="RATE",
-    help="Only skills whose manifest states at least this completion.",
-)
-@click.option(
-    "--skills-dir",
-    type=click.Path(path_type=Path),
-    default="skills",
-    show_default=True,
-    metavar="DIR",
-    help="Search this folder.",
-)
+@_min_completion("Only skills whose manifest states at least this completion.")
+@_folder("--skills-dir", "skills", "Search this folder.")
 @JSON
 def find_command(limit: int, skills_dir: Path, as_json: bool, **asked: Any) -> None:
     """List the skills in a folder that match, the best first."""
@@ -115,12 +103,7 @@ def find_command(limit: int, skills_dir: Path, as_json: bool, **asked: Any) -> N
 @click.option("--from", "source", type=FILE, required=True, metavar="PATH", help="A skill, or a folder of skills.")
 @click.option("--reports", type=FILE, required=True, metavar="FILE", help="The JSON reports of an evaluation.")
 @click.option("--strategy", "strategy_file", type=FILE, metavar="FILE", help="Select by this JSON, YAML or TOML file.")
-@click.option(
-    "--min-completion",
-    type=click.FloatRange(0, 1),
-    metavar="RATE",
-    help="At least this completion; overrides the strategy.",
-)
+@_min_completion("At least this completion; overrides the strategy.")
 @click.option("--top-k", type=AT_LEAST_1, metavar="N", help="At most N skills; overrides the strategy.")
 @click.option("--output", type=FILE, metavar="FILE", help="Write the selected skills to this file as JSON.")
 def select_command(
@@ -138,11 +121,11 @@ def select_command(
       0  at least one skill was selected
       1  none was
     """
-    from whet.agents.callable_folders import Strategy, select
+    from whet.agents.callable_folders import Strategy, read_strategy, select
     from whet.agents.callable_reading import find_skills
     from whet.report.completion import read_reports
 
-    strategy = _read(strategy_file) if strategy_file else Strategy()
+    strategy = read_strategy(strategy_file) if strategy_file else Strategy()
     if min_completion is not None:
         strategy = replace(strategy, min_completion=min_completion)
     if top_k is not None:
@@ -158,23 +141,6 @@ def select_command(
         manifests = [json.loads((skill.root / "skill.json").read_text("utf-8")) for skill, _ in chosen]
         write_out(json.dumps(manifests, indent=2).encode() + b"\n", output)
     return 0 if chosen else 1
-
-
-def _read(file: Path) -> Strategy:
-    from whet.agents.callable_folders import read_strategy
-    from whet.reading.document_files import read_object
-    from whet.reading.fields import Fields, Findings
-
-    try:
-        document = tomllib.loads(file.read_text("utf-8")) if file.suffix == ".toml" else read_object(file)
-    except (OSError, ValueError) as error:
-        raise SuiteError([Problem(file=str(file), message=str(error))]) from error
-    findings = Findings(str(file))
-    strategy = read_strategy(Fields(document, findings))
-    # A mistyped key would select by something else than you asked for.
-    if findings.problems or findings.warnings:
-        raise SuiteError([*findings.problems, *findings.warnings])
-    return strategy
 
 
 _EVALUATORS = ("exact", "contains", "regex", "json_schema", "llm_judge", "custom")
@@ -212,9 +178,7 @@ _NOT_RECORDED = (
 @setting("max_cost_usd", help="Make no call after spending this much.")
 @click.option("--no-health-check", is_flag=True, help="Do not check the health of skills before calling them.")
 @click.option("--check-schemas", is_flag=True, help="Validate inputs and answers against the schemas of the skills.")
-@click.option(
-    "--min-completion", type=click.FloatRange(0, 1), metavar="RATE", help="Exit with 1 if a skill completes less."
-)
+@_min_completion("Exit with 1 if a skill completes less.")
 @click.option("--exit-on-fail", is_flag=True, help=f"Short for --min-completion {_USUAL_MIN_COMPLETION}.")
 @click.option("--weights", multiple=True, metavar="PART=N", help=f"Weights of the composite: {', '.join(_WEIGHTS)}.")
 @click.option(
