@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.grade.context import Shell
-from whet.grade.evaluator_graders import AnswerEvidence
+from whet.grade.evidence import AnswerEvidence
 from whet.grade.grader import Grader, grader_class
 from whet.ground.sandbox import Sandbox
 from whet.model.benchmark import Benchmark, CallableSkill

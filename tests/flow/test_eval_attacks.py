@@ -183,7 +183,7 @@ for line in sys.stdin:
         ),
         (
             'while True: print(\'{"jsonrpc":"2.0","method":"notifications/message","params":{}}\')',
-            "more messages than anybody could read",
+            "more messages than whet can read",
         ),
         ("while True: print('x' * 100000, end='')", "printed more than 16777216 bytes"),
     ],

@@ -18,7 +18,7 @@ from whet.agents.callable_reading import read_skill
 from whet.grade.summary import summarize
 from whet.ground.sandbox import Sandbox
 from whet.model import plugins
-from whet.model.benchmark import CallRecord, CompletionReport, Sample
+from whet.model.benchmark import CompletionReport, Sample
 from whet.report.completion import reports_json
 from whet.suites.benchmarks import read_benchmark
 
@@ -135,7 +135,7 @@ def report(skill: str, passed: int, latency_ms: float) -> CompletionReport:
         benchmark="b",
         timestamp="",
         summary=summarize(samples),
-        calls=tuple(CallRecord(sample=sample) for sample in samples),
+        calls=tuple(samples),
     )
 
 

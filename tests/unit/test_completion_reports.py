@@ -12,22 +12,20 @@ import pytest
 
 from whet.errors import SuiteError, UsageError
 from whet.grade.summary import summarize
-from whet.model.benchmark import CallRecord, CompletionReport, Sample, SampleStatus
+from whet.model.benchmark import CompletionReport, Sample, SampleStatus
 from whet.model.session import Usage
 from whet.report.completion import read_reports, reports_json
 from whet.report.completion_files import compare, reports_csv, reports_html, reports_markdown
 
 
-def call(task: str, status: SampleStatus = "pass", score: float | None = None, run: int = 1) -> CallRecord:
+def call(task: str, status: SampleStatus = "pass", score: float | None = None, run: int = 1) -> Sample:
     answered = status in {"pass", "fail"}
-    return CallRecord(
-        sample=Sample(
-            task=task,
-            run=run,
-            status=status,
-            score=score if score is not None else float(status == "pass"),
-            latency_ms=12.5 if answered else None,
-        ),
+    return Sample(
+        task=task,
+        run=run,
+        status=status,
+        score=score if score is not None else float(status == "pass"),
+        latency_ms=12.5 if answered else None,
         evaluator="exact",
         output={"result": task} if answered else None,
         error=None if answered else "it broke",
@@ -36,14 +34,14 @@ def call(task: str, status: SampleStatus = "pass", score: float | None = None, r
     )
 
 
-def report(*calls: CallRecord, skill: str = "mine", **more: Any) -> CompletionReport:
+def report(*calls: Sample, skill: str = "mine", **more: Any) -> CompletionReport:
     how = {name: more[name] for name in ("scoring", "ks", "max_latency_ms") if name in more}
     return CompletionReport(
         skill=skill,
         skill_version="1.0.0",
         benchmark="b",
         timestamp="2026-01-05T10:15:30Z",
-        summary=summarize([each.sample for each in calls], **how),
+        summary=summarize(calls, **how),
         calls=calls,
         **more,
     )
@@ -113,7 +111,7 @@ def test_a_report_of_others_is_read(tmp_path: Path) -> None:
     assert found.summary.completion.value == 0.5
     assert found.summary.latency is not None
     assert found.summary.latency.p95_ms == 40
-    assert found.calls[1].sample.latency_ms is None
+    assert found.calls[1].latency_ms is None
 
 
 @pytest.mark.parametrize(

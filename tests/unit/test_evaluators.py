@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from whet.errors import CheckTimedOut, GraderError, UsageError
 from whet.grade.context import Shell
-from whet.grade.evaluator_graders import AnswerEvidence, find_scorer
+from whet.grade.evaluator_graders import find_scorer
 from whet.grade.evaluators import contains, exact, json_schema, regex
+from whet.grade.evidence import AnswerEvidence
 from whet.grade.grader import grader_class
 from whet.model import plugins
 from whet.model.benchmark import BenchmarkTask, Evaluator, Expected

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,9 +14,13 @@ from hypothesis import strategies as st
 from whet.errors import UsageError
 from whet.grade.scores import Weights, wilson
 from whet.grade.statistics import bootstrap, paired_difference, pass_at_k, pass_hat_k, t_quantile
-from whet.grade.summary import consistency_of, percentile, rate, sample_of, summarize
-from whet.model.benchmark import SAMPLE_STATUSES, Sample, SampleStatus
+from whet.grade.summary import consistency_of, percentile, rate, summarize
+from whet.model.benchmark import SAMPLE_STATUSES, BenchmarkTask, Evaluator, Expected, Sample, SampleStatus
 from whet.model.grade import Failure, Grade
+from whet.model.run import TrialKey, TrialResult
+from whet.run.attempt_record import AttemptRecord
+from whet.run.evaluation import sample_of
+from whet.run.trial import verdict
 
 STATUSES: list[SampleStatus] = list(SAMPLE_STATUSES)
 
@@ -272,14 +277,31 @@ def test_a_difference_of_equals_is_nothing_and_of_strangers_is_not_known() -> No
 def test_the_end_of_a_trial_says_what_its_sample_is(
     passed: bool | None, failure: tuple[str, str, str] | None, status: str
 ) -> None:
+    key = TrialKey(suite="b", case="t", runner="skill", variant="default", number=2)
+    task = BenchmarkTask(
+        id="t", description="", input={}, expected=Expected(), evaluator=Evaluator(kind="exact"), weight=3.0
+    )
     grades = [] if passed is None else [Grade(check="exact", value=float(passed), passed=passed, weight=3)]
-    given = Failure(phase=failure[0], code=failure[1], cause=failure[2], message="") if failure else None
+    given = Failure(phase=failure[0], code=failure[1], cause=failure[2], message="why") if failure else None
+    record = AttemptRecord(runner="skill", number=1, artifact_dir="", grades=grades, failure=given)
+    result = TrialResult(
+        key=key,
+        status=verdict(record, expected_fail=False),
+        score=float(passed or 0),
+        duration_s=1.0,
+        started_at="",
+        artifact_dir="",
+        grades=tuple(grades),
+        failure=given,
+        session_s=0.005,
+    )
 
-    found = sample_of("t", 2, grades, given, latency_ms=5.0, weight=3.0)
+    found = sample_of(result, task, Path())
 
     assert (found.status, found.run, found.weight) == (status, 2, 3.0)
     assert found.score == float(passed or 0)
     assert found.latency_ms == (5.0 if status in {"pass", "fail"} else None)
+    assert found.error == (None if status in {"pass", "fail"} else "why")
 
 
 def test_many_tasks_have_the_interval_that_resampling_them_would_give() -> None:

@@ -18,7 +18,7 @@ from whet.reading.text import shown
 
 HEALTH_TIMEOUT_S = 5.0
 MOST_BYTES = 16 * 1024 * 1024
-# The last one tells whose process it is, should we be killed and somebody resume.
+# A resumed run finds processes of a killed one by the last variable.
 _PASSED_ON = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "WHET_RUN")
 
 
@@ -32,46 +32,46 @@ class Reply:
 
 
 class SkillClient(Protocol):
-    """Calls one skill; several calls may be under way at the same time."""
+    """Calls one skill; several calls may run at the same time."""
 
     async def call(self, given: Mapping[str, Any], *, timeout_s: float) -> Reply:
-        """The answer to *given*.
+        """Return the answer to *given*.
 
-        Raises `SkillFailed` where the skill answers with an error or not as agreed, `AgentTimedOut` at the time limit,
-        `AgentCrashed` where its program ends badly, `OutputTooLarge`; and, which says nothing about the skill,
+        Raises `SkillFailed` if the skill answers with an error or not as agreed, `AgentTimedOut` at the time limit,
+        `AgentCrashed` if its program fails, and `OutputTooLarge`. These say nothing about the skill:
         `SkillUnreachable`, `AgentNotFound`, `AgentNotStarted` and `SandboxError`.
         """
 
     async def health(self) -> str | None:
-        """Why the skill is not well; none where it is, or where it has no way of saying so.
+        """Return why the skill is not healthy; None if it is, or cannot say.
 
-        Raises where it cannot be called at all: what says nothing about the skill of what `call` raises.
+        Raises if it cannot be called at all: the errors of `call` that say nothing about the skill.
         """
 
 
 def missing_secrets(skill: CallableSkill, environ: Mapping[str, str]) -> list[str]:
-    """The variables that the skill asks for and that are not set: to be said before anything runs."""
+    """Return the variables that the skill needs and that are not set."""
     wanted = (*skill.pass_env, *((skill.auth_variable,) if skill.auth_variable and skill.auth != "none" else ()))
     return [name for name in wanted if not environ.get(name)]
 
 
 def secrets_of(skill: CallableSkill, environ: Mapping[str, str]) -> dict[str, str]:
-    """What the skill is given of our environment beyond the usual; to be masked in everything that is kept."""
+    """Return the variables that the skill gets by name; the record must not show their values."""
     wanted = (*skill.pass_env, *((skill.auth_variable,) if skill.auth_variable else ()))
     return {name: environ[name] for name in wanted if environ.get(name)}
 
 
 def environment(skill: CallableSkill, environ: Mapping[str, str], home: str) -> dict[str, str]:
-    """The environment of a skill's program: little of ours, and what it asks for by name."""
+    """Return the environment of a skill's program: a little of ours, and what it names."""
     env = {name: environ[name] for name in (*_PASSED_ON, *skill.pass_env) if name in environ}
     env.setdefault("PATH", os.defpath)
-    # A Python program that keeps its answers in a buffer would look as if it hung.
+    # A Python program that buffers its answers would seem to hang.
     own = {"HOME": home, "TMPDIR": home, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     return {**env, **own, **skill.env}
 
 
 def auth_headers(skill: CallableSkill, environ: Mapping[str, str]) -> dict[str, str]:
-    """What proves to an endpoint who we are."""
+    """Return the headers with the secret of an endpoint."""
     if skill.auth == "none" or not skill.auth_variable:
         return {}
     secret = environ.get(skill.auth_variable)
@@ -81,17 +81,17 @@ def auth_headers(skill: CallableSkill, environ: Mapping[str, str]) -> dict[str, 
 
 
 def input_problems(skill: CallableSkill, given: Mapping[str, Any]) -> list[str]:
-    """What the skill's `inputSchema` does not allow of an input; nothing where it has none."""
+    """Return how an input differs from the skill's `inputSchema`."""
     return schema_problems(skill.input_schema, given) if skill.input_schema else []
 
 
 def output_problems(skill: CallableSkill, output: Any) -> list[str]:
-    """The same for `outputSchema` and an answer."""
+    """Return how an answer differs from the skill's `outputSchema`."""
     return schema_problems(skill.output_schema, output) if skill.output_schema else []
 
 
 def compact(value: Any) -> bytes:
-    """One line of JSON."""
+    """Return *value* as one line of JSON."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass") + b"\n"
 
 
@@ -102,23 +102,23 @@ def read_answer(data: bytes | str) -> Any:
 
 _SHOWN = 500
 _METHOD_UNKNOWN = -32601
-# By which a line that cannot be read is known to be meant as an answer.
+# A line with this is meant as an answer, even if it cannot be read.
 _MARK = b'"jsonrpc"'
 
 
 class MethodUnknown(SkillFailed):
-    """The skill knows no such method."""
+    """The skill does not know the method."""
 
 
 def request(method: str, params: Any, number: int) -> bytes:
-    """One line."""
+    """Return a JSON-RPC request as one line."""
     return compact({"jsonrpc": "2.0", "method": method, "params": params, "id": number})
 
 
 def read_line(line: bytes, number: int) -> dict[str, Any] | None:
-    """The answer to request *number*, if *line* is one; log lines between answers are none.
+    """Return the answer to request *number* if *line* is one; a program may also print log lines.
 
-    A `SkillFailed` where it is meant as one and holds what JSON cannot.
+    Raises `SkillFailed` if it is meant as an answer and holds what JSON cannot.
     """
     text = line.strip()
     if not text.startswith(b"{"):
@@ -152,7 +152,7 @@ def find_answer(printed: bytes, number: int) -> dict[str, Any] | None:
 
 
 def result_of(answer: dict[str, Any]) -> Any:
-    """What the answer gives; a `SkillFailed` where it is an error."""
+    """Return the result in *answer*; raises `SkillFailed` if it is an error."""
     error = answer.get("error")
     if error is None:
         return answer.get("result")

@@ -14,32 +14,27 @@ from typing import Any
 import anyio
 
 from whet.agents import callable as rpc
-from whet.agents.callable import HEALTH_TIMEOUT_S, MOST_BYTES, Reply, SkillClient
-from whet.agents.callable_program import OneShot, Program, Tail, health_by
+from whet.agents.callable import MOST_BYTES, Reply, SkillClient
+from whet.agents.callable_program import TOO_MUCH, HttpSkill, OneShot, Program, ProgramSkill, Tail, http_client
 from whet.errors import AgentCrashed, AgentTimedOut, AttemptError, OutputTooLarge
 from whet.ground.sandbox import Sandbox, Talk
 from whet.model.benchmark import CallableSkill
 from whet.model.suite import Ceilings
 
 
-class KeptAlive:
-    """As many processes as there are calls at once; one that died or did not answer in time is not asked again."""
+class KeptAlive(ProgramSkill):
+    """Asks an idle process, or a new one, whose start does not count towards the latency.
+
+    A process that died or did not answer in time is not asked again.
+    """
 
     def __init__(self, program: Program) -> None:
-        self._program = program
+        super().__init__(program)
         self._idle: list[_Alive] = []
         self._all: set[_Alive] = set()
 
-    async def call(self, given: Mapping[str, Any], *, timeout_s: float) -> Reply:
-        """Call a process that is idle; its start does not count towards the latency."""
-        return await self._ask("invoke", dict(given), timeout_s)
-
-    async def health(self) -> str | None:
-        """Whether one answers the question for its health."""
-        return await health_by(lambda: self._ask("healthcheck", {}, HEALTH_TIMEOUT_S))
-
     async def close(self) -> None:
-        """Let all of them end."""
+        """End all processes."""
         for alive in list(self._all):
             await self._end(alive, kindly=True)
 
@@ -63,7 +58,7 @@ class KeptAlive:
         return Reply(output=rpc.result_of(answer), latency_ms=(time.monotonic() - began) * 1000)
 
     async def _take(self) -> _Alive:
-        """One that is idle and still there, or a new one."""
+        """Return an idle process, or a new one."""
         while self._idle:
             alive = self._idle.pop()
             if not alive.dead:
@@ -84,7 +79,7 @@ class _Abandoned(Exception):
 
 
 class _Alive:
-    """One process, what it printed since the last question, and the number of that question."""
+    """One process: what it printed since the last question, and the number of that question."""
 
     def __init__(self, program: Program) -> None:
         self._err = Tail()
@@ -97,16 +92,16 @@ class _Alive:
         self._watch: asyncio.Task[None] | None = None
         self._trouble: AttemptError | None = None
         self.dead = False
-        # Of another request, that was answered in the place of the last one.
+        # The id of another request that it answered instead of the last one.
         self.other_id: str | None = None
 
     async def start(self) -> None:
-        """Start it; what is wrong with it is found at the first question."""
+        """Start it; the first question finds what is wrong with it."""
         self._talk = await self._context.__aenter__()
         self._watch = asyncio.create_task(self._until_over(self._talk))
 
     async def ask(self, method: str, params: Any) -> dict[str, Any]:
-        """Send a request, and wait for the answer to it."""
+        """Send a request and wait for its answer."""
         assert self._talk is not None
         self._number += 1
         self._buffer.clear()
@@ -122,7 +117,7 @@ class _Alive:
         return answer
 
     def _answer(self) -> dict[str, Any] | None:
-        """The answer among the whole lines so far; what was looked at is not looked at again."""
+        """Return the answer if it is among the whole lines so far; looks at each line once."""
         *lines, rest = bytes(self._buffer).split(b"\n")
         self._buffer[:] = rest
         for line in lines:
@@ -133,8 +128,8 @@ class _Alive:
         return None
 
     async def _last_answer(self) -> dict[str, Any]:
-        """One that was still on its way when the process ended."""
-        # One that we had enough of would go on until it is made to end.
+        """Return an answer that was still on its way when the process ended."""
+        # A process whose output we no longer read goes on until we end it.
         await self.end(kindly=self._trouble is None)
         self._buffer += b"\n"
         answer = None if self._trouble else self._answer()
@@ -158,13 +153,13 @@ class _Alive:
         self._buffer += chunk
         self._size += len(chunk)
         if self._size > MOST_BYTES:
-            raise OutputTooLarge(f"the skill printed more than {MOST_BYTES} bytes")
-        # Only then: looking through a long line again with each piece of it would hold up everybody.
+            raise OutputTooLarge(TOO_MUCH)
+        # Look only at whole lines: looking at a long line again with each piece of it takes too long.
         if b"\n" in chunk:
             self._heard.set()
 
     async def end(self, *, kindly: bool) -> None:
-        """End it and all that it started; kindly, it is first let know that nothing more comes."""
+        """End it and all that it started; *kindly* closes its input first and lets it end by itself."""
         if self._talk is None:
             return
         self._talk = None
@@ -186,9 +181,9 @@ async def connect(
     ceilings: Ceilings = _NO_CEILINGS,
     scratch: Path | None = None,
 ) -> AsyncIterator[SkillClient]:
-    """A client for as long as the context lasts; nothing that it started is running afterwards.
+    """Yield a client for *skill*; ends everything that it started.
 
-    Its home is made in *scratch*: if whet is killed, the next run finds and removes it there.
+    Its home is in *scratch*: if whet is killed, the next run finds and removes it there.
     """
     with TemporaryDirectory(prefix="whet-skill-", dir=scratch) as home:
         program = Program(skill, sandbox, environ, Path(home), ceilings)
@@ -203,8 +198,6 @@ async def connect(
             case "subprocess":
                 yield OneShot(program)
             case "http":
-                from whet.agents.callable_program import HttpSkill, http_client  # noqa: PLC0415
-
                 async with http_client(skill, environ) as client:
                     yield HttpSkill(skill, client)
             case "mcp":
@@ -214,7 +207,5 @@ async def connect(
                 if skill.url is None:
                     yield McpSkill(skill, over_stdio(program))
                     return
-                from whet.agents.callable_program import http_client  # noqa: PLC0415
-
                 async with http_client(skill, environ) as client:
                     yield McpSkill(skill, over_http(skill.url, client))

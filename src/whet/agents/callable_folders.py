@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from whet.agents.callable_reading import CONFIG, LONGEST_ID, MANIFEST
 from whet.dataclass import dataclass
-from whet.errors import UsageError
+from whet.errors import Problem, SuiteError, UsageError
 from whet.model.benchmark import ADAPTERS, Adapter, CallableSkill, CompletionReport
-from whet.reading.fields import Fields
+from whet.reading.document_files import read_object
+from whet.reading.fields import Fields, Findings
 
 SortBy = Literal["compositeScore", "completionRate", "latency", "tokenCost"]
-SORTS: tuple[SortBy, ...] = ("compositeScore", "completionRate", "latency", "tokenCost")
 _ORDERS = ("desc", "asc")
 _NAME, _DESCRIPTION, _TAG = 3, 2, 1
 
@@ -45,7 +46,7 @@ def search(
 
 
 def best_before(skill: CallableSkill) -> float:
-    """The best completion rate that the skill's own manifest tells of."""
+    """Return the best completion rate in the skill's own manifest."""
     given = skill.metadata.get("benchmarkResults")
     results = given if isinstance(given, list) else []
     rates = [item.get("completionRate") for item in results if isinstance(item, Mapping)]
@@ -62,7 +63,7 @@ def _points(skill: CallableSkill, query: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
-    """Which skills are good enough, and in which order; bounds are part of what is allowed."""
+    """Which skills are good enough, and in which order; a skill at a bound is good enough."""
 
     min_completion: float | None = None
     max_errors: float | None = None
@@ -74,12 +75,23 @@ class Strategy:
     top: int | None = None
 
 
-def read_strategy(fields: Fields) -> Strategy:
-    """A strategy as it is written; what is wrong is noted in *fields*."""
+def read_strategy(file: Path) -> Strategy:
+    """Read a strategy in JSON, YAML or TOML; raises `SuiteError`, also for an unknown key: it may be mistyped."""
+    try:
+        document = tomllib.loads(file.read_text("utf-8")) if file.suffix == ".toml" else read_object(file)
+    except (OSError, ValueError) as error:
+        raise SuiteError([Problem(file=str(file), message=str(error))]) from error
+    findings = Findings(str(file))
+    strategy = _strategy(Fields(document, findings))
+    if findings.problems or findings.warnings:
+        raise SuiteError([*findings.problems, *findings.warnings])
+    return strategy
+
+
+def _strategy(fields: Fields) -> Strategy:
     fields.warn_of_unknown(("filters", "sortBy", "order", "topK"))
     filters = fields.table("filters")
     filters.warn_of_unknown(("minCompletionRate", "maxErrorRate", "maxLatencyP95Ms", "adapterTypes", "requiredTags"))
-    sort = fields.choice("sortBy", SORTS)
     adapters = filters.texts("adapterTypes")
     for name in adapters:
         if name not in ADAPTERS:
@@ -91,7 +103,7 @@ def read_strategy(fields: Fields) -> Strategy:
         max_p95_ms=filters.number("maxLatencyP95Ms", above=0),
         adapters=adapters,
         tags=filters.texts("requiredTags"),
-        sort_by=next((word for word in SORTS if word == sort), "compositeScore"),
+        sort_by=fields.choice("sortBy", get_args(SortBy)) or "compositeScore",
         descending=fields.choice("order", _ORDERS) != "asc",
         top=int(top) if top else None,
     )
@@ -100,15 +112,11 @@ def read_strategy(fields: Fields) -> Strategy:
 def select(
     skills: Iterable[CallableSkill], reports: Iterable[CompletionReport], strategy: Strategy
 ) -> list[tuple[CallableSkill, CompletionReport]]:
-    """The skills with a report that are good enough, the best first; of equals the one with the smaller id."""
+    """Return the skills with a report that are good enough, the best first, and equals by their ids."""
     by_skill = {report.skill: report for report in reports}
     pairs = [(skill, by_skill[skill.id]) for skill in skills if skill.id in by_skill]
     kept = [(skill, report) for skill, report in pairs if _fits(skill, report, strategy)]
-    kept.sort(key=lambda pair: pair[0].id)
-    known = [pair for pair in kept if _figure(pair[1], strategy.sort_by) is not None]
-    unknown = [pair for pair in kept if _figure(pair[1], strategy.sort_by) is None]
-    known.sort(key=lambda pair: _figure(pair[1], strategy.sort_by) or 0, reverse=strategy.descending)
-    return [*known, *unknown][: strategy.top]
+    return sorted(kept, key=lambda pair: (*_rank(pair[1], strategy), pair[0].id))[: strategy.top]
 
 
 def _fits(skill: CallableSkill, report: CompletionReport, strategy: Strategy) -> bool:
@@ -125,21 +133,21 @@ def _fits(skill: CallableSkill, report: CompletionReport, strategy: Strategy) ->
     )
 
 
-def _figure(report: CompletionReport, sort_by: SortBy) -> Any:
+def _rank(report: CompletionReport, strategy: Strategy) -> tuple[bool, float]:
+    """Return what to sort by; a report without the figure comes last."""
     summary = report.summary
-    match sort_by:
-        case "compositeScore":
-            return summary.composite
-        case "completionRate":
-            return summary.completion.value if summary.completion else None
-        case "latency":
-            return summary.latency.p95_ms if summary.latency else None
-        case "tokenCost":
-            return report.usage.cost_usd
+    figures: dict[SortBy, float | None] = {
+        "compositeScore": summary.composite,
+        "completionRate": summary.completion.value if summary.completion else None,
+        "latency": summary.latency.p95_ms if summary.latency else None,
+        "tokenCost": report.usage.cost_usd,
+    }
+    figure = figures[strategy.sort_by]
+    return figure is None, (figure or 0.0) * (-1 if strategy.descending else 1)
 
 
 Template = Literal["python_script", "http_request", "mcp_tool"]
-TEMPLATES: tuple[Template, ...] = ("python_script", "http_request", "mcp_tool")
+TEMPLATES: tuple[Template, ...] = get_args(Template)
 _PROGRAM = "skill.py"
 _SCRIPT = '''"""The skill {id}: answers JSON-RPC 2.0 requests on standard input, one on each line."""
 
@@ -203,7 +211,7 @@ _HOW: dict[Template, tuple[str, str, dict[str, Any]]] = {
 
 
 def create_skill(name: str, template: Template, folder: Path, description: str = "") -> Path:
-    """Make the folder of a new skill below *folder*; one that is there is left alone."""
+    """Make the folder of a new skill below *folder*; raises if it is already there."""
     identifier = re.sub(r"[^a-z0-9_-]+", "_", name.strip().lower()).strip("_")
     if not identifier:
         raise UsageError(f'"{name}" has no letter or digit that an id could be made of')
@@ -228,7 +236,7 @@ def _write(root: Path, files: dict[str, Any]) -> None:
 
 def _files(name: str, identifier: str, template: Template, description: str) -> dict[str, Any]:
     adapter, entrypoint, config = _HOW[template]
-    about = description or f"{name}: says back what it was asked, until somebody teaches it more."
+    about = description or f"{name}: repeats what it was asked, until you write more of it."
     files: dict[str, Any] = {
         MANIFEST: {
             "id": identifier,
@@ -260,7 +268,7 @@ def _schema(field: str) -> dict[str, Any]:
 def _readme(name: str, about: str, identifier: str) -> str:
     return (
         f"# {name}\n\n{about}\n\n"
-        f"Evaluate it with the benchmark beside it:\n\n"
+        f"Evaluate it with its own benchmark:\n\n"
         f"```sh\nwhet eval --skills {identifier} --benchmark {identifier}/tests/basic.eval.json\n```\n"
     )
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from whet.agents.callable import MOST_BYTES, Reply, compact, read_answer
-from whet.agents.callable_program import Program, Tail, broken
+from whet.agents.callable_program import TOO_MUCH, Program, Tail, broken, health_by
 from whet.errors import (
     AgentCrashed,
     AgentTimedOut,
@@ -36,14 +36,14 @@ Connect = Callable[[], AbstractAsyncContextManager["TransportStreams"]]
 
 
 class McpSkill:
-    """A connection for each call, so that no call sees what another left behind."""
+    """Connects for each call, so that no call sees what another left behind."""
 
     def __init__(self, skill: CallableSkill, connect: Connect) -> None:
         self._tool = skill.tool or skill.id
         self._connect = connect
 
     async def call(self, given: Mapping[str, Any], *, timeout_s: float) -> Reply:
-        """Call the tool; text that is JSON is taken as such, and an answer marked as an error is one."""
+        """Call the tool; text that is JSON is read as JSON, and an answer marked as an error is one."""
         began = time.monotonic()
         result = await self._with_client(lambda client: client.call_tool(self._tool, dict(given)), timeout_s)
         latency_ms = (time.monotonic() - began) * 1000
@@ -52,17 +52,14 @@ class McpSkill:
         return Reply(output=_output(result), latency_ms=latency_ms)
 
     async def health(self) -> str | None:
-        """Whether the server offers the tool."""
-        try:
-            listed = await self._with_client(lambda client: client.list_tools(), _HEALTH_TIMEOUT_S)
-        except AttemptError as error:
-            if error.cause != "agent":
-                raise
-            return error.message
+        """Check that the server offers the tool."""
+        return await health_by(self._find_tool)
+
+    async def _find_tool(self) -> None:
+        listed = await self._with_client(lambda client: client.list_tools(), _HEALTH_TIMEOUT_S)
         names = [tool.name for tool in listed.tools]
         if self._tool not in names:
             raise SkillUnreachable(f"the server has no tool {self._tool}; it has {', '.join(names) or 'none'}")
-        return None
 
     async def _with_client(self, ask: Callable[[Client], Any], timeout_s: float) -> Any:
         try:
@@ -82,7 +79,7 @@ async def _connected(streams: Any, ask: Callable[[Client], Any]) -> Any:
 
 
 def require_mcp() -> None:
-    """Raise where the library is missing: to be asked before anything runs."""
+    """Raise if the library is missing; call it before anything runs."""
     try:
         import mcp.client  # noqa: F401, PLC0415
     except ImportError as error:
@@ -90,29 +87,29 @@ def require_mcp() -> None:
 
 
 def over_http(url: str, client: Any) -> Connect:
-    """Streams to an address; *client* carries the headers."""
+    """Return how to connect to an address; *client* has the headers."""
     from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415
 
     return lambda: streamable_http_client(url, http_client=client)
 
 
 def over_stdio(program: Program) -> Connect:
-    """Streams to a program inside the sandbox; the library would start it outside."""
+    """Return how to connect to a program inside the sandbox; the library would start it outside."""
     return lambda: _stdio(program)
 
 
 class _Lines:
-    """Whole lines out of pieces."""
+    """Makes whole lines out of pieces."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def take(self, chunk: bytes) -> list[bytes]:
-        """The lines that *chunk* ends."""
+        """Return the lines that *chunk* ends."""
         self._rest += chunk
         if len(self._rest) > MOST_BYTES:
-            raise OutputTooLarge(f"the skill printed more than {MOST_BYTES} bytes")
-        # Only then: looking through a long line again with each piece of it would hold up everybody.
+            raise OutputTooLarge(TOO_MUCH)
+        # Look only at whole lines: looking at a long line again with each piece of it takes too long.
         if b"\n" not in chunk:
             return []
         *lines, last = bytes(self._rest).split(b"\n")
@@ -138,7 +135,7 @@ async def _stdio(program: Program) -> AsyncIterator[TransportStreams]:
                     # A log line that looks like JSON is not a message.
                     continue
                 except anyio.WouldBlock:
-                    raise OutputTooLarge("the server sent more messages than anybody could read") from None
+                    raise OutputTooLarge("the server sent more messages than whet can read") from None
 
     async with program.open(hear, err) as talk, anyio.create_task_group() as group:
 
@@ -162,7 +159,7 @@ def _text(result: Any) -> str:
 
 
 def _output(result: Any) -> Any:
-    """What is structured, or the text, as JSON where it is."""
+    """Return the text, as JSON if it is, or without a text the structured content."""
     text = _text(result)
     if not text and result.structured_content is not None:
         return result.structured_content
@@ -173,25 +170,23 @@ def _output(result: Any) -> Any:
 
 
 def _foreseen(error: Exception) -> Exception:
-    """What went wrong in our words; the library works with task groups, so it may come wrapped, and several at once."""
+    """Return the error in our words; the library uses task groups, so it may be wrapped, and several at once."""
     import httpx2  # noqa: PLC0415 - the library that MCP uses
     from mcp.shared.exceptions import MCPError  # noqa: PLC0415
 
+    known: Sequence[tuple[Any, Callable[[Any], Exception]]] = (
+        (AttemptError, lambda leaf: leaf),
+        (httpx2.TransportError | httpx2.DecodingError, lambda leaf: broken("the server", leaf)),
+        (MCPError, lambda leaf: SkillFailed(f"MCP error: {leaf}")),
+        # The library raises these for answers in another shape and for versions that it does not know.
+        (ValueError | RuntimeError, _not_mcp),
+    )
     leaves = list(_leaves(error))
-    for leaf in leaves:
-        if isinstance(leaf, AttemptError):
-            return leaf
-    for leaf in leaves:
-        if isinstance(leaf, httpx2.TransportError | httpx2.DecodingError):
-            return broken("the server", leaf)
-    for leaf in leaves:
-        if isinstance(leaf, MCPError):
-            return SkillFailed(f"MCP error: {leaf}")
-    for leaf in leaves:
-        # What the library raises at answers in another shape (as pydantic does) and at versions that it does not know.
-        if isinstance(leaf, ValueError | RuntimeError):
-            return SkillFailed(f"the server does not speak MCP as agreed: {' '.join(str(leaf).split())[:_SHOWN]}")
-    return error
+    return next((make(leaf) for kind, make in known for leaf in leaves if isinstance(leaf, kind)), error)
+
+
+def _not_mcp(error: Exception) -> SkillFailed:
+    return SkillFailed(f"the server does not speak MCP as agreed: {' '.join(str(error).split())[:_SHOWN]}")
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import anyio
 
 from whet.agents import callable as rpc
 from whet.agents.callable import HEALTH_TIMEOUT_S, MOST_BYTES, Reply, auth_headers, environment, read_answer
@@ -32,24 +35,26 @@ if TYPE_CHECKING:
 
 
 _TAIL = 2000
-_NO_CEILINGS = Ceilings()
+TOO_MUCH = f"the skill printed more than {MOST_BYTES} bytes"
 
 
 class Kept:
-    """All that a program prints, up to a limit."""
+    """Keeps what a program prints; raises *too_much* above *most* bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int, too_much: Exception) -> None:
         self.data = bytearray()
+        self._most = most
+        self._too_much = too_much
 
     def __call__(self, chunk: bytes) -> None:
         """Take a piece."""
         self.data += chunk
-        if len(self.data) > MOST_BYTES:
-            raise OutputTooLarge(f"the skill printed more than {MOST_BYTES} bytes")
+        if len(self.data) > self._most:
+            raise self._too_much
 
 
 class Tail:
-    """The last words of a stream."""
+    """Keeps the end of what a program prints."""
 
     def __init__(self) -> None:
         self._data = b""
@@ -60,7 +65,7 @@ class Tail:
 
     @property
     def text(self) -> str:
-        """What they are."""
+        """The end, as text."""
         return self._data.decode(errors="replace").strip()
 
 
@@ -68,12 +73,7 @@ class Program:
     """How to start a skill's program, and inside which boundary."""
 
     def __init__(
-        self,
-        skill: CallableSkill,
-        sandbox: Sandbox,
-        environ: Mapping[str, str],
-        home: Path,
-        ceilings: Ceilings = _NO_CEILINGS,
+        self, skill: CallableSkill, sandbox: Sandbox, environ: Mapping[str, str], home: Path, ceilings: Ceilings
     ) -> None:
         self.sandbox = sandbox
         self.boundary = Boundary(writable=(home,), readable=(skill.root,), network=skill.network, ceilings=ceilings)
@@ -81,39 +81,62 @@ class Program:
         self._env = environment(skill, environ, str(home))
 
     def command(self, stdin: bytes = b"") -> Command:
-        """The program, with what it reads first."""
+        """Return the program, with what it reads first."""
         return Command(argv=self._skill.argv, env=self._env, cwd=self._skill.root, stdin=stdin)
 
     def open(self, stdout: Sink, stderr: Sink) -> AbstractAsyncContextManager[Talk]:
-        """Keep it running."""
+        """Keep it running until the context ends."""
         return self.sandbox.open(self.command(), self.boundary, stdout=stdout, stderr=stderr)
 
 
-class OneShot:
-    """A process for each call: nothing that one call leaves behind is there in the next."""
+class ProgramSkill(ABC):
+    """Calls a program by JSON-RPC; a subclass says how it is asked."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
 
     async def call(self, given: Mapping[str, Any], *, timeout_s: float) -> Reply:
-        """Start the program, hand it the request and read its answer."""
-        return await self._ask("invoke", dict(given), 1, timeout_s)
+        """Ask the program for an answer."""
+        return await self._ask("invoke", dict(given), timeout_s)
 
     async def health(self) -> str | None:
-        """Whether it answers the question for its health."""
-        return await health_by(lambda: self._ask("healthcheck", {}, 0, HEALTH_TIMEOUT_S))
+        """Ask the program for its health."""
+        return await health_by(lambda: self._ask("healthcheck", {}, HEALTH_TIMEOUT_S))
 
-    async def _ask(self, method: str, params: Any, number: int, timeout_s: float) -> Reply:
-        out, err = Kept(), Tail()
-        command = self._program.command(rpc.request(method, params, number))
-        ended = await self._program.sandbox.run(
-            command, self._program.boundary, timeout_s=timeout_s, stdout=out, stderr=err
+    @abstractmethod
+    async def _ask(self, method: str, params: Any, timeout_s: float) -> Reply: ...
+
+
+class OneShot(ProgramSkill):
+    """Starts a process for each call, so that no call sees what another left behind."""
+
+    async def _ask(self, method: str, params: Any, timeout_s: float) -> Reply:
+        number = int(method == "invoke")
+        out, err = Kept(MOST_BYTES, OutputTooLarge(TOO_MUCH)), Tail()
+        program = self._program
+        ended = await program.sandbox.run(
+            program.command(rpc.request(method, params, number)),
+            program.boundary,
+            timeout_s=timeout_s,
+            stdout=out,
+            stderr=err,
         )
-        _refuse_bad_end(ended, timeout_s, err.text)
+        # A process that did not end well gave no answer, whatever it printed before.
+        if ended.timed_out:
+            raise AgentTimedOut(f"it did not end within {timeout_s:g} s")
+        if ended.exit_code != 0:
+            said = err.text or "(nothing on standard error)"
+            raise AgentCrashed(f"its program ended with {how_it_ended(ended)}: {said}")
         answer = rpc.find_answer(bytes(out.data), number)
         if answer is None:
-            raise SkillFailed(f"it printed no JSON-RPC answer: {_shown(out.data) or err.text or '(nothing)'}")
+            printed = bytes(out.data[-_TAIL:]).decode(errors="replace").strip()
+            raise SkillFailed(f"it printed no JSON-RPC answer: {printed or err.text or '(nothing)'}")
         return Reply(output=rpc.result_of(answer), latency_ms=ended.duration_s * 1000)
+
+
+def how_it_ended(ended: Ended) -> str:
+    """Return such as "exit code 3" or "signal 9"."""
+    return f"exit code {ended.exit_code}" if ended.exit_code is not None else f"signal {ended.signal}"
 
 
 async def health_by(ask: Callable[[], Awaitable[object]]) -> str | None:
@@ -129,19 +152,6 @@ async def health_by(ask: Callable[[], Awaitable[object]]) -> str | None:
     return None
 
 
-def _refuse_bad_end(ended: Ended, timeout_s: float, said: str) -> None:
-    """A process that did not end well gave no answer, whatever it printed before."""
-    if ended.timed_out:
-        raise AgentTimedOut(f"it did not end within {timeout_s:g} s")
-    if ended.exit_code != 0:
-        how = f"exit code {ended.exit_code}" if ended.exit_code is not None else f"signal {ended.signal}"
-        raise AgentCrashed(f"its program ended with {how}: {said or '(nothing on standard error)'}")
-
-
-def _shown(data: bytearray) -> str:
-    return bytes(data[-_TAIL:]).decode(errors="replace").strip()
-
-
 _SHOWN = 500
 # Not found, method not allowed, not implemented.
 _NO_GET = frozenset({404, 405, 501})
@@ -149,23 +159,21 @@ _INPUT, _OUTPUT = "x-usage-input-tokens", "x-usage-output-tokens"
 
 
 class HttpSkill:
-    """One connection pool for all calls."""
+    """Calls an endpoint, with one connection pool for all calls."""
 
     def __init__(self, skill: CallableSkill, client: httpx2.AsyncClient) -> None:
         assert skill.url is not None
         self._skill, self._url, self._client = skill, skill.url, client
 
     async def call(self, given: Mapping[str, Any], *, timeout_s: float) -> Reply:
-        """POST the input; the answer is the whole JSON body."""
+        """POST the input; the JSON body is the answer."""
         body = {"skillId": self._skill.id, "version": self._skill.version, "input": dict(given)}
         began = time.monotonic()
         response, data = await self._send("POST", timeout_s, body)
         latency_ms = (time.monotonic() - began) * 1000
         if response.has_redirect_location:
-            where = response.headers["location"]
-            raise SkillFailed(
-                f"HTTP {response.status_code}: it sends us on to {where}", hint="name that address in entrypoint"
-            )
+            moved = f"HTTP {response.status_code}: it sends us on to {response.headers['location']}"
+            raise SkillFailed(moved, hint="name that address in entrypoint")
         if not response.is_success:
             raise SkillFailed(f"HTTP {response.status_code}: {_body(data)}")
         try:
@@ -183,13 +191,15 @@ class HttpSkill:
         return None if response.is_success or response.status_code in _NO_GET else f"HTTP {response.status_code}"
 
     async def _send(self, method: str, timeout_s: float, body: Any) -> tuple[httpx2.Response, bytes]:
-        import anyio  # noqa: PLC0415 - only those who call skills over HTTP wait for these
-        import httpx2  # noqa: PLC0415
+        import httpx2  # noqa: PLC0415 - only skills over HTTP need it
 
+        answer = Kept(MOST_BYTES, OutputTooLarge(f"the skill answered more than {MOST_BYTES} bytes"))
         try:
             with anyio.fail_after(timeout_s):
                 async with self._client.stream(method, self._url, json=body) as response:
-                    return response, await _read(response)
+                    async for chunk in response.aiter_bytes():
+                        answer(chunk)
+                    return response, bytes(answer.data)
         except TimeoutError:
             raise AgentTimedOut(f"{self._url} did not answer within {timeout_s:g} s") from None
         except (httpx2.TransportError, httpx2.DecodingError) as error:
@@ -197,7 +207,7 @@ class HttpSkill:
 
 
 def http_client(skill: CallableSkill, environ: Mapping[str, str]) -> httpx2.AsyncClient:
-    """A client that sends what the skill's endpoint wants to see, and uses no proxy that somebody else set up."""
+    """Return a client with the headers of the skill; it ignores proxies of the environment."""
     import httpx2  # noqa: PLC0415
 
     headers = {"X-Eval-Skills-Version": __version__, **skill.headers, **auth_headers(skill, environ)}
@@ -209,17 +219,9 @@ def broken(url: str, error: Exception) -> AgentError:
     import httpx2  # noqa: PLC0415
 
     said = f"{url}: {str(error) or type(error).__name__}"
-    never_there = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
-    return SkillUnreachable(said) if never_there else SkillFailed(f"it broke off: {said}")
-
-
-async def _read(response: httpx2.Response) -> bytes:
-    data = bytearray()
-    async for chunk in response.aiter_bytes():
-        data += chunk
-        if len(data) > MOST_BYTES:
-            raise OutputTooLarge(f"the skill answered more than {MOST_BYTES} bytes")
-    return bytes(data)
+    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+        return SkillUnreachable(said)
+    return SkillFailed(f"it broke off: {said}")
 
 
 def _usage(headers: Mapping[str, str]) -> Usage | None:

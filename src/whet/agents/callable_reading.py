@@ -15,8 +15,7 @@ from whet.dataclass import dataclass
 from whet.errors import PathRefused, Problem, SuiteError, UsageError
 from whet.ground.secrets import looks_secret
 from whet.model.benchmark import ADAPTERS, AUTHS, Adapter, Auth, CallableSkill
-from whet.reading.document_files import read_plain
-from whet.reading.documents import DocumentError
+from whet.reading.document_files import read_object
 from whet.reading.fields import Fields, Findings
 from whet.reading.paths import refusals
 from whet.reading.schemas import SchemaTrouble, check_schema
@@ -32,12 +31,12 @@ _CONFIG_KEYS = (
     *("type", "command", "args", "baseUrl", "authType", "authTokenEnvKey", "headers", "passEnv", "env"),
     *("timeoutMs", "retries", "keepAlive", "network", "toolName", "$schema"),
 )
-# As long as the name of a folder may be everywhere, with room for what is put behind it.
+# The longest name of a folder that works everywhere, with room for a suffix.
 LONGEST_ID = 100
 _ID = re.compile(rf"[a-z0-9_-]{{1,{LONGEST_ID}}}")
 _VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
-# Folders that hold no skills.
-_SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
+# Folders that are not searched for skills.
+SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class LoadedSkill:
 
 
 def find_skills(places: Iterable[Path]) -> list[LoadedSkill]:
-    """Every skill in files or folders, by folder; all problems at once, and two skills of one id are one."""
+    """Return every skill in files or folders, by folder; raises `SuiteError` with all problems at once."""
     loaded, problems = load_skills(places)
     if problems:
         raise SuiteError(problems)
@@ -57,11 +56,10 @@ def find_skills(places: Iterable[Path]) -> list[LoadedSkill]:
 
 
 def load_skills(places: Iterable[Path]) -> tuple[list[LoadedSkill], list[Problem]]:
-    """The skills that can be used, and what is wrong with the others."""
+    """Return the skills that can be used, and what is wrong with the others; two skills of one id are a problem."""
     loaded: list[LoadedSkill] = []
     problems: list[Problem] = []
-    files = list(dict.fromkeys(file.resolve() for place in places for file in manifests(place, problems)))
-    for file in files:
+    for file in dict.fromkeys(file.resolve() for place in places for file in manifests(place, problems)):
         try:
             with refusals():
                 loaded.append(read_skill(file))
@@ -70,19 +68,18 @@ def load_skills(places: Iterable[Path]) -> tuple[list[LoadedSkill], list[Problem
         except PathRefused as error:
             problems.append(_closed(error))
     seen: dict[str, Path] = {}
-    for each in loaded:
-        if each.skill.id in seen:
-            other = seen[each.skill.id]
-            message = f'"{each.skill.id}" is also the id of {other}'
-            problems.append(Problem(file=str(each.skill.root / MANIFEST), field="id", message=message))
-        seen.setdefault(each.skill.id, each.skill.root / MANIFEST)
+    for skill in (each.skill for each in loaded):
+        file = skill.root / MANIFEST
+        other = seen.setdefault(skill.id, file)
+        if other is not file:
+            problems.append(Problem(file=str(file), field="id", message=f'"{skill.id}" is also the id of {other}'))
     if not loaded and not problems:
         raise UsageError(f"no skill was found: there is no {MANIFEST}", hint="name a skill's folder, or one above it")
     return loaded, problems
 
 
 def manifests(place: Path, problems: list[Problem]) -> Iterator[Path]:
-    """The manifests at or below *place*, in order of their paths; folders that are closed are added to *problems*."""
+    """Yield the manifests at or below *place*, by path; adds folders that cannot be read to *problems*."""
     try:
         with refusals():
             is_file, is_there = place.is_file(), place.exists()
@@ -96,7 +93,7 @@ def manifests(place: Path, problems: list[Problem]) -> Iterator[Path]:
     elif not is_there:
         raise UsageError(f"{place}: there is no such file or folder")
     for folder in folders:
-        if folder.is_dir() and folder.name not in _SKIPPED and not folder.name.startswith("."):
+        if folder.is_dir() and folder.name not in SKIPPED and not folder.name.startswith("."):
             yield from manifests(folder, problems)
 
 
@@ -105,13 +102,11 @@ def _closed(error: PathRefused) -> Problem:
 
 
 def read_skill(file: Path) -> LoadedSkill:
-    """The skill that *file*, a `skill.json`, describes; its folder is where the skill runs."""
+    """Read a skill from its `skill.json`; the skill runs in the folder of that file."""
     root = file.resolve().parent
-    manifest = _object(file)
-    config_file = root / CONFIG
-    config = _object(config_file) if config_file.is_file() else {}
-    about = Fields(manifest, Findings(str(file)))
-    how = Fields(config, Findings(str(config_file)))
+    config = root / CONFIG
+    about = Fields(read_object(file), Findings(str(file)))
+    how = Fields(read_object(config) if config.is_file() else {}, Findings(str(config)))
     about.warn_of_unknown(_MANIFEST_KEYS)
     how.warn_of_unknown(_CONFIG_KEYS)
     skill = _skill(about, how, root)
@@ -119,16 +114,6 @@ def read_skill(file: Path) -> LoadedSkill:
     if problems:
         raise SuiteError(problems)
     return LoadedSkill(skill, (*about.findings.warnings, *how.findings.warnings))
-
-
-def _object(file: Path) -> dict[str, Any]:
-    try:
-        document = read_plain(file)
-    except DocumentError as error:
-        raise SuiteError([Problem(file=str(file), message=str(error))]) from error
-    if not isinstance(document, dict):
-        raise SuiteError([Problem(file=str(file), message=f"must be an object, not {shown(document)}")])
-    return document
 
 
 def _skill(about: Fields, how: Fields, root: Path) -> CallableSkill:
@@ -143,7 +128,6 @@ def _skill(about: Fields, how: Fields, root: Path) -> CallableSkill:
         version=_matching(about, "version", _VERSION, "a version such as 1.0.0"),
         description=about.text("description", empty=True) or "",
         adapter=adapter,
-        entrypoint=entrypoint,
         root=root,
         digest=_digest(about.values, how.values),
         argv=argv,
@@ -170,11 +154,11 @@ def _adapter(about: Fields, how: Fields) -> Adapter:
     configured = how.choice("type", ADAPTERS)
     if found and configured and found != configured:
         how.problem("type", f'is "{configured}", but adapterType in {MANIFEST} is "{found}"')
-    return next((adapter for adapter in ADAPTERS if adapter == found), "subprocess")
+    return found or "subprocess"
 
 
 def _where(about: Fields, how: Fields, adapter: Adapter, entrypoint: str) -> tuple[tuple[str, ...], str | None]:
-    """The program to start, or the address to call."""
+    """Return the program to start, or the address to call."""
     base = how.text("baseUrl")
     is_address = entrypoint.startswith(("http://", "https://"))
     if adapter == "http" or (adapter == "mcp" and (is_address or base)):
@@ -200,7 +184,7 @@ def _check_address(about: Fields, url: str) -> None:
         parts = urlsplit(url)
         sound = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0 and url.isprintable()
     except ValueError:
-        # A bracket that is not closed, a port that cannot be one.
+        # Such as a bracket that is not closed, or a port that is not a number.
         parts, sound = urlsplit(""), False
     if not sound or " " in url:
         about.problem("entrypoint", f"must be an http or https address, not {shown(url)}")
@@ -212,11 +196,11 @@ def _auth(how: Fields) -> Auth:
     found = how.choice("authType", AUTHS)
     if found in {"bearer", "api-key"} and not how.values.get("authTokenEnvKey"):
         how.problem("authTokenEnvKey", f"is missing: {found} needs the name of the variable that holds the secret")
-    return next((auth for auth in AUTHS if auth == found), "none")
+    return found or "none"
 
 
 def _texts(fields: Fields, name: str) -> dict[str, str]:
-    """A table of strings, in which no secret may stand: a file is copied and committed, a variable is not."""
+    """Read a table of strings; a secret in it is a problem, because files are copied and committed."""
     table = fields.table(name)
     for key, value in table.values.items():
         if not isinstance(value, str):

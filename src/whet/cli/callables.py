@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,19 +15,27 @@ from whet.cli.common import (
     FILE,
     JSON,
     REPORT_FORMATS,
+    Decorator,
     given_settings,
     setting,
     typed_again,
     typed_for_resume,
     write_out,
 )
-from whet.errors import Problem, SuiteError, UsageError
-
-if TYPE_CHECKING:
-    from whet.agents.callable_folders import Strategy
-
+from whet.errors import SuiteError, UsageError
 
 _TEMPLATES = ("python_script", "http_request", "mcp_tool")
+
+
+def _folder(flag: str, default: str, help_text: str) -> Decorator[Any]:
+    """Return an option for a folder."""
+    kind = click.Path(path_type=Path)
+    return click.option(flag, type=kind, default=default, show_default=True, metavar="DIR", help=help_text)
+
+
+def _min_completion(help_text: str) -> Decorator[Any]:
+    """Return the option for a completion rate."""
+    return click.option("--min-completion", type=click.FloatRange(0, 1), metavar="RATE", help=help_text)
 
 
 @click.command("create", short_help="Create a callable skill from a template.")
@@ -41,14 +48,7 @@ _TEMPLATES = ("python_script", "http_request", "mcp_tool")
     show_default=True,
     help="The kind of skill.",
 )
-@click.option(
-    "--output-dir",
-    type=click.Path(path_type=Path),
-    default="skills",
-    show_default=True,
-    metavar="DIR",
-    help="Create the folder of the skill in this folder.",
-)
+@_folder("--output-dir", "skills", "Create the folder of the skill in this folder.")
 @click.option("--description", default="", metavar="TEXT", help="What the skill does, in one sentence.")
 def create_command(name: str, template: str, output_dir: Path, description: str) -> None:
     """Create a folder with a manifest, a program if the skill needs one, and a benchmark with one task."""
@@ -71,68 +71,39 @@ _COLUMNS = ("id", "name", "version", "adapter", "tags")
 @click.option("-t", "--tag", "tags", multiple=True, metavar="TAG", help="Only skills with this tag (repeatable).")
 @click.option("-a", "--adapter", type=click.Choice(["subprocess", "http", "mcp"]), help="Only skills of this kind.")
 @click.option("--limit", type=AT_LEAST_1, default=20, show_default=True, metavar="N", help="List at most N skills.")
-@click.option(
-    "--min-completion",
-    type=click.FloatRange(0, 1),
-    metavar="RATE",
-    help="Only skills whose manifest states at least this completion.",
-)
-@click.option(
-    "--skills-dir",
-    type=click.Path(path_type=Path),
-    default="skills",
-    show_default=True,
-    metavar="DIR",
-    help="Search this folder.",
-)
+@_min_completion("Only skills whose manifest states at least this completion.")
+@_folder("--skills-dir", "skills", "Search this folder.")
 @JSON
 def find_command(limit: int, skills_dir: Path, as_json: bool, **asked: Any) -> None:
     """List the skills in a folder that match, the best first."""
     from whet.agents.callable_folders import search
     from whet.agents.callable_reading import load_skills
+    from whet.reading.text import aligned
 
     if not skills_dir.exists():
         raise UsageError(f"{skills_dir}: no such folder", hint="name one with --skills-dir")
     loaded, problems = load_skills([skills_dir])
     found = search([each.skill for each in loaded], **asked)
-    rows = [
-        {
-            "id": skill.id,
-            "name": skill.name,
-            "version": skill.version,
-            "adapter": skill.adapter,
-            "tags": list(skill.tags),
-            "path": str(skill.root),
-        }
-        for skill in found[:limit]
-    ]
     if as_json:
+        rows = [
+            {**{name: getattr(skill, name) for name in _COLUMNS}, "path": str(skill.root)} for skill in found[:limit]
+        ]
         click.echo(json.dumps({"total": len(found), "skills": rows}, indent=2, ensure_ascii=False))
     else:
-        _print_table(rows, len(found))
+        lines = [(skill.id, skill.name, skill.version, skill.adapter, ", ".join(skill.tags)) for skill in found[:limit]]
+        for line in aligned([_COLUMNS, *lines]) if lines else []:
+            click.echo(line)
+        more = f"; {len(found) - limit} more, see --limit" if len(found) > limit else ""
+        click.echo(f"{len(found)} found{more}" if found else "found no skill")
     if problems:
         raise SuiteError(problems)
-
-
-def _print_table(rows: list[dict[str, Any]], total: int) -> None:
-    lines = [_COLUMNS, *((*map(str, list(row.values())[:4]), ", ".join(row["tags"])) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
-    for line in lines if rows else []:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-    shown = "" if total <= len(rows) else f"; {total - len(rows)} more, see --limit"
-    click.echo(f"{total} found{shown}" if total else "found no skill")
 
 
 @click.command("select", short_help="Select the callable skills that did well enough.")
 @click.option("--from", "source", type=FILE, required=True, metavar="PATH", help="A skill, or a folder of skills.")
 @click.option("--reports", type=FILE, required=True, metavar="FILE", help="The JSON reports of an evaluation.")
 @click.option("--strategy", "strategy_file", type=FILE, metavar="FILE", help="Select by this JSON, YAML or TOML file.")
-@click.option(
-    "--min-completion",
-    type=click.FloatRange(0, 1),
-    metavar="RATE",
-    help="At least this completion; overrides the strategy.",
-)
+@_min_completion("At least this completion; overrides the strategy.")
 @click.option("--top-k", type=AT_LEAST_1, metavar="N", help="At most N skills; overrides the strategy.")
 @click.option("--output", type=FILE, metavar="FILE", help="Write the selected skills to this file as JSON.")
 def select_command(
@@ -150,11 +121,11 @@ def select_command(
       0  at least one skill was selected
       1  none was
     """
-    from whet.agents.callable_folders import Strategy, select
+    from whet.agents.callable_folders import Strategy, read_strategy, select
     from whet.agents.callable_reading import find_skills
     from whet.report.completion import read_reports
 
-    strategy = _read(strategy_file) if strategy_file else Strategy()
+    strategy = read_strategy(strategy_file) if strategy_file else Strategy()
     if min_completion is not None:
         strategy = replace(strategy, min_completion=min_completion)
     if top_k is not None:
@@ -172,39 +143,13 @@ def select_command(
     return 0 if chosen else 1
 
 
-def _read(file: Path) -> Strategy:
-    from whet.agents.callable_folders import read_strategy
-    from whet.reading.document_files import read_plain
-    from whet.reading.fields import Fields, Findings
-    from whet.reading.text import shown
-
-    try:
-        document: Any = tomllib.loads(file.read_text("utf-8")) if file.suffix == ".toml" else read_plain(file)
-    except (OSError, ValueError) as error:
-        raise SuiteError([Problem(file=str(file), message=str(error))]) from error
-    if not isinstance(document, dict):
-        raise SuiteError([Problem(file=str(file), message=f"must be an object, not {shown(document)}")])
-    findings = Findings(str(file))
-    strategy = read_strategy(Fields(document, findings))
-    # A mistyped key would select by something else than you asked for.
-    if findings.problems or findings.warnings:
-        raise SuiteError([*findings.problems, *findings.warnings])
-    return strategy
-
-
 _EVALUATORS = ("exact", "contains", "regex", "json_schema", "llm_judge", "custom")
 _WEIGHTS = ("completion", "speed", "reliability", "consistency")
 _USUAL_MIN_COMPLETION = 0.7
 # Options about the reports, which the record does not hold.
 _NOT_RECORDED = (
-    "--verbose",
-    "--no-health-check",
-    "--k",
-    "--weights",
-    "--min-completion",
-    "--exit-on-fail",
-    "--format",
-    "--output-dir",
+    *("--verbose", "--no-health-check", "--k", "--weights"),
+    *("--min-completion", "--exit-on-fail", "--format", "--output-dir"),
 )
 
 
@@ -233,9 +178,7 @@ _NOT_RECORDED = (
 @setting("max_cost_usd", help="Make no call after spending this much.")
 @click.option("--no-health-check", is_flag=True, help="Do not check the health of skills before calling them.")
 @click.option("--check-schemas", is_flag=True, help="Validate inputs and answers against the schemas of the skills.")
-@click.option(
-    "--min-completion", type=click.FloatRange(0, 1), metavar="RATE", help="Exit with 1 if a skill completes less."
-)
+@_min_completion("Exit with 1 if a skill completes less.")
 @click.option("--exit-on-fail", is_flag=True, help=f"Short for --min-completion {_USUAL_MIN_COMPLETION}.")
 @click.option("--weights", multiple=True, metavar="PART=N", help=f"Weights of the composite: {', '.join(_WEIGHTS)}.")
 @click.option(
@@ -279,6 +222,7 @@ def eval_command(skills: tuple[Path, ...], more_skills: tuple[Path, ...], **give
         least = _USUAL_MIN_COMPLETION
     from whet.model.request import RunRequest, Selection, split_list
     from whet.plan.settle_eval import COMMAND, EvalRequest
+    from whet.record.run_file import EvalAsked
     from whet.run.evaluation import evaluate
 
     run = RunRequest(
@@ -297,12 +241,14 @@ def eval_command(skills: tuple[Path, ...], more_skills: tuple[Path, ...], **give
     return evaluate(
         EvalRequest(
             run=run,
-            skills=(*skills, *more_skills),
-            benchmark=given["benchmark"],
+            asked=EvalAsked(
+                skills=tuple(map(str, (*skills, *more_skills))),
+                benchmark=given["benchmark"],
+                tasks=None if given["tasks"] is None else str(given["tasks"]),
+                evaluator=given["evaluator"],
+                check_schemas=given["check_schemas"],
+            ),
             benchmarks_dir=given["benchmarks_dir"],
-            tasks=given["tasks"],
-            evaluator=given["evaluator"],
-            check_schemas=given["check_schemas"],
             check_health=not given["no_health_check"],
             formats=_formats(given["formats"]),
             reports_dir=given["output_dir"],

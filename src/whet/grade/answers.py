@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,9 @@ from whet.errors import GraderError
 from whet.grade.assertions import NoJson, Subject, any_json, at_pointer, decide_assertion, first_json, whole_json
 from whet.grade.claim_files import Outcome, failed, passed, undecided
 from whet.grade.context import NotRecorded
+from whet.grade.evaluator_graders import DecidingGrader
 from whet.grade.evaluators import same
 from whet.grade.evidence import EventLog, Evidence, RecordedEvidence
-from whet.grade.grader import WorkerGrader
-from whet.ground.workers import Printed
 from whet.model import wire
 from whet.model.benchmark import Evaluator
 from whet.model.eval_cases import FILE_OPS, BooleanAssertion, ExactMatch, JsonSchema
@@ -105,7 +106,6 @@ def _boolean(case: BooleanAssertion, subject: Subject) -> Decided:
     return failed(missed, text), value
 
 
-_SLOW_PATTERN = "nested repetitions in a pattern, such as (a+)+, take for ever"
 _SIGNS = {"passed": "+", "failed": "-", "undecided": "?"}
 
 
@@ -118,18 +118,11 @@ class _Request:
     workspace: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
-    outcome: Outcome | None = None
-    value: float = 0.0
-    trouble: str = ""
-
-
-class AnswerGrader(WorkerGrader):
-    """Asks workers that were forked when the suite had just been loaded."""
+class AnswerGrader(DecidingGrader):
+    """Decides the cases of an eval suite that need no judge."""
 
     def __init__(self, suite: Suite) -> None:
-        super().__init__(suite, _Decider(suite).serve)
+        super().__init__(suite, partial(_decide, suite))
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         """Decide *check*; raises `GraderError` if that is not possible."""
@@ -142,42 +135,32 @@ class AnswerGrader(WorkerGrader):
             events_path=str(evidence.events_path) if evidence.events_path else None,
             workspace=str(evidence.workspace),
         )
-        answer = await self.ask(
-            request, _Answer, timeout_s=evidence.timeout_s, what="the decision about the answer", hint=_SLOW_PATTERN
-        )
-        if answer.outcome is None or answer.outcome.state == "undecided":
-            raise GraderError(answer.outcome.reason if answer.outcome else answer.trouble)
-        return Grade(
-            check=check.label,
-            value=answer.value,
-            passed=answer.outcome.state == "passed",
-            reason=answer.outcome.reason,
-            evidence=answer.outcome.evidence,
-            duration_s=round(time.monotonic() - began, 6),
-            weight=check.weight,
-        )
+        given = await self.decided(request, timeout_s=evidence.timeout_s, what="the decision about the answer")
+        if given.undecided:
+            raise GraderError(given.reason)
+        return replace(given, duration_s=round(time.monotonic() - began, 6))
 
 
-class _Decider:
-    """Serves requests for one suite, inside a worker."""
-
-    def __init__(self, suite: Suite) -> None:
-        self._cases = {case.id: case for case in suite.cases}
-        self._names = suite.skill.names if suite.skill else frozenset()
-
-    def serve(self, request: bytes, printed: Printed) -> bytes:
-        """Answer one request; an unforeseen error is part of the answer."""
-        del printed
-        asked = wire.decode_exact(request, _Request)
-        events = EventLog(Path(asked.events_path) if asked.events_path else None)
-        subject = Subject(
-            session=Session.of(asked.session, events), workspace=Path(asked.workspace), skill_names=self._names
-        )
-        try:
-            outcome, value = decide(self._cases[asked.case].checks[asked.number].params["case"], subject)
-        except Exception as error:  # noqa: BLE001 - the grader reports it
-            return wire.encode_exact(_Answer(trouble=f"{type(error).__name__}: {error}"))
-        return wire.encode_exact(_Answer(outcome=outcome, value=value))
+def _decide(suite: Suite, request: bytes) -> Grade:
+    """Decide one check of *suite*, inside a worker."""
+    asked = wire.decode_exact(request, _Request)
+    events = EventLog(Path(asked.events_path) if asked.events_path else None)
+    check = next(case for case in suite.cases if case.id == asked.case).checks[asked.number]
+    subject = Subject(
+        session=Session.of(asked.session, events),
+        workspace=Path(asked.workspace),
+        skill_names=suite.skill.names if suite.skill else frozenset(),
+    )
+    outcome, value = decide(check.params["case"], subject)
+    return Grade(
+        check=check.label,
+        value=value,
+        passed=outcome.state == "passed",
+        reason=outcome.reason,
+        evidence=outcome.evidence,
+        weight=check.weight,
+        undecided=outcome.state == "undecided",
+    )
 
 
 def _refuse_gaps(check: Check, evidence: Evidence) -> None:

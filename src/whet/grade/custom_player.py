@@ -18,24 +18,25 @@ from typing import Any
 
 
 def main() -> int:
-    """Read a request from standard input, call the function, write one JSON object to standard output."""
+    """Read a request from standard input, call the function, and write its result to standard output as JSON."""
     answer = os.dup(1)
     # Standard output is for the result, so what the function prints goes to standard error.
     os.dup2(2, 1)
     request = json.load(sys.stdin)
     sys.path.insert(0, request["folder"])
-    function = getattr(_load(request["module"], request["file"]), request["function"])
+    function = getattr(_load(request), request["function"])
     context = request["context"]
     arguments = (context["output"], context["expected"], context)
     given = function(*arguments[: _taken(function)])
     with os.fdopen(answer, "w", encoding="utf-8") as out:
-        json.dump({"given": given}, out, allow_nan=False)
+        json.dump(given, out, allow_nan=False)
     return 0
 
 
-def _load(module: str, file: str | None) -> ModuleType:
-    if file is None:
-        return importlib.import_module(module)
+def _load(request: dict[str, Any]) -> ModuleType:
+    if "module" in request:
+        return importlib.import_module(request["module"])
+    file = request["file"]
     spec = importlib.util.spec_from_file_location(Path(file).stem, file)
     assert spec is not None
     assert spec.loader is not None

@@ -9,49 +9,28 @@ import sys
 import tempfile
 import time
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from whet.agents.callable_program import Kept, Tail, how_it_ended
 from whet.dataclass import dataclass
 from whet.errors import AgentError, CheckTimedOut, GraderError, SandboxError, UsageError
 from whet.grade.evaluators import PLAIN, regex
-from whet.grade.evidence import Evidence
+from whet.grade.evidence import AnswerEvidence, Evidence
 from whet.grade.grader import Grader, WorkerGrader
-from whet.ground.sandbox import Boundary, Command, Sandbox
+from whet.ground.sandbox import Boundary, Command
 from whet.ground.workers import Printed
-from whet.model import plugins, wire
+from whet.model import wire
 from whet.model.benchmark import MISSING, BenchmarkTask, Evaluator, Expected
 from whet.model.grade import Grade
 from whet.model.suite import Check, Suite
 from whet.reading.fields import is_number
 from whet.reading.text import shorten
 
-SLOW_PATTERN = "nested repetitions such as (a+)+ take for ever; write the pattern without them"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerEvidence(Evidence):
-    """What a callable skill answered, with secrets still in it; `skill` is its folder."""
-
-    output: Any
-    skill_id: str
-    skill_version: str = ""
-    latency_ms: float | None = None
-    sandbox: Sandbox
-
-    @classmethod
-    def of(cls, evidence: Evidence) -> AnswerEvidence:
-        """Return *evidence* as an answer: if an agent worked, that is the text that it ended with."""
-        if isinstance(evidence, AnswerEvidence):
-            return evidence
-        return cls(
-            **{item.name: getattr(evidence, item.name) for item in fields(Evidence)},
-            output=evidence.session.final_output,
-            skill_id=evidence.session.runner,
-            sandbox=plugins.find("sandboxes", evidence.shell.sandbox)(),
-        )
+_SLOW_PATTERN = "nested repetitions such as (a+)+ take for ever; write the pattern without them"
 
 
 class EvaluatorGrader(Grader):
@@ -82,64 +61,93 @@ class PlainEvaluator(EvaluatorGrader):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Decided:
+    grade: Grade | None = None
+    trouble: str = ""
+
+
+class DecidingGrader(WorkerGrader):
+    """Decides in a worker, by a function from a request to a grade: a pattern may search for ever."""
+
+    def __init__(self, suite: Suite, decide: Callable[[bytes], Grade]) -> None:
+        super().__init__(suite, partial(_serve, decide))
+
+    async def decided(self, request: Any, *, timeout_s: float, what: str) -> Grade:
+        """Return the grade for *request*; raises `GraderError` with *what* as the subject."""
+        answer = await self.ask(request, _Decided, timeout_s=timeout_s, what=what, hint=_SLOW_PATTERN)
+        if answer.grade is None:
+            raise GraderError(f"{what} failed: {answer.trouble}")
+        return answer.grade
+
+
+def _serve(decide: Callable[[bytes], Grade], request: bytes, printed: Printed) -> bytes:
+    del printed
+    try:
+        decided = _Decided(grade=decide(request))
+    except Exception as error:  # noqa: BLE001 - the grader reports it
+        decided = _Decided(trouble=f"{type(error).__name__}: {error}")
+    return wire.encode_exact(decided)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Search:
     output: Any
     patterns: tuple[str, ...]
     evaluator: Evaluator
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Searched:
-    grade: Grade | None = None
-    trouble: str = ""
-
-
-class RegexEvaluator(EvaluatorGrader, WorkerGrader):
-    """Searches in a worker, because a pattern may search for ever."""
+class RegexEvaluator(EvaluatorGrader, DecidingGrader):
+    """Searches the answer for patterns."""
 
     def __init__(self, suite: Suite) -> None:
-        WorkerGrader.__init__(self, suite, _serve)
+        DecidingGrader.__init__(self, suite, _search)
 
     async def evaluate(self, task: BenchmarkTask, evidence: AnswerEvidence, timeout_s: float) -> Grade:
         """Search for the patterns of *task*."""
         request = _Search(output=evidence.output, patterns=task.expected.patterns, evaluator=task.evaluator)
-        searched = await self.ask(
-            request, _Searched, timeout_s=timeout_s, what="the search for patterns", hint=SLOW_PATTERN
-        )
-        if searched.grade is None:
-            raise GraderError(f"the search for patterns failed: {searched.trouble}")
-        return searched.grade
+        return await self.decided(request, timeout_s=timeout_s, what="the search for patterns")
 
 
-def _serve(request: bytes, printed: Printed) -> bytes:
-    del printed
+def _search(request: bytes) -> Grade:
     asked = wire.decode_exact(request, _Search)
-    try:
-        searched = _Searched(grade=regex(asked.output, Expected(patterns=asked.patterns), asked.evaluator))
-    except Exception as error:  # noqa: BLE001 - the grader reports it
-        searched = _Searched(trouble=f"{type(error).__name__}: {error}")
-    return wire.encode_exact(searched)
+    return regex(asked.output, Expected(patterns=asked.patterns), asked.evaluator)
 
 
 class CustomEvaluator(EvaluatorGrader):
     """Runs a scorer of the benchmark's author inside the sandbox."""
 
     async def evaluate(self, task: BenchmarkTask, evidence: AnswerEvidence, timeout_s: float) -> Grade:
-        """Let the author's scorer decide; it sees its own folder and the skill."""
-        return await run_scorer(
-            find_scorer(task.expected.custom_scorer or "", self.suite.source.parent),
-            _context(task, evidence),
-            evidence.sandbox,
-            timeout_s=timeout_s,
-            readable=(evidence.skill,) if evidence.skill else (),
-        )
+        """Ask the scorer; it has no network and sees its own folder and the skill."""
+        scorer = find_scorer(task.expected.custom_scorer or "", self.suite.source.parent)
+        skill = (evidence.skill,) if evidence.skill else ()
+        too_much = GraderError(f"the grader {scorer.name} printed more than {_MOST_BYTES} bytes")
+        out, err = Kept(_MOST_BYTES, too_much), Tail()
+        with tempfile.TemporaryDirectory(prefix="whet-grader-") as home:
+            command = scorer.command(_context(task, evidence), home)
+            boundary = Boundary(writable=(Path(home),), readable=(scorer.folder, _PLAYER.parent, *skill), network=False)
+            try:
+                ended = await evidence.sandbox.run(command, boundary, timeout_s=timeout_s, stdout=out, stderr=err)
+            except (AgentError, SandboxError) as error:
+                raise GraderError(f"the grader {scorer.name} could not be started: {error.message}") from error
+        if ended.timed_out:
+            raise CheckTimedOut(f"the grader {scorer.name} did not end within {timeout_s:g} s")
+        if ended.exit_code != 0:
+            raise GraderError(f"the grader {scorer.name} ended with {how_it_ended(ended)}: {err.text}")
+        return _read(scorer.name, bytes(out.data))
 
 
 def _context(task: BenchmarkTask, evidence: AnswerEvidence) -> dict[str, Any]:
-    """Return what a scorer of the author gets."""
+    """Return what a scorer of the author gets; what the task does not expect is left out."""
+    expected = task.expected
+    written = {
+        "value": expected.value,
+        "keywords": list(expected.keywords) or MISSING,
+        "patterns": list(expected.patterns) or MISSING,
+        "schema": MISSING if expected.schema is None else expected.schema,
+    }
     return {
         "output": evidence.output,
-        "expected": _expectation(task.expected),
+        "expected": {name: value for name, value in written.items() if value is not MISSING},
         "input": dict(task.input),
         "task": task.id,
         "latencyMs": evidence.latency_ms,
@@ -149,17 +157,6 @@ def _context(task: BenchmarkTask, evidence: AnswerEvidence) -> dict[str, Any]:
             "path": str(evidence.skill) if evidence.skill else None,
         },
     }
-
-
-def _expectation(expected: Expected) -> dict[str, Any]:
-    """As it was written, without what was not."""
-    written = {
-        "value": expected.value,
-        "keywords": list(expected.keywords) or MISSING,
-        "patterns": list(expected.patterns) or MISSING,
-        "schema": MISSING if expected.schema is None else expected.schema,
-    }
-    return {name: value for name, value in written.items() if value is not MISSING}
 
 
 _PLAYER = Path(__file__).with_name("custom_player.py")
@@ -172,96 +169,52 @@ _SHOWN = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomScorer:
-    """What `customScorerPath` names: a function of a module or a file, or a program."""
+    """What `customScorerPath` names: a program, or the `function` of a `module` or a `file`, which the player calls."""
 
+    name: str
     folder: Path
-    module: str | None = None
-    file: Path | None = None
-    function: str | None = None
     program: Path | None = None
+    call: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def shown(self) -> str:
-        """The name of the scorer in messages."""
-        return str(self.program) if self.program else f"{self.file or self.module}:{self.function}"
+    def command(self, context: Mapping[str, Any], home: str) -> Command:
+        """Return the command that scores the answer in *context*."""
+        env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        return Command(
+            argv=(str(self.program),) if self.program else (sys.executable, str(_PLAYER)),
+            env={**env, "HOME": home, "TMPDIR": home, "PYTHONDONTWRITEBYTECODE": "1"},
+            cwd=self.folder,
+            stdin=json.dumps({**self.call, "context": context} if self.call else context).encode() + b"\n",
+        )
 
 
 def find_scorer(name: str, folder: Path) -> CustomScorer:
     """Find the scorer called *name*, relative to the *folder* of the benchmark; raises `UsageError`."""
     place, _, function = name.rpartition(":") if ":" in name else (name, "", "")
     path = (folder / place).resolve()
-    if place.endswith(".py"):
-        if not path.is_file():
-            raise UsageError(f"customScorerPath {name}: there is no file {path}")
-        return CustomScorer(folder=folder, file=path, function=function or _USUAL_FUNCTION)
-    if function:
+    in_file = place.endswith(".py")
+    call = {"folder": str(folder), "function": function or _USUAL_FUNCTION}
+    if function and not in_file:
         if not _MODULE.fullmatch(place):
             raise UsageError(f"customScorerPath {name}: must be module:function, file.py:function or a program")
-        return CustomScorer(folder=folder, module=place, function=function)
+        return CustomScorer(name=name, folder=folder, call={**call, "module": place})
     if not path.is_file():
         raise UsageError(f"customScorerPath {name}: there is no file {path}")
+    if in_file:
+        return CustomScorer(name=f"{path}:{call['function']}", folder=folder, call={**call, "file": str(path)})
     if not os.access(path, os.X_OK):
         raise UsageError(f"customScorerPath {name}: {path} may not be executed", hint=f"chmod +x {path}")
-    return CustomScorer(folder=folder, program=path)
+    return CustomScorer(name=str(path), folder=folder, program=path)
 
 
-async def run_scorer(
-    scorer: CustomScorer,
-    context: Mapping[str, Any],
-    sandbox: Sandbox,
-    *,
-    timeout_s: float,
-    readable: tuple[Path, ...] = (),
-) -> Grade:
-    """Ask the grader about an answer; whatever breaks in it is a `GraderError`, and never a 0.
-
-    *context* holds at least `output` and `expected`. The grader has no network, and sees its own folder and *readable*.
-    """
-    with tempfile.TemporaryDirectory(prefix="whet-grader-") as home:
-        out, err = _Kept(scorer.shown), _Kept(scorer.shown, strict=False)
-        boundary = Boundary(writable=(Path(home),), readable=(scorer.folder, _PLAYER.parent, *readable), network=False)
-        try:
-            ended = await sandbox.run(
-                _command(scorer, context, Path(home)), boundary, timeout_s=timeout_s, stdout=out, stderr=err
-            )
-        except (AgentError, SandboxError) as error:
-            raise GraderError(f"the grader {scorer.shown} could not be started: {error.message}") from error
-    if ended.timed_out:
-        raise CheckTimedOut(f"the grader {scorer.shown} did not end within {timeout_s:g} s")
-    if ended.exit_code != 0:
-        how = f"exit code {ended.exit_code}" if ended.exit_code is not None else f"signal {ended.signal}"
-        raise GraderError(f"the grader {scorer.shown} ended with {how}: {err.tail()}")
-    return _read(scorer, out.data)
-
-
-def _command(scorer: CustomScorer, context: Mapping[str, Any], home: Path) -> Command:
-    env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    env |= {"HOME": str(home), "TMPDIR": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
-    if scorer.program:
-        return Command(
-            argv=(str(scorer.program),), env=env, cwd=scorer.folder, stdin=json.dumps(context).encode() + b"\n"
-        )
-    request = {
-        "folder": str(scorer.folder),
-        "module": scorer.module,
-        "file": str(scorer.file) if scorer.file else None,
-        "function": scorer.function,
-        "context": context,
-    }
-    return Command(argv=(sys.executable, str(_PLAYER)), env=env, cwd=scorer.folder, stdin=json.dumps(request).encode())
-
-
-def _read(scorer: CustomScorer, data: bytes) -> Grade:
+def _read(name: str, data: bytes) -> Grade:
     try:
         given = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise GraderError(f"the grader {scorer.shown} printed no JSON: {_short(data)}") from error
-    if not scorer.program:
-        given = given["given"]
+        raise GraderError(f"the grader {name} printed no JSON: {_short(data)}") from error
     decided = _decided(given)
     if decided is None:
         raise GraderError(
-            f"the grader {scorer.shown} gave {_short(json.dumps(given).encode())}",
+            f"the grader {name} gave {_short(json.dumps(given).encode())}",
             hint='it must give true or false, a number from 0 to 1, or {"passed": ..., "score": ..., "reason": ...}',
         )
     return decided
@@ -280,26 +233,6 @@ def _decided(given: Any) -> Grade | None:
     if not isinstance(passed, bool) or not isinstance(reason, str):
         return None
     return Grade(check="custom", value=float(score), passed=passed, reason=reason)
-
-
-class _Kept:
-    """Keeps what a scorer prints, up to a limit."""
-
-    def __init__(self, name: str, *, strict: bool = True) -> None:
-        self._name = name
-        self._strict = strict
-        self.data = b""
-
-    def __call__(self, chunk: bytes) -> None:
-        self.data += chunk
-        if len(self.data) > _MOST_BYTES:
-            if self._strict:
-                raise GraderError(f"the grader {self._name} printed more than {_MOST_BYTES} bytes")
-            self.data = self.data[-_SHOWN:]
-
-    def tail(self) -> str:
-        """Return the end of it."""
-        return self.data[-_SHOWN:].decode(errors="replace").strip()
 
 
 def _short(data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""How answers are compared: pure functions from an output and an expectation to a grade."""
+"""Compare answers: pure functions from an output and an expectation to a grade."""
 
 from __future__ import annotations
 
@@ -15,21 +15,18 @@ from whet.reading.fields import is_number
 from whet.reading.schemas import SchemaTrouble, schema_problems
 from whet.reading.text import shown
 
-# Many skills wrap what they have to say; the first of these is meant.
+# Many skills wrap their answer in an object; the first of these names counts.
 WRAPPERS = ("result", "output", "answer")
 
 
 def unwrapped(output: Any) -> Any:
-    """Return the value of `result`, `output` or `answer`, one level deep; anything else as it is."""
-    if isinstance(output, dict):
-        for name in WRAPPERS:
-            if name in output:
-                return output[name]
-    return output
+    """Return the value of `result`, `output` or `answer` in an object, or else *output* itself."""
+    names = [name for name in WRAPPERS if isinstance(output, dict) and name in output]
+    return output[names[0]] if names else output
 
 
 def as_text(value: Any) -> str:
-    """A string as it is, anything else as JSON; 25.0 is written 25, as most languages do."""
+    """Return a string as it is, and anything else as JSON; 25.0 becomes 25, as in most languages."""
     if isinstance(value, str):
         return value
     if isinstance(value, float) and value.is_integer():
@@ -38,7 +35,7 @@ def as_text(value: Any) -> str:
 
 
 def searchable(output: Any) -> str:
-    """The text in which words are looked for; the names of a wrapped answer's fields are no part of it.
+    """Return the text to search for words, without the names of the fields of a wrapped answer.
 
     A skill that answers `{"result": ""}` has not said the word "result".
     """
@@ -52,7 +49,7 @@ Plain = Callable[[Any, Expected, Evaluator], Grade]
 
 
 def exact(output: Any, expected: Expected, evaluator: Evaluator) -> Grade:
-    """The same JSON value, as a whole or unwrapped; with `compare` "text", the same text."""
+    """Accept the same JSON value, as a whole or unwrapped; with `compare` "text", the same text."""
     wanted, given = expected.value, unwrapped(output)
     if evaluator.compare == "text":
         texts = as_text(given).strip(), as_text(wanted).strip()
@@ -68,7 +65,7 @@ def exact(output: Any, expected: Expected, evaluator: Evaluator) -> Grade:
 
 
 def _same_number(text: str, wanted: Any) -> bool:
-    """Whether a text is the number that is wanted: 25 and "25.0" are one."""
+    """Return whether *text* is the number that is wanted: "25.0" is 25."""
     return is_number(wanted) and bool(_NUMBER.fullmatch(text)) and Decimal(text) == Decimal(repr(wanted))
 
 
@@ -79,14 +76,14 @@ def contains(output: Any, expected: Expected, evaluator: Evaluator) -> Grade:
 
 
 def regex(output: Any, expected: Expected, evaluator: Evaluator) -> Grade:
-    """Return the share of patterns that match; call it in a worker, because a pattern may search for ever."""
+    """Return the share of patterns that match; call it in a worker, because a search may never end."""
     text, flags = searchable(output), re.NOFLAG if evaluator.case_sensitive else re.IGNORECASE
     found = [re.search(pattern, text, flags) is not None for pattern in expected.patterns]
     return _share("regex", expected.patterns, found)
 
 
 def json_schema(output: Any, expected: Expected, evaluator: Evaluator) -> Grade:
-    """Whether the schema allows the answer, as a whole; a string is read as JSON where the schema wants none."""
+    """Accept an answer that the schema allows; if it does not allow a string, reads the string as JSON."""
     del evaluator
     try:
         problems = schema_problems(expected.schema, output)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from whet.dataclass import dataclass
 from whet.errors import StoreError
 from whet.grade.context import Gaps, Shell
-from whet.model import wire
+from whet.model import plugins, wire
 from whet.model.grade import Changes
 from whet.model.seen import Event
 from whet.model.session import Session, SessionSummary
@@ -19,6 +20,7 @@ from whet.model.wire import decode_event
 if TYPE_CHECKING:
     from whet.ground.packages import Prepared
     from whet.ground.protecting import Baseline
+    from whet.ground.sandbox import Sandbox
 
 # Where questions for the agent are kept, beside the other evidence.
 QUESTIONS_FILE = "explain.json"
@@ -59,6 +61,31 @@ class RecordedEvidence(Evidence):
 
     gaps: Gaps
     folders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerEvidence(Evidence):
+    """What a callable skill answered, with secrets still in it; `skill` is its folder."""
+
+    output: Any
+    skill_id: str
+    skill_version: str = ""
+    latency_ms: float | None = None
+    sandbox: Sandbox
+
+    @classmethod
+    def of(cls, evidence: Evidence, **answer: Any) -> AnswerEvidence:
+        """Return *evidence* with an *answer*; if an agent worked, that is the text that it ended with."""
+        if isinstance(evidence, AnswerEvidence):
+            return evidence
+        known = {item.name: getattr(evidence, item.name) for item in fields(Evidence)}
+        session = evidence.session
+        given = answer or {
+            "output": session.final_output,
+            "skill_id": session.runner,
+            "sandbox": plugins.find("sandboxes", evidence.shell.sandbox)(),
+        }
+        return cls(**{**known, **given})
 
 
 class EventLog(Sequence[Event]):

@@ -9,9 +9,9 @@ from typing import Any
 import anyio
 
 from whet.dataclass import dataclass
-from whet.grade.evaluator_graders import AnswerEvidence, EvaluatorGrader
+from whet.grade.evaluator_graders import EvaluatorGrader
 from whet.grade.evaluators import as_text
-from whet.grade.evidence import Evidence
+from whet.grade.evidence import AnswerEvidence, Evidence
 from whet.grade.judge import JudgingGrader, LlmJudge
 from whet.grade.judge_questions import Question
 from whet.model.benchmark import MISSING, BenchmarkTask

@@ -1,4 +1,4 @@
-"""From grades to scores, and from scores to rates with honest intervals: pure functions."""
+"""Turn grades into scores, and verdicts into rates with honest intervals: pure functions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Z95 = 1.959963984540054
 
 
 def score_of(grades: Sequence[Grade]) -> float | None:
-    """The weighted mean of the grades; none without grades."""
+    """Return the weighted mean of the grades; None without grades."""
     return weighted_mean((grade.value, grade.weight) for grade in grades)
 
 
 def weighted_mean(weighed: Iterable[tuple[float, float]]) -> float | None:
-    """The mean of values that have a weight each; none where all weights are 0."""
+    """Return the mean of (value, weight) pairs; None if all weights are 0."""
     known = list(weighed)
     unit = weight_unit(weight for _, weight in known)
     shares = [(value, weight / unit) for value, weight in known]
@@ -32,7 +32,7 @@ def weighted_mean(weighed: Iterable[tuple[float, float]]) -> float | None:
 
 
 def weight_unit(weights: Iterable[float]) -> float:
-    """What weights are divided by before they are added: a sum of large ones may be beyond every number.
+    """Return what to divide weights by before adding them, because a sum of large ones may overflow.
 
     It is a power of two, so that nothing is rounded.
     """
@@ -41,7 +41,7 @@ def weight_unit(weights: Iterable[float]) -> float:
 
 
 def mean(values: Iterable[float]) -> float | None:
-    """The plain mean; none of nothing."""
+    """Return the mean; None of no values."""
     known = list(values)
     return sum(known) / len(known) if known else None
 
@@ -60,7 +60,7 @@ def rate_of(trials: Sequence[tuple[Status, Status]], successes: Collection[Statu
 
 
 def wilson(passed: int, total: int, *, errored: int = 0) -> Rate:
-    """The share of successes with Wilson's 95 % interval, which stays honest for few trials and at 0 and 1."""
+    """Return the share of successes with Wilson's 95 % interval, which is honest for few trials and at 0 and 1."""
     if total <= 0:
         raise ValueError("a rate needs at least one trial")
     share = passed / total
@@ -81,7 +81,7 @@ def wilson(passed: int, total: int, *, errored: int = 0) -> Rate:
 
 
 def wilson_interval(share: float, total: float, z: float = Z95) -> tuple[float, float]:
-    """Wilson's interval of a share; *total* may be an effective number of trials, which need not be whole."""
+    """Return Wilson's interval of a share; *total* may be an effective number of trials, such as 7.5."""
     z2 = z * z
     middle = (share + z2 / (2 * total)) / (1 + z2 / total)
     half = z / (1 + z2 / total) * sqrt(share * (1 - share) / total + z2 / (4 * total * total))
@@ -91,19 +91,19 @@ def wilson_interval(share: float, total: float, z: float = Z95) -> tuple[float, 
 
 
 def combined_status(statuses: Iterable[Status]) -> Status | None:
-    """The status of several trials together: the worst of them, where errored weighs less than failed."""
+    """Return the worst status of several trials; failed is worse than errored."""
     seen = set(statuses)
     worst_first: tuple[Status, ...] = ("failed", "unexpected-passed", "errored", "expected-failed", "passed")
     return next((status for status in worst_first if status in seen), None)
 
 
 def counted(samples: Iterable[Sample]) -> list[Sample]:
-    """Those that say something about the skill."""
+    """Return the samples that say something about the skill."""
     return [sample for sample in samples if sample.status != "errored"]
 
 
 def by_task(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
-    """The counted samples of each task, tasks in the order first seen."""
+    """Return the counted samples of each task, in the order of the first samples."""
     found: dict[str, list[Sample]] = {}
     for sample in counted(samples):
         found.setdefault(sample.task, []).append(sample)
@@ -112,7 +112,7 @@ def by_task(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """How much each part counts; they are divided by their sum."""
+    """How much each part of the composite counts; they are divided by their sum."""
 
     completion: float = 0.5
     speed: float = 0.2
@@ -128,23 +128,20 @@ class Weights:
 def composite(
     weights: Weights, *, completion: float, speed: float, error_rate: float, consistency: float | None
 ) -> float:
-    """The weighted mean of completion, speed, reliability and consistency; one that is unknown does not count.
+    """Return the weighted mean of completion, speed, reliability and consistency, if that is known.
 
     Consistency counts only as far as calls are answered: a skill that never answers is consistent, and of no use.
     """
-    parts = [
-        (weights.completion, completion),
-        (weights.speed, speed),
-        (weights.reliability, 1 - error_rate),
-    ]
+    answered = 1 - error_rate
+    parts = [(completion, weights.completion), (speed, weights.speed), (answered, weights.reliability)]
     if consistency is not None:
-        parts.append((weights.consistency, consistency * (1 - error_rate)))
-    return weighted_mean((value, weight) for weight, value in parts) or 0.0
+        parts.append((consistency * answered, weights.consistency))
+    return weighted_mean(parts) or 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmScore:
-    """The score of one runner in one variant, over the cases that have one; none where no case has."""
+    """The score of one runner in one variant, over the cases that have a score."""
 
     runner: str
     variant: str
@@ -153,7 +150,7 @@ class ArmScore:
 
 
 def arm_scores(results: Results) -> tuple[ArmScore, ...]:
-    """A score for each runner and variant, in the order of the plan."""
+    """Return a score for each runner and variant, in the order of the plan."""
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for summary in results.summaries():
         execution = summary.execution

@@ -1,19 +1,29 @@
-"""Summarize the samples of a skill: completion, consistency, latency and cost."""
+"""Summarize the calls of a skill: completion, error rate, score, consistency, latency and composite."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil
 from statistics import pstdev
+from typing import Any
 
-from whet.grade.scores import Weights, by_task, composite, counted, score_of, weight_unit, wilson_interval
+from whet.grade.scores import Weights, by_task, composite, counted, weight_unit, wilson_interval
 from whet.grade.statistics import Cluster, bootstrap, pass_at_k, passes_of, ratio
-from whet.model.benchmark import DEFAULT_MAX_LATENCY_MS, Interval, Latency, Sample, SampleStatus, ScoringMethod, Summary
-from whet.model.grade import Failure, Grade
+from whet.model.benchmark import (
+    DEFAULT_MAX_LATENCY_MS,
+    CompletionReport,
+    Interval,
+    Latency,
+    Sample,
+    SampleStatus,
+    ScoringMethod,
+    Summary,
+)
+from whet.model.run import TrialResult
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The nearest rank: the least value that *share* of all do not exceed."""
+    """Return the least value that *share* of all *values* do not exceed (nearest rank)."""
     if not values:
         raise ValueError("nothing has no percentile")
     ordered = sorted(values)
@@ -21,7 +31,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def latency_of(samples: Iterable[Sample]) -> Latency | None:
-    """The percentiles of the answers; none where nothing was answered."""
+    """Return the percentiles of the answers; None if there was no answer."""
     known = [sample.latency_ms for sample in samples if sample.answered and sample.latency_ms is not None]
     if not known:
         return None
@@ -29,7 +39,7 @@ def latency_of(samples: Iterable[Sample]) -> Latency | None:
 
 
 def speed(samples: Iterable[Sample], max_latency_ms: float) -> float | None:
-    """From 1 (at once) to 0 (p95 at the maximum); a call without an answer took the maximum: silence gains nothing."""
+    """Return 1 for no latency to 0 for a p95 at the maximum; no answer counts as the maximum, so that it never pays."""
     taken = [
         max_latency_ms if not sample.answered or sample.latency_ms is None else min(sample.latency_ms, max_latency_ms)
         for sample in counted(samples)
@@ -37,33 +47,15 @@ def speed(samples: Iterable[Sample], max_latency_ms: float) -> float | None:
     return 1 - percentile(taken, 0.95) / max_latency_ms if taken else None
 
 
-_TIMEOUT = "timeout"
-_DECIDED = "assertion"
-
-
-def sample_of(
-    task: str, run: int, grades: Sequence[Grade], failure: Failure | None, *, latency_ms: float | None, weight: float
-) -> Sample:
-    """One call as data; a failure that is not the skill's doing makes it errored."""
-    status = status_of(grades, failure)
-    answered = status in {"pass", "fail"}
-    return Sample(
-        task=task,
-        run=run,
-        status=status,
-        score=(score_of(grades) or 0.0) if answered else 0.0,
-        latency_ms=latency_ms if answered else None,
-        weight=weight,
-    )
-
-
-def status_of(grades: Sequence[Grade], failure: Failure | None) -> SampleStatus:
-    """Return passed or failed if there was a decision, or else who is the reason that there was none."""
-    if failure is None or failure.code == _DECIDED:
-        return "pass" if grades and all(grade.passed for grade in grades) else "fail"
-    if failure.cause != "agent":
+def status_of(result: TrialResult) -> SampleStatus:
+    """Return how a trial ended, in the words of reports."""
+    if result.status == "errored":
         return "errored"
-    return "timeout" if failure.code == _TIMEOUT else "error"
+    if result.failure is None:
+        return "pass"
+    if result.failure.code == "assertion":
+        return "fail"
+    return "timeout" if result.failure.code == "timeout" else "error"
 
 
 _USUAL = Weights()
@@ -76,9 +68,8 @@ def summarize(
     ks: Sequence[int] = (1,),
     max_latency_ms: float = DEFAULT_MAX_LATENCY_MS,
     weights: Weights = _USUAL,
-    seed: int = 0,
 ) -> Summary:
-    """Every figure of one skill on one benchmark; the first of *ks* is the one that `pass_at_k` scores by."""
+    """Compute every figure of one skill on one benchmark; `pass_at_k` scores by the first of *ks*."""
     known = counted(samples)
     clusters = _clusters(known, scoring, ks[0])
     completion = rate(known, lambda sample: sample.status == "pass")
@@ -88,11 +79,7 @@ def summarize(
     whole = None
     if completion is not None and error_rate is not None and quick is not None:
         whole = composite(
-            weights,
-            completion=completion.value,
-            speed=quick,
-            error_rate=error_rate.value,
-            consistency=consistency,
+            weights, completion=completion.value, speed=quick, error_rate=error_rate.value, consistency=consistency
         )
     return Summary(
         samples=len(samples),
@@ -100,7 +87,7 @@ def summarize(
         completion=completion,
         error_rate=error_rate,
         score=ratio(clusters),
-        score_interval=_interval(clusters, seed),
+        score_interval=_interval(clusters),
         consistency=consistency,
         composite=whole,
         latency=latency_of(known),
@@ -108,12 +95,34 @@ def summarize(
     )
 
 
-def _interval(clusters: Sequence[Cluster], seed: int) -> Interval | None:
-    """The interval of the score by resampling; scores that are all alike tell nothing of their spread.
+def report_on(
+    calls: Sequence[Sample],
+    *,
+    scoring: ScoringMethod,
+    ks: tuple[int, ...],
+    max_latency_ms: float,
+    weights: Mapping[str, float],
+    **about: Any,
+) -> CompletionReport:
+    """Return the report on *calls*; *about* are its other fields."""
+    return CompletionReport(
+        summary=summarize(calls, scoring=scoring, ks=ks, max_latency_ms=max_latency_ms, weights=Weights(**weights)),
+        calls=tuple(calls),
+        scoring=scoring,
+        ks=ks,
+        max_latency_ms=max_latency_ms,
+        weights=weights,
+        **about,
+    )
 
-    Of all scores with the same mean none lie further apart than zeros and ones, so those decide there.
+
+def _interval(clusters: Sequence[Cluster]) -> Interval | None:
+    """Return the interval of the score by resampling.
+
+    Scores that are all equal say nothing about their spread. Then the interval is that of zeros and ones with the same
+    mean, which are the furthest apart.
     """
-    found = bootstrap(clusters, seed=seed)
+    found = bootstrap(clusters)
     if found is None or found.low < found.high:
         return found
     low, high = wilson_interval(found.value, len(clusters))
@@ -121,10 +130,10 @@ def _interval(clusters: Sequence[Cluster], seed: int) -> Interval | None:
 
 
 def rate(samples: Sequence[Sample], holds: Callable[[Sample], bool]) -> Interval | None:
-    """The share of samples for which something holds, with Wilson's interval; none of nothing.
+    """Return the share of samples for which *holds* is true, with Wilson's interval; None without samples.
 
-    Runs of one task are alike, so they count as fewer than they are: as many as their spread allows, and where all
-    samples agree, which tells nothing of their spread, as one for each task.
+    Runs of one task are alike, so they count as fewer samples, by their spread between tasks. If all samples agree,
+    the spread is unknown, and each task counts as one.
     """
     groups = [[holds(sample) for sample in found] for found in by_task(samples).values()]
     total = sum(map(len, groups))
@@ -147,7 +156,7 @@ def _effective(groups: Sequence[Sequence[bool]], share: float, total: int) -> fl
 
 
 def consistency_of(samples: Iterable[Sample]) -> float | None:
-    """1 where every run passes equally often, less the further they lie apart; none with fewer than two runs."""
+    """Return 1 less the standard deviation of the completion of each run; None for fewer than two runs."""
     runs: dict[int, list[bool]] = {}
     for sample in counted(samples):
         runs.setdefault(sample.run, []).append(sample.status == "pass")
@@ -156,7 +165,7 @@ def consistency_of(samples: Iterable[Sample]) -> float | None:
 
 
 def _clusters(samples: Sequence[Sample], scoring: ScoringMethod, k: int) -> list[Cluster]:
-    """What each task adds to the score, and to what that is divided by."""
+    """Return what each task adds to the score, and to its divisor."""
     groups = by_task(samples).values()
     match scoring:
         case "mean":

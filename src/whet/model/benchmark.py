@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from whet.dataclass import dataclass
 from whet.model.session import Usage
 
 Adapter = Literal["subprocess", "http", "mcp"]
-ADAPTERS: tuple[Adapter, ...] = ("subprocess", "http", "mcp")
+ADAPTERS: tuple[Adapter, ...] = get_args(Adapter)
 Auth = Literal["none", "bearer", "api-key"]
-AUTHS: tuple[Auth, ...] = ("none", "bearer", "api-key")
+AUTHS: tuple[Auth, ...] = get_args(Auth)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,6 @@ class CallableSkill:
     version: str
     description: str
     adapter: Adapter
-    entrypoint: str
     root: Path
     digest: str
     argv: tuple[str, ...] = ()
@@ -51,14 +50,14 @@ class CallableSkill:
 
 
 EvaluatorKind = Literal["exact", "contains", "regex", "json_schema", "llm_judge", "custom"]
-EVALUATORS: tuple[EvaluatorKind, ...] = ("exact", "contains", "regex", "json_schema", "llm_judge", "custom")
+EVALUATORS: tuple[EvaluatorKind, ...] = get_args(EvaluatorKind)
 ScoringMethod = Literal["mean", "weighted_mean", "pass_at_k"]
-SCORING_METHODS: tuple[ScoringMethod, ...] = ("mean", "weighted_mean", "pass_at_k")
+SCORING_METHODS: tuple[ScoringMethod, ...] = get_args(ScoringMethod)
 Compare = Literal["json", "text"]
-COMPARISONS: tuple[Compare, ...] = ("json", "text")
+COMPARISONS: tuple[Compare, ...] = get_args(Compare)
 # What is graded: the skill's answer, or its files, for which it is not called.
 Subject = Literal["output", "files"]
-SUBJECTS: tuple[Subject, ...] = ("output", "files")
+SUBJECTS: tuple[Subject, ...] = get_args(Subject)
 DEFAULT_MAX_LATENCY_MS = 30_000.0
 
 
@@ -133,14 +132,14 @@ class Benchmark:
         return any(task.evaluator.kind == "llm_judge" for task in self.tasks)
 
 
-# `error` and `timeout` are the skill's own doing; `errored` says nothing about it, as everywhere in whet.
+# The words of reports for the status of a trial: `fail` is a wrong answer, `error` and `timeout` are no answer.
 SampleStatus = Literal["pass", "fail", "error", "timeout", "errored"]
-SAMPLE_STATUSES: tuple[SampleStatus, ...] = ("pass", "fail", "error", "timeout", "errored")
+SAMPLE_STATUSES: tuple[SampleStatus, ...] = get_args(SampleStatus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """How one call went: one task, one run; `latency_ms` is None if there was no answer."""
+    """One call as reports have it: one task, one run; `latency_ms` is None if there was no answer."""
 
     task: str
     run: int = 1
@@ -148,6 +147,13 @@ class Sample:
     score: float = 0.0
     latency_ms: float | None = None
     weight: float = 1.0
+    evaluator: str = "unknown"
+    output: Any = None
+    error: str | None = None
+    reason: str = ""
+    usage: Usage | None = None
+    # Signs that the answer tries to influence its judge.
+    flags: tuple[str, ...] = ()
 
     @property
     def answered(self) -> bool:
@@ -215,20 +221,6 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallRecord:
-    """One call: how it went, what was answered, and why it was graded so."""
-
-    sample: Sample
-    evaluator: str = "unknown"
-    output: Any = None
-    error: str | None = None
-    reason: str = ""
-    usage: Usage | None = None
-    # Signs that the answer tries to influence its judge.
-    flags: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionReport:
     """One skill on one benchmark, with all that its figures are computed from."""
 
@@ -237,7 +229,7 @@ class CompletionReport:
     benchmark: str
     timestamp: str
     summary: Summary
-    calls: tuple[CallRecord, ...]
+    calls: tuple[Sample, ...]
     usage: Usage = field(default_factory=Usage)
     judging: Usage | None = None
     scoring: ScoringMethod = "mean"

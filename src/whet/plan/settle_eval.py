@@ -1,41 +1,38 @@
-"""Plan an evaluation of callable skills: its benchmark becomes a suite, its skills become runners of the one engine."""
+"""Plan an evaluation of callable skills: its benchmark becomes a suite, and its skills become runners."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
 
 from whet.agents.callable import input_problems, missing_secrets
-from whet.agents.callable_reading import MANIFEST, find_skills
+from whet.agents.callable_reading import MANIFEST, SKIPPED, find_skills
 from whet.dataclass import dataclass
 from whet.errors import Problem, StoreError, SuiteError, UsageError
 from whet.grade.scores import Weights
-from whet.model.benchmark import Benchmark, BenchmarkTask, CallableSkill, EvaluatorKind
+from whet.model.benchmark import Benchmark, CallableSkill
 from whet.model.request import RunRequest, Selection, Settings
 from whet.model.run import Execution, Plan, Runner
-from whet.model.suite import Case, Check, Limits, Suite
 from whet.plan.plan import make_plan
 from whet.plan.resume import Resumed
 from whet.plan.settings import load_settings
 from whet.plan.settle import Planned, earlier_run
-from whet.reading.text import count
+from whet.reading.text import aligned, count
 from whet.record.recorded_run import newest_run
-from whet.suites.benchmarks import LoadedBenchmark, find_benchmark, read_benchmark, read_tasks
+from whet.record.run_file import EvalAsked
+from whet.suites.benchmarks import LoadedBenchmark, as_suite, find_benchmark, read_benchmark, read_tasks
 
 COMMAND = "eval"
 _AGENT = "skill"
-_DEFAULT_TIMEOUT_S = 30.0
 _DEFAULT_CONCURRENCY = 4
 # What messages call a case and a runner.
 _WORDS = {"case": "task", "runner": "skill"}
-# The settings of a judge that change verdicts; where and how fast it is asked does not.
+# The settings of a judge that change verdicts.
 _JUDGED_BY = frozenset({"provider", "url", "model", "votes", "temperature"})
-_SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +40,8 @@ class EvalRequest:
     """What `whet eval` was asked to do: a run, which skills on which tasks, and what to make of the results."""
 
     run: RunRequest
-    skills: tuple[Path, ...] = ()
-    benchmark: str | None = None
+    asked: EvalAsked
     benchmarks_dir: Path | None = None
-    tasks: Path | None = None
-    evaluator: EvaluatorKind | None = None
-    check_schemas: bool = False
     check_health: bool = True
     # What is made of the results; may be different when a run is resumed.
     formats: tuple[str, ...] = ("json", "markdown")
@@ -58,34 +51,6 @@ class EvalRequest:
     k: int | None = None
     # Of the composite; override those of the settings.
     weights: Mapping[str, float] = field(default_factory=dict)
-
-    def facts(self, source: Path) -> dict[str, Any]:
-        """Return what goes into run.json, with absolute paths: you may resume from another folder."""
-        return {
-            "command": COMMAND,
-            "eval": {
-                "skills": [str(place.resolve()) for place in self.skills],
-                "benchmark": None if self.tasks else str(source),
-                "tasks": str(source) if self.tasks else None,
-                "evaluator": self.evaluator,
-                "check_schemas": self.check_schemas,
-            },
-        }
-
-    def resuming(self, earlier: Resumed) -> EvalRequest:
-        """Return the request that the run *earlier* answers, with what this one may change of it."""
-        asked, name = earlier.run.asked.eval, earlier.run_dir.name
-        if asked is None:
-            raise StoreError(f"{name}: run.json is not the record of an evaluation: it names no skills")
-        return replace(
-            self,
-            run=earlier.request,
-            skills=tuple(Path(place) for place in asked.skills),
-            benchmark=asked.benchmark,
-            tasks=Path(asked.tasks) if asked.tasks else None,
-            evaluator=asked.evaluator,
-            check_schemas=asked.check_schemas,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,20 +63,6 @@ class PlannedEvaluation:
     skills: tuple[CallableSkill, ...]
     weights: Weights
 
-    @property
-    def settings(self) -> Settings:
-        """The settings of the run."""
-        return self.planned.settings
-
-    def skills_to_call(self) -> list[CallableSkill]:
-        """Return the skills with calls still to make; a skill of which only files are graded is never called."""
-        earlier = self.planned.earlier
-        done = earlier.run.done if earlier else frozenset()
-        tasks = {task.id for task in self.benchmark.tasks if task.evaluator.subject == "output"}
-        trials = (trial for trial in self.planned.plan.trials() if trial.key not in done)
-        called = {trial.key.runner for trial in trials if trial.key.case in tasks}
-        return [skill for skill in self.skills if skill.id in called]
-
 
 def settle_evaluation(request: EvalRequest) -> PlannedEvaluation:
     """Load and plan; raises for everything that can be wrong, before anything is called."""
@@ -119,9 +70,9 @@ def settle_evaluation(request: EvalRequest) -> PlannedEvaluation:
     run = request.run
     settings = load_settings(Path.cwd(), flags=run.flags, environ=os.environ, config_file=run.config_file)
     weights = Weights(**{**settings.composite, **request.weights})
-    loaded, found = _benchmark(request), find_skills(request.skills)
+    loaded, found = _benchmark(request), find_skills(map(Path, request.asked.skills))
     skills = tuple(each.skill for each in found)
-    plan = _plan(loaded.benchmark, skills, settings, _selection(run, loaded.benchmark, settings))
+    plan = _plan(loaded.benchmark, skills, settings, run)
     benchmark = _selected_tasks(loaded.benchmark, plan)
     if request.k is not None:
         benchmark = replace(benchmark, k=request.k)
@@ -129,11 +80,11 @@ def settle_evaluation(request: EvalRequest) -> PlannedEvaluation:
     notes = (*loaded.notes, *(note for each in found for note in each.notes))
     planned = Planned(
         request=replace(run, suite=benchmark.source),
-        suite=_suite(loaded.benchmark, settings),
+        suite=plan.suite,
         settings=replace(settings, snapshots=None),
         plan=plan,
         earlier=earlier,
-        facts=request.facts(benchmark.source),
+        facts={"command": COMMAND, "eval": _facts(request.asked, str(benchmark.source))},
         notices=tuple(map(str, notes)),
     )
     return PlannedEvaluation(request=request, planned=planned, benchmark=benchmark, skills=skills, weights=weights)
@@ -143,99 +94,79 @@ def _resumed(request: EvalRequest) -> tuple[EvalRequest, Resumed | None]:
     """Return the request of an earlier run, and its record, if this one resumes it."""
     run = request.run
     if run.resume is None:
-        if not request.skills:
+        if not request.asked.skills:
             raise UsageError("which skills?", hint="name their folders with --skills")
         return request, None
-    selected = run.selection != Selection() or run.last_failed
-    changes = (request.skills, request.benchmark, request.tasks, request.evaluator, request.check_schemas, selected)
-    if any(changes):
+    if request.asked != EvalAsked() or run.selection != Selection() or run.last_failed:
         raise UsageError(
             "a resumed run does what it was asked the first time; it cannot change skills, tasks or evaluators",
             hint="start a new run",
         )
     earlier = earlier_run(run)
     assert earlier is not None
-    return request.resuming(earlier), earlier
+    asked = earlier.run.asked.eval
+    if asked is None:
+        raise StoreError(f"{earlier.run_dir.name}: run.json is not the record of an evaluation: it names no skills")
+    return replace(request, run=earlier.request, asked=asked), earlier
+
+
+def _facts(asked: EvalAsked, source: str) -> dict[str, Any]:
+    """Return what goes into run.json, with absolute paths: you may resume from another folder."""
+    skills = tuple(str(Path(place).resolve()) for place in asked.skills)
+    benchmark, tasks = (None, source) if asked.tasks else (source, None)
+    return asdict(replace(asked, skills=skills, benchmark=benchmark, tasks=tasks))
 
 
 def _benchmark(request: EvalRequest) -> LoadedBenchmark:
-    if request.tasks is not None:
-        return read_tasks(request.tasks, default=request.evaluator)
+    asked = request.asked
+    if asked.tasks is not None:
+        return read_tasks(Path(asked.tasks), default=asked.evaluator)
     folders = [request.benchmarks_dir or Path("benchmarks")]
-    return read_benchmark(find_benchmark(request.benchmark or "coding-easy", folders), default=request.evaluator)
+    return read_benchmark(find_benchmark(asked.benchmark or "coding-easy", folders), default=asked.evaluator)
 
 
-def _selection(run: RunRequest, benchmark: Benchmark, settings: Settings) -> Selection:
-    """Return what was selected; what failed last time is decided now."""
-    if not run.last_failed:
-        return run.selection
-    return replace(run.selection, only=newest_run(settings.output_dir, benchmark.source).failed())
-
-
-def _plan(benchmark: Benchmark, skills: Sequence[CallableSkill], settings: Settings, selection: Selection) -> Plan:
+def _plan(benchmark: Benchmark, skills: Sequence[CallableSkill], settings: Settings, run: RunRequest) -> Plan:
     """Plan the selected tasks on every skill; settings of agents and workspaces do not apply to skills."""
     judge = dict(settings.judge) if benchmark.needs_judge else {}
     runners = tuple(_runner(skill, settings, judge) for skill in skills)
     own = replace(settings, runners=runners, workspace=None, cwd=None, tags=(), snapshots=None)
     if settings.is_default("run.max_parallel"):
         own = replace(own, max_parallel=_DEFAULT_CONCURRENCY)
-    plan = make_plan(_suite(benchmark, settings), own, selection, words=_WORDS)
+    selection = run.selection
+    if run.last_failed:
+        selection = replace(selection, only=newest_run(settings.output_dir, benchmark.source).failed())
+    plan = make_plan(as_suite(benchmark, settings.judging), own, selection, words=_WORDS)
     by_id = {skill.id: skill for skill in skills}
     return replace(plan, executions=tuple(_limited(each, by_id[each.runner.id], settings) for each in plan.executions))
 
 
-def _suite(benchmark: Benchmark, settings: Settings) -> Suite:
-    """Return tasks as cases; the grader of its evaluator decides each."""
-    return Suite(
-        name=benchmark.id,
-        cases=tuple(_case(task) for task in benchmark.tasks),
-        source=benchmark.source,
-        digest=benchmark.digest,
-        description=benchmark.name,
-        usual_timeout_s=_DEFAULT_TIMEOUT_S,
-        judge=settings.judging,
-    )
-
-
-def _case(task: BenchmarkTask) -> Case:
-    limits = Limits(timeout_s=None if task.timeout_ms is None else task.timeout_ms / 1000)
-    prompt = json.dumps(dict(task.input), ensure_ascii=False)
-    check = Check(grader=task.evaluator.kind, params={"task": task}, label=task.evaluator.kind, weight=task.weight)
-    return Case(id=task.id, prompt=prompt, checks=(check,), tags=task.tags, limits=limits)
-
-
 def _runner(skill: CallableSkill, settings: Settings, judge: Mapping[str, Any]) -> Runner:
     """Return *skill* as a runner; its options hold what results depend on, so that a resume sees a change."""
+    given = skill.retries is None or settings.is_for_this_run("run.retries")
     options = {
         "version": skill.version,
         "manifest": skill.digest,
         "files": _files_digest(skill.root),
-        "retries": retries_of(skill, settings),
+        "retries": settings.retries if given else skill.retries,
         **{f"judge.{name}": value for name, value in sorted(judge.items()) if name in _JUDGED_BY},
     }
     return Runner(id=skill.id, agent=_AGENT, options=options)
 
 
 def _files_digest(root: Path) -> str:
-    """Return a digest of every file's size and time, which is quick also for large files."""
+    """Return a digest of the size and time of every file, which is fast even for large files."""
     return hashlib.sha256("\n".join(_files(root)).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _files(root: Path) -> Iterator[str]:
     for folder, folders, files in os.walk(root):
-        folders[:] = sorted(name for name in folders if name not in _SKIPPED and not name.startswith("."))
+        folders[:] = sorted(name for name in folders if name not in SKIPPED and not name.startswith("."))
         for name in sorted(files):
             try:
                 found = os.lstat(Path(folder) / name)
             except OSError:
                 continue
             yield f"{os.path.relpath(folder, root)}/{name} {found.st_size} {found.st_mtime_ns}"
-
-
-def retries_of(skill: CallableSkill, settings: Settings) -> int:
-    """Return the retries given for this run, else those of the skill, else those of the settings."""
-    own = skill.retries
-    return settings.retries if own is None or settings.is_for_this_run("run.retries") else own
 
 
 def _limited(execution: Execution, skill: CallableSkill, settings: Settings) -> Execution:
@@ -259,7 +190,7 @@ def _refuse(request: EvalRequest, benchmark: Benchmark, skills: Sequence[Callabl
         for skill in skills
         for name in missing_secrets(skill, os.environ)
     ]
-    if request.check_schemas:
+    if request.asked.check_schemas:
         problems += (
             Problem(file=str(skill.root / MANIFEST), case=task.id, field="inputSchema", message=problem)
             for skill in skills
@@ -282,14 +213,11 @@ def _refuse(request: EvalRequest, benchmark: Benchmark, skills: Sequence[Callabl
 
 
 def _refuse_unwritable(folder: Path) -> None:
-    """Raise if reports cannot be written: that happens at the end, when calls may have cost a lot."""
+    """Raise if reports cannot be written: at the end of a run, calls may have cost a lot."""
     there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
-    if not there.is_dir():
-        raise UsageError(
-            f"reports cannot be written to {folder}: {there} is not a folder", hint="name another --output-dir"
-        )
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise UsageError(f"reports cannot be written to {folder}: not permitted", hint="name another --output-dir")
+    reason = "not permitted" if there.is_dir() else f"{there} is not a folder"
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(f"reports cannot be written to {folder}: {reason}", hint="name another --output-dir")
 
 
 def describe_calls(evaluation: PlannedEvaluation) -> list[str]:
@@ -298,16 +226,15 @@ def describe_calls(evaluation: PlannedEvaluation) -> list[str]:
     kinds = {task.id: task.evaluator.kind for task in benchmark.tasks}
     adapters = {skill.id: skill.adapter for skill in evaluation.skills}
     runs = max(execution.trials for execution in plan.executions)
+    skills = len({each.runner.id for each in plan.executions})
+    totals = f"{count(len(kinds), 'task')} on {count(skills, 'skill')}, {count(runs, 'run')} of each"
     rows = [
         (each.case.id, each.runner.id, adapters[each.runner.id], kinds[each.case.id], f"{each.limits.timeout_s:g} s")
         for each in plan.executions
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    skills = len({each.runner.id for each in plan.executions})
-    totals = f"{count(len(kinds), 'task')} on {count(skills, 'skill')}, {count(runs, 'run')} of each"
     return [
         f"{benchmark.id} {benchmark.version}: {totals}: {count(plan.trial_count, 'call')}",
         f"scored by {benchmark.scoring}, at most {plan.max_parallel} at a time",
         "",
-        *("  ".join(cell.ljust(width) for cell, width in zip(row, (*widths, 0), strict=True)) for row in rows),
+        *aligned(rows),
     ]

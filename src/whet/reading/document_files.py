@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.dataclass import dataclass
+from whet.errors import Problem, SuiteError
 from whet.reading.documents import (
     DEEPEST,
     Document,
@@ -25,6 +26,7 @@ from whet.reading.documents import (
     refuse_endless,
     refuse_long_number,
 )
+from whet.reading.text import shown
 
 _YAML_SUFFIXES = (".yaml", ".yml")
 SUFFIXES = (".json", *_YAML_SUFFIXES)
@@ -67,6 +69,22 @@ def read_plain(path: Path) -> Any:
     value = document.root.plain()
     refuse_endless(value)
     return value
+
+
+def read_checked(path: Path) -> Any:
+    """Return the value in *path* as `read_plain` does; raises `SuiteError`, with the file as its place."""
+    try:
+        return read_plain(path)
+    except DocumentError as error:
+        raise SuiteError([Problem(file=str(path), message=str(error))]) from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the object in *path*; raises `SuiteError`."""
+    document = read_checked(path)
+    if not isinstance(document, dict):
+        raise SuiteError([Problem(file=str(path), message=f"must be an object, not {shown(document)}")])
+    return document
 
 
 def _data(path: Path) -> bytes:

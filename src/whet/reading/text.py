@@ -130,6 +130,12 @@ def right(text: str, columns: int) -> str:
     return " " * max(0, columns - width(text)) + text
 
 
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return each row as a line, with the columns of all rows below one another."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
 def duration(seconds: float) -> str:
     """Format seconds: 38 ms, 0.4 s, 12.3 s, 1 min 42 s, 2 h 05 min."""
     if 0 < seconds < 0.1:  # noqa: PLR2004 - less would all read 0.0 s

@@ -30,13 +30,13 @@ class Typed(Struct, frozen=True, kw_only=True):
 
 
 class EvalAsked(Struct, frozen=True, kw_only=True):
-    """What only `whet eval` is asked; all paths are absolute."""
+    """What only `whet eval` is asked: which skills on which tasks; in run.json, all paths are absolute."""
 
-    skills: tuple[str, ...]
-    benchmark: str | None
-    tasks: str | None
-    evaluator: EvaluatorKind | None
-    check_schemas: bool
+    skills: tuple[str, ...] = ()
+    benchmark: str | None = None
+    tasks: str | None = None
+    evaluator: EvaluatorKind | None = None
+    check_schemas: bool = False
 
 
 class SettingShown(Struct, frozen=True, kw_only=True):

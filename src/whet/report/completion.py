@@ -10,73 +10,55 @@ from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any
 
-from whet.errors import Problem, SuiteError
+from whet.errors import SuiteError
 from whet.grade.scores import Weights
-from whet.grade.summary import summarize
+from whet.grade.summary import report_on
 from whet.model import wire
 from whet.model.benchmark import (
     DEFAULT_MAX_LATENCY_MS,
     SCORING_METHODS,
-    CallRecord,
     CompletionReport,
     Interval,
     Sample,
     SampleStatus,
-    ScoringMethod,
     Summary,
 )
 from whet.model.session import Usage
-from whet.reading.document_files import read_plain
-from whet.reading.documents import DocumentError
+from whet.reading.document_files import read_checked
 from whet.reading.fields import Fields, Findings
-from whet.reading.text import shown
 
 _STATUSES: tuple[SampleStatus, ...] = ("pass", "fail", "error", "timeout")
-_EVALUATORS = {"exact_match": "exact"}
+# What other tools call our evaluator `exact`.
+_EXACT = "exact_match"
+_PLACES = 4
 
 
 def read_reports(path: Path) -> list[CompletionReport]:
     """Return the reports in *path*, which holds a list or a single one."""
-    try:
-        document = read_plain(path)
-    except DocumentError as error:
-        raise SuiteError([Problem(file=str(path), message=str(error))]) from error
+    document = read_checked(path)
     written = document if isinstance(document, list) else [document]
-    findings = Findings(str(path))
-    reports = [_read_report(item, f"[{index}]", findings) for index, item in enumerate(written)]
-    if findings.problems:
-        raise SuiteError(findings.problems)
+    root = Fields({}, Findings(str(path)))
+    reports = [_read_report(root.object(f"[{index}]", item)) for index, item in enumerate(written)]
+    if root.findings.problems:
+        raise SuiteError(root.findings.problems)
     return reports
 
 
-def _read_report(item: Any, place: str, findings: Findings) -> CompletionReport:
-    fields = _object(item, place, findings)
-    calls = tuple(_calls(fields, findings))
+def _read_report(fields: Fields) -> CompletionReport:
     how = fields.table("evaluatorMetadata")
-    named = how.choice("scoringMethod", SCORING_METHODS)
-    scoring: ScoringMethod = next((method for method in SCORING_METHODS if method == named), "mean")
-    ks = tuple(k for k in how.values.get("k") or () if isinstance(k, int) and k > 0) or (1,)
-    max_latency_ms = float(how.number("maxLatencyMs", above=0, default=DEFAULT_MAX_LATENCY_MS))
-    weights = _weights(how.table("compositeWeights"))
-    return CompletionReport(
+    fields.has("taskResults", required=True)
+    return report_on(
+        [_read_call(fields.object(place, item)) for place, item in fields.items("taskResults")],
+        scoring=how.choice("scoringMethod", SCORING_METHODS) or "mean",
+        ks=tuple(k for k in how.values.get("k") or () if isinstance(k, int) and k > 0) or (1,),
+        max_latency_ms=float(how.number("maxLatencyMs", above=0, default=DEFAULT_MAX_LATENCY_MS)),
+        weights=_weights(how.table("compositeWeights")),
         skill=fields.text("skillId", required=True) or "",
         skill_version=fields.text("skillVersion", empty=True) or "",
         benchmark=fields.text("benchmarkId", required=True) or "",
         timestamp=fields.text("timestamp", empty=True) or "",
-        summary=summarize(
-            [call.sample for call in calls],
-            scoring=scoring,
-            ks=ks,
-            max_latency_ms=max_latency_ms,
-            weights=Weights(**weights),
-        ),
-        calls=calls,
         usage=_usage(fields.table("tokenCost")) or Usage(),
         judging=_usage(fields.table("judgeCost")),
-        scoring=scoring,
-        ks=ks,
-        max_latency_ms=max_latency_ms,
-        weights=weights,
     )
 
 
@@ -86,33 +68,21 @@ def _weights(fields: Fields) -> dict[str, float]:
     return {name: float(value) for name, value in read.items() if value is not None}
 
 
-def _calls(fields: Fields, findings: Findings) -> list[CallRecord]:
-    written = fields.values.get("taskResults")
-    if not isinstance(written, list):
-        fields.problem("taskResults", "is missing" if written is None else f"must be a list, not {shown(written)}")
-        return []
-    return [_read_call(_object(item, f"{fields.path}.taskResults[{i}]", findings)) for i, item in enumerate(written)]
-
-
-def _read_call(fields: Fields) -> CallRecord:
-    named = fields.choice("status", _STATUSES, required=True)
-    status: SampleStatus = next((word for word in _STATUSES if word == named), "error")
+def _read_call(fields: Fields) -> Sample:
+    status: SampleStatus = fields.choice("status", _STATUSES, required=True) or "error"
     if fields.flag("errored", False):
         status = "errored"
-    latency = fields.number("latencyMs", default=0.0, least=0)
+    latency_ms = float(fields.number("latencyMs", default=0.0, least=0))
     evaluator = fields.text("scorerType") or "unknown"
-    answered = status in {"pass", "fail"}
-    return CallRecord(
-        sample=Sample(
-            task=fields.text("taskId", required=True) or "",
-            run=int(fields.number("runId", above=0, default=1)),
-            status=status,
-            score=float(fields.number("score", default=0.0, least=0, most=1.0)),
-            # Other tools write 0 if there was no answer.
-            latency_ms=float(latency) if answered else None,
-            weight=float(fields.number("weight", default=1.0, least=0)),
-        ),
-        evaluator=_EVALUATORS.get(evaluator, evaluator),
+    return Sample(
+        task=fields.text("taskId", required=True) or "",
+        run=int(fields.number("runId", above=0, default=1)),
+        status=status,
+        score=float(fields.number("score", default=0.0, least=0, most=1.0)),
+        # Other tools write 0 if there was no answer.
+        latency_ms=latency_ms if status in {"pass", "fail"} else None,
+        weight=float(fields.number("weight", default=1.0, least=0)),
+        evaluator="exact" if evaluator == _EXACT else evaluator,
         output=fields.values.get("output"),
         error=fields.text("error", empty=True) or None,
         reason=fields.text("reason", empty=True) or "",
@@ -133,16 +103,6 @@ def _usage(fields: Fields) -> Usage | None:
         cost_usd=cost,
         cost_source="prices" if cost else None,
     )
-
-
-def _object(item: Any, place: str, findings: Findings) -> Fields:
-    if not isinstance(item, dict):
-        problem = Problem(file=findings.file, field=place, message=f"must be an object, not {shown(item)}")
-        findings.problems.append(problem)
-    return Fields(item if isinstance(item, dict) else {}, findings, place)
-
-
-_PLACES = 4
 
 
 def reports_json(reports: Sequence[CompletionReport]) -> bytes:
@@ -203,32 +163,27 @@ def _interval(found: Interval) -> dict[str, float]:
     return {"lower": _rounded(found.low), "upper": _rounded(found.high), "level": 0.95}
 
 
-def _call(call: CallRecord, skill: str) -> dict[str, Any]:
-    sample = call.sample
-    errored = sample.status == "errored"
+def _call(call: Sample, skill: str) -> dict[str, Any]:
+    errored = call.status == "errored"
     return _known(
         {
-            "taskId": sample.task,
+            "taskId": call.task,
             "skillId": skill,
             # Other tools have no status for a call that says nothing about the skill; `errored` marks it.
-            "status": "error" if errored else sample.status,
+            "status": "error" if errored else call.status,
             "errored": True if errored else None,
-            "score": _rounded(sample.score),
-            "latencyMs": 0 if sample.latency_ms is None else round(sample.latency_ms, 3),
+            "score": _rounded(call.score),
+            "latencyMs": 0 if call.latency_ms is None else round(call.latency_ms, 3),
             "output": call.output,
             "error": call.error,
-            "scorerType": _SCORERS.get(call.evaluator, call.evaluator),
+            "scorerType": _EXACT if call.evaluator == "exact" else call.evaluator,
             "reason": call.reason or None,
             "flags": list(call.flags) or None,
-            "runId": sample.run,
+            "runId": call.run,
             "usage": _tokens(call.usage) if call.usage else None,
-            "weight": sample.weight,
+            "weight": call.weight,
         }
     )
-
-
-# The names that other tools use for our evaluators.
-_SCORERS = {"exact": "exact_match"}
 
 
 def _tokens(usage: Usage) -> dict[str, Any] | None:

@@ -6,10 +6,9 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from whet.errors import RecordLost, UsageError
-from whet.grade.scores import by_task
+from whet.grade.scores import by_task, mean
 from whet.grade.statistics import paired_difference
 from whet.model import wire
 from whet.model.benchmark import CompletionReport, Interval, SkillChange, TaskChange
@@ -63,7 +62,7 @@ def write_reports(
 
 
 def reports_markdown(reports: Sequence[CompletionReport]) -> str:
-    """A table of skills, the best composite first, and a table of calls for each."""
+    """Return a table of skills, the best composite first, and a table of calls for each."""
     if not reports:
         return f"# {_TITLE}\n\nNo results.\n"
     lines = [f"# {_TITLE}", "", *markdown_table(_skills(reports))]
@@ -83,7 +82,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def reports_html(reports: Sequence[CompletionReport]) -> str:
-    """A page with the same tables as the Markdown; it loads nothing and runs nothing."""
+    """Return a page with the same tables as the Markdown; it loads nothing and runs nothing."""
     lines = [f"<h1>{_TITLE}</h1>", *(html_table(_skills(reports)) if reports else ["<p>No results.</p>"])]
     for report in ranked(reports):
         lines += [f"<h2>{escaped(_heading(report))}</h2>", *html_table(_calls(report))]
@@ -96,24 +95,16 @@ def reports_html(reports: Sequence[CompletionReport]) -> str:
 
 
 def reports_csv(reports: Sequence[CompletionReport]) -> str:
-    """One row for each skill; an unknown figure is left empty."""
+    """Return a row for each skill; an unknown figure is empty."""
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
     table.writerow(_CSV_COLUMNS)
     for report in reports:
-        summary, latency = report.summary, report.summary.latency
-        table.writerow(
-            (
-                report.skill,
-                report.benchmark,
-                _figure(summary.completion.value if summary.completion else None),
-                _figure(summary.score),
-                _figure(summary.error_rate.value if summary.error_rate else None),
-                "" if latency is None else round(latency.p50_ms),
-                "" if latency is None else round(latency.p95_ms),
-                _figure(summary.composite),
-            )
-        )
+        latency = report.summary.latency
+        latencies = (round(latency.p50_ms), round(latency.p95_ms)) if latency else ("", "")
+        known = {name: "" if value is None else f"{value:.4f}" for name, value in _figures(report).items()}
+        rates = (known["completion"], known["score"], known["errors"])
+        table.writerow((report.skill, report.benchmark, *rates, *latencies, known["composite"]))
     return out.getvalue()
 
 
@@ -131,35 +122,20 @@ def _heading(report: CompletionReport) -> str:
 
 
 def _skills(reports: Sequence[CompletionReport]) -> Table:
-    """A row for each skill, the best composite first."""
+    """Return a row for each skill, the best composite first."""
     rows = []
     for report in ranked(reports):
         summary, latency = report.summary, report.summary.latency
-        rows.append(
-            (
-                report.skill,
-                report.benchmark,
-                _share(summary.completion),
-                _share(summary.error_rate),
-                _time(latency.p95_ms if latency else None),
-                "-" if summary.score is None else f"{summary.score:.3f}",
-                "-" if summary.composite is None else f"{summary.composite:.3f}",
-            )
-        )
+        shares = (_share(summary.completion), _share(summary.error_rate))
+        scores = ("-" if score is None else f"{score:.3f}" for score in (summary.score, summary.composite))
+        rows.append((report.skill, report.benchmark, *shares, _time(latency.p95_ms if latency else None), *scores))
     return Table(_SKILL_COLUMNS, rows)
 
 
 def _calls(report: CompletionReport) -> Table:
-    """A row for each call, with the reason of its status."""
+    """Return a row for each call, with the reason of its status."""
     rows = [
-        (
-            call.sample.task,
-            str(call.sample.run),
-            call.sample.status,
-            f"{call.sample.score:.2f}",
-            _time(call.sample.latency_ms),
-            call.error or call.reason,
-        )
+        (call.task, str(call.run), call.status, f"{call.score:.2f}", _time(call.latency_ms), call.error or call.reason)
         for call in report.calls
     ]
     return Table(_CALL_COLUMNS, rows)
@@ -173,10 +149,6 @@ def _time(value_ms: float | None) -> str:
     if value_ms is None:
         return "-"
     return f"{value_ms / _SECOND_MS:.1f} s" if value_ms >= _SECOND_MS else f"{value_ms:.0f} ms"
-
-
-def _figure(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"
 
 
 # A skill and a benchmark.
@@ -220,7 +192,7 @@ def _change_of(
         after=after,
         difference=difference,
         tasks=tuple(
-            TaskChange(task=task, before=_mean(old.get(task)), after=_mean(new.get(task)))
+            TaskChange(task=task, before=mean(old.get(task, ())), after=mean(new.get(task, ())))
             for task in dict.fromkeys((*old, *new))
         ),
         regressed=decisive is not None and decisive < -margin,
@@ -230,29 +202,25 @@ def _change_of(
 def _scores(report: CompletionReport | None) -> dict[str, list[float]]:
     if report is None:
         return {}
-    found = by_task(call.sample for call in report.calls)
+    found = by_task(report.calls)
     return {task: [sample.score for sample in samples] for task, samples in found.items()}
-
-
-def _mean(values: list[float] | None) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 def changes_json(changes: Sequence[SkillChange]) -> bytes:
     """Return the changes as JSON, one object for each skill on each benchmark."""
-    return wire.encode_pretty([_change(change) for change in changes]) + b"\n"
-
-
-def _change(change: SkillChange) -> dict[str, Any]:
-    return {
-        "skillId": change.skill,
-        "benchmarkId": change.benchmark,
-        "regressed": change.regressed,
-        "before": None if change.before is None else _figures(change.before),
-        "after": None if change.after is None else _figures(change.after),
-        "difference": change.difference,
-        "tasks": change.tasks,
-    }
+    written = [
+        {
+            "skillId": change.skill,
+            "benchmarkId": change.benchmark,
+            "regressed": change.regressed,
+            "before": change.before and _figures(change.before),
+            "after": change.after and _figures(change.after),
+            "difference": change.difference,
+            "tasks": change.tasks,
+        }
+        for change in changes
+    ]
+    return wire.encode_pretty(written) + b"\n"
 
 
 def changes_markdown(changes: Sequence[SkillChange], labels: tuple[str, str]) -> str:

@@ -337,16 +337,16 @@ def shortcomings(report: CompletionReport) -> list[Shortcoming]:
     """Group the calls that did not pass by their reason, the most frequent first."""
     found: dict[tuple[str, str], Shortcoming] = {}
     for call in report.calls:
-        status = call.sample.status
+        status = call.status
         if status == "pass":
             continue
         reason = one_line(call.error or call.reason or "no reason was given", 160)
         alike = found.setdefault((status, reason), Shortcoming(status, reason))
         alike.count += 1
-        alike.tasks[call.sample.task] = None
+        alike.tasks[call.task] = None
     return sorted(found.values(), key=lambda each: -each.count)
 
 
 def flagged_tasks(report: CompletionReport) -> list[str]:
     """Return the tasks with an answer that speaks to its judge, whether or not it passed."""
-    return list(dict.fromkeys(call.sample.task for call in report.calls if call.flags))
+    return list(dict.fromkeys(call.task for call in report.calls if call.flags))

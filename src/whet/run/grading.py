@@ -13,7 +13,7 @@ import anyio.to_thread
 
 from whet.errors import AttemptError, CheckMistaken, GraderError, JudgeFailed, NoVerdict, Undecidable
 from whet.grade.context import NotRecorded, Shell
-from whet.grade.evidence import Evidence, events_path
+from whet.grade.evidence import AnswerEvidence, Evidence, events_path
 from whet.ground.copying import remove_tree
 from whet.ground.protecting import Baseline
 from whet.model import wire
@@ -28,6 +28,7 @@ from whet.run.parts import RunParts
 # A survey reads everything that is protected in the workspace.
 _SURVEY_TIMEOUT_S = 300.0
 _BECAUSE = "it decides on the untouched workspace without an answer, so what the agent left is the reason"
+_BECAUSE_OF_ANSWER = "without an answer there is a decision, so the answer is the reason"
 # These errors already say who caused them.
 _SETTLED = (CheckMistaken, NotRecorded, JudgeFailed)
 
@@ -89,6 +90,8 @@ async def grade(parts: RunParts, trial: Trial, record: AttemptRecord, evidence: 
     except GraderError as error:
         asked = checks[len(record.grades) - before]
         if is_open(error) and await is_agents_doing(parts, trial, asked, evidence):
+            if isinstance(evidence, AnswerEvidence):
+                raise Undecidable(f"{error.message}; {_BECAUSE_OF_ANSWER}") from error
             raise Undecidable(f"{error.message}; {_BECAUSE}", hint=error.hint) from error
         raise
     await _blame_undecided(parts, trial, record, evidence)
@@ -127,7 +130,9 @@ def masked(parts: RunParts, given: Grade) -> Grade:
 
 
 def _write_grades(record: AttemptRecord, evidence: Evidence) -> None:
-    (evidence.artifact_dir / "grades.json").write_bytes(wire.encode_pretty(record.grades))
+    # An answer has one grade, and the journal has it.
+    if not isinstance(evidence, AnswerEvidence):
+        (evidence.artifact_dir / "grades.json").write_bytes(wire.encode_pretty(record.grades))
 
 
 def conclude(record: AttemptRecord) -> None:
@@ -200,6 +205,10 @@ async def _decides(parts: RunParts, check: Check, evidence: Evidence) -> bool:
 @asynccontextmanager
 async def _untouched(parts: RunParts, trial: Trial, evidence: Evidence) -> AsyncIterator[Evidence | None]:
     """Yield the evidence as if the agent had done nothing; None if there is no such workspace."""
+    if isinstance(evidence, AnswerEvidence):
+        # The answer is all that a skill leaves.
+        yield None if evidence.output is None else replace(evidence, output=None)
+        return
     spec = trial.execution.workspace
     folder = parts.scratch / f"c{len(parts.decides) + 1}-{trial.key.number}"
     if spec.cwd is not None:

@@ -1,11 +1,11 @@
-"""Benchmarks for callable skills: find one by its name, and read its tasks."""
+"""Benchmarks for callable skills: find one by its name, read its tasks, and turn it into a suite."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +25,20 @@ from whet.model.benchmark import (
     Expected,
 )
 from whet.model.run import folder_name, id_problem
-from whet.reading.document_files import SUFFIXES, read_plain
+from whet.model.suite import Case, Check, Limits, Suite
+from whet.reading.document_files import SUFFIXES, read_checked, read_plain
 from whet.reading.documents import DocumentError
 from whet.reading.fields import Fields, Findings
 from whet.reading.schemas import SchemaTrouble, check_schema
 from whet.reading.text import did_you_mean, shown
 
+_USUAL_TIMEOUT_S = 30.0
 _TASK = ("id", "description", "inputData", "expectedOutput", "evaluator", "timeoutMs", "tags", "weight")
 _EXPECTED = ("type", "value", "schema", "keywords", "patterns", "judgePrompt", "customScorerPath")
 _EVALUATOR = ("type", "caseSensitive", "compare", "tolerance", "threshold", "timeoutMs", "subject", "customScorerPath")
-# Other names of the same evaluators.
+# Other names of evaluators.
 ALIASES: dict[str, EvaluatorKind] = {"exact_match": "exact", "schema": "json_schema"}
-# Which field of `expectedOutput` an evaluator looks at.
+# The field of `expectedOutput` that an evaluator looks at.
 _SUBJECT: dict[EvaluatorKind, str] = {
     "exact": "value",
     "contains": "keywords",
@@ -45,29 +47,21 @@ _SUBJECT: dict[EvaluatorKind, str] = {
     "llm_judge": "judgePrompt",
     "custom": "customScorerPath",
 }
-# A reference answer helps a judge or a grader of the author's as well.
+# A judge and a grader of the author take `value` as a reference answer.
 _TAKES_VALUE: tuple[EvaluatorKind, ...] = ("exact", "llm_judge", "custom")
 
 
 def read_task(fields: Fields, default: EvaluatorKind | None) -> BenchmarkTask:
     """Read one task; its problems are noted in *fields*."""
     fields.warn_of_unknown(_TASK)
-    identifier = fields.text("id", required=True) or ""
-    trouble = id_problem(identifier) if identifier else None
-    if trouble:
-        fields.problem("id", trouble)
-    if not isinstance(fields.values.get("inputData"), dict):
-        missing = "inputData" not in fields.values
-        given = "is missing" if missing else f"must be an object, not {shown(fields.values['inputData'])}"
-        fields.problem("inputData", given)
     expected, evaluator = fields.table("expectedOutput", required=True), fields.table("evaluator")
     expected.warn_of_unknown(_EXPECTED)
     evaluator.warn_of_unknown(_EVALUATOR)
     kind = _kind(expected, evaluator, default)
     return BenchmarkTask(
-        id=identifier,
+        id=fields.checked("id", fields.text("id", required=True), id_problem) or "",
         description=fields.text("description", empty=True) or "",
-        input=fields.values.get("inputData") or {},
+        input=fields.table("inputData", required=True).values,
         expected=_expected(expected, evaluator, kind),
         evaluator=_evaluator(evaluator, kind),
         timeout_ms=fields.number("timeoutMs", above=0),
@@ -82,16 +76,15 @@ def _kind(expected: Fields, evaluator: Fields, default: EvaluatorKind | None) ->
     if wanted and named and wanted != named:
         evaluator.problem("type", f'is "{named}", but expectedOutput.type is "{wanted}"', "make them the same")
     found = named or wanted or default
-    if found is None:
-        if not expected.values.get("type") and not evaluator.values.get("type"):
-            evaluator.problem("type", "is missing, and expectedOutput.type too", f"one of {', '.join(EVALUATORS)}")
-        return "exact"
-    return found
+    if found is None and not expected.values.get("type") and not evaluator.values.get("type"):
+        evaluator.problem("type", "is missing, and expectedOutput.type too", f"one of {', '.join(EVALUATORS)}")
+    return found or "exact"
 
 
 def _named(fields: Fields) -> EvaluatorKind | None:
-    value = fields.choice("type", (*EVALUATORS, *ALIASES))
-    return None if value is None else ALIASES.get(value) or next(kind for kind in EVALUATORS if kind == value)
+    names: dict[str, EvaluatorKind] = {kind: kind for kind in EVALUATORS} | ALIASES
+    value = fields.choice("type", tuple(names))
+    return None if value is None else names[value]
 
 
 def _expected(fields: Fields, evaluator: Fields, kind: EvaluatorKind) -> Expected:
@@ -102,17 +95,16 @@ def _expected(fields: Fields, evaluator: Fields, kind: EvaluatorKind) -> Expecte
             re.compile(pattern)
         except re.error as error:
             fields.problem(f"patterns[{index}]", f"is not a regular expression: {error}")
-    schema: Any = fields.values.get("schema")
     if kind == "json_schema" and "schema" in fields.values:
         try:
-            check_schema(schema)
+            check_schema(fields.values["schema"])
         except SchemaTrouble as error:
             fields.problem("schema", f"is not a JSON Schema: {error}")
     return Expected(
         value=fields.values.get("value", MISSING),
         keywords=fields.texts("keywords", blank=True, required=kind == "contains"),
         patterns=patterns,
-        schema=schema,
+        schema=fields.values.get("schema"),
         judge_prompt=fields.text("judgePrompt", required=kind == "llm_judge"),
         custom_scorer=fields.text("customScorerPath") or evaluator.text("customScorerPath"),
     )
@@ -151,8 +143,6 @@ def _evaluator(fields: Fields, kind: EvaluatorKind) -> Evaluator:
 
 
 _KNOWN = ("id", "name", "version", "domain", "scoringMethod", "maxLatencyMs", "k", "metadata", "tasks", "$schema")
-# The id of a bare list of tasks.
-CUSTOM = "custom"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,46 +155,36 @@ class LoadedBenchmark:
 
 def read_benchmark(path: Path, *, default: EvaluatorKind | None = None) -> LoadedBenchmark:
     """Read the benchmark in *path*; *default* is the evaluator of tasks that name none."""
-    document, findings = _document(path)
+    document = read_checked(path)
     if not isinstance(document, dict):
         hint = "a bare list of tasks is read by --tasks" if isinstance(document, list) else None
-        findings.problems.append(
-            Problem(file=str(path), message=f"must be an object, not {shown(document)}", hint=hint)
-        )
-        raise SuiteError(findings.problems)
-    return _benchmark(document, findings, path, default)
+        raise SuiteError([Problem(file=str(path), message=f"must be an object, not {shown(document)}", hint=hint)])
+    return _benchmark(document, path, default)
 
 
 def read_tasks(path: Path, *, default: EvaluatorKind | None = None) -> LoadedBenchmark:
     """Read a bare list of tasks as a benchmark called `custom`; a whole benchmark is read as such."""
-    document, findings = _document(path)
+    document = read_checked(path)
     if isinstance(document, dict) and "tasks" in document:
-        return _benchmark(document, findings, path, default)
+        return _benchmark(document, path, default)
     if not isinstance(document, list):
         raise SuiteError([Problem(file=str(path), message=f"must be a list of tasks, not {shown(document)}")])
-    head = {"id": CUSTOM, "name": path.stem, "version": "0.0.0", "domain": "custom", "scoringMethod": "mean"}
-    return _benchmark({**head, "tasks": document}, findings, path, default, at="")
-
-
-def _document(path: Path) -> tuple[Any, Findings]:
-    try:
-        return read_plain(path), Findings(str(path))
-    except DocumentError as error:
-        raise SuiteError([Problem(file=str(path), message=str(error))]) from error
+    head = {"id": "custom", "name": path.stem, "version": "0.0.0", "domain": "custom", "scoringMethod": "mean"}
+    return _benchmark({**head, "tasks": document}, path, default, at="")
 
 
 def _benchmark(
-    document: dict[str, Any], findings: Findings, path: Path, default: EvaluatorKind | None, at: str = "tasks"
+    document: dict[str, Any], path: Path, default: EvaluatorKind | None, at: str = "tasks"
 ) -> LoadedBenchmark:
+    findings = Findings(str(path))
     fields = Fields(document, findings)
     fields.warn_of_unknown(_KNOWN)
-    scoring = fields.choice("scoringMethod", SCORING_METHODS, required=True)
     benchmark = Benchmark(
         id=fields.text("id", required=True) or "",
         name=fields.text("name", required=True) or "",
         version=fields.text("version", required=True) or "",
         domain=fields.text("domain", required=True) or "",
-        scoring=scoring or "mean",
+        scoring=fields.choice("scoringMethod", SCORING_METHODS, required=True) or "mean",
         max_latency_ms=float(fields.number("maxLatencyMs", above=0, default=DEFAULT_MAX_LATENCY_MS)),
         k=fields.whole("k") or 1,
         metadata=fields.table("metadata").values,
@@ -225,13 +205,11 @@ def _tasks(fields: Fields, at: str, default: EvaluatorKind | None) -> tuple[Benc
         return ()
     tasks: list[BenchmarkTask] = []
     for index, item in enumerate(written):
-        place = f"{at}[{index}]"
-        if not isinstance(item, dict):
-            fields.problem(place, f"must be an object, not {shown(item)}")
-            continue
-        name = item.get("id")
-        case = name if isinstance(name, str) and name.isprintable() else None
-        tasks.append(read_task(Fields(item, fields.findings, place, case), default))
+        task = fields.object(f"{at}[{index}]", item)
+        if isinstance(item, dict):
+            name = item.get("id")
+            task.case = name if isinstance(name, str) and name.isprintable() else None
+            tasks.append(read_task(task, default))
     _refuse_shared_ids(fields, at, tasks)
     return tuple(tasks)
 
@@ -243,10 +221,9 @@ def _refuse_shared_ids(fields: Fields, at: str, tasks: list[BenchmarkTask]) -> N
         first = seen.setdefault(folder_name(task.id).casefold(), index)
         if not task.id or first == index:
             continue
-        other = f"{at}[{first}]"
-        same = f"is also the id of {other}"
-        alike = f'would share the folder "{folder_name(task.id)}" with {other}'
-        fields.problem(f"{at}[{index}].id", f'"{task.id}" {same if tasks[first].id == task.id else alike}')
+        same = tasks[first].id == task.id
+        problem = "is also the id of" if same else f'would share the folder "{folder_name(task.id)}" with'
+        fields.problem(f"{at}[{index}].id", f'"{task.id}" {problem} {at}[{first}]')
 
 
 def _digest(document: dict[str, Any], default: EvaluatorKind | None) -> str:
@@ -254,10 +231,30 @@ def _digest(document: dict[str, Any], default: EvaluatorKind | None) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-# What the file in the folder of a benchmark is called.
+def as_suite(benchmark: Benchmark, judge: Mapping[str, Any]) -> Suite:
+    """Return *benchmark* as a suite: tasks are cases, and the grader of its evaluator decides each."""
+    return Suite(
+        name=benchmark.id,
+        cases=tuple(_case(task) for task in benchmark.tasks),
+        source=benchmark.source,
+        digest=benchmark.digest,
+        description=benchmark.name,
+        usual_timeout_s=_USUAL_TIMEOUT_S,
+        judge=judge,
+    )
+
+
+def _case(task: BenchmarkTask) -> Case:
+    limits = Limits(timeout_s=None if task.timeout_ms is None else task.timeout_ms / 1000)
+    prompt = json.dumps(dict(task.input), ensure_ascii=False)
+    check = Check(grader=task.evaluator.kind, params={"task": task}, label=task.evaluator.kind, weight=task.weight)
+    return Case(id=task.id, prompt=prompt, checks=(check,), tags=task.tags, limits=limits)
+
+
+# The file in the folder of a benchmark.
 FILES = tuple(f"benchmark{suffix}" for suffix in SUFFIXES)
 _ANY = tuple(f"*{suffix}" for suffix in SUFFIXES)
-# Shipped with whet; the folder holds data only.
+# The benchmarks of whet; the folder holds only data.
 BUILT_IN = Path(__file__).parent / "built_in"
 
 
@@ -266,15 +263,16 @@ def find_benchmark(name: str, folders: Sequence[Path]) -> Path:
     if _looks_like_path(name):
         return _by_path(Path(name))
     unreadable: list[str] = []
+    known: set[str] = set()
     for folder in (*folders, BUILT_IN):
         found = _ids(folder, unreadable)
+        known.update(identifier for _, identifier in found)
         files = [file for file, identifier in found if identifier == name]
         if len(files) > 1:
             raise UsageError(f'two benchmarks are called "{name}": {files[0]} and {files[1]}', hint="name one by path")
         if files:
             return files[0]
-    known = sorted({identifier for folder in (*folders, BUILT_IN) for _, identifier in _ids(folder, [])})
-    hint = did_you_mean(name, known) or f"known: {', '.join(known)}"
+    hint = did_you_mean(name, sorted(known)) or f"known: {', '.join(sorted(known))}"
     if unreadable:
         hint += f"; could not be read: {'; '.join(unreadable)}"
     raise UnknownName(f'no benchmark is called "{name}"', hint=hint)

@@ -1,4 +1,4 @@
-"""What makes a good skill, as far as its folder shows: each function looks at one thing, and gives its share of it."""
+"""Look at the folder of a skill: each function grades one thing that a good skill has."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ _PAGES = ("README.md", "SKILL.md", "README.rst", "README.txt", "README")
 _SKIPPED = {"node_modules", "__pycache__", ".git", ".venv", "venv"}
 
 
-def manifest(output: Any, expected: Any, context: dict[str, Any]) -> dict[str, Any]:
+def manifest(_output: Any, _expected: Any, context: dict[str, Any]) -> dict[str, Any]:
     """The fields of skill.json that everything else needs."""
-    del output, expected
     found = _manifest(context)
     return _share(
         {
@@ -31,9 +30,8 @@ def manifest(output: Any, expected: Any, context: dict[str, Any]) -> dict[str, A
     )
 
 
-def description(output: Any, expected: Any, context: dict[str, Any]) -> dict[str, Any]:
-    """A description that tells somebody whether the skill is what they look for."""
-    del output, expected
+def description(_output: Any, _expected: Any, context: dict[str, Any]) -> dict[str, Any]:
+    """A description by which people can choose the skill."""
     found = _manifest(context)
     said = _text(found, "description").strip()
     return _share(
@@ -45,9 +43,8 @@ def description(output: Any, expected: Any, context: dict[str, Any]) -> dict[str
     )
 
 
-def documentation(output: Any, expected: Any, context: dict[str, Any]) -> dict[str, Any]:
+def documentation(_output: Any, _expected: Any, context: dict[str, Any]) -> dict[str, Any]:
     """A page for people."""
-    del output, expected
     folder = _folder(context)
     pages = [folder / name for name in _PAGES if (folder / name).is_file()]
     text = "\n".join(page.read_text(encoding="utf-8", errors="replace") for page in pages)
@@ -60,9 +57,8 @@ def documentation(output: Any, expected: Any, context: dict[str, Any]) -> dict[s
     )
 
 
-def json_files(output: Any, expected: Any, context: dict[str, Any]) -> dict[str, Any]:
+def json_files(_output: Any, _expected: Any, context: dict[str, Any]) -> dict[str, Any]:
     """JSON that is JSON, and schemas that are objects with a type."""
-    del output, expected
     folder = _folder(context)
     files = [path for path in sorted(folder.rglob("*.json")) if not _SKIPPED & set(path.relative_to(folder).parts)]
     facts = {f"{path.relative_to(folder)} is JSON": _is_json(path) for path in files}
@@ -72,9 +68,8 @@ def json_files(output: Any, expected: Any, context: dict[str, Any]) -> dict[str,
     return _share(facts)
 
 
-def entrypoint(output: Any, expected: Any, context: dict[str, Any]) -> dict[str, Any]:
+def entrypoint(_output: Any, _expected: Any, context: dict[str, Any]) -> dict[str, Any]:
     """The files that the entry point names lie in the folder; an address is one."""
-    del output, expected
     folder, found = _folder(context), _manifest(context)
     start = _text(found, "entrypoint")
     if start.startswith(("http://", "https://")):
@@ -82,7 +77,7 @@ def entrypoint(output: Any, expected: Any, context: dict[str, Any]) -> dict[str,
     try:
         words = shlex.split(start)
     except ValueError as error:
-        return {"score": 0, "reason": f"the entry point is no command line: {error}"}
+        return {"score": 0, "reason": f"the entry point is not a command line: {error}"}
     files = [word for word in words if re.search(r"\.\w+$", word) and not word.startswith("-")]
     facts = {f"{word} is a file of the skill": _inside(folder, word) for word in files}
     return _share({"a program": bool(words), **facts})
