@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 
 from whet.service.auth import SCOPES, create_key
-from whet.service.start import open_database
+from whet.service.database import open_database
 
 PATIENCE_S = 60
 SUITES = "/api/v1/eval-suites"

@@ -83,7 +83,7 @@ def test_a_suite_that_somebody_changed_meanwhile_is_not_overwritten(
 
     said = _refused(server, key_file, "push", str(back))
 
-    assert "the suite is at version 2 by now" in said
+    assert "the suite is now at version 2" in said
     assert _suites(server, key_file, "push", str(back), "--new").split()[1] == "v1"
 
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from whet.service.run_folder import RunPlace
+from whet.service.run_folder import RunFolder
 from whet.service.work import conclude, given_up
 
 
-def _place(folder: Path, results: dict[str, object] | None, log: str = "") -> RunPlace:
+def _place(folder: Path, results: dict[str, object] | None, log: str = "") -> RunFolder:
     record = folder / "record" / "20260101T000000-000000"
     record.mkdir(parents=True)
     (record / "run.json").write_text("{}")
     if results is not None:
         (record / "results.json").write_text(json.dumps(results))
     (folder / "whet.log").write_text(log)
-    return RunPlace(folder)
+    return RunFolder(folder)
 
 
 WHOLE = {"interrupted": False, "cases": [1, 2], "suite_path": "/srv", "lift": [{"value": 1.0, "cases": [3]}]}

@@ -98,7 +98,7 @@ def test_a_database_that_is_none_of_ours_is_refused(server: Server, url: str) ->
 
 
 def test_a_key_for_an_organisation_without_a_name_is_refused(server: Server) -> None:
-    assert "is no name for an organisation" in server.fails(
+    assert "is not a valid name for an organisation" in server.fails(
         "keys", "create", "--org", " ", "--database", server.database
     )
 

@@ -18,13 +18,12 @@ from sqlalchemy.exc import OperationalError
 
 from whet.errors import UsageError
 from whet.service.auth import create_key
-from whet.service.database import Database, metadata
-from whet.service.service import Rates
-from whet.service.start import open_database
-from whet.service.stored_runs import (
+from whet.service.database import Database, metadata, open_database
+from whet.service.http import Once
+from whet.service.runs import (
     Ending,
     NewEvent,
-    RunAsked,
+    RunBody,
     add_events,
     create_run,
     end_run,
@@ -32,7 +31,8 @@ from whet.service.stored_runs import (
     get_run,
     start_run,
 )
-from whet.service.stored_suites import Once, create_suite
+from whet.service.service import Rates
+from whet.service.suites import create_suite
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def _run(database: Database) -> tuple[str, str]:
     key, _ = create_key(database, "acme", ["run"])
     with database.writing() as connection:
         suite = create_suite(connection, key.organisation_id, b"{}", b"[]")
-        return key.organisation_id, create_run(connection, key.organisation_id, (suite.id, 1), RunAsked()).id
+        return key.organisation_id, create_run(connection, key.organisation_id, (suite.id, 1), RunBody()).id
 
 
 def test_an_event_that_was_told_is_not_told_again(database: Database) -> None:
@@ -166,7 +166,6 @@ def test_a_run_starts_once_and_ends_once(database: Database) -> None:
         run = get_run(connection, organisation_id, run_id)
 
     assert (started, ended) == ([True, False], [True, False])
-    assert run is not None
     assert run.status == "completed"
 
 
