@@ -19,7 +19,7 @@ from sqlalchemy.exc import OperationalError
 from whet.errors import UsageError
 from whet.service.auth import create_key
 from whet.service.database import Database, metadata, open_database
-from whet.service.http import Once
+from whet.service.http import fingerprint
 from whet.service.runs import (
     Ending,
     NewEvent,
@@ -170,7 +170,7 @@ def test_a_run_starts_once_and_ends_once(database: Database) -> None:
 
 
 def test_requests_are_told_apart_wherever_their_parts_end() -> None:
-    assert Once.of("k", b"ab", b"c") != Once.of("k", b"a", b"bc")
+    assert fingerprint(b"ab", b"c") != fingerprint(b"a", b"bc")
 
 
 def test_a_rate_fills_up_again_as_time_goes_by() -> None:

@@ -7,7 +7,7 @@ import hmac
 import re
 import secrets
 import uuid
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
@@ -136,28 +136,23 @@ At = Annotated[Service, Depends(_service)]
 _bearer = HTTPBearer(auto_error=False, scheme_name="key", description='A key from "whet keys create".')
 
 
-class _Allowed:
-    """A dependency that admits callers whose key has a scope, and returns the key."""
+def _with_scope(scope: str) -> Callable[..., Awaitable[Key]]:
+    """Return a dependency that gives the caller's key; refuses a wrong key, a missing scope, and too many requests."""
 
-    def __init__(self, scope: str) -> None:
-        self._scope = scope
-
-    async def __call__(
-        self,
-        request: Request,
-        service: At,
-        bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+    async def check(
+        request: Request, service: At, bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
     ) -> Key:
-        """Return the caller's key; refuses a missing or wrong key, a missing scope, and too many requests."""
         key = await service.read(_find_key, bearer.credentials) if bearer is not None else None
         if key is None:
             raise _wrong_key(service, request.client.host if request.client else "unknown")
         if wait_s := service.rates.wait_s(key.id):
             raise _too_often(wait_s, "too many requests")
         service.rates.take(key.id)
-        if self._scope not in key.scopes:
-            raise Refused(403, f'this key lacks the scope "{self._scope}"')
+        if scope not in key.scopes:
+            raise Refused(403, f'this key lacks the scope "{scope}"')
         return key
+
+    return check
 
 
 def _wrong_key(service: Service, address: str) -> Refused:
@@ -172,6 +167,6 @@ def _too_often(wait_s: int, error: str) -> Refused:
     return Refused(429, error, headers={"retry-after": str(wait_s)})
 
 
-Reader = Annotated[Key, Depends(_Allowed("read"))]
-Writer = Annotated[Key, Depends(_Allowed("write"))]
-Starter = Annotated[Key, Depends(_Allowed("run"))]
+Reader = Annotated[Key, Depends(_with_scope("read"))]
+Writer = Annotated[Key, Depends(_with_scope("write"))]
+Starter = Annotated[Key, Depends(_with_scope("run"))]

@@ -59,11 +59,10 @@ def has_bundle(connection: Connection, organisation_id: str, sha256: str) -> boo
 
 
 def add_bundle(connection: Connection, organisation_id: str, sha256: str, size: int) -> None:
-    """Note that the organisation has uploaded this archive."""
-    if not has_bundle(connection, organisation_id, sha256):
-        connection.execute(
-            insert(bundles).values(organisation_id=organisation_id, sha256=sha256, size=size, created_us=now_us())
-        )
+    """Note that the organisation has uploaded this archive; raises IntegrityError if that is noted already."""
+    connection.execute(
+        insert(bundles).values(organisation_id=organisation_id, sha256=sha256, size=size, created_us=now_us())
+    )
 
 
 def bundles_dir(data_dir: Path, organisation_id: str) -> Path:

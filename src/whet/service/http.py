@@ -7,14 +7,14 @@ import binascii
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Protocol, TypeVar
 from uuid import UUID
 
 import anyio
 import msgspec
-from fastapi import Depends, Header, Query
+from fastapi import Depends, Header, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection, Select, Table, and_, delete, insert, or_, select
 from sqlalchemy.exc import IntegrityError
@@ -43,12 +43,20 @@ def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = No
     return Response(msgspec.json.encode(value, enc_hook=BaseModel.model_dump), status, headers, media_type=JSON)
 
 
-def id_in(text: str, what: str) -> str:
-    """Return the id in a path; text that cannot be an id is not found."""
-    try:
-        return str(UUID(text))
-    except ValueError:
-        raise not_found(what) from None
+def _id_of(what: str) -> Callable[[str], Awaitable[str]]:
+    """Return a dependency that gives the id in a path; text that cannot be an id is not found."""
+
+    async def read(id: Annotated[str, Path(max_length=100)]) -> str:  # noqa: A002
+        try:
+            return str(UUID(id))
+        except ValueError:
+            raise not_found(what) from None
+
+    return read
+
+
+SuiteId = Annotated[str, Depends(_id_of("suite"))]
+RunId = Annotated[str, Depends(_id_of("run"))]
 
 
 # Pages of lists.
@@ -241,39 +249,44 @@ class HasId(Protocol):
 H = TypeVar("H", bound=HasId)
 
 
-@dataclass(frozen=True, slots=True)
-class Once:
-    """A request under an idempotency key: `fingerprint` tells whether another request is the same."""
-
-    key_hash: str
-    fingerprint: str
-
-    @staticmethod
-    def of(key: str, *parts: bytes) -> Once:
-        """Return the request that consists of *parts*, under *key*."""
-        whole = hashlib.sha256()
-        for part in parts:
-            whole.update(len(part).to_bytes(8, "big") + part)
-        return Once(hashlib.sha256(key.encode()).hexdigest(), whole.hexdigest())
+def fingerprint(*parts: bytes) -> str:
+    """Return a hash that tells whether two requests are the same."""
+    whole = hashlib.sha256()
+    for part in parts:
+        whole.update(len(part).to_bytes(8, "big") + part)
+    return whole.hexdigest()
 
 
 async def create_once(
     service: Service,
     organisation_id: str,
-    once: Once | None,
+    once: tuple[str | None, str],
     create: Callable[[Connection], H],
     get: Callable[[Connection, str], H],
 ) -> H:
-    """Call *create*, or *get* with the id of what the same request has created before."""
+    """Call *create*, or *get* with the id of what the same request has created before.
+
+    *once* is the idempotency key of the request, if it has one, and its fingerprint.
+    """
+    key, request = once
+    key_hash = hashlib.sha256(key.encode()).hexdigest() if key is not None else None
 
     def work(connection: Connection) -> H:
-        if once is None:
-            return create(connection)
-        known = _created_before(connection, organisation_id, once)
+        known = _created_before(connection, organisation_id, key_hash, request) if key_hash is not None else None
         if known is not None:
             return get(connection, known)
         created = create(connection)
-        _remember(connection, organisation_id, once, created.id)
+        if key_hash is not None:
+            # In the same transaction, so that only one of two equal requests can succeed.
+            connection.execute(
+                insert(idempotency).values(
+                    organisation_id=organisation_id,
+                    key_hash=key_hash,
+                    fingerprint=request,
+                    resource_id=created.id,
+                    created_us=now_us(),
+                )
+            )
         return created
 
     try:
@@ -283,31 +296,15 @@ async def create_once(
         return await service.write(work)
 
 
-def _created_before(connection: Connection, organisation_id: str, once: Once) -> str | None:
+def _created_before(connection: Connection, organisation_id: str, key_hash: str, request: str) -> str | None:
+    connection.execute(delete(idempotency).where(idempotency.c.created_us <= now_us() - _KEPT_US))
     row = connection.execute(
         select(idempotency.c.fingerprint, idempotency.c.resource_id).where(
-            idempotency.c.organisation_id == organisation_id,
-            idempotency.c.key_hash == once.key_hash,
-            idempotency.c.created_us > now_us() - _KEPT_US,
+            idempotency.c.organisation_id == organisation_id, idempotency.c.key_hash == key_hash
         )
     ).first()
     if row is None:
         return None
-    if row.fingerprint != once.fingerprint:
+    if row.fingerprint != request:
         raise Refused(409, "this Idempotency-Key was used for another request")
     return str(row.resource_id)
-
-
-def _remember(connection: Connection, organisation_id: str, once: Once, resource_id: str) -> None:
-    """Store what the request created, in the same transaction, so that only one of two can succeed."""
-    now = now_us()
-    connection.execute(delete(idempotency).where(idempotency.c.created_us <= now - _KEPT_US))
-    connection.execute(
-        insert(idempotency).values(
-            organisation_id=organisation_id,
-            key_hash=once.key_hash,
-            fingerprint=once.fingerprint,
-            resource_id=resource_id,
-            created_us=now,
-        )
-    )

@@ -18,7 +18,7 @@ from whet.service.http import DEFAULT_LIMIT, Limit, NextCursor, Strict, answer, 
 from whet.service.refusals import Refused, invalid_request, not_found, problems
 from whet.service.routes_runs import OneRun
 from whet.service.run_folder import RunFolder
-from whet.service.runs import Run, StoredEvent, events_after
+from whet.service.runs import Run, events_after
 from whet.service.service import Service, in_thread
 
 router = APIRouter(prefix="/api/v1")
@@ -164,7 +164,11 @@ async def _events(service: Service, run: Run, after: int) -> AsyncIterator[bytes
         changed = service.notices.listen(run.id)
         events = await service.read(events_after, run.id, after)
         if events:
-            yield b"".join(_encode(event) for event in events)
+            # Our JSON has no line breaks, so one data line is enough.
+            yield b"".join(
+                b"id: %d\nevent: %s\ndata: %s\n\n" % (event.number, event.type.encode(), event.payload)
+                for event in events
+            )
             after = events[-1].number
             if any(event.type in _LAST_EVENTS for event in events):
                 return
@@ -175,8 +179,3 @@ async def _events(service: Service, run: Run, after: int) -> AsyncIterator[bytes
             await changed.wait()
         if waited.cancelled_caught:
             yield b": still there\n\n"
-
-
-def _encode(event: StoredEvent) -> bytes:
-    # Our JSON has no line breaks, so one data line is enough.
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.number, event.type.encode(), event.payload)

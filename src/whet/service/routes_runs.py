@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from pydantic import ValidationError
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
@@ -18,36 +18,10 @@ from starlette.responses import FileResponse, Response
 
 from whet.model.eval_cases import EvalSuite
 from whet.model.run import NO_AGENT
-from whet.service import runs
+from whet.service import bundles, http, runs
 from whet.service.auth import At, Key, Reader, Starter
-from whet.service.bundles import (
-    UPLOADED,
-    SkillError,
-    add_bundle,
-    bundles_dir,
-    has_bundle,
-    keep_bundle,
-    reference_problem,
-    uploaded_digest,
-)
 from whet.service.database import Status
-from whet.service.http import (
-    JSON,
-    IdempotencyKey,
-    Once,
-    Page,
-    Paged,
-    Strict,
-    answer,
-    content_type,
-    create_once,
-    decode_json,
-    id_in,
-    limit_body,
-    read_body,
-)
 from whet.service.refusals import Refused, invalid_request, invalid_values, problems
-from whet.service.routes_suites import SuiteId
 from whet.service.run_folder import RunFolder
 from whet.service.runs import Run, RunAnswer, RunBody, RunPage
 from whet.service.service import MB, QUEUE, Limits, Service, in_thread, reasons_against
@@ -56,13 +30,12 @@ from whet.suites.eval_documents import WITHOUT_AGENT, needs_of, not_runnable_rea
 
 router = APIRouter(prefix="/api/v1", tags=["runs"])
 
-RunId = Annotated[str, Path(max_length=100)]
 _FORM = "multipart/form-data"
 _FORM_SCHEMA: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
     "properties": {
-        "request": {"type": "string", "contentMediaType": JSON},
+        "request": {"type": "string", "contentMediaType": http.JSON},
         "skill": {"type": "string", "format": "binary"},
     },
 }
@@ -70,7 +43,7 @@ _BODY = {
     "requestBody": {
         "required": True,
         "content": {
-            JSON: {"schema": {"$ref": "#/components/schemas/RunBody"}},
+            http.JSON: {"schema": {"$ref": "#/components/schemas/RunBody"}},
             _FORM: {"schema": _FORM_SCHEMA},
         },
     }
@@ -79,7 +52,7 @@ _MOST_JSON = MB
 _RESULTS: dict[int | str, dict[str, Any]] = {200: {"description": "As `whet schema results` describes them."}}
 
 
-class RunnerList(Strict):
+class RunnerList(http.Strict):
     """The runners of the server."""
 
     runners: list[str]
@@ -88,7 +61,7 @@ class RunnerList(Strict):
 @router.get("/runners", response_model=RunnerList, responses=problems())
 async def list_runners(_: Reader, service: At) -> Response:
     """List the runners that you can run a suite with; `none` runs no agent."""
-    return answer({"runners": list(dict.fromkeys([*service.runners, NO_AGENT]))})
+    return http.answer({"runners": list(dict.fromkeys([*service.runners, NO_AGENT]))})
 
 
 @router.post(
@@ -99,37 +72,36 @@ async def list_runners(_: Reader, service: At) -> Response:
     openapi_extra=_BODY,
 )
 async def create_run(
-    id: SuiteId,  # noqa: A002
     request: Request,
     caller: Starter,
     service: At,
-    idempotency_key: IdempotencyKey = None,
+    suite_id: http.SuiteId,
+    idempotency_key: http.IdempotencyKey = None,
 ) -> Response:
     """Run a suite with a skill that you upload here, uploaded before, or name by its address."""
-    suite_id = id_in(id, "suite")
     body, upload = await _read_request(request, service.limits)
     if upload is not None:
         body = await in_thread(_keep_upload, service, caller, body, upload)
     parts = (b"create run", suite_id.encode(), msgspec.json.encode(body.model_dump(), order="sorted"))
-    run = await create_once(
+    run = await http.create_once(
         service,
         caller.organisation_id,
-        Once.of(idempotency_key, *parts) if idempotency_key is not None else None,
+        (idempotency_key, http.fingerprint(*parts)),
         lambda connection: _create(connection, service, caller, suite_id, body),
         lambda connection, known: runs.get_run(connection, caller.organisation_id, known),
     )
     service.notices.notify(QUEUE)
-    return answer({"run": run}, 202, {"location": f"{router.prefix}/runs/{run.id}"})
+    return http.answer({"run": run}, 202, {"location": f"{router.prefix}/runs/{run.id}"})
 
 
 async def _read_request(request: Request, limits: Limits) -> tuple[RunBody, UploadFile | None]:
     """Return the body, and the archive that came with it, if any."""
-    kind = content_type(request)
-    if kind == JSON:
-        return _parse(await read_body(request, _MOST_JSON, limits.body_timeout_s)), None
+    kind = http.content_type(request)
+    if kind == http.JSON:
+        return _parse(await http.read_body(request, _MOST_JSON, limits.body_timeout_s)), None
     if kind != _FORM:
-        raise Refused(415, f"the content type must be {JSON} or {_FORM}")
-    limit_body(request, limits.max_bundle_bytes + _MOST_JSON, limits.body_timeout_s)
+        raise Refused(415, f"the content type must be {http.JSON} or {_FORM}")
+    http.limit_body(request, limits.max_bundle_bytes + _MOST_JSON, limits.body_timeout_s)
     try:
         form = await request._get_form(max_files=1, max_fields=1, max_part_size=_MOST_JSON)  # noqa: SLF001
     except MultiPartException as error:
@@ -149,7 +121,7 @@ async def _read_request(request: Request, limits: Limits) -> tuple[RunBody, Uplo
 
 def _parse(body: bytes) -> RunBody:
     try:
-        return RunBody.model_validate(decode_json(body))
+        return RunBody.model_validate(http.decode_json(body))
     except ValidationError as error:
         raise invalid_values(error.errors(include_url=False, include_input=False)) from None
 
@@ -158,15 +130,15 @@ def _keep_upload(service: Service, caller: Key, body: RunBody, upload: UploadFil
     """Store the archive, and name it in the request."""
     if body.skill is not None:
         raise invalid_request(("skill", "is given twice: as a file and by name"))
-    folder = bundles_dir(service.data_dir, caller.organisation_id)
+    folder = bundles.bundles_dir(service.data_dir, caller.organisation_id)
     try:
-        digest, size = keep_bundle(folder, upload.file, service.bundle_limits)
-    except SkillError as error:
+        digest, size = bundles.keep_bundle(folder, upload.file, service.bundle_limits)
+    except bundles.SkillError as error:
         raise invalid_request(("skill", str(error))) from None
-    # The same archive may be uploaded twice at the same time.
+    # The same archive may have been uploaded before.
     with suppress(IntegrityError), service.database.writing() as connection:
-        add_bundle(connection, caller.organisation_id, digest, size)
-    return body.model_copy(update={"skill": f"{UPLOADED}{digest}"})
+        bundles.add_bundle(connection, caller.organisation_id, digest, size)
+    return body.model_copy(update={"skill": f"{bundles.UPLOADED}{digest}"})
 
 
 def _create(connection: Connection, service: Service, caller: Key, suite_id: str, body: RunBody) -> Run:
@@ -195,10 +167,10 @@ def _skill_problems(
         if body.variant == "skill" or not suite.supports_no_skill:
             yield "skill", "is missing: upload an archive, or name one"
         return
-    if (problem := reference_problem(body.skill)) is not None:
+    if (problem := bundles.reference_problem(body.skill)) is not None:
         yield "skill", problem
-    digest = uploaded_digest(body.skill)
-    if digest is not None and not has_bundle(connection, organisation_id, digest):
+    digest = bundles.uploaded_digest(body.skill)
+    if digest is not None and not bundles.has_bundle(connection, organisation_id, digest):
         yield "skill", "no such archive was uploaded"
 
 
@@ -214,35 +186,32 @@ def _runner_problems(service: Service, suite: EvalSuite, body: RunBody) -> Itera
 
 @router.get("/eval-suites/{id}/runs", response_model=RunPage, responses=problems(404, 422))
 async def list_runs_of_suite(
-    id: SuiteId,  # noqa: A002
-    caller: Reader,
-    service: At,
-    page: Paged,
-    status: Status | None = None,
+    caller: Reader, service: At, suite_id: http.SuiteId, page: http.Paged, status: Status | None = None
 ) -> Response:
     """List the runs of a suite, newest first."""
-    suite_id = id_in(id, "suite")
     await service.read(get_suite, caller.organisation_id, suite_id, deleted=True)
     return await _list(service, caller, page, suite_id, status)
 
 
 @router.get("/runs", response_model=RunPage, responses=problems(422))
 async def list_runs(
-    caller: Reader, service: At, page: Paged, status: Annotated[Status | None, Query()] = None
+    caller: Reader, service: At, page: http.Paged, status: Annotated[Status | None, Query()] = None
 ) -> Response:
     """List the runs of the organisation, newest first."""
     return await _list(service, caller, page, None, status)
 
 
-async def _list(service: Service, caller: Key, page: Page, suite_id: str | None, status: Status | None) -> Response:
+async def _list(
+    service: Service, caller: Key, page: http.Page, suite_id: str | None, status: Status | None
+) -> Response:
     found, following = await service.read(
         runs.list_runs, caller.organisation_id, page, suite_id=suite_id, status=status
     )
-    return answer({"runs": found, "next_cursor": following})
+    return http.answer({"runs": found, "next_cursor": following})
 
 
-async def _find(id: RunId, caller: Reader, service: At) -> Run:  # noqa: A002
-    return await service.read(runs.get_run, caller.organisation_id, id_in(id, "run"))
+async def _find(caller: Reader, service: At, id_: http.RunId) -> Run:
+    return await service.read(runs.get_run, caller.organisation_id, id_)
 
 
 # The run in the path, for callers who may read it.
@@ -252,17 +221,17 @@ OneRun = Annotated[Run, Depends(_find)]
 @router.get("/runs/{id}", response_model=RunAnswer, responses=problems(404, 422))
 async def get_run(run: OneRun) -> Response:
     """Get a run."""
-    return answer({"run": run})
+    return http.answer({"run": run})
 
 
 @router.post("/runs/{id}/cancel", response_model=RunAnswer, responses=problems(404, 409, 422))
-async def cancel_run(id: RunId, caller: Starter, service: At) -> Response:  # noqa: A002
+async def cancel_run(caller: Starter, service: At, id_: http.RunId) -> Response:
     """Cancel a run. One that waits ends at once, one that is running ends when its agents have ended."""
-    run = await service.write(runs.cancel_run, caller.organisation_id, id_in(id, "run"))
+    run = await service.write(runs.cancel_run, caller.organisation_id, id_)
     if run.ended and run.status != "cancelled":
         raise Refused(409, f"the run has already ended: it is {run.status}")
     service.notices.notify(run.id)
-    return answer({"run": run})
+    return http.answer({"run": run})
 
 
 @router.get("/runs/{id}/results", response_model=None, responses={**_RESULTS, **problems(404, 409, 422)})
@@ -271,4 +240,4 @@ async def get_results(run: OneRun, service: At) -> Response:
     path = await in_thread(lambda: RunFolder.of(service.data_dir, run.id).results)
     if not run.ended or path is None:
         raise Refused(409, f"there are no results: the run is {run.status}")
-    return FileResponse(path, media_type=JSON)
+    return FileResponse(path, media_type=http.JSON)

@@ -9,34 +9,14 @@ from pydantic import BaseModel
 from sqlalchemy import Connection
 from starlette.responses import Response
 
-from whet.service import suites
+from whet.service import http, suites
 from whet.service.auth import At, Reader, Writer
-from whet.service.http import (
-    DEFAULT_LIMIT,
-    IdempotencyKey,
-    IfMatch,
-    IfNoneMatch,
-    Limit,
-    Moment,
-    NextCursor,
-    Once,
-    Paged,
-    Strict,
-    answer,
-    create_once,
-    etag,
-    id_in,
-    is_unchanged,
-    read_json,
-    require_match,
-)
 from whet.service.refusals import problems
 from whet.service.service import Service, in_thread
 from whet.service.suites import StoredSuite
 
 router = APIRouter(prefix="/api/v1/eval-suites", tags=["suites"])
 
-SuiteId = Annotated[str, Path(max_length=100)]
 Version = Annotated[int, Path(ge=1, le=2**31 - 1)]
 _BODY = (400, 408, 413, 415, 422)
 
@@ -55,8 +35,8 @@ class SuiteHead(BaseModel):
     suite_kind: str
     runnable: bool
     not_runnable_reasons: list[str]
-    created_at: Moment
-    updated_at: Moment
+    created_at: http.Moment
+    updated_at: http.Moment
 
 
 class CountedSuite(SuiteHead):
@@ -71,24 +51,24 @@ class Suite(SuiteHead):
     cases_json: list[dict[str, Any]]
 
 
-class SuiteAnswer(Strict):
+class SuiteAnswer(http.Strict):
     """One suite."""
 
     suite: Suite
 
 
-class SuitePage(Strict):
+class SuitePage(http.Strict):
     """Suites, newest first."""
 
     suites: list[CountedSuite]
-    next_cursor: NextCursor
+    next_cursor: http.NextCursor
 
 
-class VersionPage(Strict):
+class VersionPage(http.Strict):
     """The versions of a suite, newest first."""
 
     versions: list[CountedSuite]
-    next_cursor: NextCursor
+    next_cursor: http.NextCursor
 
 
 def _document_body(name: str) -> dict[str, Any]:
@@ -98,10 +78,10 @@ def _document_body(name: str) -> dict[str, Any]:
 
 
 @router.get("", response_model=SuitePage, responses=problems(422))
-async def list_suites(caller: Reader, service: At, page: Paged) -> Response:
+async def list_suites(caller: Reader, service: At, page: http.Paged) -> Response:
     """List the suites of the organisation, newest first, without their cases."""
     found, following = await service.read(suites.list_suites, caller.organisation_id, page)
-    return answer({"suites": [suite.shown(service.lacking) for suite in found], "next_cursor": following})
+    return http.answer({"suites": [suite.shown(service.lacking) for suite in found], "next_cursor": following})
 
 
 @router.post(
@@ -112,16 +92,15 @@ async def list_suites(caller: Reader, service: At, page: Paged) -> Response:
     openapi_extra=_document_body("EvalSuite"),
 )
 async def create_suite(
-    request: Request, caller: Writer, service: At, idempotency_key: IdempotencyKey = None
+    request: Request, caller: Writer, service: At, idempotency_key: http.IdempotencyKey = None
 ) -> Response:
     """Create a suite in its first version."""
-    body, value = await read_json(request, service.limits)
-    once = Once.of(idempotency_key, b"create suite", body) if idempotency_key is not None else None
+    body, value = await http.read_json(request, service.limits)
     head, cases = await in_thread(lambda: suites.encode_suite(suites.read_document(value)))
-    suite = await create_once(
+    suite = await http.create_once(
         service,
         caller.organisation_id,
-        once,
+        (idempotency_key, http.fingerprint(b"create suite", body)),
         lambda connection: suites.create_suite(connection, caller.organisation_id, head, cases),
         lambda connection, id_: suites.get_suite(connection, caller.organisation_id, id_, version=1),
     )
@@ -133,11 +112,11 @@ async def create_suite(
     response_model=SuiteAnswer,
     responses={**problems(404, 422), 304: {"description": "The suite still has that ETag."}},
 )
-async def get_suite(id: SuiteId, caller: Reader, service: At, if_none_match: IfNoneMatch = None) -> Response:  # noqa: A002
+async def get_suite(caller: Reader, service: At, id_: http.SuiteId, if_none_match: http.IfNoneMatch = None) -> Response:
     """Get a suite in its newest version."""
-    suite = await service.read(suites.get_suite, caller.organisation_id, id_in(id, "suite"))
-    if is_unchanged(if_none_match, suite.version):
-        return Response(status_code=304, headers={"etag": etag(suite.version)})
+    suite = await service.read(suites.get_suite, caller.organisation_id, id_)
+    if http.is_unchanged(if_none_match, suite.version):
+        return Response(status_code=304, headers={"etag": http.etag(suite.version)})
     return _answer(service, suite)
 
 
@@ -148,18 +127,14 @@ async def get_suite(id: SuiteId, caller: Reader, service: At, if_none_match: IfN
     openapi_extra=_document_body("EvalSuitePatch"),
 )
 async def change_suite(
-    id: SuiteId,  # noqa: A002
-    request: Request,
-    caller: Writer,
-    service: At,
-    if_match: IfMatch = None,
+    request: Request, caller: Writer, service: At, id_: http.SuiteId, if_match: http.IfMatch = None
 ) -> Response:
     """Change the named fields, which makes a new version. New cases replace all cases; the source cannot change."""
-    _, value = await read_json(request, service.limits)
+    _, value = await http.read_json(request, service.limits)
 
     def change(connection: Connection) -> StoredSuite:
-        stored = suites.get_suite(connection, caller.organisation_id, id_in(id, "suite"), lock=True)
-        require_match(if_match, stored.version)
+        stored = suites.get_suite(connection, caller.organisation_id, id_, lock=True)
+        http.require_match(if_match, stored.version)
         changed = stored.changed(value)
         if changed == stored.suite():
             return stored
@@ -169,12 +144,12 @@ async def change_suite(
 
 
 @router.delete("/{id}", status_code=204, response_model=None, responses=problems(404, 412, 422))
-async def delete_suite(id: SuiteId, caller: Writer, service: At, if_match: IfMatch = None) -> Response:  # noqa: A002
+async def delete_suite(caller: Writer, service: At, id_: http.SuiteId, if_match: http.IfMatch = None) -> Response:
     """Delete a suite; its runs stay."""
 
     def delete(connection: Connection) -> None:
-        stored = suites.get_suite(connection, caller.organisation_id, id_in(id, "suite"), lock=True)
-        require_match(if_match, stored.version)
+        stored = suites.get_suite(connection, caller.organisation_id, id_, lock=True)
+        http.require_match(if_match, stored.version)
         suites.delete_suite(connection, stored)
 
     await service.write(delete)
@@ -183,25 +158,25 @@ async def delete_suite(id: SuiteId, caller: Writer, service: At, if_match: IfMat
 
 @router.get("/{id}/versions", response_model=VersionPage, responses=problems(404, 422))
 async def list_versions(
-    id: SuiteId,  # noqa: A002
     caller: Reader,
     service: At,
-    limit: Limit = DEFAULT_LIMIT,
+    id_: http.SuiteId,
+    limit: http.Limit = http.DEFAULT_LIMIT,
     cursor: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
 ) -> Response:
     """List the versions of a suite, newest first, without their cases."""
-    found, following = await service.read(
-        suites.list_versions, caller.organisation_id, id_in(id, "suite"), limit, cursor
-    )
-    return answer({"versions": [suite.shown(service.lacking) for suite in found], "next_cursor": following})
+    found, following = await service.read(suites.list_versions, caller.organisation_id, id_, limit, cursor)
+    return http.answer({"versions": [suite.shown(service.lacking) for suite in found], "next_cursor": following})
 
 
 @router.get("/{id}/versions/{version}", response_model=SuiteAnswer, responses=problems(404, 422))
-async def get_version(id: SuiteId, version: Version, caller: Reader, service: At) -> Response:  # noqa: A002
+async def get_version(caller: Reader, service: At, id_: http.SuiteId, version: Version) -> Response:
     """Get a version of a suite, which never changes."""
-    suite = await service.read(suites.get_suite, caller.organisation_id, id_in(id, "suite"), version=version)
+    suite = await service.read(suites.get_suite, caller.organisation_id, id_, version=version)
     return _answer(service, suite)
 
 
 def _answer(service: Service, suite: StoredSuite, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return answer({"suite": suite.shown(service.lacking)}, status, {"etag": etag(suite.version), **(headers or {})})
+    return http.answer(
+        {"suite": suite.shown(service.lacking)}, status, {"etag": http.etag(suite.version), **(headers or {})}
+    )

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, Row, func, insert, select, update
 
 from whet.service.database import Status, now_us, run_events, runs
 from whet.service.http import Moment, NextCursor, Page, Strict
@@ -128,15 +128,6 @@ class NewEvent:
     payload: bytes = b"{}"
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEvent:
-    """An event of a run, numbered from 1."""
-
-    number: int
-    type: str
-    payload: bytes
-
-
 def add_events(connection: Connection, run_id: str, events: Sequence[NewEvent]) -> int:
     """Append those of *events* that are new, and return how many they are."""
     if not events:
@@ -168,15 +159,15 @@ def add_events(connection: Connection, run_id: str, events: Sequence[NewEvent]) 
     return len(fresh)
 
 
-def events_after(connection: Connection, run_id: str, number: int) -> list[StoredEvent]:
-    """Return the next events after this *number*."""
+def events_after(connection: Connection, run_id: str, number: int) -> Sequence[Row[Any]]:
+    """Return number, type and payload of the next events after this *number*."""
     query = (
         select(run_events.c.number, run_events.c.type, run_events.c.payload)
         .where(run_events.c.run_id == run_id, run_events.c.number > number)
         .order_by(run_events.c.number)
         .limit(_EVENTS_AT_ONCE)
     )
-    return [StoredEvent(*row) for row in connection.execute(query)]
+    return connection.execute(query).all()
 
 
 def create_run(

@@ -62,7 +62,12 @@ def serve(
         allow_private_addresses=allow_private_addresses,
         allow_local_files=False,
     )
-    with closing(open_database(database_url)) as database, _alone(database, data_dir), _listen(address) as listener:
+    with (
+        closing(open_database(database_url)) as database,
+        _file_lock(data_dir / ".lock", str(data_dir)),
+        _database_lock(database),
+        _listen(address) as listener,
+    ):
         clear_drafts(data_dir)
         service = Service(
             database=database,
@@ -111,13 +116,6 @@ def _empty_config(data_dir: Path) -> Path:
     if not path.exists():
         path.write_text("# The settings of runs; name another file with --config.\n")
     return path
-
-
-@contextmanager
-def _alone(database: Database, data_dir: Path) -> Iterator[None]:
-    """Lock database and folder for this process; raises UsageError if another server uses one of them."""
-    with _file_lock(data_dir / ".lock", str(data_dir)), _database_lock(database):
-        yield
 
 
 def _database_lock(database: Database) -> AbstractContextManager[None]:

@@ -96,14 +96,13 @@ async def _bring_to_end(service: Service, run: Run, folder: RunFolder) -> Ending
     await _prepare(service, run, folder)
     code = 0
     for _ in range(_MOST_STARTS):
-        cancel = _Cancel(service, run)
-        if await cancel.is_requested():
+        if await _is_cancelled(service, run):
             return Ending(status="cancelled")
         skill = await fetch_skill(service, run, folder)
         service.metrics.started.inc()
-        async with _followed(service, run, folder), cancel.watched():
-            code = await _run_process(service, run, folder, skill, cancel.event)
-        ending = await in_thread(lambda: conclude(code, folder, cancelled=cancel.event.is_set()))  # noqa: B023
+        async with _followed(service, run, folder), _cancelling(service, run) as cancel:
+            code = await _run_process(service, run, folder, skill, cancel)
+        ending = await in_thread(lambda: conclude(code, folder, cancelled=cancel.is_set()))  # noqa: B023
         if ending is not None:
             return ending
         await _clear_away(run)
@@ -124,34 +123,28 @@ async def _prepare(service: Service, run: Run, folder: RunFolder) -> None:
     await in_thread(lambda: folder.prepare(suite.document()))
 
 
-class _Cancel:
-    """Whether somebody wants to cancel a run."""
+async def _is_cancelled(service: Service, run: Run) -> bool:
+    found = await persistently(lambda: service.read(get_run, run.organisation_id, run.id))
+    return found.cancel_requested_at is not None
 
-    def __init__(self, service: Service, run: Run) -> None:
-        self._service = service
-        self._run = run
-        self.event = anyio.Event()
 
-    async def is_requested(self) -> bool:
-        """Ask the database."""
-        found = await persistently(lambda: self._service.read(get_run, self._run.organisation_id, self._run.id))
-        return found.cancel_requested_at is not None
+@asynccontextmanager
+async def _cancelling(service: Service, run: Run) -> AsyncIterator[anyio.Event]:
+    """Give an event that is set as soon as somebody cancels the run."""
+    cancel = anyio.Event()
 
-    @asynccontextmanager
-    async def watched(self) -> AsyncIterator[None]:
-        """Set `event` as soon as somebody cancels the run."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch)
-            yield
-            tasks.cancel_scope.cancel()
+    async def watch() -> None:
+        while not cancel.is_set():
+            changed = service.notices.listen(run.id)
+            if await _is_cancelled(service, run):
+                cancel.set()
+            else:
+                await changed.wait()
 
-    async def _watch(self) -> None:
-        while True:
-            changed = self._service.notices.listen(self._run.id)
-            if await self.is_requested():
-                self.event.set()
-                return
-            await changed.wait()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        yield cancel
+        tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
