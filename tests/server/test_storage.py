@@ -118,7 +118,7 @@ def test_a_write_does_not_wait_for_others_without_end(tmp_path: Path) -> None:
         write()
 
 
-def test_the_folder_of_a_new_database_is_for_nobody_else(tmp_path: Path) -> None:
+def test_the_folder_of_a_new_database_is_private(tmp_path: Path) -> None:
     open_database(f"sqlite:///{tmp_path}/service/whet.db").close()
 
     assert (tmp_path / "service").stat().st_mode & 0o777 == 0o700
@@ -131,7 +131,7 @@ def _run(database: Database) -> tuple[str, str]:
         return key.organisation_id, create_run(connection, key.organisation_id, (suite.id, 1), RunBody()).id
 
 
-def test_an_event_that_was_told_is_not_told_again(database: Database) -> None:
+def test_an_event_is_added_once(database: Database) -> None:
     _, run_id = _run(database)
     first, second = NewEvent("a", "trial_ended"), NewEvent("b", "trial_ended")
 
@@ -143,7 +143,7 @@ def test_an_event_that_was_told_is_not_told_again(database: Database) -> None:
     assert [event.number for event in told] == [2, 3]
 
 
-def test_events_that_are_told_at_the_same_time_get_numbers_of_their_own(database: Database) -> None:
+def test_events_that_are_added_at_the_same_time_get_different_numbers(database: Database) -> None:
     _, run_id = _run(database)
 
     def tell(number: int) -> None:
@@ -169,7 +169,7 @@ def test_a_run_starts_once_and_ends_once(database: Database) -> None:
     assert run.status == "completed"
 
 
-def test_requests_are_told_apart_wherever_their_parts_end() -> None:
+def test_requests_differ_if_their_parts_end_elsewhere() -> None:
     assert fingerprint(b"ab", b"c") != fingerprint(b"a", b"bc")
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from whet.service.database import Status, now_us, run_events, runs
 from whet.service.http import Moment, NextCursor, Page, Strict
@@ -159,7 +159,7 @@ def add_events(connection: Connection, run_id: str, events: Sequence[NewEvent]) 
     return len(fresh)
 
 
-def events_after(connection: Connection, run_id: str, number: int) -> Sequence[Row[Any]]:
+def events_after(connection: Connection, run_id: str, number: int) -> Sequence[Any]:
     """Return number, type and payload of the next events after this *number*."""
     query = (
         select(run_events.c.number, run_events.c.type, run_events.c.payload)
