@@ -31,7 +31,7 @@ def find_chromium() -> str | None:
 
 @contextmanager
 def started(program: str) -> Iterator[Browser]:
-    """The browser, for a while. Its loop occupies the thread, so nobody keeps it for longer than one module."""
+    """The browser. Its loop occupies the thread, so keep it for one module at most."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=list(_OPTIONS))
         yield browser
@@ -40,7 +40,7 @@ def started(program: str) -> Iterator[Browser]:
 
 @dataclass
 class Visit:
-    """Somebody who looks at a service, and all that their browser asked for and complained about."""
+    """A visitor of a service, with all requests and errors of their browser."""
 
     page: Page
     server: Server
@@ -64,19 +64,19 @@ class Visit:
         self.page.get_by_role("button", name="Sign in").click()
 
     def sign_in(self, key: str, address: str = "/") -> None:
-        """Come to an address of the page from elsewhere, and sign in."""
+        """Open an address of the page from elsewhere, and sign in."""
         self.page.goto("about:blank")
         self.page.goto(f"{self.server.url}/#{address}")
         self.enter(key)
         self.page.get_by_role("button", name="Sign out").wait_for()
 
     def go(self, address: str, heading: str) -> None:
-        """Come to an address, and wait for its heading."""
+        """Open an address, and wait for its heading."""
         self.page.goto(f"{self.server.url}/#{address}")
         self.page.get_by_role("heading", name=heading, level=1).wait_for()
 
     def load(self, address: str) -> None:
-        """Come to an address from elsewhere, and wait until all of it is there."""
+        """Open an address from elsewhere, and wait until all of it is there."""
         self.page.goto("about:blank")
         self.page.goto(f"{self.server.url}/#{address}")
         self.page.locator("main:not([aria-busy]) h1").wait_for()
@@ -100,7 +100,7 @@ class Visit:
 
 @contextmanager
 def visit(browser: Browser, server: Server, screen: dict[str, int] = DESK, scheme: str = "light") -> Iterator[Visit]:
-    """A visit in a browser profile of its own; ends with the promise that nothing was asked of anybody else."""
+    """A visit in its own browser profile; fails if the page has asked other hosts for anything."""
     context = browser.new_context(viewport=screen, color_scheme=scheme, locale="en-GB", timezone_id="UTC")  # type: ignore[arg-type]
     made = Visit(context.new_page(), server)
     try:

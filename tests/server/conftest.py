@@ -13,7 +13,7 @@ from serving import Server
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """A PostgreSQL, for as long as there are tests."""
+    """A PostgreSQL for all tests."""
     programs = find_programs()
     if programs is None:
         pytest.skip("postgresql is not installed")
@@ -51,12 +51,12 @@ def server(fresh_database: Callable[[], str], tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture
 def organisation() -> str:
-    """A name that nobody else has."""
+    """A name that no other test uses."""
     return f"org-{secrets.token_hex(6)}"
 
 
 @pytest.fixture
 def client(server: Server, organisation: str) -> Iterator[httpx2.Client]:
-    """Somebody of a new organisation, who may do everything."""
+    """A client of a new organisation, with all scopes."""
     with server.client(server.key(organisation)) as client:
         yield client

@@ -24,7 +24,7 @@ def find_programs() -> Path | None:
 
 
 class Cluster:
-    """A running server, with a fresh database for whoever asks."""
+    """A running server that makes fresh databases."""
 
     def __init__(self, programs: Path) -> None:
         self._programs = programs
@@ -66,7 +66,7 @@ class Cluster:
         return f"postgresql://whet@/{name}?host={self.folder}"
 
     def restart(self) -> None:
-        """End the server as a crash would, and begin again."""
+        """Crash the server, and start it again."""
         self._run("pg_ctl", "-D", str(self.folder / "data"), "-w", "-s", "-m", "immediate", "restart")
 
     def stop(self) -> None:

@@ -50,7 +50,7 @@ def create_suite(client: httpx2.Client, scripts: Sequence[str], **more: Any) -> 
 
 
 def ask_for_run(client: httpx2.Client, suite_id: str, **asked: Any) -> httpx2.Response:
-    """Ask for a run with a skill that comes along."""
+    """Start a run with an uploaded skill."""
     return client.post(
         f"{SUITES}/{suite_id}/runs",
         data={"request": json.dumps({"runner": "sh", **asked})},
@@ -72,7 +72,7 @@ def get_run(client: httpx2.Client, run_id: str) -> dict[str, Any]:
 
 
 def is_running(pid: str) -> bool:
-    """Whether a process is there and not merely waiting for somebody to look at how it ended."""
+    """Whether a process exists and is not a zombie."""
     try:
         return Path("/proc", pid, "stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
     except OSError:

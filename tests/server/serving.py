@@ -1,4 +1,4 @@
-"""A real server in a process of its own, and clients that ask it over HTTP."""
+"""A real server in its own process, and clients that use it over HTTP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 
 from whet.service.auth import SCOPES, create_key
-from whet.service.start import open_database
+from whet.service.database import open_database
 
 PATIENCE_S = 60
 SUITES = "/api/v1/eval-suites"
@@ -23,7 +23,7 @@ SUITES = "/api/v1/eval-suites"
 
 @dataclass
 class Server:
-    """`whet serve` on a database and a data folder; can be ended and started again."""
+    """`whet serve` on a database and a data folder; can be stopped and started again."""
 
     database: str
     data_dir: Path
@@ -70,17 +70,17 @@ class Server:
             return create_key(database, organisation, scopes or SCOPES)[1]
 
     def whet(self, *arguments: str) -> str:
-        """What a command prints that is told of the database."""
+        """What a command prints with `--database`."""
         return self.plain(*arguments, "--database", self.database)
 
     def plain(self, *arguments: str) -> str:
-        """What a command prints that goes well."""
+        """What a command prints that succeeds."""
         ended = self._command(*arguments)
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
 
     def fails(self, *arguments: str) -> str:
-        """What a command says that a person has to correct."""
+        """The error that a command prints."""
         ended = self._command(*arguments)
         assert ended.returncode == 2, ended.stdout + ended.stderr
         return ended.stderr
@@ -101,13 +101,13 @@ class Server:
         return httpx2.Client(base_url=self.url, headers=headers, timeout=PATIENCE_S)
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill it."""
         assert self.process is not None
         os.kill(self.process.pid, signal.SIGKILL)
         self._ended()
 
     def stop(self) -> int:
-        """End it as an operator would; the exit code."""
+        """Stop it as an operator would; returns the exit code."""
         if self.process is None:
             return 0
         self.process.terminate()
@@ -140,4 +140,4 @@ def wait_until(asked: Any, *, within_s: float = PATIENCE_S) -> Any:
         if found := asked():
             return found
         time.sleep(0.05)
-    raise AssertionError("it never came to pass")
+    raise AssertionError("it never happened")

@@ -83,7 +83,7 @@ def test_a_suite_that_somebody_changed_meanwhile_is_not_overwritten(
 
     said = _refused(server, key_file, "push", str(back))
 
-    assert "the suite is at version 2 by now" in said
+    assert "the suite is now at version 2" in said
     assert _suites(server, key_file, "push", str(back), "--new").split()[1] == "v1"
 
 
@@ -97,13 +97,13 @@ def test_a_file_that_is_there_is_not_overwritten(server: Server, key_file: Path,
     assert _suites(server, key_file, "pull", id_, "--output", str(file), "--force")
 
 
-def test_what_is_wrong_with_a_suite_is_told_before_it_is_sent(server: Server, key_file: Path, tmp_path: Path) -> None:
+def test_a_wrong_suite_is_refused_before_it_is_sent(server: Server, key_file: Path, tmp_path: Path) -> None:
     said = _refused(server, key_file, "push", str(_write(tmp_path / "a.json", verifier_kind="magic")))
 
     assert "verifier_kind" in said
 
 
-def test_what_the_service_refuses_is_told_with_its_paths(server: Server, key_file: Path, tmp_path: Path) -> None:
+def test_a_refusal_of_the_service_is_printed_with_its_paths(server: Server, key_file: Path, tmp_path: Path) -> None:
     case = {"case_kind": "task_package", "environment_ref": "./here"}
 
     said = _refused(server, key_file, "push", str(_write(tmp_path / "a.json", cases_json=[case])))
@@ -112,14 +112,14 @@ def test_what_the_service_refuses_is_told_with_its_paths(server: Server, key_fil
     assert "cases_json[0].environment_ref" in said
 
 
-def test_a_service_that_is_not_there_is_told_in_one_line(server: Server, key_file: Path) -> None:
+def test_an_unreachable_service_is_one_line(server: Server, key_file: Path) -> None:
     said = server.fails("suites", "list", "--server", "http://127.0.0.1:1", "--key-file", str(key_file))
 
     assert "http://127.0.0.1:1 cannot be reached" in said
     assert "Traceback" not in said
 
 
-def test_a_key_that_does_not_count_is_told(server: Server, tmp_path: Path) -> None:
+def test_an_invalid_key_is_reported(server: Server, tmp_path: Path) -> None:
     wrong = tmp_path / "key"
     wrong.write_text("whet_00000000_wrong")
 

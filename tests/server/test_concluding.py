@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from whet.service.run_folder import RunPlace
+from whet.service.run_folder import RunFolder
 from whet.service.work import conclude, given_up
 
 
-def _place(folder: Path, results: dict[str, object] | None, log: str = "") -> RunPlace:
+def _place(folder: Path, results: dict[str, object] | None, log: str = "") -> RunFolder:
     record = folder / "record" / "20260101T000000-000000"
     record.mkdir(parents=True)
     (record / "run.json").write_text("{}")
     if results is not None:
         (record / "results.json").write_text(json.dumps(results))
     (folder / "whet.log").write_text(log)
-    return RunPlace(folder)
+    return RunFolder(folder)
 
 
 WHOLE = {"interrupted": False, "cases": [1, 2], "suite_path": "/srv", "lift": [{"value": 1.0, "cases": [3]}]}
@@ -26,7 +26,7 @@ WHOLE = {"interrupted": False, "cases": [1, 2], "suite_path": "/srv", "lift": [{
 
 @pytest.mark.parametrize(("code", "outcome"), [(0, "passed"), (1, "failed"), (3, "errored")])
 @pytest.mark.parametrize("cancelled", [False, True])
-def test_whole_results_complete_a_run_also_where_its_end_was_wished_for(
+def test_complete_results_complete_a_run_even_if_it_was_cancelled(
     tmp_path: Path, code: int, outcome: str, cancelled: bool
 ) -> None:
     ending = conclude(code, _place(tmp_path, WHOLE), cancelled=cancelled)
@@ -38,7 +38,7 @@ def test_whole_results_complete_a_run_also_where_its_end_was_wished_for(
 
 @pytest.mark.parametrize("results", [None, {"interrupted": True}])
 @pytest.mark.parametrize("code", [130, -9, 1, 0])
-def test_a_run_that_was_cut_short_is_gone_on_with_unless_its_end_was_wished_for(
+def test_an_interrupted_run_is_resumed_unless_it_was_cancelled(
     tmp_path: Path, code: int, results: dict[str, object] | None
 ) -> None:
     place = _place(tmp_path, results)
@@ -51,7 +51,7 @@ def test_a_run_that_was_cut_short_is_gone_on_with_unless_its_end_was_wished_for(
 
 
 @pytest.mark.parametrize("code", [2, 4, 70])
-def test_a_run_that_cannot_be_says_what_whet_said(tmp_path: Path, code: int) -> None:
+def test_a_run_that_cannot_start_has_the_errors_of_whet(tmp_path: Path, code: int) -> None:
     place = _place(tmp_path, None, "progress\nerror[config]: it is wrong\n  mend it\n")
 
     ending = conclude(code, place, cancelled=False)
@@ -60,7 +60,7 @@ def test_a_run_that_cannot_be_says_what_whet_said(tmp_path: Path, code: int) -> 
     assert (ending.status, ending.error) == ("failed", "error[config]: it is wrong\n  mend it")
 
 
-def test_a_run_that_is_cut_short_each_time_is_given_up(tmp_path: Path) -> None:
+def test_a_run_that_is_interrupted_each_time_is_given_up(tmp_path: Path) -> None:
     ending = given_up(-9, _place(tmp_path, None, "a\nb\n"))
 
     assert ending.status == "failed"

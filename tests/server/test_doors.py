@@ -16,7 +16,7 @@ from serving import SUITES, Server, suite_document
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The data folder of a server that somebody made open to all."""
+    """The data folder of a server, open to all users."""
     data = tmp_path / "data"
     data.mkdir(mode=0o755)
     (data / "whet.db").touch(mode=0o644)
@@ -38,7 +38,7 @@ def server(folder: Path) -> Iterator[Server]:
 
 
 def _wrong_keys(server: Server, count: int) -> list[int]:
-    """What comes of wrong keys, each said to come from an address of its own."""
+    """The statuses of requests with wrong keys, each with another forged address."""
     with server.client("whet_00000000_" + "A" * 43) as client:
         return [
             client.get(SUITES, headers={"x-forwarded-for": f"203.0.113.{number}"}).status_code

@@ -1,4 +1,4 @@
-"""Callers that connect and do not say what they want."""
+"""Callers that connect and do not send a request."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def port() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nHost: "], ids=["nothing", "half a head"])
-def test_who_does_not_say_what_it_wants_is_sent_away(port: int, said: bytes) -> None:
+def test_a_connection_without_a_whole_head_is_closed(port: int, said: bytes) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as caller:
         caller.sendall(said)
 
         assert caller.recv(100) == b""
 
 
-def test_who_has_asked_is_answered_however_long_it_takes_and_may_not_dawdle_afterwards(port: int) -> None:
+def test_a_slow_answer_is_sent_and_a_slow_next_head_closes_the_connection(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as caller:
         caller.sendall(REQUEST)
 
@@ -61,7 +61,7 @@ def test_who_has_asked_is_answered_however_long_it_takes_and_may_not_dawdle_afte
         assert caller.recv(100) == b""
 
 
-def test_who_stays_connected_has_as_long_for_each_answer(port: int) -> None:
+def test_each_request_of_a_connection_has_the_whole_time(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as caller:
         answers = []
         for _ in range(3):

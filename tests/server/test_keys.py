@@ -16,7 +16,7 @@ from serving import SUITES, Server, suite_document
 
 
 def _codes(client: httpx2.Client) -> dict[str, int]:
-    """What comes of one request of each scope."""
+    """The status of one request of each scope."""
     suite = "00000000-0000-4000-8000-000000000000"
     return {
         "read": client.get(SUITES).status_code,
@@ -42,7 +42,7 @@ def test_a_key_may_do_what_its_scopes_say(
 
 
 @pytest.mark.parametrize("key", [None, "whet_00000000", "whet_00000000_" + "A" * 43, "\x7f", "a" * 5000])
-def test_who_has_no_key_that_counts_is_told_nothing(server: Server, key: str | None) -> None:
+def test_a_caller_without_a_valid_key_learns_nothing(server: Server, key: str | None) -> None:
     with server.client(key) as client:
         refused = client.get(SUITES)
 
@@ -98,21 +98,21 @@ def test_a_database_that_is_none_of_ours_is_refused(server: Server, url: str) ->
 
 
 def test_a_key_for_an_organisation_without_a_name_is_refused(server: Server) -> None:
-    assert "is no name for an organisation" in server.fails(
+    assert "is not a valid name for an organisation" in server.fails(
         "keys", "create", "--org", " ", "--database", server.database
     )
 
 
 @pytest.fixture
 def strict(fresh_database: Callable[[], str], tmp_path: Path) -> Iterator[Server]:
-    """A server that lets a key ask three times a minute."""
+    """A server that allows three requests a minute."""
     served = Server(fresh_database(), tmp_path / "data", ("--requests-per-minute", "3"))
     served.start()
     yield served
     served.stop()
 
 
-def test_who_asks_too_often_is_told_when_to_come_back(strict: Server, organisation: str) -> None:
+def test_a_caller_who_asks_too_often_learns_when_to_try_again(strict: Server, organisation: str) -> None:
     with strict.client(strict.key(organisation)) as client, strict.client(strict.key(organisation)) as other:
         codes = [client.get(SUITES).status_code for _ in range(5)]
         refused = client.get(SUITES)
@@ -122,7 +122,7 @@ def test_who_asks_too_often_is_told_when_to_come_back(strict: Server, organisati
         assert other.get(SUITES).status_code == 200
 
 
-def test_who_guesses_keys_is_stopped(strict: Server, organisation: str) -> None:
+def test_a_caller_who_guesses_keys_is_stopped(strict: Server, organisation: str) -> None:
     key = strict.key(organisation)
     with strict.client("whet_00000000_" + "A" * 43) as guesser:
         codes = [guesser.get(SUITES).status_code for _ in range(65)]

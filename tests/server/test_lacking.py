@@ -1,4 +1,4 @@
-"""What a server cannot do is said when a suite is looked at or a run is asked for, not by a run that fails."""
+"""A suite and a request for a run show what the server lacks, so that no run fails because of it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_suite_that_needs_what_the_server_has_not_is_not_runnable_and_a_run_is
     assert [detail["message"] for detail in refused.json()["details"]] == suite["not_runnable_reasons"]
 
 
-def test_a_query_needs_a_judge_only_where_no_agent_is_asked(poor: httpx2.Client) -> None:
+def test_a_query_needs_a_judge_only_without_an_agent(poor: httpx2.Client) -> None:
     suite = _suite(poor, QUERY, "llm_judge")
 
     judged, run = ask_for_run(poor, suite["id"], runner="none"), ask_for_run(poor, suite["id"])

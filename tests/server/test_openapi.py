@@ -1,4 +1,4 @@
-"""The OpenAPI document describes the service as it is: whatever is made up from it is answered as it says."""
+"""The OpenAPI document describes the service: every request that is made from it is answered as it says."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNSAYABLE = "positive_data_acceptance,ignored_auth"
 
 @pytest.fixture(scope="module")
 def fuzzed(fresh_database: Callable[[], str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server without runners: nobody should run what a fuzzer makes up."""
+    """A server without runners, so that it runs nothing that a fuzzer makes up."""
     served = Server(fresh_database(), tmp_path_factory.mktemp("fuzz") / "data", ("--requests-per-minute", "1000000"))
     served.start()
     yield served

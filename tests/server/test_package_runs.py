@@ -22,7 +22,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def packages(tmp_path: Path) -> Iterator[str]:
-    """Where a package lies on this machine."""
+    """The path of a package on this machine."""
     folder = tmp_path / "packages"
     folder.mkdir()
     (folder / "smoke.tar.gz").write_bytes(skill_archive({"tests/test.sh": VERIFIER, "README.md": "hello"}))

@@ -51,7 +51,7 @@ def world(server: Server, tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.fixture
 def visitor(browser: Browser, server: Server) -> Iterator[Visit]:
-    """Somebody at a desk."""
+    """A visitor with a large screen."""
     with visit(browser, server) as visitor:
         yield visitor
 
@@ -60,7 +60,7 @@ def _waiting(gate: Path) -> str:
     return f"while [ ! -e {gate} ]; do sleep 0.02; done; echo done"
 
 
-def test_whoever_signs_in_sees_suites_and_what_came_of_their_runs(visitor: Visit, world: World) -> None:
+def test_after_sign_in_you_see_suites_and_the_outcome_of_their_runs(visitor: Visit, world: World) -> None:
     visitor.sign_in(world.key)
 
     expect(visitor.row("Suites", "Release notes")).to_contain_text(
@@ -87,7 +87,7 @@ def test_the_key_is_kept_for_the_tab_alone_and_gone_after_signing_out(visitor: V
     assert visitor.page.evaluate("sessionStorage.length") == 0
 
 
-def test_a_key_that_is_not_whole_or_not_known_is_told_apart(visitor: Visit, world: World) -> None:
+def test_an_incomplete_key_and_an_unknown_key_have_different_messages(visitor: Visit, world: World) -> None:
     visitor.page.goto(visitor.server.url)
     visitor.enter(world.key[:-1])
     expect(visitor.page.get_by_role("alert")).to_contain_text("That is not a whole key")
@@ -108,7 +108,7 @@ def test_a_revoked_key_signs_out_and_says_why(visitor: Visit, world: World) -> N
     assert visitor.page.evaluate("sessionStorage.length") == 0
 
 
-def test_a_key_that_may_not_read_is_told_so(visitor: Visit) -> None:
+def test_a_key_without_the_scope_read_is_refused_with_a_reason(visitor: Visit) -> None:
     visitor.page.goto(visitor.server.url)
     visitor.enter(visitor.server.key("acme", "write"))
 
@@ -168,7 +168,7 @@ def test_a_run_is_watched_to_its_end(visitor: Visit, tmp_path: Path) -> None:
     expect(visitor.row("Cases in each variant", "exact_match-2")).to_contain_text("passed")
     expect(visitor.page.locator(".headline")).to_contain_text("failed")
     expect(visitor.page.get_by_text("trials ended.")).to_be_hidden()
-    expect(visitor.page.locator("#told")).to_have_text("The run has ended: failed.")
+    expect(visitor.page.locator("#announced")).to_have_text("The run has ended: failed.")
     expect(visitor.page.get_by_text("2 passed, 1 failed")).to_be_visible()
     assert visitor.page.evaluate("window.stayed") is True
 
@@ -403,7 +403,7 @@ def test_a_new_tab_needs_no_signing_in_and_signing_out_is_for_all(visitor: Visit
     expect(visitor.page.get_by_text("You signed out in another tab.")).to_be_visible()
 
 
-def test_what_is_not_there_is_told_so(visitor: Visit, world: World) -> None:
+def test_the_page_says_that_something_does_not_exist(visitor: Visit, world: World) -> None:
     visitor.sign_in(world.key)
 
     for address in ("/runs/nothing", "/suites/00000000-0000-0000-0000-000000000000", "/elsewhere", "/runs/%"):

@@ -1,4 +1,4 @@
-"""What becomes of runs when the server ends in the middle of them."""
+"""Runs whose server ends before they do."""
 
 from __future__ import annotations
 

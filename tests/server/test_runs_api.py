@@ -45,7 +45,7 @@ def client(runs_server: Server, organisation: str) -> Iterator[httpx2.Client]:
 
 @pytest.fixture
 def other(runs_server: Server, organisation: str) -> Iterator[httpx2.Client]:
-    """Somebody of another organisation."""
+    """A client of another organisation."""
     with runs_server.client(runs_server.key(f"{organisation}-other")) as client:
         yield client
 
@@ -340,7 +340,7 @@ def test_a_run_that_cannot_begin_says_why(client: httpx2.Client) -> None:
     assert "127.0.0.1" in said
 
 
-def test_the_database_is_not_told_to_runs(client: httpx2.Client, tmp_path: Path) -> None:
+def test_runs_do_not_see_the_address_of_the_database(client: httpx2.Client, tmp_path: Path) -> None:
     script = f"touch {tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; echo done"
     run_id = start_run(client, create_suite(client, [script]))
     wait_until((tmp_path / "begun").exists)

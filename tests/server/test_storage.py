@@ -18,13 +18,12 @@ from sqlalchemy.exc import OperationalError
 
 from whet.errors import UsageError
 from whet.service.auth import create_key
-from whet.service.database import Database, metadata
-from whet.service.service import Rates
-from whet.service.start import open_database
-from whet.service.stored_runs import (
+from whet.service.database import Database, metadata, open_database
+from whet.service.http import fingerprint
+from whet.service.runs import (
     Ending,
     NewEvent,
-    RunAsked,
+    RunBody,
     add_events,
     create_run,
     end_run,
@@ -32,7 +31,8 @@ from whet.service.stored_runs import (
     get_run,
     start_run,
 )
-from whet.service.stored_suites import Once, create_suite
+from whet.service.service import Rates
+from whet.service.suites import create_suite
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_a_write_does_not_wait_for_others_without_end(tmp_path: Path) -> None:
         write()
 
 
-def test_the_folder_of_a_new_database_is_for_nobody_else(tmp_path: Path) -> None:
+def test_the_folder_of_a_new_database_is_private(tmp_path: Path) -> None:
     open_database(f"sqlite:///{tmp_path}/service/whet.db").close()
 
     assert (tmp_path / "service").stat().st_mode & 0o777 == 0o700
@@ -128,10 +128,10 @@ def _run(database: Database) -> tuple[str, str]:
     key, _ = create_key(database, "acme", ["run"])
     with database.writing() as connection:
         suite = create_suite(connection, key.organisation_id, b"{}", b"[]")
-        return key.organisation_id, create_run(connection, key.organisation_id, (suite.id, 1), RunAsked()).id
+        return key.organisation_id, create_run(connection, key.organisation_id, (suite.id, 1), RunBody()).id
 
 
-def test_an_event_that_was_told_is_not_told_again(database: Database) -> None:
+def test_an_event_is_added_once(database: Database) -> None:
     _, run_id = _run(database)
     first, second = NewEvent("a", "trial_ended"), NewEvent("b", "trial_ended")
 
@@ -143,7 +143,7 @@ def test_an_event_that_was_told_is_not_told_again(database: Database) -> None:
     assert [event.number for event in told] == [2, 3]
 
 
-def test_events_that_are_told_at_the_same_time_get_numbers_of_their_own(database: Database) -> None:
+def test_events_that_are_added_at_the_same_time_get_different_numbers(database: Database) -> None:
     _, run_id = _run(database)
 
     def tell(number: int) -> None:
@@ -166,12 +166,11 @@ def test_a_run_starts_once_and_ends_once(database: Database) -> None:
         run = get_run(connection, organisation_id, run_id)
 
     assert (started, ended) == ([True, False], [True, False])
-    assert run is not None
     assert run.status == "completed"
 
 
-def test_requests_are_told_apart_wherever_their_parts_end() -> None:
-    assert Once.of("k", b"ab", b"c") != Once.of("k", b"a", b"bc")
+def test_requests_differ_if_their_parts_end_elsewhere() -> None:
+    assert fingerprint(b"ab", b"c") != fingerprint(b"a", b"bc")
 
 
 def test_a_rate_fills_up_again_as_time_goes_by() -> None:

@@ -1,4 +1,4 @@
-"""Something to look at: packages on a web server of this machine, and runs of them."""
+"""Content for the page: packages on a web server of this machine, and runs of them."""
 
 from __future__ import annotations
 

@@ -110,8 +110,9 @@ def serve_command(
     Create a key first: whet keys create --org ORG
     """
     with _server_extra():
-        from whet.service.http import MB, Limits
-        from whet.service.start import default_database, serve
+        from whet.service.database import default_database
+        from whet.service.service import MB, Limits
+        from whet.service.start import serve
 
     return serve(
         address=(host, port),
@@ -181,7 +182,7 @@ def list_keys(organisation: str | None, database: str | None, data_dir: Path, as
         click.echo(json.dumps({"keys": [_facts(key) for key in found]}))
         return
     for key in found:
-        state = "revoked" if key.revoked_us is not None else ", ".join(key.scopes)
+        state = "revoked" if key.revoked else ", ".join(key.scopes)
         click.echo(f"{key.prefix}  {key.organisation}  {state}")
 
 
@@ -221,7 +222,7 @@ def _server_extra() -> Iterator[None]:
 
 def _open(database: str | None, data_dir: Path) -> Database:
     with _server_extra():
-        from whet.service.start import default_database, open_database
+        from whet.service.database import default_database, open_database
 
     return open_database(database or default_database(data_dir))
 
@@ -232,7 +233,7 @@ def _facts(key: Key) -> dict[str, Any]:
         "prefix": key.prefix,
         "organisation": key.organisation,
         "scopes": list(key.scopes),
-        "revoked": key.revoked_us is not None,
+        "revoked": key.revoked,
     }
 
 

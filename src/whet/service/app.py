@@ -1,159 +1,41 @@
-"""The OpenAPI document: what FastAPI finds in the routes, with the schema of suites from where suites are read."""
+"""The application: all routes, the page, health and metrics, the log of requests, and the OpenAPI document."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from copy import deepcopy
-from typing import Any
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Annotated, Any, Literal
 
 import anyio
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI, Header
 from fastapi.openapi.utils import get_openapi
+from prometheus_client import CONTENT_TYPE_LATEST
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.datastructures import MutableHeaders
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from whet.service import routes_operation, routes_runs, routes_suites
-from whet.service.http import answer_problems
-from whet.service.queue import dispatch
-from whet.service.routes_evidence import events_router, evidence_router
-from whet.service.routes_operation import page_router
+from whet.service import routes_evidence, routes_runs, routes_suites
+from whet.service.auth import At
+from whet.service.http import Strict, answer
+from whet.service.refusals import answer_problems, not_found
+from whet.service.runs import RunBody, count_by_status
 from whet.service.service import Metrics, Service
-from whet.service.shapes import RunBody
+from whet.service.work import dispatch
 from whet.suites.eval_documents import CHANGEABLE, suite_schema
 from whet.version import __version__
 
 log = logging.getLogger("whet.service")
-_HEADERS = {
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-store",
-}
-_UNKNOWN = "unknown"
-
-
-class Watching:
-    """Counts and logs what *app* answers: method, route, status and time, never a header, query or body."""
-
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        began, status = time.monotonic(), 500
-
-        async def noted(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
-        try:
-            await self._app(scope, receive, noted)
-        finally:
-            # The template and not the path: there are few of them, and none holds an id.
-            route = getattr(scope.get("route"), "path", _UNKNOWN)
-            took_s = time.monotonic() - began
-            self._metrics.requests.labels(_method(scope), route, str(status)).inc()
-            self._metrics.seconds.labels(route).observe(took_s)
-            log.info("%s %s %d %.1f ms", _method(scope), route, status, took_s * 1000)
-
-
-def _method(scope: Scope) -> str:
-    # Anybody can make up a method; figures must not grow with them.
-    return scope["method"] if scope["method"] in ("GET", "POST", "PATCH", "DELETE") else "other"
-
-
-_HERE = "#/$defs/"
-_THERE = "#/components/schemas/"
-# What a service asks of suites beyond what is asked of any: nothing in them may be a path on its disk.
-_REMOTE = r"^([rR]2|[sS]3)://[^/]+/.|^[hH][tT][tT][pP][sS]?://"
-_DESCRIBED = r"^\s*[a-z0-9][a-z0-9-]{0,63}\s*:\s+\S"
-# Where an answer leads: the id in it is the id of these.
-_LINKS = {
-    ("/api/v1/eval-suites", "201", "/suite/id"): (
-        "get_suite",
-        "change_suite",
-        "list_versions",
-        "create_run",
-        "list_runs_of_suite",
-        "delete_suite",
-    ),
-    ("/api/v1/eval-suites/{id}/runs", "202", "/run/id"): (
-        "get_run",
-        "stream_events",
-        "list_trials",
-        "list_artifacts",
-        "get_results",
-        "cancel_run",
-    ),
-}
-
-
-def describe_with_suites(app: FastAPI) -> None:
-    """Let *app* describe suites by their own schema."""
-
-    def document() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            found = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-            _add_schemas(found)
-            _add_links(found)
-            app.openapi_schema = found
-        return app.openapi_schema
-
-    app.openapi = document  # type: ignore[method-assign]
-
-
-def _add_schemas(document: dict[str, Any]) -> None:
-    whole = _moved(suite_schema())
-    parts = whole.pop("$defs")
-    for unwanted in ("$schema", "$id"):
-        whole.pop(unwanted)
-    parts["task_package"]["properties"]["environment_ref"]["pattern"] = _REMOTE
-    parts["trigger_query"]["properties"]["competing_skills"]["items"]["pattern"] = _DESCRIBED
-    change = deepcopy(whole)
-    change.pop("required")
-    change["description"] = "A change to a suite: what is left out stays as it is."
-    change["properties"] = {
-        name: _without_null(rule) for name, rule in whole["properties"].items() if name in CHANGEABLE
-    }
-    schemas = document["components"]["schemas"]
-    schemas.update(parts, EvalSuite=whole, EvalSuitePatch=change, RunBody=RunBody.model_json_schema())
-
-
-def _add_links(document: dict[str, Any]) -> None:
-    for (path, status, place), operations in _LINKS.items():
-        document["paths"][path]["post"]["responses"][status]["links"] = {
-            name: {"operationId": name, "parameters": {"id": f"$response.body#{place}"}} for name in operations
-        }
-
-
-def _moved(value: Any) -> Any:
-    """*value* with its references to where OpenAPI keeps schemas."""
-    if isinstance(value, dict):
-        return {
-            key: item.replace(_HERE, _THERE) if key == "$ref" and isinstance(item, str) else _moved(item)
-            for key, item in value.items()
-        }
-    return [_moved(item) for item in value] if isinstance(value, list) else value
-
-
-def _without_null(rule: dict[str, Any]) -> dict[str, Any]:
-    kinds = rule.get("type")
-    return {**rule, "type": [kind for kind in kinds if kind != "null"]} if isinstance(kinds, list) else rule
 
 
 def make_app(service: Service) -> FastAPI:
-    """The application of *service*; runs are worked on for as long as it lives."""
+    """Return the application of *service*, which works on runs while it is up."""
 
     @asynccontextmanager
     async def working(_: FastAPI) -> AsyncIterator[None]:
@@ -176,11 +58,233 @@ def make_app(service: Service) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.service = service
-    routers = [routes_suites.router, routes_runs.router, events_router, evidence_router, routes_operation.router]
+    routers = [routes_suites.router, routes_runs.router, routes_evidence.router, _operation]
     for router in routers:
         app.include_router(router)
     answer_problems(app, routers)
-    app.include_router(page_router)
-    describe_with_suites(app)
-    app.add_middleware(Watching, metrics=service.metrics)
+    app.include_router(_page)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    app.add_middleware(_Watching, metrics=service.metrics)
     return app
+
+
+# What operators see.
+
+_operation = APIRouter(tags=["operation"])
+_METHODS = ("GET", "POST", "PATCH", "DELETE")
+_SAFE_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+
+
+class Health(Strict):
+    """Whether the service works."""
+
+    status: Literal["ok", "down"]
+    database: Literal["ok", "down"]
+    version: str
+
+
+@_operation.get("/healthz", response_model=Health, responses={503: {"model": Health}})
+async def health(service: At) -> Response:
+    """Say whether the service works and reaches its database."""
+    state = "ok" if await _run_counts(service) is not None else "down"
+    return answer({"status": state, "database": state, "version": __version__}, 200 if state == "ok" else 503)
+
+
+@_operation.get(
+    "/metrics",
+    response_class=PlainTextResponse,
+    responses={200: {"description": "Metrics in the format of Prometheus."}},
+)
+async def metrics(service: At) -> Response:
+    """Get metrics for Prometheus."""
+    page = service.metrics.page(await _run_counts(service) or {})
+    return Response(page, headers={"content-type": CONTENT_TYPE_LATEST})
+
+
+async def _run_counts(service: Service) -> dict[str, int] | None:
+    try:
+        return await service.read(count_by_status)
+    except SQLAlchemyError:
+        return None
+
+
+class _Watching:
+    """Counts and logs requests: method, route, status and time, but no header, query or body."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status = time.monotonic(), 500
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in _SAFE_HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        finally:
+            # The path of the route, which has no id. Metrics must not grow with ids or with invented methods.
+            route = getattr(scope.get("route"), "path", "unknown")
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            took_s = time.monotonic() - began
+            self._metrics.requests.labels(method, route, str(status)).inc()
+            self._metrics.seconds.labels(route).observe(took_s)
+            log.info("%s %s %d %.1f ms", method, route, status, took_s * 1000)
+
+
+# The page for people. Its files are public and need no key.
+
+_page = APIRouter(include_in_schema=False)
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+# The browser loads and runs only our own files, sends nothing elsewhere, and lets no other page frame ours.
+# Trusted types without a policy make it refuse `innerHTML` and the like, so no text becomes markup.
+_POLICY = (
+    "default-src 'none'; "
+    "script-src 'self'; "
+    "style-src 'self'; "
+    "img-src 'self'; "
+    "connect-src 'self'; "
+    "base-uri 'none'; "
+    "form-action 'none'; "
+    "frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; "
+    "trusted-types 'none'"
+)
+_PAGE_HEADERS = {
+    "content-security-policy": _POLICY,
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    # The browser asks each time, so that a page never mixes files of two versions.
+    "cache-control": "no-cache",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    content: bytes
+    media_type: str
+    etag: str
+
+
+def _read_files() -> dict[str, _File]:
+    found = {}
+    for item in files("whet.service").joinpath("page").iterdir():
+        ending = item.name[item.name.rfind(".") :]
+        if ending in _TYPES:
+            content = item.read_bytes()
+            found[item.name] = _File(content, _TYPES[ending], f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+    return found
+
+
+_FILES = _read_files()
+_Known = Annotated[str | None, Header(alias="if-none-match")]
+
+
+@_page.get("/")
+async def index(known: _Known = None) -> Response:
+    """Get the page."""
+    return await part("index.html", known)
+
+
+@_page.get("/page/{name}")
+async def part(name: str, known: _Known = None) -> Response:
+    """Get a file of the page."""
+    file = _FILES.get(name)
+    if file is None:
+        raise not_found("page")
+    headers = {**_PAGE_HEADERS, "etag": file.etag}
+    if known is not None and file.etag in known:
+        return Response(status_code=304, headers=headers)
+    return Response(file.content, headers=headers, media_type=file.media_type)
+
+
+# The OpenAPI document: what FastAPI finds in the routes, with the schema of suites and with links.
+
+_HERE = "#/$defs/"
+_THERE = "#/components/schemas/"
+# The service asks more of suites than `whet run` does: nothing in them may be a path on its disk.
+_REMOTE = r"^([rR]2|[sS]3)://[^/]+/.|^[hH][tT][tT][pP][sS]?://"
+_DESCRIBED = r"^\s*[a-z0-9][a-z0-9-]{0,63}\s*:\s+\S"
+# The operations that take the id in an answer.
+_LINKS = {
+    ("/api/v1/eval-suites", "201", "/suite/id"): (
+        "get_suite",
+        "change_suite",
+        "list_versions",
+        "create_run",
+        "list_runs_of_suite",
+        "delete_suite",
+    ),
+    ("/api/v1/eval-suites/{id}/runs", "202", "/run/id"): (
+        "get_run",
+        "stream_events",
+        "list_trials",
+        "list_artifacts",
+        "get_results",
+        "cancel_run",
+    ),
+}
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        _add_schemas(document)
+        for (path, status, place), operations in _LINKS.items():
+            document["paths"][path]["post"]["responses"][status]["links"] = {
+                name: {"operationId": name, "parameters": {"id": f"$response.body#{place}"}} for name in operations
+            }
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _add_schemas(document: dict[str, Any]) -> None:
+    suite = _moved(suite_schema())
+    parts = suite.pop("$defs")
+    for unwanted in ("$schema", "$id"):
+        suite.pop(unwanted)
+    parts["task_package"]["properties"]["environment_ref"]["pattern"] = _REMOTE
+    parts["trigger_query"]["properties"]["competing_skills"]["items"]["pattern"] = _DESCRIBED
+    change = deepcopy(suite)
+    change.pop("required")
+    change["description"] = "A change to a suite; fields that you leave out stay as they are."
+    change["properties"] = {
+        name: _without_null(rule) for name, rule in suite["properties"].items() if name in CHANGEABLE
+    }
+    schemas = document["components"]["schemas"]
+    schemas.update(parts, EvalSuite=suite, EvalSuitePatch=change, RunBody=RunBody.model_json_schema())
+
+
+def _moved(value: Any) -> Any:
+    """Return *value* with references to where OpenAPI keeps schemas."""
+    if isinstance(value, dict):
+        return {
+            key: item.replace(_HERE, _THERE) if key == "$ref" and isinstance(item, str) else _moved(item)
+            for key, item in value.items()
+        }
+    return [_moved(item) for item in value] if isinstance(value, list) else value
+
+
+def _without_null(rule: dict[str, Any]) -> dict[str, Any]:
+    kinds = rule.get("type")
+    return {**rule, "type": [kind for kind in kinds if kind != "null"]} if isinstance(kinds, list) else rule

@@ -1,4 +1,4 @@
-"""Organisations and their keys: made, listed, revoked, and known again by what a caller shows."""
+"""Who may do what: organisations, their keys, and what a key allows a caller of the service."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hmac
 import re
 import secrets
 import uuid
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
@@ -17,46 +17,60 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 
 from whet.errors import UsageError
 from whet.service.database import Database, keys, now_us, organisations
-from whet.service.http import Refused
-from whet.service.service import Service, in_thread
+from whet.service.refusals import Refused
+from whet.service.service import Service
 
 SCOPES = ("read", "write", "run")
-# whet_<8 to be shown>_<43 that only the owner has>; long enough to be hashed once, without salt or stretching.
+# whet_<8 digits to show>_<43 characters that only the owner has>. They are random, so one hash without salt is enough.
 _KEY = re.compile(r"(whet_[0-9a-f]{8})_[A-Za-z0-9_-]{43}")
 _ORGANISATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A key as it is stored: without what would let anybody use it."""
+    """A key without its secret part."""
 
     id: str
     organisation_id: str
     organisation: str
     prefix: str
     scopes: tuple[str, ...]
-    created_us: int
-    revoked_us: int | None
+    revoked: bool = False
+
+    @classmethod
+    def of(cls, row: Any) -> Key:
+        """Return the key in a row of `_SELECT`."""
+        return cls(
+            id=row.id,
+            organisation_id=row.organisation_id,
+            organisation=row.name,
+            prefix=row.prefix,
+            scopes=tuple(row.scopes.split(",")) if row.scopes else (),
+            revoked=row.revoked_us is not None,
+        )
+
+
+_SELECT = select(keys, organisations.c.name).join(organisations)
+# Built once, because every request uses it.
+_BY_PREFIX = _SELECT.where(keys.c.prefix == bindparam("prefix"))
 
 
 def create_key(database: Database, organisation: str, scopes: Sequence[str]) -> tuple[Key, str]:
-    """A new key of *organisation*, which is made if there is none of that name; and the secret, for this once."""
+    """Create a key, and its organisation if that is new; returns the key and its secret, which is not stored."""
     if not _ORGANISATION.fullmatch(organisation):
         raise UsageError(
-            f'"{organisation}" is no name for an organisation', hint="up to 100 letters, digits, dots, - and _"
+            f'"{organisation}" is not a valid name for an organisation',
+            hint="use up to 100 letters, digits, dots, - and _",
         )
     prefix = f"whet_{secrets.token_hex(4)}"
     secret = f"{prefix}_{secrets.token_urlsafe(32)}"
-    wanted = tuple(scope for scope in SCOPES if scope in scopes)
     with database.writing() as connection:
         key = Key(
             id=str(uuid.uuid4()),
             organisation_id=_organisation_id(connection, organisation),
             organisation=organisation,
             prefix=prefix,
-            scopes=wanted,
-            created_us=now_us(),
-            revoked_us=None,
+            scopes=tuple(scope for scope in SCOPES if scope in scopes),
         )
         connection.execute(
             insert(keys).values(
@@ -64,126 +78,85 @@ def create_key(database: Database, organisation: str, scopes: Sequence[str]) -> 
                 organisation_id=key.organisation_id,
                 prefix=prefix,
                 hash=_hash(secret),
-                scopes=",".join(wanted),
-                created_us=key.created_us,
+                scopes=",".join(key.scopes),
+                created_us=now_us(),
             )
         )
     return key, secret
-
-
-def list_keys(database: Database, organisation: str | None) -> list[Key]:
-    """All keys, or those of one organisation, oldest first."""
-    wanted = _SELECT.order_by(keys.c.created_us, keys.c.prefix)
-    if organisation is not None:
-        wanted = wanted.where(organisations.c.name == organisation)
-    with database.reading() as connection:
-        return [_key(row) for row in connection.execute(wanted)]
-
-
-def revoke_key(database: Database, name: str) -> Key:
-    """End the key that has this prefix or id; one that was revoked stays as it was."""
-    with database.writing() as connection:
-        row = connection.execute(_SELECT.where((keys.c.prefix == name) | (keys.c.id == name))).first()
-        if row is None:
-            raise UsageError(f'there is no key "{name}"', hint='"whet keys list" shows the prefixes')
-        if row.revoked_us is None:
-            connection.execute(update(keys).where(keys.c.id == row.id).values(revoked_us=now_us()))
-        return _key(connection.execute(_SELECT.where(keys.c.id == row.id)).one())
-
-
-def find_key(connection: Connection, secret: str) -> Key | None:
-    """The key that *secret* is, if it is one that still counts."""
-    matched = _KEY.fullmatch(secret)
-    if matched is None:
-        return None
-    row = connection.execute(_BY_PREFIX, {"prefix": matched[1]}).first()
-    if row is None or row.revoked_us is not None or not hmac.compare_digest(row.hash, _hash(secret)):
-        return None
-    return _key(row)
-
-
-_SELECT = select(keys, organisations.c.name).join(organisations)
-# Built once, because every request asks it.
-_BY_PREFIX = _SELECT.where(keys.c.prefix == bindparam("prefix"))
 
 
 def _organisation_id(connection: Connection, name: str) -> str:
     found = connection.execute(select(organisations.c.id).where(organisations.c.name == name)).scalar()
     if found is not None:
         return str(found)
-    fresh = str(uuid.uuid4())
-    connection.execute(insert(organisations).values(id=fresh, name=name, created_us=now_us()))
-    return fresh
+    id_ = str(uuid.uuid4())
+    connection.execute(insert(organisations).values(id=id_, name=name, created_us=now_us()))
+    return id_
+
+
+def list_keys(database: Database, organisation: str | None) -> list[Key]:
+    """Return all keys, or those of one organisation, oldest first."""
+    query = _SELECT.order_by(keys.c.created_us, keys.c.prefix)
+    if organisation is not None:
+        query = query.where(organisations.c.name == organisation)
+    with database.reading() as connection:
+        return [Key.of(row) for row in connection.execute(query)]
+
+
+def revoke_key(database: Database, name: str) -> Key:
+    """Revoke the key with this prefix or id, if it is not revoked yet."""
+    with database.writing() as connection:
+        row = connection.execute(_SELECT.where((keys.c.prefix == name) | (keys.c.id == name))).first()
+        if row is None:
+            raise UsageError(f'there is no key "{name}"', hint='"whet keys list" shows the prefixes')
+        if row.revoked_us is None:
+            connection.execute(update(keys).where(keys.c.id == row.id).values(revoked_us=now_us()))
+        return Key.of(connection.execute(_SELECT.where(keys.c.id == row.id)).one())
+
+
+def _find_key(connection: Connection, secret: str) -> Key | None:
+    """Return the key that *secret* belongs to, unless it was revoked."""
+    matched = _KEY.fullmatch(secret)
+    row = connection.execute(_BY_PREFIX, {"prefix": matched[1]}).first() if matched is not None else None
+    if row is None or row.revoked_us is not None or not hmac.compare_digest(row.hash, _hash(secret)):
+        return None
+    return Key.of(row)
 
 
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def _key(row: Any) -> Key:
-    return Key(
-        id=row.id,
-        organisation_id=row.organisation_id,
-        organisation=row.name,
-        prefix=row.prefix,
-        scopes=tuple(row.scopes.split(",")) if row.scopes else (),
-        created_us=row.created_us,
-        revoked_us=row.revoked_us,
-    )
-
-
-_bearer = HTTPBearer(auto_error=False, scheme_name="key", description='A key from "whet keys create".')
-
-
-async def service_of(request: Request) -> Service:
-    """The server that *request* came to; async, because FastAPI would give anything else a thread of its own."""
+async def _service(request: Request) -> Service:
+    # Async, because FastAPI calls other functions on a thread.
     return cast(Service, request.app.state.service)
 
 
-At = Annotated[Service, Depends(service_of)]
+At = Annotated[Service, Depends(_service)]
+_bearer = HTTPBearer(auto_error=False, scheme_name="key", description='A key from "whet keys create".')
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Somebody whose key is known."""
+def _with_scope(scope: str) -> Callable[..., Awaitable[Key]]:
+    """Return a dependency that gives the caller's key; refuses a wrong key, a missing scope, and too many requests."""
 
-    organisation_id: str
-    key_id: str
-    # Of the key, the part that may be shown.
-    key_prefix: str
-
-
-class _Allowed:
-    """Lets those pass whose key has a scope."""
-
-    def __init__(self, scope: str) -> None:
-        self._scope = scope
-
-    async def __call__(
-        self,
-        request: Request,
-        service: At,
-        shown: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
-    ) -> Caller:
-        """The caller; refused without a key that counts, without the scope, or too often."""
-        key = await in_thread(_look_up, service, shown.credentials) if shown is not None else None
+    async def check(
+        request: Request, service: At, bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+    ) -> Key:
+        key = await service.read(_find_key, bearer.credentials) if bearer is not None else None
         if key is None:
-            raise _unknown(service, request.client.host if request.client else "nobody")
+            raise _wrong_key(service, request.client.host if request.client else "unknown")
         if wait_s := service.rates.wait_s(key.id):
             raise _too_often(wait_s, "too many requests")
         service.rates.take(key.id)
-        if self._scope not in key.scopes:
-            raise Refused(403, f'this key may not do that: it lacks the scope "{self._scope}"')
-        return Caller(key.organisation_id, key.id, key.prefix)
+        if scope not in key.scopes:
+            raise Refused(403, f'this key lacks the scope "{scope}"')
+        return key
+
+    return check
 
 
-def _look_up(service: Service, secret: str) -> Key | None:
-    with service.database.reading() as connection:
-        return find_key(connection, secret)
-
-
-def _unknown(service: Service, address: str) -> Refused:
-    """Wrong keys are counted by address, and right ones from there still count: behind a proxy, all have the same."""
+def _wrong_key(service: Service, address: str) -> Refused:
+    """Count a wrong key of an address. Right keys from there stay valid: behind a proxy, all callers share one."""
     if wait_s := service.failures.wait_s(address):
         return _too_often(wait_s, "too many wrong keys")
     service.failures.take(address)
@@ -194,6 +167,6 @@ def _too_often(wait_s: int, error: str) -> Refused:
     return Refused(429, error, headers={"retry-after": str(wait_s)})
 
 
-Reader = Annotated[Caller, Depends(_Allowed("read"))]
-Writer = Annotated[Caller, Depends(_Allowed("write"))]
-Starter = Annotated[Caller, Depends(_Allowed("run"))]
+Reader = Annotated[Key, Depends(_with_scope("read"))]
+Writer = Annotated[Key, Depends(_with_scope("write"))]
+Starter = Annotated[Key, Depends(_with_scope("run"))]

@@ -1,4 +1,4 @@
-"""The skill bundle that a run is about, laid beside its suite: copied from what was uploaded, or fetched."""
+"""Skill bundles: archives that callers upload, and the one that a run uses."""
 
 from __future__ import annotations
 
@@ -18,154 +18,139 @@ from whet.ground.copying import remove_tree
 from whet.ground.fetching import fetch
 from whet.ground.package_settings import PackageLimits
 from whet.ground.unpacking import unpack
-from whet.reading.paths import REMOTE, reference_problem
+from whet.reading.paths import REMOTE
+from whet.reading.paths import reference_problem as remote_problem
 from whet.service.database import bundles, now_us
-from whet.service.run_folder import RunPlace
+from whet.service.run_folder import RunFolder
+from whet.service.runs import Run
 from whet.service.service import Service, in_thread
-from whet.service.stored_runs import StoredRun
+
+UPLOADED = "sha256:"
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+_MAGIC = ((b"PK", ".zip"), (b"\x1f\x8b", ".tar.gz"), (b"\xfd7zXZ\x00", ".tar.xz"), (b"BZh", ".tar.bz2"))
+_MAGIC_LENGTH = 8
+_MANIFEST = "SKILL.md"
+_DRAFT = ".upload-"
+
+
+class SkillError(Exception):
+    """A skill bundle that is not available, cannot be unpacked, or does not hold one skill."""
+
+
+def uploaded_digest(reference: str) -> str | None:
+    """Return the digest in a reference to an uploaded archive."""
+    matched = _DIGEST.fullmatch(reference)
+    return matched[1] if matched else None
+
+
+def reference_problem(reference: str) -> str | None:
+    """Return what is wrong with a reference to a skill bundle."""
+    if uploaded_digest(reference) is not None:
+        return None
+    if not reference.lower().startswith(REMOTE):
+        return f"must begin with one of {', '.join(REMOTE)}, or be sha256: and the digest of an uploaded archive"
+    return remote_problem(reference, remote_only=True)
 
 
 def has_bundle(connection: Connection, organisation_id: str, sha256: str) -> bool:
-    """Whether the organisation has uploaded this archive."""
+    """Return whether the organisation has uploaded this archive."""
     query = select(bundles.c.sha256).where(bundles.c.organisation_id == organisation_id, bundles.c.sha256 == sha256)
     return connection.execute(query).first() is not None
 
 
 def add_bundle(connection: Connection, organisation_id: str, sha256: str, size: int) -> None:
-    """Note an archive; one that is known already stays as it is."""
-    if not has_bundle(connection, organisation_id, sha256):
-        connection.execute(
-            insert(bundles).values(organisation_id=organisation_id, sha256=sha256, size=size, created_us=now_us())
-        )
-
-
-_BEGINNINGS = ((b"PK", ".zip"), (b"\x1f\x8b", ".tar.gz"), (b"\xfd7zXZ\x00", ".tar.xz"), (b"BZh", ".tar.bz2"))
-_HEAD = 8
-_MANIFEST = "SKILL.md"
-_DRAFT = ".upload-"
-
-
-class BundleRefused(Exception):
-    """An archive that is no skill, or that nobody should unpack."""
+    """Note that the organisation has uploaded this archive; raises IntegrityError if that is noted already."""
+    connection.execute(
+        insert(bundles).values(organisation_id=organisation_id, sha256=sha256, size=size, created_us=now_us())
+    )
 
 
 def bundles_dir(data_dir: Path, organisation_id: str) -> Path:
-    """Where the archives of an organisation lie."""
+    """Return the folder with the archives of an organisation."""
     return data_dir / "bundles" / organisation_id
 
 
 def keep_bundle(folder: Path, upload: BinaryIO, limits: PackageLimits) -> tuple[str, int]:
-    """Keep an archive in *folder* under its digest; gives digest and size, or is `BundleRefused`."""
+    """Store an archive in *folder* under its digest; returns digest and size."""
     folder.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=folder, prefix=_DRAFT))
     try:
         archive = draft / "archive"
         with archive.open("wb") as file:
             shutil.copyfileobj(upload, file)
-        check_bundle(archive, draft / "unpacked", limits)
+        _check(archive, draft / "unpacked", limits)
         with archive.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         size = archive.stat().st_size
-        archive.replace(folder / f"{digest}{archive_suffix(archive)}")
+        archive.replace(folder / f"{digest}{_suffix(archive)}")
         return digest, size
     finally:
         remove_tree(draft)
 
 
 def clear_drafts(data_dir: Path) -> None:
-    """Remove what a server that was killed left of uploads."""
+    """Remove unfinished uploads that a killed server has left."""
     for draft in data_dir.glob(f"bundles/*/{_DRAFT}*"):
         remove_tree(draft)
 
 
-def check_bundle(archive: Path, target: Path, limits: PackageLimits) -> None:
-    """Unpack *archive* to *target* to see that it can be, and that a skill is in it; `BundleRefused` otherwise."""
+def _check(archive: Path, target: Path, limits: PackageLimits) -> None:
+    """Unpack *archive* to *target*; raises SkillError if that fails, or if it does not hold one skill."""
     try:
         unpack(archive, target, limits)
     except PackageError as error:
-        # Without our own path: callers know the archive by another name.
-        said = error.message.replace(str(archive), "the archive")
-        raise BundleRefused(said) from None
+        # Callers do not know our path of the archive.
+        raise SkillError(error.message.replace(str(archive), "the archive")) from None
     inner = [path for path in target.iterdir() if (path / _MANIFEST).is_file()]
-    # As `whet run --skill` takes it.
+    # As in `whet run --skill`.
     if not (target / _MANIFEST).is_file() and len(inner) != 1:
-        raise BundleRefused(f"the archive holds no skill: {_MANIFEST} must lie at its top, or in one folder")
+        raise SkillError(f"the archive holds no skill: {_MANIFEST} must be at its top, or in exactly one folder")
 
 
-def archive_suffix(archive: Path) -> str:
-    """The suffix that says how *archive* is packed."""
+def _suffix(archive: Path) -> str:
     with archive.open("rb") as file:
-        head = file.read(_HEAD)
-    return next((suffix for mark, suffix in _BEGINNINGS if head.startswith(mark)), ".tar")
+        head = file.read(_MAGIC_LENGTH)
+    return next((suffix for magic, suffix in _MAGIC if head.startswith(magic)), ".tar")
 
 
-UPLOADED = "sha256:"
-_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
-
-
-class SkillUnusable(Exception):
-    """The skill bundle of a run cannot be had."""
-
-
-def uploaded_digest(reference: str) -> str | None:
-    """The digest in a reference to an uploaded archive."""
-    matched = _DIGEST.fullmatch(reference)
-    return matched[1] if matched else None
-
-
-def skill_problem(reference: str) -> str | None:
-    """Why *reference* names no skill bundle, if it names none."""
-    if uploaded_digest(reference) is not None:
+async def fetch_skill(service: Service, run: Run, folder: RunFolder) -> Path | None:
+    """Return the archive of the skill of *run*, the same one each time; None for a run without a skill."""
+    if run.skill is None:
         return None
-    if not reference.lower().startswith(REMOTE):
-        return f"must begin with one of {', '.join(REMOTE)}, or be sha256: and the digest of an uploaded archive"
-    return reference_problem(reference, remote_only=True)
-
-
-async def fetch_skill(service: Service, run: StoredRun, place: RunPlace) -> Path | None:
-    """The archive of the skill that *run* is about; the same one each time, and none for a run without one."""
-    if run.asked.skill is None:
-        return None
-    there = await in_thread(_there, place)
-    if there is not None:
-        return there
-    digest = uploaded_digest(run.asked.skill)
-    draft = place.path / ".skill"
+    present = await in_thread(lambda: next(folder.path.glob("skill.*"), None))
+    if present is not None:
+        return present
+    draft = folder.path / ".skill"
     await in_thread(remove_tree, draft)
     draft.mkdir()
+    archive = draft / "archive"
+    digest = uploaded_digest(run.skill)
     if digest is not None:
-        kept = bundles_dir(service.data_dir, run.organisation_id)
-        await in_thread(_copy, kept, digest, draft / "archive")
+        await in_thread(_copy, bundles_dir(service.data_dir, run.organisation_id), digest, archive)
     else:
-        await _download(service, run.asked.skill, draft)
-    return await in_thread(_take, draft, place)
+        await _download(service, run.skill, archive)
+    return await in_thread(_take, archive, folder)
 
 
-async def _download(service: Service, reference: str, draft: Path) -> None:
+async def _download(service: Service, reference: str, archive: Path) -> None:
     limits = service.bundle_limits
-    settings = replace(service.packages, limits=limits)
     try:
-        await fetch(reference, draft / "archive", settings, os.environ)
-        await in_thread(check_bundle, draft / "archive", draft / "unpacked", limits)
-    except (PackageError, BundleRefused) as error:
-        raise SkillUnusable(f"the skill cannot be had: {error}") from None
+        await fetch(reference, archive, replace(service.packages, limits=limits), os.environ)
+        await in_thread(_check, archive, archive.with_name("unpacked"), limits)
+    except (PackageError, SkillError) as error:
+        raise SkillError(f"the skill cannot be fetched: {error}") from None
 
 
 def _copy(folder: Path, digest: str, target: Path) -> None:
     kept = next(folder.glob(f"{digest}.*"), None)
     if kept is None:
-        raise SkillUnusable(f"the skill bundle {UPLOADED}{digest} is gone; upload it again")
+        raise SkillError(f"the skill bundle {UPLOADED}{digest} is gone; upload it again")
     shutil.copyfile(kept, target)
 
 
-def _there(place: RunPlace) -> Path | None:
-    return next(place.path.glob("skill.*"), None)
-
-
-def _take(draft: Path, place: RunPlace) -> Path:
-    """Let the archive be the run's, in one step."""
-    archive = draft / "archive"
-    own = place.path / f"skill{archive_suffix(archive)}"
+def _take(archive: Path, folder: RunFolder) -> Path:
+    """Move the archive into the folder of the run, in one step."""
+    own = folder.path / f"skill{_suffix(archive)}"
     archive.replace(own)
-    remove_tree(draft)
+    remove_tree(archive.parent)
     return own

@@ -1,6 +1,6 @@
-"""`python -m whet.service.child PARENT run ...`: `whet run ...`, which ends with the server that started it.
+"""`python -m whet.service.child PARENT run ...` is `whet run ...` that ends when the process PARENT does.
 
-A program of its own and no `preexec_fn`, which makes starting slow and is not safe beside threads.
+It is a program because `preexec_fn` makes starts slow, and is not safe in a process with threads.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Tie ourselves to the parent that is named first, and be `whet` with the other arguments."""
+    """Ask the kernel for a signal when the parent ends, and become `whet` with the other arguments."""
     parent, *arguments = sys.argv[1:]
-    # SIGTERM, so that a run ends its agents and keeps what it has; --resume goes on from there.
+    # On SIGTERM, a run ends its agents and keeps its record, and can be resumed.
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != int(parent):
-        # It ended before we could ask to be told.
+        # It ended before we could ask.
         sys.exit(1)
     sys.argv = ["whet", *arguments]
     runpy.run_module("whet", run_name="__main__", alter_sys=True)

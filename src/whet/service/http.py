@@ -1,152 +1,138 @@
-"""Requests and answers: headers and bodies within their limits, answers as JSON, and how the service says no."""
+"""Requests and answers: bodies and headers within their limits, pages of lists, and answers as JSON."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
 import json
-import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol, TypeVar
 from uuid import UUID
 
 import anyio
 import msgspec
-from fastapi import APIRouter, FastAPI, Header
-from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
-from sqlalchemy.exc import OperationalError
-from starlette.exceptions import HTTPException
+from fastapi import Depends, Header, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import Connection, Select, Table, and_, delete, insert, or_, select
+from sqlalchemy.exc import IntegrityError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message
 
-from whet.service.database import BadCursor, Page
+from whet.service.database import idempotency, now_us
+from whet.service.refusals import Refused, invalid_request, not_found
+from whet.service.service import Limits, Service
 
-log = logging.getLogger("whet.service")
 JSON = "application/json"
 
 
-class Refused(Exception):
-    """A request that is not carried out; `details` are pairs of a path and a message."""
+class Strict(BaseModel):
+    """A JSON object with these fields and no others."""
 
-    def __init__(
-        self,
-        status: int,
-        error: str,
-        *,
-        details: Sequence[tuple[str, str]] = (),
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(error)
-        self.status = status
-        self.error = error
-        self.details = tuple(details)
-        self.headers = dict(headers or {})
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
-def not_found(what: str) -> Refused:
-    """There is no such thing, or it is another organisation's, which is the same."""
-    return Refused(404, f"there is no such {what}")
-
-
-def problem_response(refused: Refused) -> Response:
-    """The answer to a request that is refused."""
-    body = {"error": refused.error, "details": [{"path": path, "message": said} for path, said in refused.details]}
-    return Response(msgspec.json.encode(body), refused.status, refused.headers, media_type=JSON)
-
-
-def answer_problems(app: FastAPI, routers: Sequence[APIRouter]) -> None:
-    """Let every error leave *app* in the same form."""
-    routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
-
-    @app.exception_handler(Refused)
-    async def refused(_: Request, error: Refused) -> Response:
-        return problem_response(error)
-
-    @app.exception_handler(HTTPException)
-    async def plain(request: Request, error: HTTPException) -> Response:
-        headers = dict(error.headers or {})
-        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            # Each route knows only its own method.
-            matching = (route for route in routes if route.path_regex.match(request.url.path))
-            methods = sorted({method for route in matching for method in route.methods or ()})
-            headers = {"allow": ", ".join(methods)} if methods else headers
-        return problem_response(Refused(error.status_code, str(error.detail), headers=headers))
-
-    @app.exception_handler(OperationalError)
-    async def no_database(_: Request, error: OperationalError) -> Response:
-        # Its type alone: what it says may hold the parameters of a query.
-        log.warning("the database does not answer: %s", type(error.orig).__name__)
-        return problem_response(Refused(503, "the database does not answer", headers={"retry-after": "5"}))
-
-    @app.exception_handler(Exception)
-    async def broken(_: Request, error: Exception) -> Response:
-        del error
-        return problem_response(Refused(500, "this is a mistake in whet: its log says more"))
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> Response:
-        return problem_response(invalid_values(error.errors()))
-
-
-def invalid_values(errors: Sequence[Any]) -> Refused:
-    """What pydantic found, in our form."""
-    return Refused(422, "the request is not valid", details=[(_path(found["loc"]), found["msg"]) for found in errors])
-
-
-def _path(places: Sequence[str | int]) -> str:
-    path = ""
-    for place in places:
-        path += f"[{place}]" if isinstance(place, int) else f".{place}" if path else place
-    return path.encode(errors="replace").decode()
+Moment = Annotated[str, Field(description="In UTC.", examples=["2026-01-31T12:00:00.000Z"])]
 
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """*value* as JSON."""
-    return Response(msgspec.json.encode(value), status, headers, media_type=JSON)
+    """Answer with *value* as JSON."""
+    return Response(msgspec.json.encode(value, enc_hook=BaseModel.model_dump), status, headers, media_type=JSON)
 
 
-def id_in(text: str, what: str) -> str:
-    """The id that a path names; one that cannot be an id is simply not found."""
+def _id_of(what: str) -> Callable[[str], Awaitable[str]]:
+    """Return a dependency that gives the id in a path; text that cannot be an id is not found."""
+
+    async def read(id: Annotated[str, Path(max_length=100)]) -> str:  # noqa: A002
+        try:
+            return str(UUID(id))
+        except ValueError:
+            raise not_found(what) from None
+
+    return read
+
+
+SuiteId = Annotated[str, Depends(_id_of("suite"))]
+RunId = Annotated[str, Depends(_id_of("run"))]
+
+
+# Pages of lists.
+
+T = TypeVar("T")
+DEFAULT_LIMIT = 50
+_LATEST_US = 2**62
+_ID_LENGTH = 36
+
+Limit = Annotated[int, Query(ge=1, le=100)]
+NextCursor = Annotated[
+    str | None, Field(description="Pass it as `cursor` to get the next page; null on the last page.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The part of a list that a caller wants: at most `limit` rows, older than `before`."""
+
+    limit: int
+    before: tuple[int, str] | None
+
+    def select(self, query: Select[Any], table: Table) -> Select[Any]:
+        """Limit *query* to this page and one more row, which shows whether there is another page."""
+        if self.before is not None:
+            created_us, id_ = self.before
+            older = table.c.created_us < created_us
+            query = query.where(or_(older, and_(table.c.created_us == created_us, table.c.id < id_)))
+        return query.order_by(table.c.created_us.desc(), table.c.id.desc()).limit(self.limit + 1)
+
+    def split(self, rows: list[T]) -> tuple[list[T], str | None]:
+        """Return the rows of this page, and the cursor of the next one."""
+        return split_page(rows, self.limit, _cursor)
+
+
+def split_page(rows: list[T], limit: int, cursor_of: Callable[[T], str]) -> tuple[list[T], str | None]:
+    """Return at most *limit* rows, and the cursor after them if there are more."""
+    return rows[:limit], cursor_of(rows[limit - 1]) if len(rows) > limit else None
+
+
+def _cursor(row: Any) -> str:
+    return base64.urlsafe_b64encode(f"{row.created_us}.{row.id}".encode()).decode().rstrip("=")
+
+
+async def _page(limit: Limit = DEFAULT_LIMIT, cursor: Annotated[str | None, Query(max_length=200)] = None) -> Page:
+    return Page(limit, _read_cursor(cursor) if cursor is not None else None)
+
+
+Paged = Annotated[Page, Depends(_page)]
+
+
+def _read_cursor(cursor: str) -> tuple[int, str]:
+    refused = invalid_request(("query.cursor", "must be a next_cursor of this service"))
     try:
-        return str(UUID(text))
-    except ValueError:
-        raise not_found(what) from None
+        text = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)).decode("ascii")
+        created, _, id_ = text.partition(".")
+        created_us = int(created)
+    except (UnicodeError, binascii.Error, ValueError):
+        raise refused from None
+    if not 0 <= created_us <= _LATEST_US or len(id_) != _ID_LENGTH or not id_.isprintable():
+        raise refused
+    return created_us, id_
 
 
-def page_of(limit: int, cursor: str | None) -> Page:
-    """The part of a list that was asked for."""
-    try:
-        return Page.of(limit, cursor)
-    except BadCursor:
-        wrong = [("query.cursor", "must be a next_cursor that this service gave")]
-        raise Refused(422, "the request is not valid", details=wrong) from None
-
-
-MB = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Figures that an operator may change, and some that follow from them."""
-
-    requests_per_minute: int = 600
-    max_body_bytes: int = 4 * MB
-    max_bundle_bytes: int = 64 * MB
-    max_waiting_runs: int = 200
-    max_streams: int = 50
-    # Wrong keys from one address, per minute.
-    failures_per_minute: int = 60
-    body_timeout_s: float = 60.0
-
+# Bodies.
 
 _LONGEST_KEY = 100
 
 
+def content_type(request: Request) -> str:
+    """Return the content type of *request*, without parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
 def limit_body(request: Request, most: int, timeout_s: float) -> None:
-    """Let reading *request* end with a refusal after *most* bytes, or where the caller takes too long for a piece."""
+    """Refuse *request*, while it is read, after *most* bytes or when the caller pauses for too long."""
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > most:
         raise _too_large(most)
@@ -158,7 +144,7 @@ def limit_body(request: Request, most: int, timeout_s: float) -> None:
             with anyio.fail_after(timeout_s):
                 message = await receive()
         except TimeoutError:
-            raise Refused(408, "the body did not come in time", headers={"connection": "close"}) from None
+            raise Refused(408, "the body did not arrive in time", headers={"connection": "close"}) from None
         seen += len(message.get("body", b""))
         if seen > most:
             raise _too_large(most)
@@ -167,8 +153,13 @@ def limit_body(request: Request, most: int, timeout_s: float) -> None:
     request._receive = counted  # noqa: SLF001 - the one place where Starlette takes its messages from
 
 
+def _too_large(most: int) -> Refused:
+    # The rest of the body would have to be read before the connection could be used again.
+    return Refused(413, f"the body is larger than {most} bytes", headers={"connection": "close"})
+
+
 async def read_body(request: Request, most: int, timeout_s: float) -> bytes:
-    """The whole body."""
+    """Read the whole body."""
     limit_body(request, most, timeout_s)
     try:
         return await request.body()
@@ -176,21 +167,20 @@ async def read_body(request: Request, most: int, timeout_s: float) -> bytes:
         raise Refused(400, "the body ended early") from None
 
 
-async def read_json(request: Request, most: int, timeout_s: float) -> tuple[bytes, Any]:
-    """The body, and the JSON value that it says."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != JSON:
+async def read_json(request: Request, limits: Limits) -> tuple[bytes, Any]:
+    """Return the body, and its JSON value."""
+    if content_type(request) != JSON:
         raise Refused(415, f"the content type must be {JSON}")
-    body = await read_body(request, most, timeout_s)
+    body = await read_body(request, limits.max_body_bytes, limits.body_timeout_s)
     return body, decode_json(body)
 
 
 def decode_json(body: bytes) -> Any:
-    """The JSON value in *body*."""
+    """Return the JSON value in *body*."""
     try:
         value = msgspec.json.decode(body)
-        # Once more, for keys alone: of two that are the same, the other reader takes the last without a word.
-        json.loads(body, object_pairs_hook=_once_each)
+        # A second time, only for the keys: msgspec silently keeps the last of two equal ones.
+        json.loads(body, object_pairs_hook=_unique_keys)
     except msgspec.DecodeError as error:
         raise Refused(400, f"the body is not JSON: {error}") from None
     except UnicodeDecodeError:
@@ -200,7 +190,7 @@ def decode_json(body: bytes) -> Any:
     return value
 
 
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -209,43 +199,112 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _too_large(most: int) -> Refused:
-    # What is left of the body would have to be read before the connection could be used again.
-    return Refused(413, f"the body is larger than {most} bytes", headers={"connection": "close"})
-
+# Entity tags.
 
 _TAG = re.compile(r'\s*(W/)?"([\x21\x23-\x7e\x80-\xff]*)"\s*(?:,|$)')
-MOST_KEY = 200
 
 IfMatch = Annotated[str | None, Header(description='The ETag that the suite must still have, such as "3".')]
-IfNoneMatch = Annotated[str | None, Header(description="Answer 304 where the suite still has this ETag.")]
-IdempotencyKey = Annotated[
-    str | None,
-    Header(min_length=1, max_length=MOST_KEY, description="Sent twice within a day, the request is done once."),
-]
+IfNoneMatch = Annotated[str | None, Header(description="Answer 304 if the suite still has this ETag.")]
 
 
 def etag(version: int) -> str:
-    """The entity tag of a version of a suite."""
+    """Return the entity tag of a version of a suite."""
     return f'"{version}"'
 
 
 def require_match(header: str | None, version: int) -> None:
-    """Refuse where somebody changed the suite since the caller saw it."""
+    """Refuse if somebody changed the suite after the caller got it."""
     if header is None or header.strip() == "*":
         return
-    if str(version) not in _strong(header):
-        raise Refused(412, f"the suite is at version {version} by now: get it again", headers={"etag": etag(version)})
+    strong = {tag for weak, tag in _TAG.findall(header) if not weak}
+    if str(version) not in strong:
+        raise Refused(412, f"the suite is now at version {version}: get it again", headers={"etag": etag(version)})
 
 
-def unchanged(header: str | None, version: int) -> bool:
-    """Whether the caller has this version already."""
-    return header is not None and (header.strip() == "*" or str(version) in _all(header))
+def is_unchanged(header: str | None, version: int) -> bool:
+    """Return whether the caller already has this version."""
+    if header is None:
+        return False
+    return header.strip() == "*" or str(version) in {tag for _, tag in _TAG.findall(header)}
 
 
-def _strong(header: str) -> set[str]:
-    return {tag for weak, tag in _TAG.findall(header) if not weak}
+# Requests that are sent twice and carried out once.
+
+_KEPT_US = 24 * 3600 * 1_000_000
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(min_length=1, max_length=200, description="If you send a request twice within a day, it is done once."),
+]
 
 
-def _all(header: str) -> set[str]:
-    return {tag for _, tag in _TAG.findall(header)}
+class HasId(Protocol):
+    """Something that the service stores under an id."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+
+H = TypeVar("H", bound=HasId)
+
+
+def fingerprint(*parts: bytes) -> str:
+    """Return a hash that tells whether two requests are the same."""
+    whole = hashlib.sha256()
+    for part in parts:
+        whole.update(len(part).to_bytes(8, "big") + part)
+    return whole.hexdigest()
+
+
+async def create_once(
+    service: Service,
+    organisation_id: str,
+    once: tuple[str | None, str],
+    create: Callable[[Connection], H],
+    get: Callable[[Connection, str], H],
+) -> H:
+    """Call *create*, or *get* with the id of what the same request has created before.
+
+    *once* is the idempotency key of the request, if it has one, and its fingerprint.
+    """
+    key, request = once
+    key_hash = hashlib.sha256(key.encode()).hexdigest() if key is not None else None
+
+    def work(connection: Connection) -> H:
+        known = _created_before(connection, organisation_id, key_hash, request) if key_hash is not None else None
+        if known is not None:
+            return get(connection, known)
+        created = create(connection)
+        if key_hash is not None:
+            # In the same transaction, so that only one of two equal requests can succeed.
+            connection.execute(
+                insert(idempotency).values(
+                    organisation_id=organisation_id,
+                    key_hash=key_hash,
+                    fingerprint=request,
+                    resource_id=created.id,
+                    created_us=now_us(),
+                )
+            )
+        return created
+
+    try:
+        return await service.write(work)
+    except IntegrityError:
+        # The same request came twice at the same time. Now it finds what the other one created.
+        return await service.write(work)
+
+
+def _created_before(connection: Connection, organisation_id: str, key_hash: str, request: str) -> str | None:
+    connection.execute(delete(idempotency).where(idempotency.c.created_us <= now_us() - _KEPT_US))
+    row = connection.execute(
+        select(idempotency.c.fingerprint, idempotency.c.resource_id).where(
+            idempotency.c.organisation_id == organisation_id, idempotency.c.key_hash == key_hash
+        )
+    ).first()
+    if row is None:
+        return None
+    if row.fingerprint != request:
+        raise Refused(409, "this Idempotency-Key was used for another request")
+    return str(row.resource_id)

@@ -1,203 +1,182 @@
-"""Suites over HTTP: list, create, get, change, delete, and look at earlier versions."""
+"""The routes of suites: list, create, get, change and delete them, and get earlier versions."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
-from sqlalchemy.exc import IntegrityError
+from pydantic import BaseModel
+from sqlalchemy import Connection
 from starlette.responses import Response
 
-from whet.service import shapes
-from whet.service import stored_suites as stored
+from whet.service import http, suites
 from whet.service.auth import At, Reader, Writer
-from whet.service.database import DEFAULT_LIMIT, MOST
-from whet.service.documents import packed, patched, read_document, shown_suite, suite_of
-from whet.service.http import (
-    IdempotencyKey,
-    IfMatch,
-    IfNoneMatch,
-    Refused,
-    answer,
-    etag,
-    id_in,
-    not_found,
-    page_of,
-    read_json,
-    require_match,
-    unchanged,
-)
+from whet.service.refusals import problems
 from whet.service.service import Service, in_thread
-from whet.service.stored_suites import Once, OtherRequest, StoredSuite, made_before, remember
+from whet.service.suites import StoredSuite
 
 router = APIRouter(prefix="/api/v1/eval-suites", tags=["suites"])
 
-Limit = Annotated[int, Query(ge=1, le=MOST)]
-Cursor = Annotated[str | None, Query(max_length=200)]
-SuiteId = Annotated[str, Path(max_length=100)]
 Version = Annotated[int, Path(ge=1, le=2**31 - 1)]
 _BODY = (400, 408, 413, 415, 422)
 
 
-def document_body(name: str) -> dict[str, Any]:
-    """The body of a request, by the name of its schema."""
+class SuiteHead(BaseModel):
+    """A suite without its cases."""
+
+    id: str
+    version: int
+    name: str
+    source_id: str | None
+    source_kind: str
+    verifier_kind: str
+    supports_no_skill: bool
+    resource_limits_json: dict[str, Any]
+    suite_kind: str
+    runnable: bool
+    not_runnable_reasons: list[str]
+    created_at: http.Moment
+    updated_at: http.Moment
+
+
+class CountedSuite(SuiteHead):
+    """A suite as lists show it."""
+
+    case_count: int
+
+
+class Suite(SuiteHead):
+    """A suite with its cases."""
+
+    cases_json: list[dict[str, Any]]
+
+
+class SuiteAnswer(http.Strict):
+    """One suite."""
+
+    suite: Suite
+
+
+class SuitePage(http.Strict):
+    """Suites, newest first."""
+
+    suites: list[CountedSuite]
+    next_cursor: http.NextCursor
+
+
+class VersionPage(http.Strict):
+    """The versions of a suite, newest first."""
+
+    versions: list[CountedSuite]
+    next_cursor: http.NextCursor
+
+
+def _document_body(name: str) -> dict[str, Any]:
+    """Describe the body of a request by the name of its schema."""
     content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
     return {"requestBody": {"required": True, "content": content}}
 
 
-@router.get("", response_model=shapes.SuitePage, responses=shapes.problems(422))
-async def list_suites(caller: Reader, service: At, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> Response:
-    """The suites of the organisation, newest first, without their cases."""
-    page = page_of(limit, cursor)
-
-    def look() -> tuple[list[StoredSuite], str | None]:
-        with service.database.reading() as connection:
-            return stored.list_suites(connection, caller.organisation_id, page)
-
-    found, following = await in_thread(look)
-    return answer({"suites": [shown_suite(suite, service.lacking) for suite in found], "next_cursor": following})
+@router.get("", response_model=SuitePage, responses=problems(422))
+async def list_suites(caller: Reader, service: At, page: http.Paged) -> Response:
+    """List the suites of the organisation, newest first, without their cases."""
+    found, following = await service.read(suites.list_suites, caller.organisation_id, page)
+    return http.answer({"suites": [suite.shown(service.lacking) for suite in found], "next_cursor": following})
 
 
 @router.post(
     "",
     status_code=201,
-    response_model=shapes.SuiteAnswer,
-    responses=shapes.problems(409, *_BODY),
-    openapi_extra=document_body("EvalSuite"),
+    response_model=SuiteAnswer,
+    responses=problems(409, *_BODY),
+    openapi_extra=_document_body("EvalSuite"),
 )
 async def create_suite(
-    request: Request, caller: Writer, service: At, idempotency_key: IdempotencyKey = None
+    request: Request, caller: Writer, service: At, idempotency_key: http.IdempotencyKey = None
 ) -> Response:
-    """Keep a new suite, in its first version."""
-    body, value = await read_json(request, service.limits.max_body_bytes, service.limits.body_timeout_s)
-    once = Once.of(idempotency_key, b"create suite", body) if idempotency_key is not None else None
-
-    def create() -> StoredSuite:
-        head, cases = packed(read_document(value))
-        with service.database.writing() as connection:
-            if once is not None and (id_ := made_before(connection, caller.organisation_id, once)) is not None:
-                return _found(stored.get_suite(connection, caller.organisation_id, id_, version=1))
-            made = stored.create_suite(connection, caller.organisation_id, head, cases)
-            if once is not None:
-                remember(connection, caller.organisation_id, once, made.id)
-            return made
-
-    return _suite_answer(service, await once_only(create), 201)
+    """Create a suite in its first version."""
+    body, value = await http.read_json(request, service.limits)
+    head, cases = await in_thread(lambda: suites.encode_suite(suites.read_document(value)))
+    suite = await http.create_once(
+        service,
+        caller.organisation_id,
+        (idempotency_key, http.fingerprint(b"create suite", body)),
+        lambda connection: suites.create_suite(connection, caller.organisation_id, head, cases),
+        lambda connection, id_: suites.get_suite(connection, caller.organisation_id, id_, version=1),
+    )
+    return _answer(service, suite, 201, {"location": f"{router.prefix}/{suite.id}"})
 
 
 @router.get(
     "/{id}",
-    response_model=shapes.SuiteAnswer,
-    responses={**shapes.problems(404, 422), 304: {"description": "The suite still has that ETag."}},
+    response_model=SuiteAnswer,
+    responses={**problems(404, 422), 304: {"description": "The suite still has that ETag."}},
 )
-async def get_suite(id: SuiteId, caller: Reader, service: At, if_none_match: IfNoneMatch = None) -> Response:  # noqa: A002
-    """One suite, in its newest version."""
-    suite = await _look_up(service, caller.organisation_id, id)
-    if unchanged(if_none_match, suite.version):
-        return Response(status_code=304, headers={"etag": etag(suite.version)})
-    return _suite_answer(service, suite)
+async def get_suite(caller: Reader, service: At, id_: http.SuiteId, if_none_match: http.IfNoneMatch = None) -> Response:
+    """Get a suite in its newest version."""
+    suite = await service.read(suites.get_suite, caller.organisation_id, id_)
+    if http.is_unchanged(if_none_match, suite.version):
+        return Response(status_code=304, headers={"etag": http.etag(suite.version)})
+    return _answer(service, suite)
 
 
 @router.patch(
     "/{id}",
-    response_model=shapes.SuiteAnswer,
-    responses=shapes.problems(404, 412, *_BODY),
-    openapi_extra=document_body("EvalSuitePatch"),
+    response_model=SuiteAnswer,
+    responses=problems(404, 412, *_BODY),
+    openapi_extra=_document_body("EvalSuitePatch"),
 )
 async def change_suite(
-    id: SuiteId,  # noqa: A002
-    request: Request,
-    caller: Writer,
-    service: At,
-    if_match: IfMatch = None,
+    request: Request, caller: Writer, service: At, id_: http.SuiteId, if_match: http.IfMatch = None
 ) -> Response:
-    """Change what is named, as a new version; cases are replaced as a whole, and provenance stays."""
-    _, value = await read_json(request, service.limits.max_body_bytes, service.limits.body_timeout_s)
+    """Change the named fields, which makes a new version. New cases replace all cases; the source cannot change."""
+    _, value = await http.read_json(request, service.limits)
 
-    def change() -> StoredSuite:
-        with service.database.writing() as connection:
-            suite = _found(stored.get_suite(connection, caller.organisation_id, id_in(id, "suite"), lock=True))
-            require_match(if_match, suite.version)
-            changed = patched(suite, value)
-            if changed == suite_of(suite):
-                return suite
-            head, cases = packed(changed)
-            return stored.add_version(connection, suite, head, cases)
+    def change(connection: Connection) -> StoredSuite:
+        stored = suites.get_suite(connection, caller.organisation_id, id_, lock=True)
+        http.require_match(if_match, stored.version)
+        changed = stored.changed(value)
+        if changed == stored.suite():
+            return stored
+        return suites.add_version(connection, stored, *suites.encode_suite(changed))
 
-    return _suite_answer(service, await in_thread(change))
+    return _answer(service, await service.write(change))
 
 
-@router.delete("/{id}", status_code=204, response_model=None, responses=shapes.problems(404, 412, 422))
-async def delete_suite(id: SuiteId, caller: Writer, service: At, if_match: IfMatch = None) -> Response:  # noqa: A002
-    """Let a suite be found no more; what was run of it stays."""
+@router.delete("/{id}", status_code=204, response_model=None, responses=problems(404, 412, 422))
+async def delete_suite(caller: Writer, service: At, id_: http.SuiteId, if_match: http.IfMatch = None) -> Response:
+    """Delete a suite; its runs stay."""
 
-    def delete() -> None:
-        with service.database.writing() as connection:
-            suite = _found(stored.get_suite(connection, caller.organisation_id, id_in(id, "suite"), lock=True))
-            require_match(if_match, suite.version)
-            stored.delete_suite(connection, suite)
+    def delete(connection: Connection) -> None:
+        stored = suites.get_suite(connection, caller.organisation_id, id_, lock=True)
+        http.require_match(if_match, stored.version)
+        suites.delete_suite(connection, stored)
 
-    await in_thread(delete)
+    await service.write(delete)
     return Response(status_code=204)
 
 
-@router.get("/{id}/versions", response_model=shapes.VersionPage, responses=shapes.problems(404, 422))
+@router.get("/{id}/versions", response_model=VersionPage, responses=problems(404, 422))
 async def list_versions(
-    id: SuiteId,  # noqa: A002
     caller: Reader,
     service: At,
-    limit: Limit = DEFAULT_LIMIT,
+    id_: http.SuiteId,
+    limit: http.Limit = http.DEFAULT_LIMIT,
     cursor: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
 ) -> Response:
-    """The versions of a suite, newest first, without their cases."""
+    """List the versions of a suite, newest first, without their cases."""
+    found, following = await service.read(suites.list_versions, caller.organisation_id, id_, limit, cursor)
+    return http.answer({"versions": [suite.shown(service.lacking) for suite in found], "next_cursor": following})
 
-    def look() -> list[StoredSuite]:
-        with service.database.reading() as connection:
-            suite = _found(stored.get_suite(connection, caller.organisation_id, id_in(id, "suite")))
-            return stored.list_versions(connection, suite, limit + 1, cursor)
 
-    found = await in_thread(look)
-    following = str(found[limit - 1].version) if len(found) > limit else None
-    return answer(
-        {"versions": [shown_suite(suite, service.lacking) for suite in found[:limit]], "next_cursor": following}
+@router.get("/{id}/versions/{version}", response_model=SuiteAnswer, responses=problems(404, 422))
+async def get_version(caller: Reader, service: At, id_: http.SuiteId, version: Version) -> Response:
+    """Get a version of a suite, which never changes."""
+    suite = await service.read(suites.get_suite, caller.organisation_id, id_, version=version)
+    return _answer(service, suite)
+
+
+def _answer(service: Service, suite: StoredSuite, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return http.answer(
+        {"suite": suite.shown(service.lacking)}, status, {"etag": http.etag(suite.version), **(headers or {})}
     )
-
-
-@router.get("/{id}/versions/{version}", response_model=shapes.SuiteAnswer, responses=shapes.problems(404, 422))
-async def get_version(id: SuiteId, version: Version, caller: Reader, service: At) -> Response:  # noqa: A002
-    """One version of a suite, which never changes."""
-    return _suite_answer(service, await _look_up(service, caller.organisation_id, id, version))
-
-
-async def once_only(make: Any) -> Any:
-    """What *make* gives; where two requests with one key came together, the second finds what the first made."""
-    try:
-        try:
-            return await in_thread(make)
-        except IntegrityError:
-            return await in_thread(make)
-    except OtherRequest:
-        raise Refused(409, "this Idempotency-Key was used for another request") from None
-
-
-async def _look_up(service: Service, organisation_id: str, id_: str, version: int | None = None) -> StoredSuite:
-    known = id_in(id_, "suite")
-
-    def look() -> StoredSuite | None:
-        with service.database.reading() as connection:
-            return stored.get_suite(connection, organisation_id, known, version=version)
-
-    return _found(await in_thread(look))
-
-
-def _found(suite: StoredSuite | None) -> StoredSuite:
-    if suite is None:
-        raise not_found("suite")
-    return suite
-
-
-def _suite_answer(service: Service, suite: StoredSuite, status: int = 200) -> Response:
-    headers = {"etag": etag(suite.version)}
-    if status == 201:  # noqa: PLR2004 - the status of what was created
-        headers["location"] = f"{router.prefix}/{suite.id}"
-    return answer({"suite": shown_suite(suite, service.lacking)}, status, headers)

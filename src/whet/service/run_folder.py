@@ -1,9 +1,11 @@
-"""Following the journal of a run: each trial that ends becomes an event, once, also across restarts."""
+"""The folder of a run: what `whet run` reads and writes there, its files for callers, and events from its journal."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,106 +16,134 @@ from whet.record.folder import JOURNAL_FILE, RESULTS_FILE, write_atomically
 from whet.record.recorded_run import journal_lines, run_folders
 from whet.record.run_file import read_run_file
 from whet.service.database import Database
-from whet.service.stored_runs import NewEvent, add_events
+from whet.service.runs import NewEvent, add_events
 
-_SUITE = "suite.json"
-_LOG = "whet.log"
-_REPORT = "report.md"
-_RECORDS = "record"
-_MOST_SAID = 4000
+# The settings of the operator, and a file that is of no use to callers.
+_PRIVATE = ("run.json", ".lock")
+_MOST_PRINTED = 4000
+_LINES_AT_ONCE = 500
 
 
-@dataclass(frozen=True, slots=True)
-class RunPlace:
+class RunFolder:
     """The folder of one run."""
 
-    path: Path
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.suite = path / "suite.json"
+        # What the process prints.
+        self.log = path / "whet.log"
+        self.report = path / "report.md"
+        # The `--output-dir` of the process.
+        self.records = path / "record"
 
-    @property
-    def suite(self) -> Path:
-        """The document that is run."""
-        return self.path / _SUITE
-
-    @property
-    def log(self) -> Path:
-        """What the process printed."""
-        return self.path / _LOG
-
-    @property
-    def report(self) -> Path:
-        """The summary for people."""
-        return self.path / _REPORT
-
-    @property
-    def records(self) -> Path:
-        """Where `whet run` makes its run folder."""
-        return self.path / _RECORDS
+    @classmethod
+    def of(cls, data_dir: Path, run_id: str) -> RunFolder:
+        """Return the folder of the run with this id."""
+        return cls(data_dir / "runs" / run_id)
 
     @property
     def record(self) -> Path | None:
-        """The run folder, once there is one that can be gone on with."""
+        """The record, once there is one that can be resumed."""
         return next(iter(run_folders(self.records)), None)
 
     @property
     def journal(self) -> Path | None:
         """The journal, once there is one."""
-        record = self.record
-        path = record / JOURNAL_FILE if record is not None else None
-        return path if path is not None and path.is_file() else None
+        return self._recorded(JOURNAL_FILE)
 
     @property
     def results(self) -> Path | None:
         """The results, once there are any."""
+        return self._recorded(RESULTS_FILE)
+
+    def _recorded(self, name: str) -> Path | None:
         record = self.record
-        path = record / RESULTS_FILE if record is not None else None
-        return path if path is not None and path.is_file() else None
+        return record / name if record is not None and (record / name).is_file() else None
 
     def prepare(self, document: object) -> None:
-        """Lay out what the process reads; a second time, what is there stays."""
+        """Write the suite, unless it is there already."""
         self.path.mkdir(parents=True, exist_ok=True)
         if not self.suite.exists():
             write_atomically(self.suite, msgspec.json.encode(document))
 
     def last_words(self) -> str:
-        """The end of what the process printed, for whoever wonders why there is nothing else."""
+        """Return the errors at the end of what the process printed, or its last lines."""
         try:
-            said = self.log.read_bytes()[-_MOST_SAID:].decode(errors="replace")
+            printed = self.log.read_bytes()[-_MOST_PRINTED:].decode(errors="replace")
         except OSError:
             return ""
-        lines = [line for line in said.splitlines() if line.startswith(("error[", "  "))]
-        return "\n".join(lines or said.splitlines()[-5:])
+        lines = [line for line in printed.splitlines() if line.startswith(("error[", "  "))]
+        return "\n".join(lines or printed.splitlines()[-5:])
+
+    def files(self, below: str, after: str | None, most: int) -> list[tuple[str, int]]:
+        """Return paths and sizes of files in a folder, sorted, at most *most* of those after *after*."""
+        folder = below.strip("/")
+        found = sorted(
+            (path, size)
+            for path, size in self._all_files()
+            if (not folder or path.startswith(f"{folder}/")) and (after is None or path > after)
+        )
+        return found[:most]
+
+    def file(self, path: str) -> Path | None:
+        """Return the file that callers call *path*; None if it is not a file, or a link leads out of the folder."""
+        if "\0" in path or path in _PRIVATE or any(part in ("", ".", "..") for part in path.split("/")):
+            return None
+        root = self.path if path in (self.log.name, self.report.name) else self.record
+        if root is None or _size(root / path) is None:
+            return None
+        # A parent folder may be a link too: agents write into workspaces.
+        return root / path if (root / path).resolve().is_relative_to(root.resolve()) else None
+
+    def _all_files(self) -> Iterator[tuple[str, int]]:
+        for path, file in self._named():
+            # Callers cannot ask for a name that is not text.
+            if path not in _PRIVATE and path.isprintable() and (size := _size(file)) is not None:
+                yield path, size
+
+    def _named(self) -> Iterator[tuple[str, Path]]:
+        for file in (self.log, self.report):
+            yield file.name, file
+        record = self.record
+        if record is None:
+            return
+        for folder, _, names in os.walk(record):
+            for name in names:
+                file = Path(folder, name)
+                yield str(file.relative_to(record)), file
 
 
-def place_of(data_dir: Path, run_id: str) -> RunPlace:
-    """The folder of the run with this id."""
-    return RunPlace(data_dir / "runs" / run_id)
-
-
-_TOGETHER = 500
+def _size(file: Path) -> int | None:
+    """Return the size of a file; None if it is missing, not a regular file, or has an impossible name."""
+    try:
+        seen = file.lstat()
+    except OSError:
+        return None
+    return seen.st_size if stat.S_ISREG(seen.st_mode) else None
 
 
 class Tail:
-    """Reads what the journal has gained since the last look; begins at its start, because telling twice is harmless."""
+    """Adds an event for each trial that the journal gains. It begins at the start: known events are not added again."""
 
-    def __init__(self, database: Database, run_id: str, place: RunPlace) -> None:
+    def __init__(self, database: Database, run_id: str, folder: RunFolder) -> None:
         self._database = database
         self._run_id = run_id
-        self._place = place
+        self._folder = folder
         self._offset = 0
         self._planned = False
 
     def look(self) -> int:
-        """Tell of trials that have ended since; how many were looked at, and 0 means all."""
-        journal = self._place.journal
+        """Add events for what is new, and return how many; 0 means that there is nothing more for now."""
+        journal = self._folder.journal
         if journal is None:
             return 0
-        lines, offset = journal_lines(journal, self._offset, _TOGETHER)
+        lines, offset = journal_lines(journal, self._offset, _LINES_AT_ONCE)
         events = [] if self._planned else [_planned(journal.parent)]
-        events += [_ended(line) for line in lines]
+        events += [_trial_ended(line) for line in lines]
         if events:
             with self._database.writing() as connection:
                 add_events(connection, self._run_id, events)
-        # Only now: what could not be told is looked at again.
+        # Only now, so that events that could not be added are tried again.
         self._offset, self._planned = offset, True
         return len(events)
 
@@ -122,7 +152,7 @@ def _planned(record: Path) -> NewEvent:
     return NewEvent("planned", "run_planned", msgspec.json.encode({"trials": read_run_file(record).trials}))
 
 
-def _ended(line: bytes) -> NewEvent:
+def _trial_ended(line: bytes) -> NewEvent:
     trial: dict[str, Any] = msgspec.json.decode(line)
     key, failure = trial["key"], trial.get("failure") or {}
     payload = {
@@ -135,7 +165,7 @@ def _ended(line: bytes) -> NewEvent:
         "duration_s": trial.get("duration_s"),
         "failure": {"code": failure.get("code"), "message": failure.get("message")} if failure else None,
     }
-    # A trial that a full disk stopped is done again, and told again.
-    again = [trial.get("started_at")] if failure.get("code") == DiskFailed.code else []
-    mark = hashlib.sha256(msgspec.json.encode([key, *again] if again else key)).hexdigest()
+    # A trial that a full disk stopped is run again, and then it is another event.
+    identity = [key, trial.get("started_at")] if failure.get("code") == DiskFailed.code else key
+    mark = hashlib.sha256(msgspec.json.encode(identity)).hexdigest()
     return NewEvent(mark, "trial_ended", msgspec.json.encode(payload))

@@ -1,4 +1,4 @@
-"""What all parts of a server share."""
+"""One running server: its settings and limits, its threads, its metrics, and who waits for what."""
 
 from __future__ import annotations
 
@@ -6,74 +6,88 @@ import collections
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeVar, TypeVarTuple
+from typing import Concatenate, ParamSpec, TypeVar, TypeVarTuple
 
 import anyio
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    disable_created_metrics,
-    generate_latest,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from sqlalchemy import Connection
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from whet.errors import UsageError
 from whet.grade.judge_client import find_key, judge_settings
 from whet.ground.package_settings import Buckets, PackageLimits, PackageSettings
 from whet.model.request import Settings
-from whet.service.database import CONNECTIONS, Database
-from whet.service.http import Limits
-from whet.service.stored_runs import STATUSES
+from whet.service.database import CONNECTIONS, STATUSES, Database
 from whet.suites.eval_documents import Need
 
+log = logging.getLogger("whet.service")
+P = ParamSpec("P")
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+MB = 1024 * 1024
 QUEUE = "queue"
+_MINUTE_S = 60.0
+_PAUSE_S = 1.0
+# From this many on, names whose allowance is full again are forgotten.
+_MOST_NAMES = 10_000
+# How much larger than its archive a skill may be.
+_UNPACKED = 8
+# People read a skill. One with more files than this is a mistake, and takes a minute to check.
+_BUNDLE_ENTRIES = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What callers may ask of one server."""
+
+    requests_per_minute: int = 600
+    max_body_bytes: int = 4 * MB
+    max_bundle_bytes: int = 64 * MB
+    max_waiting_runs: int = 200
+    max_streams: int = 50
+    # Wrong keys from one address, per minute.
+    failures_per_minute: int = 60
+    body_timeout_s: float = 60.0
 
 
 class Notices:
-    """Wakes whoever waits for a name; waking nobody is fine. Only for the event loop's own thread."""
+    """Wakes those who wait for a change of something. Use it only on the thread of the event loop."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, anyio.Event] = {}
         self.stopping = False
 
-    def tell(self, name: str) -> None:
-        """Something about *name* has changed."""
+    def notify(self, name: str) -> None:
+        """Wake those who wait for *name*."""
         event = self._waiting.pop(name, None)
         if event is not None:
             event.set()
 
     def listen(self, name: str) -> anyio.Event:
-        """Is set at the next change of *name*; ask before you look, so that nothing is missed."""
+        """Return an event for the next change of *name*. Listen before you look, or you can miss a change."""
+        event = self._waiting.setdefault(name, anyio.Event())
         if self.stopping:
-            over = anyio.Event()
-            over.set()
-            return over
-        return self._waiting.setdefault(name, anyio.Event())
+            event.set()
+        return event
 
     def stop(self) -> None:
-        """Wake everybody: the server ends."""
+        """Wake everybody, because the server ends."""
         self.stopping = True
         for name in list(self._waiting):
-            self.tell(name)
-
-
-CONTENT_TYPE = CONTENT_TYPE_LATEST
+            self.notify(name)
 
 
 class Metrics:
-    """The figures of one server."""
+    """The Prometheus metrics of one server."""
 
     def __init__(self) -> None:
-        # Half of the page would say when each figure was made.
+        # Without this, half of the page says when each metric was created.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         self.requests = Counter(
@@ -83,58 +97,46 @@ class Metrics:
             "whet_http_request_seconds", "Time to the end of an answer.", ["route"], registry=self._registry
         )
         self.streams = Gauge("whet_event_streams", "Event streams that are open.", registry=self._registry)
-        self.started = Counter("whet_runs_started", "Runs taken up, also again.", registry=self._registry)
+        self.started = Counter("whet_runs_started", "Runs started or resumed.", registry=self._registry)
         self._runs = Gauge("whet_runs", "Runs by status.", ["status"], registry=self._registry)
 
-    def page(self, runs: dict[str, int]) -> bytes:
-        """All figures as text."""
+    def page(self, runs: Mapping[str, int]) -> bytes:
+        """Return all metrics as text; *runs* counts runs by status."""
         for status in STATUSES:
             self._runs.labels(status).set(runs.get(status, 0))
         return generate_latest(self._registry)
 
 
-_MINUTE_S = 60.0
-# Buckets that are full again say nothing; they are forgotten once there are so many.
-_MOST_BUCKETS = 10_000
-
-
 class Rates:
-    """Allows so many requests a minute for each name, all at once or spread out."""
+    """Allows each name a number of requests per minute, all at once or spread out."""
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = float(per_minute)
         self._per_s = per_minute / _MINUTE_S
         self._clock = clock
-        self._buckets: dict[str, tuple[float, float]] = {}
+        # What was left, and when.
+        self._left: dict[str, tuple[float, float]] = {}
 
     def wait_s(self, name: str) -> int:
-        """In how many seconds *name* may ask again; 0 means now."""
-        left, _ = self._now(name)
+        """Return how many seconds *name* has to wait; 0 means that it may ask now."""
+        left = self._left_now(name, self._clock())
         return 0 if left >= 1 else max(1, math.ceil((1 - left) / self._per_s))
 
     def take(self, name: str) -> None:
         """Count one request of *name*."""
-        left, now = self._now(name)
-        if len(self._buckets) >= _MOST_BUCKETS:
-            self._forget(now)
-        self._buckets[name] = (max(0.0, left - 1), now)
-
-    def _now(self, name: str) -> tuple[float, float]:
         now = self._clock()
-        left, then = self._buckets.get(name, (self._most, now))
-        return min(self._most, left + (now - then) * self._per_s), now
+        if len(self._left) >= _MOST_NAMES:
+            spent = {other: self._left[other] for other in self._left if self._left_now(other, now) < self._most}
+            self._left = spent if len(spent) < _MOST_NAMES else {}
+        self._left[name] = (max(0.0, self._left_now(name, now) - 1), now)
 
-    def _forget(self, now: float) -> None:
-        kept = {
-            name: (left, then)
-            for name, (left, then) in self._buckets.items()
-            if left + (now - then) * self._per_s < self._most
-        }
-        self._buckets = kept if len(kept) < _MOST_BUCKETS else {}
+    def _left_now(self, name: str, now: float) -> float:
+        left, then = self._left.get(name, (self._most, now))
+        return min(self._most, left + (now - then) * self._per_s)
 
 
 def find_lacking(settings: Settings, packages: PackageSettings, environ: Mapping[str, str]) -> Mapping[Need, str]:
-    """Why this server cannot run suites that have a need, by need."""
+    """Return what suites may need and this server does not have, with the reason."""
     found: dict[Need, str | None] = {
         "agent": None if settings.runners else "this server has no runner, and the suite needs an agent",
         "judge": _no_judge(settings, environ),
@@ -145,7 +147,7 @@ def find_lacking(settings: Settings, packages: PackageSettings, environ: Mapping
 
 
 def reasons_against(needs: Iterable[str], lacking: Mapping[Need, str]) -> list[str]:
-    """Why a suite with these needs cannot run on this server."""
+    """Return why a server that lacks something cannot run a suite with these needs."""
     return [reason for need, reason in lacking.items() if need in needs]
 
 
@@ -167,43 +169,33 @@ def _no_bucket(scheme: str, buckets: Buckets) -> str | None:
     return None
 
 
-log = logging.getLogger("whet.service")
-_PAUSE_S = 1.0
-T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
 _limiter: RunVar[CapacityLimiter] = RunVar("whet-server-threads")
 
 
 async def in_thread(work: Callable[[*Ts], T], *args: *Ts) -> T:
-    """What *work* gives; not more at a time than the database has connections."""
+    """Call *work* on a thread; there are as many threads as connections to the database."""
     try:
         limiter = _limiter.get()
     except LookupError:
         limiter = CapacityLimiter(CONNECTIONS)
         _limiter.set(limiter)
-    # anyio waits for it also when we are cancelled: a transaction that nobody waits for would go on behind our back.
+    # anyio waits for the thread even if we are cancelled, so no transaction goes on unattended.
     return await to_thread.run_sync(work, *args, limiter=limiter)
 
 
-async def persistently(work: Callable[[*Ts], T], *args: *Ts) -> T:
-    """What *work* gives, once the database answers: a run must not be lost because it was restarted."""
+async def persistently(ask: Callable[[], Awaitable[T]]) -> T:
+    """Call *ask* until the database answers: a run must survive a restart of the database."""
     while True:
         try:
-            return await in_thread(work, *args)
+            return await ask()
         except (OperationalError, InterfaceError) as error:
             log.warning("the database does not answer: %s", type(error.orig).__name__)
             await anyio.sleep(_PAUSE_S)
 
 
-# How much larger a skill may be once it is unpacked.
-_UNPACKED = 8
-# A skill is read by people: one of more files than these is a mistake, and takes a minute to look into.
-_BUNDLE_ENTRIES = 10_000
-
-
 @dataclass(slots=True, kw_only=True)
 class Service:
-    """One server: where it keeps things, what it allows, and who waits for what."""
+    """What all parts of one server share."""
 
     database: Database
     data_dir: Path
@@ -225,9 +217,27 @@ class Service:
         self.rates = Rates(self.limits.requests_per_minute)
         self.failures = Rates(self.limits.failures_per_minute)
 
+    async def read(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **named: P.kwargs) -> T:
+        """Call *work* on a thread, with a connection that reads."""
+
+        def transaction() -> T:
+            with self.database.reading() as connection:
+                return work(connection, *args, **named)
+
+        return await in_thread(transaction)
+
+    async def write(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **named: P.kwargs) -> T:
+        """Call *work* on a thread, with a connection that writes."""
+
+        def transaction() -> T:
+            with self.database.writing() as connection:
+                return work(connection, *args, **named)
+
+        return await in_thread(transaction)
+
     @property
     def bundle_limits(self) -> PackageLimits:
-        """What a skill bundle may take: less than the packages of cases may."""
+        """The limits of a skill bundle, which are lower than those of other packages."""
         limits = self.packages.limits
         return replace(
             limits,
@@ -237,7 +247,7 @@ class Service:
         )
 
     def take_stream(self, organisation_id: str) -> bool:
-        """Count one more event stream of the organisation; False if it has as many as it may."""
+        """Count one more event stream of the organisation; returns False if it has too many."""
         if self.streams[organisation_id] >= self.limits.max_streams:
             return False
         self.streams[organisation_id] += 1

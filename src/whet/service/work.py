@@ -1,4 +1,4 @@
-"""Working on one run: its process is started, followed and, where it was cut short, started again."""
+"""The workers: each takes a run from the queue, starts its process, and resumes it if it was interrupted."""
 
 from __future__ import annotations
 
@@ -6,151 +6,184 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import msgspec
 from anyio.abc import Process
 
 from whet.ground.wardens import kill_marked
 from whet.model.run import NO_AGENT
 from whet.run.parts import HIDDEN_VARIABLE
-from whet.service.bundles import SkillUnusable, fetch_skill
-from whet.service.documents import document_of
-from whet.service.run_folder import RunPlace, Tail, place_of
+from whet.service.bundles import SkillError, fetch_skill
+from whet.service.run_folder import RunFolder, Tail
+from whet.service.runs import Ending, Outcome, Queue, Run, end_run, get_run, running_runs
 from whet.service.service import QUEUE, Service, in_thread, persistently
-from whet.service.stored_runs import Ending, Outcome, RunAsked, StoredRun, end_run, get_run
-from whet.service.stored_suites import get_suite
+from whet.service.suites import get_suite
 
-# In the environment of whatever a run starts, so that what is left of it can be found after a crash.
-MARK = "WHET_SERVICE_RUN"
-# The service's own secrets are none of its runs' business.
-DATABASE_VARIABLE = "WHET_DATABASE"
-
-
-def command_of(service: Service, place: RunPlace, asked: RunAsked, skill: Path | None) -> list[str]:
-    """What to start: the run anew, or what is missing of it."""
-    record = place.record
-    arguments = _again(record) if record is not None else _anew(service, place, asked, skill)
-    reporters = ["--reporter", "terminal", "--reporter", f"markdown={place.report}"]
-    return [
-        sys.executable,
-        "-P",
-        "-m",
-        "whet.service.child",
-        str(os.getpid()),
-        "run",
-        *arguments,
-        *reporters,
-    ]
-
-
-def environment_of(service: Service, environ: Mapping[str, str], run_id: str) -> dict[str, str]:
-    """The operator's environment, which runners may need, with the run's mark and what its suite may reach."""
-    kept = {name: value for name, value in environ.items() if name != DATABASE_VARIABLE}
-    reach = {
-        "WHET_ALLOW_PRIVATE_ADDRESSES": "true" if service.packages.allow_private_addresses else "false",
-        "WHET_ALLOW_LOCAL_FILES": "false",
-    }
-    hidden = os.pathsep.join(map(str, _private(service)))
-    return {**kept, **reach, MARK: run_id, HIDDEN_VARIABLE: hidden, "NO_COLOR": "1", "TERM": "dumb"}
-
-
-def _private(service: Service) -> list[Path]:
-    """What no agent may see: one by one as well, because a folder that an agent is shown is not hidden as a whole."""
-    places = [service.data_dir, service.data_dir / "runs", service.data_dir / "bundles"]
-    if service.database.is_sqlite:
-        file = Path(str(service.database.url.database)).resolve()
-        places += [file, *(file.with_name(f"{file.name}{end}") for end in ("-wal", "-shm"))]
-    return places
-
-
-def _again(record: Path) -> list[str]:
-    return ["--resume", str(record)]
-
-
-def _anew(service: Service, place: RunPlace, asked: RunAsked, skill: Path | None) -> list[str]:
-    options = {
-        "--config": service.config_file,
-        "--output-dir": place.records,
-        "--sandbox": service.sandbox,
-        "--skill": skill,
-        "--runner": asked.runner or NO_AGENT,
-        "--variant": asked.variant,
-        "--trials": asked.trials,
-    }
-    given = [part for name, value in options.items() if value is not None for part in (name, str(value))]
-    return [str(place.suite), *given]
-
-
+log = logging.getLogger("whet.service")
+# In the environment of everything that a run starts, so that its remains can be found after a crash.
+_MARK = "WHET_SERVICE_RUN"
+# Runs must not see the secrets of the service.
+_DATABASE_VARIABLE = "WHET_DATABASE"
 # The exit codes of `whet run` that come with complete results.
 _OUTCOMES: dict[int, Outcome] = {0: "passed", 1: "failed", 3: "errored"}
-# Something must be corrected, or the record is lost: doing it again would end the same way.
+# Exit codes after which another try would end the same way: something must be corrected, or the record is lost.
 _FINAL = (2, 4, 70, 74)
-_LEFT_OUT = ("cases", "suite_path", "record")
-
-
-def conclude(code: int, place: RunPlace, *, cancelled: bool) -> Ending | None:
-    """How the run ended; none where it was cut short and can be gone on with."""
-    summary = _summary(place)
-    # First: a wish that came when all was done changes nothing.
-    if code in _OUTCOMES and summary is not None and not summary.get("interrupted"):
-        return Ending(status="completed", outcome=_OUTCOMES[code], summary=_encoded(summary))
-    if cancelled:
-        return Ending(status="cancelled", summary=_encoded(summary))
-    if code in _FINAL:
-        return Ending(status="failed", error=place.last_words() or f"whet ended with exit code {code}")
-    return None
-
-
-def given_up(code: int, place: RunPlace) -> Ending:
-    """The end of a run whose process was cut short too often."""
-    said = place.last_words()
-    return Ending(
-        status="failed", error=f"whet ended early, with exit code {code}, each time it was tried\n{said}".strip()
-    )
-
-
-def _summary(place: RunPlace) -> dict[str, Any] | None:
-    """The head of the results: counts, usage, lift, and everything else but the cases."""
-    path = place.results
-    if path is None:
-        return None
-    try:
-        found = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError):
-        return None
-    head = {name: value for name, value in found.items() if name not in _LEFT_OUT}
-    # Lists show summaries too: what is told of each case stays in the results.
-    return head | {"lift": [_without_cases(lift) for lift in head.get("lift", [])]}
-
-
-def _without_cases(lift: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in lift.items() if name != "cases"}
-
-
-def _encoded(summary: dict[str, Any] | None) -> bytes | None:
-    return msgspec.json.encode(summary) if summary is not None else None
-
-
-# Agents are given two seconds by their run; then the run is asked again, which ends everything at once.
+_NOT_IN_SUMMARY = ("cases", "suite_path", "record")
+# A run gives its agents two seconds to end. The second signal ends everything at once.
 _ENDING_PATIENCE_S = (15.0, 5.0)
+# How often a run is started if something else ends its process, such as the system for lack of memory.
+_MOST_STARTS = 3
+_LOOK_S = 0.2
+_CLEARING_PATIENCE_S = 10.0
 
 
-async def run_process(
-    command: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path, ask_to_end: anyio.Event
-) -> int:
-    """Start *command* and wait for it; ends it in good time once *ask_to_end* is set, or when we are cancelled."""
-    with log.open("ab") as output:
+async def dispatch(service: Service) -> None:
+    """Work on runs until we are cancelled: first those that the last server left running, then the queue."""
+    queue = Queue()
+    slots = anyio.Semaphore(service.workers)
+
+    async def worker(run: Run) -> None:
+        try:
+            await work_on(service, run)
+        finally:
+            slots.release()
+
+    async with anyio.create_task_group() as tasks:
+        for run in await persistently(lambda: service.read(running_runs)):
+            await slots.acquire()
+            tasks.start_soon(worker, run)
+        while True:
+            await slots.acquire()
+            tasks.start_soon(worker, await _next(service, queue))
+
+
+async def _next(service: Service, queue: Queue) -> Run:
+    while True:
+        changed = service.notices.listen(QUEUE)
+        run = await persistently(lambda: service.write(queue.take))
+        if run is not None:
+            service.notices.notify(run.id)
+            return run
+        await changed.wait()
+        # The server wakes us when it stops, too. This lets it cancel us.
+        await anyio.lowlevel.checkpoint()
+
+
+async def work_on(service: Service, run: Run) -> None:
+    """Bring *run* to its end from any state. We are cancelled if the server stops, and the next one goes on."""
+    try:
+        ending = await _bring_to_end(service, run, RunFolder.of(service.data_dir, run.id))
+    except SkillError as error:
+        ending = Ending(status="failed", error=str(error))
+    except Exception:
+        # One run must not stop the others. The reason is for the operator.
+        log.exception("run %s failed inside the service", run.id)
+        ending = Ending(status="failed", error="the service could not carry out this run; its log says why")
+    await persistently(lambda: service.write(end_run, run.id, ending))
+    service.notices.notify(run.id)
+    service.notices.notify(QUEUE)
+
+
+async def _bring_to_end(service: Service, run: Run, folder: RunFolder) -> Ending:
+    """Start the process until it ends in a way that counts, or too often."""
+    await _clear_away(run)
+    await _prepare(service, run, folder)
+    code = 0
+    for _ in range(_MOST_STARTS):
+        if await _is_cancelled(service, run):
+            return Ending(status="cancelled")
+        skill = await fetch_skill(service, run, folder)
+        service.metrics.started.inc()
+        async with _followed(service, run, folder), _cancelling(service, run) as cancel:
+            code = await _run_process(service, run, folder, skill, cancel)
+        ending = await in_thread(lambda: conclude(code, folder, cancelled=cancel.is_set()))  # noqa: B023
+        if ending is not None:
+            return ending
+        await _clear_away(run)
+    return given_up(code, folder)
+
+
+async def _clear_away(run: Run) -> None:
+    """Kill what a crash has left of the run: it could write into the record, or hold its lock."""
+    with anyio.move_on_after(_CLEARING_PATIENCE_S):
+        while await in_thread(kill_marked, _MARK, run.id):  # noqa: ASYNC110 - nothing signals the end of strangers
+            await anyio.sleep(_LOOK_S)
+
+
+async def _prepare(service: Service, run: Run, folder: RunFolder) -> None:
+    suite = await persistently(
+        lambda: service.read(get_suite, run.organisation_id, run.suite_id, version=run.suite_version, deleted=True)
+    )
+    await in_thread(lambda: folder.prepare(suite.document()))
+
+
+async def _is_cancelled(service: Service, run: Run) -> bool:
+    found = await persistently(lambda: service.read(get_run, run.organisation_id, run.id))
+    return found.cancel_requested_at is not None
+
+
+@asynccontextmanager
+async def _cancelling(service: Service, run: Run) -> AsyncIterator[anyio.Event]:
+    """Give an event that is set as soon as somebody cancels the run."""
+    cancel = anyio.Event()
+
+    async def watch() -> None:
+        while not cancel.is_set():
+            changed = service.notices.listen(run.id)
+            if await _is_cancelled(service, run):
+                cancel.set()
+            else:
+                await changed.wait()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        yield cancel
+        tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _followed(service: Service, run: Run, folder: RunFolder) -> AsyncIterator[None]:
+    """Add events while trials end, and once more at the end."""
+    tail = Tail(service.database, run.id, folder)
+
+    async def look() -> None:
+        while await persistently(lambda: in_thread(tail.look)):
+            service.notices.notify(run.id)
+
+    async def follow() -> None:
+        while True:
+            await look()
+            await anyio.sleep(_LOOK_S)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(follow)
+        yield
+        tasks.cancel_scope.cancel()
+    await look()
+
+
+async def _run_process(service: Service, run: Run, folder: RunFolder, skill: Path | None, cancel: anyio.Event) -> int:
+    """Start the process and wait for it; ends it when *cancel* is set, or when we are cancelled."""
+    command = await in_thread(_command, service, run, folder, skill)
+    with folder.log.open("ab") as output:
         process = await anyio.open_process(
-            list(command), stdin=None, stdout=output, stderr=output, cwd=cwd, env=env, start_new_session=True
+            command,
+            stdin=None,
+            stdout=output,
+            stderr=output,
+            cwd=folder.path,
+            env=_environment(service, os.environ, run.id),
+            start_new_session=True,
         )
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_end_when, ask_to_end, process)
+            tasks.start_soon(_end_when, cancel, process)
             code = await process.wait()
             tasks.cancel_scope.cancel()
     finally:
@@ -159,13 +192,13 @@ async def run_process(
     return code
 
 
-async def _end_when(asked: anyio.Event, process: Process) -> None:
-    await asked.wait()
+async def _end_when(cancel: anyio.Event, process: Process) -> None:
+    await cancel.wait()
     await _end(process)
 
 
 async def _end(process: Process) -> None:
-    """Ask twice, then insist; also whatever is left of its group."""
+    """Ask the process twice to end, then kill it and its group."""
     for patience_s in _ENDING_PATIENCE_S:
         if process.returncode is not None:
             return
@@ -182,125 +215,75 @@ def _signal(send: Callable[[], object]) -> None:
         send()
 
 
-log = logging.getLogger("whet.service")
-# A process that is cut short without our doing, such as by the system for want of memory, is tried so often.
-_MOST_STARTS = 3
-_LOOK_S = 0.2
-_PATIENCE_S = 10.0
+def _command(service: Service, run: Run, folder: RunFolder, skill: Path | None) -> list[str]:
+    """Return the command that starts the run, or resumes it if it has a record."""
+    record = folder.record
+    options = {
+        "--config": service.config_file,
+        "--output-dir": folder.records,
+        "--sandbox": service.sandbox,
+        "--skill": skill,
+        "--runner": run.runner or NO_AGENT,
+        "--variant": run.variant,
+        "--trials": run.trials,
+    }
+    given = [part for name, value in options.items() if value is not None for part in (name, str(value))]
+    arguments = ["--resume", str(record)] if record is not None else [str(folder.suite), *given]
+    reporters = ["--reporter", "terminal", "--reporter", f"markdown={folder.report}"]
+    return [sys.executable, "-P", "-m", "whet.service.child", str(os.getpid()), "run", *arguments, *reporters]
 
 
-async def work_on(service: Service, run: StoredRun) -> None:
-    """Bring *run* to its end, from wherever it is; cancelled when the server stops, and taken up again later."""
-    place = place_of(service.data_dir, run.id)
+def _environment(service: Service, environ: Mapping[str, str], run_id: str) -> dict[str, str]:
+    """Return the operator's environment, which runners may need, without our secrets and with our rules."""
+    kept = {name: value for name, value in environ.items() if name != _DATABASE_VARIABLE}
+    return {
+        **kept,
+        "WHET_ALLOW_PRIVATE_ADDRESSES": "true" if service.packages.allow_private_addresses else "false",
+        "WHET_ALLOW_LOCAL_FILES": "false",
+        _MARK: run_id,
+        HIDDEN_VARIABLE: os.pathsep.join(map(str, _hidden(service))),
+        "NO_COLOR": "1",
+        "TERM": "dumb",
+    }
+
+
+def _hidden(service: Service) -> list[Path]:
+    """Return what agents must not see. A folder that is shown to an agent is not hidden, so its contents are listed."""
+    places = [service.data_dir, service.data_dir / "runs", service.data_dir / "bundles"]
+    if service.database.file is not None:
+        file = service.database.file.resolve()
+        places += [file, *(file.with_name(f"{file.name}{end}") for end in ("-wal", "-shm"))]
+    return places
+
+
+def conclude(code: int, folder: RunFolder, *, cancelled: bool) -> Ending | None:
+    """Return how the run ended after its process did; None if it was interrupted and can be resumed."""
+    summary = _summary(folder)
+    encoded = msgspec.json.encode(summary) if summary is not None else None
+    # First, because cancelling a run that is complete changes nothing.
+    if code in _OUTCOMES and summary is not None and not summary.get("interrupted"):
+        return Ending(status="completed", outcome=_OUTCOMES[code], summary=encoded)
+    if cancelled:
+        return Ending(status="cancelled", summary=encoded)
+    if code in _FINAL:
+        return Ending(status="failed", error=folder.last_words() or f"whet ended with exit code {code}")
+    return None
+
+
+def given_up(code: int, folder: RunFolder) -> Ending:
+    """Return the ending of a run whose process was interrupted too often."""
+    error = f"whet ended early, with exit code {code}, each time it was started\n{folder.last_words()}"
+    return Ending(status="failed", error=error.strip())
+
+
+def _summary(folder: RunFolder) -> dict[str, Any] | None:
+    """Return the results without the cases, also in each lift: lists of runs show summaries too."""
+    path = folder.results
+    if path is None:
+        return None
     try:
-        ending = await _bring_to_end(service, run, place)
-    except SkillUnusable as error:
-        ending = Ending(status="failed", error=str(error))
-    except Exception:
-        # One run must not take the others with it; the reason is for the operator.
-        log.exception("run %s could not be worked on", run.id)
-        ending = Ending(status="failed", error="the service could not carry out this run; its log says why")
-    await persistently(_keep, service, run, ending)
-    service.notices.tell(run.id)
-    service.notices.tell(QUEUE)
-
-
-async def _bring_to_end(service: Service, run: StoredRun, place: RunPlace) -> Ending:
-    """Start the process as often as it takes."""
-    await _clear_away(run)
-    await persistently(_prepare, service, run, place)
-    code = 0
-    for _ in range(_MOST_STARTS):
-        cancel = _CancelWish(service, run)
-        if await cancel.is_there():
-            return Ending(status="cancelled")
-        skill = await fetch_skill(service, run, place)
-        service.metrics.started.inc()
-        async with _followed(service, run, place), cancel.watched():
-            code = await _process(service, run, place, skill, cancel.event)
-        ending = await in_thread(lambda: conclude(code, place, cancelled=cancel.event.is_set()))  # noqa: B023
-        if ending is not None:
-            return ending
-        await _clear_away(run)
-    return given_up(code, place)
-
-
-async def _clear_away(run: StoredRun) -> None:
-    """End what is left of the run, also by a server before us: it would write into its record, or hold its lock."""
-    with anyio.move_on_after(_PATIENCE_S):
-        while await in_thread(kill_marked, MARK, run.id):  # noqa: ASYNC110 - nobody tells of strangers' ends
-            await anyio.sleep(_LOOK_S)
-
-
-async def _process(service: Service, run: StoredRun, place: RunPlace, skill: Path | None, end: anyio.Event) -> int:
-    command = await in_thread(command_of, service, place, run.asked, skill)
-    env = environment_of(service, os.environ, run.id)
-    return await run_process(command, env=env, cwd=place.path, log=place.log, ask_to_end=end)
-
-
-class _CancelWish:
-    """Whether somebody wants a run to end."""
-
-    def __init__(self, service: Service, run: StoredRun) -> None:
-        self._service = service
-        self._run = run
-        self.event = anyio.Event()
-
-    async def is_there(self) -> bool:
-        """Ask the database."""
-        found = await persistently(_read, self._service, self._run)
-        return found is not None and found.cancel_us is not None
-
-    @asynccontextmanager
-    async def watched(self) -> AsyncIterator[None]:
-        """Set `event` as soon as the wish is there."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch)
-            yield
-            tasks.cancel_scope.cancel()
-
-    async def _watch(self) -> None:
-        while True:
-            told = self._service.notices.listen(self._run.id)
-            if await self.is_there():
-                self.event.set()
-                return
-            await told.wait()
-
-
-@asynccontextmanager
-async def _followed(service: Service, run: StoredRun, place: RunPlace) -> AsyncIterator[None]:
-    """Tell of trials as they end, and of the last ones at the end."""
-    tail = Tail(service.database, run.id, place)
-
-    async def look() -> None:
-        while await persistently(tail.look):
-            service.notices.tell(run.id)
-
-    async def follow() -> None:
-        while True:
-            await look()
-            await anyio.sleep(_LOOK_S)
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(follow)
-        yield
-        tasks.cancel_scope.cancel()
-    await look()
-
-
-def _prepare(service: Service, run: StoredRun, place: RunPlace) -> None:
-    with service.database.reading() as connection:
-        suite = get_suite(connection, run.organisation_id, run.suite_id, version=run.suite_version, deleted=True)
-    assert suite is not None, "versions are never removed"
-    place.prepare(document_of(suite))
-
-
-def _read(service: Service, run: StoredRun) -> StoredRun | None:
-    with service.database.reading() as connection:
-        return get_run(connection, run.organisation_id, run.id)
-
-
-def _keep(service: Service, run: StoredRun, ending: Ending) -> None:
-    with service.database.writing() as connection:
-        end_run(connection, run.id, ending)
+        found = msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return None
+    lifts = [{name: value for name, value in lift.items() if name != "cases"} for lift in found.get("lift", [])]
+    return {name: value for name, value in found.items() if name not in _NOT_IN_SUMMARY} | {"lift": lifts}

@@ -1,4 +1,4 @@
-// Asking the service, as anybody asks it: over HTTP, with the key in the header.
+// Requests to the service, over its public API, with the key in the header.
 
 import { key } from "./session.js";
 
@@ -6,10 +6,10 @@ const ROOT = "/api/v1";
 const MOST_WAITS = 3;
 const LONGEST_WAIT_S = 60;
 
-/** Tells whoever listens for "key" that the service refused the key, whatever was asked. */
+/** Sends "key" when the service refuses the key, whatever the request was. */
 export const refusals = new EventTarget();
 
-/** The service said no, or could not be reached (status 0). */
+/** The service refused a request, or cannot be reached (status 0). */
 export class Problem extends Error {
   constructor(status, error, details = []) {
     super(error);
@@ -18,7 +18,7 @@ export class Problem extends Error {
   }
 }
 
-/** The path of something, from names that may hold anything. */
+/** The path made of names, which may have any characters. */
 export function path(...names) {
   return `${ROOT}/${names.map(encodeURIComponent).join("/")}`;
 }
@@ -28,7 +28,7 @@ export function artifactPath(runId, file) {
   return `${path("runs", runId, "artifacts")}/${file.split("/").map(encodeURIComponent).join("/")}`;
 }
 
-/** The answer to a request; asked to wait, it waits and asks again. */
+/** The answer to a request; if the service says to wait, this waits and asks again. */
 export async function ask(where, { signal, headers } = {}) {
   for (let waits = 0; ; waits += 1) {
     const response = await reach(where, signal, headers);
@@ -46,7 +46,7 @@ export async function get(where, signal, parameters = {}) {
   return response.json();
 }
 
-/** Nothing, after a while, or once the signal says stop. */
+/** Wait, unless the signal aborts. */
 export function pause(milliseconds, signal) {
   return new Promise((resolve, reject) => {
     const stop = () => {

@@ -1,4 +1,4 @@
-// The page: which view stands at which address, who is signed in, and what happens when something goes wrong.
+// The page: the view of each address, signing in and out, and errors.
 
 import { Problem, refusals } from "./api.js";
 import { showCase } from "./case.js";
@@ -21,11 +21,11 @@ const VIEWS = [
 const REVOKED = "You were signed out: the service does not accept your key any more. It was revoked, or the service has another database now.";
 const main = document.getElementById("main");
 const who = document.getElementById("who");
-const told = document.getElementById("told");
+const announced = document.getElementById("announced");
 let current = new AbortController();
 let signedIn = false;
 
-/** Show what the address names. */
+/** Show the view of the address. */
 async function navigate({ moveFocus }) {
   current.abort();
   current = new AbortController();
@@ -36,7 +36,7 @@ async function navigate({ moveFocus }) {
   main.setAttribute("aria-busy", "true");
   const failed = (error) => handle(error, signal);
   try {
-    const title = await viewAt(location.hash.slice(1), { main, signal, tell, failed });
+    const title = await viewAt(location.hash.slice(1), { main, signal, announce, failed });
     if (signal.aborted) return;
     document.title = `${title} · whet`;
     scrollTo(0, 0);
@@ -89,8 +89,8 @@ function drawWho() {
   document.getElementById("prefix").textContent = prefix();
 }
 
-function tell(text) {
-  told.textContent = text;
+function announce(text) {
+  announced.textContent = text;
 }
 
 document.getElementById("sign-out").addEventListener("click", () => {
@@ -104,7 +104,7 @@ document.getElementById("skip").addEventListener("click", (event) => {
 });
 addEventListener("hashchange", () => navigate({ moveFocus: true }));
 refusals.addEventListener("key", () => {
-  // While somebody signs in, the form says what is wrong.
+  // During sign-in, the form shows the error.
   if (!signedIn) return;
   forget();
   signIn(REVOKED);

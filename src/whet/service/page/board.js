@@ -5,7 +5,7 @@ import { el, row, said } from "./dom.js";
 import { badge, difference, score, sentence, variantName, VERDICTS } from "./words.js";
 
 const AS_EXPECTED = ["passed", "expected-failed"];
-// What is shown of several samples: the first of these that one of them had.
+// Of several samples, show the first of these statuses that one of them has.
 const WORST_FIRST = ["failed", "errored", "unexpected-passed", "expected-failed", "passed"];
 const FILTERS = {
   all: ["All cases", () => true],
@@ -15,7 +15,7 @@ const FILTERS = {
   open: ["Not ended yet", (line) => !line.trials.length],
 };
 
-/** What each case came to, by variant. */
+/** The verdict of each case, by variant. */
 export class Board {
   constructor(run, suite) {
     this.run = run;
@@ -31,7 +31,7 @@ export class Board {
     this.draw();
   }
 
-  /** Take in a trial that ended; how many have. */
+  /** Add a trial that ended; returns how many have ended. */
   add(trial) {
     const line = this.line(trial.case);
     line.trials.push(trial);
@@ -76,7 +76,7 @@ export class Board {
       return;
     }
     const fresh = row(this.heads(), this.cells(line));
-    // Only what has changed: the link to the case stays, with the focus that it may have.
+    // Replace only what has changed, so that the link to the case keeps its focus.
     const [, ...cells] = line.row.children;
     cells.forEach((cell) => cell.remove());
     line.row.append(...[...fresh.children].slice(1));
@@ -113,8 +113,8 @@ export class Board {
       line.row.hidden = !wanted(line);
       shown += line.row.hidden ? 0 : 1;
     }
-    const told = this.filter === "all" ? "" : `${shown} of ${this.lines.size}`;
-    if (this.shown.textContent !== told) this.shown.textContent = told;
+    const text = this.filter === "all" ? "" : `${shown} of ${this.lines.size}`;
+    if (this.shown.textContent !== text) this.shown.textContent = text;
   }
 }
 
@@ -138,13 +138,13 @@ function cellOf(trials) {
   ];
 }
 
-/** What the skill adds to a case; null while it lacks a score in one of the variants. */
+/** The score that the skill adds to a case; null until both variants have a score. */
 function liftIn(trials) {
   const [skill, without] = ["skill", "no_skill"].map((variant) => meanScore(trials.filter((trial) => trial.variant === variant)));
   return skill === null || without === null ? null : skill - without;
 }
 
-/** The mean score of the trials that count; an errored one says nothing. */
+/** The mean score of the trials that count; errored ones do not. */
 function meanScore(trials) {
   const counting = trials.filter((trial) => trial.status !== "errored");
   const scores = counting.map((trial) => trial.score).filter((value) => typeof value === "number");

@@ -12,11 +12,11 @@ import { badge, count, ENDED, score, sentence, took, variantName, VERDICTS, when
 
 const MOST_OPEN = 4;
 const LONG = 300;
-// Fields of a case that are shown by themselves, and those that every case has.
+// Fields of a case that have their own place, and those that every case has.
 const ASKED = ["instruction", "query", "prompt"];
 
 /** A case in a run. */
-export async function showCase({ main, signal, tell, failed }, runId, name) {
+export async function showCase({ main, signal, announce, failed }, runId, name) {
   const { run } = await get(path("runs", runId), signal);
   const suite = await suiteOf(run, signal);
   const names = suite ? caseNames(suite.cases_json) : [];
@@ -36,16 +36,16 @@ export async function showCase({ main, signal, tell, failed }, runId, name) {
   );
   const draw = async () => drawEvidence(evidence, run, name, await trialsOf(runId, signal), { signal, failed });
   await draw();
-  if (!ENDED.includes(run.status)) follow({ run, name, draw, signal, tell }).catch(failed);
+  if (!ENDED.includes(run.status)) follow({ run, name, draw, signal, announce }).catch(failed);
   return `${name} in a run of ${suiteName}`;
 }
 
-/** Draw again whenever a trial of this case ends. */
-async function follow({ run, name, draw, signal, tell }) {
+/** Draw again when a trial of this case ends. */
+async function follow({ run, name, draw, signal, announce }) {
   for await (const event of eventsOf(run.id, signal, () => {})) {
     if (event.type !== "trial_ended" || event.data.case !== name) continue;
     await draw();
-    tell(`${variantName(event.data.variant)}: ${VERDICTS[event.data.status]?.[0] ?? event.data.status}`);
+    announce(`${variantName(event.data.variant)}: ${VERDICTS[event.data.status]?.[0] ?? event.data.status}`);
   }
   run.status = "completed";
   await draw();
@@ -104,7 +104,7 @@ function drawEvidence(place, run, name, all, context) {
   place.replaceChildren(drawn);
 }
 
-/** A part that is there already stays as it is: somebody may be reading it. */
+/** Keep a part that is already shown: somebody may be reading it. */
 function keepOpen(place, drawn) {
   for (const old of place.querySelectorAll("details[data-trial]")) {
     const fresh = [...drawn.querySelectorAll("details[data-trial]")].find((part) => part.dataset.trial === old.dataset.trial);
@@ -153,7 +153,7 @@ async function drawFiles(place, run, trial, signal) {
   }
 }
 
-/** Why a trial did not pass, where no grade says it already. */
+/** Why a trial did not pass, if no grade says it. */
 function failurePart(trial) {
   if (!trial.failure || trial.grades.some((grade) => grade.reason === trial.failure.message)) return null;
   const { code, message } = trial.failure;

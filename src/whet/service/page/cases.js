@@ -1,4 +1,4 @@
-// The cases of a suite, as runs name them.
+// The cases of a suite, by the names that runs give them.
 
 const MOST_TITLE = 120;
 
@@ -13,7 +13,7 @@ export function caseNames(cases) {
   });
 }
 
-/** What a case asks, in one line. */
+/** The task of a case, in one line. */
 export function titleOf(document) {
   const text = document?.query ?? document?.instruction ?? document?.prompt ?? document?.environment_ref ?? "";
   const line = String(text).trim().split("\n", 1)[0];

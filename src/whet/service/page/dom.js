@@ -1,15 +1,15 @@
-// Elements from values. Text is only ever set as text: nothing here, or anywhere in this page, reads markup.
+// Elements from values. Text is always set as text: nothing in this page parses markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 const TABLE_ROLES = { table: "table", thead: "rowgroup", tbody: "rowgroup", tr: "row", td: "cell" };
-// Controls, and signs that turn the direction of text around, so that something else is read than stands there.
+// Control characters, and characters that change the direction of text, so that people read something else.
 const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 const COLOURS = /\u001b\[[0-9;]*m/g;
 
 /** An element with properties and children; null, undefined and false are left out. */
 export function el(tag, properties, ...children) {
   const made = document.createElement(tag);
-  // On narrow screens tables are laid out as blocks; without a role, screen readers would lose them.
+  // On narrow screens the layout of tables is block. Without a role, screen readers would not see tables.
   if (TABLE_ROLES[tag]) made.setAttribute("role", TABLE_ROLES[tag]);
   for (const [name, value] of Object.entries(properties ?? {})) {
     if (value === null || value === undefined || value === false) continue;
@@ -28,7 +28,7 @@ export function drawn(tag, attributes, ...children) {
   return made;
 }
 
-/** Text with everything visible that would otherwise hide or turn around what is said. */
+/** Text in which characters that hide or reverse text are visible. */
 export function visible(text) {
   return String(text)
     .replaceAll("\r\n", "\n")
@@ -36,17 +36,17 @@ export function visible(text) {
     .replace(UNSEEN, (sign) => `\u2039U+${sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}\u203a`);
 }
 
-/** A short text that somebody else wrote, kept apart from ours. */
+/** A short text from outside, isolated from ours. */
 export function said(text) {
   return el("bdi", null, visible(text));
 }
 
-/** A long text that somebody else wrote, as it stands; it can be scrolled by keyboard. */
+/** A long text from outside, unchanged; you can scroll it by keyboard. */
 export function block(text, label) {
   return el("pre", { tabindex: 0, role: "group", "aria-label": label }, visible(text));
 }
 
-/** A table; `heads` are texts, `rows` are lists of cells, of which the first names the row. */
+/** A table; `heads` are texts, `rows` are lists of cells, and the first cell is the head of the row. */
 export function table(caption, heads, rows) {
   return el(
     "table",
@@ -57,7 +57,7 @@ export function table(caption, heads, rows) {
   );
 }
 
-/** A row; each cell knows its head, because on narrow screens it stands beside it. */
+/** A row; each cell has the text of its head, which narrow screens show next to it. */
 export function row(heads, cells) {
   const made = cells.map((cell, index) =>
     index === 0
@@ -67,13 +67,13 @@ export function row(heads, cells) {
   return el("tr", null, made);
 }
 
-/** Names with what they stand for; pairs without a value are left out. */
+/** Names and values; pairs without a value are left out. */
 export function facts(pairs) {
   const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
   return el("dl", { class: "facts" }, known.map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, value))));
 }
 
-/** A message that stands out: `bad`, `warn` or `good`. */
+/** A highlighted message: `bad`, `warn` or `good`. */
 export function notice(kind, ...children) {
   return el("div", { class: `notice ${kind}`, role: kind === "bad" ? "alert" : "note" }, ...children);
 }

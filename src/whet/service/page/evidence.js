@@ -1,4 +1,4 @@
-// The files of a run: listed, looked at as text, and downloaded.
+// The files of a run: a list, a view as text, and downloads.
 
 import { artifactPath, ask, get, path, Problem } from "./api.js";
 import { block, el, said, visible } from "./dom.js";
@@ -7,7 +7,7 @@ import { stepsIn } from "./steps.js";
 import { size } from "./words.js";
 
 const MOST_SHOWN = 256 * 1024;
-// What people look for comes first.
+// The files that people look for come first.
 const KNOWN = [
   ["events.jsonl", "what the agent did, step by step"],
   ["transcript.jsonl", "what the agent printed, as events"],
@@ -32,9 +32,9 @@ export async function filesBelow(runId, folder, signal) {
   return list(runId, artifacts.map((file) => ({ ...file, name: file.path.slice(folder.length + 1) })), Boolean(rest), signal);
 }
 
-/** The files that are about a run as a whole, as a list. */
+/** The files of a run that belong to no trial, as a list. */
 export async function ownFiles(runId, signal) {
-  // Those of the trials stand between them in the order of paths, and there may be thousands.
+  // The files of trials are between them in the order of paths, and there may be thousands.
   const parts = await Promise.all(
     [{ limit: 10 }, { cursor: "whet.", limit: 1 }].map((part) => get(path("runs", runId, "artifacts"), signal, part)),
   );

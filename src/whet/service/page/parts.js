@@ -1,4 +1,4 @@
-// What several views show.
+// Parts that several views use.
 
 import { Problem } from "./api.js";
 import { drawn, el, notice, said, table } from "./dom.js";
@@ -7,18 +7,18 @@ import { badge, between, count, difference, runVerdict, score, skillName, took, 
 const ONE = 60;
 const RUN_HEADS = ["Asked for", "Verdict", "Skill", "Score", "Lift", "Runner"];
 
-/** Where one is: links from the list of suites downwards. */
+/** The path to this view: links from the list of suites down. */
 export function trail(...steps) {
   const links = [el("a", { href: "#/" }, "Suites"), ...steps];
   return el("nav", { "aria-label": "You are here", class: "trail" }, el("ol", null, links.map((link) => el("li", null, link))));
 }
 
-/** A command to type; it can be scrolled by keyboard. */
+/** A command to type; you can scroll it by keyboard. */
 export function command(text) {
   return el("pre", { tabindex: 0, role: "group", "aria-label": "Command" }, el("code", null, text));
 }
 
-/** The lift of a run, of which there is one for its runner. */
+/** The lift of a run; a run has one runner, so one lift. */
 export function liftOf(run) {
   return run.summary?.lift?.[0] ?? null;
 }
@@ -29,7 +29,7 @@ export function liftText(lift) {
   return `${difference(lift.value)}${interval}`;
 }
 
-/** What a lift says, no more than its interval allows. */
+/** A lift in words, as far as its interval allows. */
 export function liftVerdict(lift) {
   if (lift.low === null) return ["one case says little", "–", "quiet"];
   if (lift.low > 0) return ["better with the skill", "✓", "good"];
@@ -37,7 +37,7 @@ export function liftVerdict(lift) {
   return ["no clear difference", "–", "quiet"];
 }
 
-/** A lift as a drawing: its interval, and where nothing would be. */
+/** A lift as a drawing: its interval, and a mark at zero. */
 export function liftDrawing(lift) {
   const at = (value) => ONE + Math.max(-1, Math.min(1, value)) * (ONE - 4);
   const parts = [
@@ -53,12 +53,12 @@ export function liftDrawing(lift) {
   return drawn("svg", { class: `lift ${manner}`, viewBox: `0 0 ${2 * ONE} 20`, "aria-hidden": "true" }, ...parts);
 }
 
-/** The skill of a run, with its whole reference for whoever points at it. */
+/** The skill of a run; point at it to see the whole reference. */
 export function skill(run) {
   return run.skill ? el("code", { title: run.skill }, said(skillName(run.skill))) : el("span", { class: "quiet" }, "none");
 }
 
-/** The score of a run; with the skill, and beside it without, where both variants ran. */
+/** The score of a run with the skill, and next to it without, if both variants ran. */
 function runScore(run) {
   const scores = new Map((run.summary?.scores ?? []).map((each) => [each.variant, score(each.score)]));
   if (!scores.has("skill")) return scores.get("no_skill") ?? null;
@@ -71,7 +71,7 @@ function runLift(run) {
   return lift ? el("span", { class: "with-drawing" }, liftDrawing(lift), liftText(lift)) : null;
 }
 
-/** Runs as a table; `suiteName` adds which suite each is of. */
+/** Runs as a table; `suiteName` adds the suite of each. */
 export function runTable(caption, runs, suiteName = null) {
   const heads = suiteName ? ["Asked for", "Suite", ...RUN_HEADS.slice(1)] : RUN_HEADS;
   const rows = runs.map((run) => {
@@ -89,7 +89,7 @@ export function runTable(caption, runs, suiteName = null) {
   return table(caption, heads, rows);
 }
 
-/** A list that comes in pages: those there are, and a button for more. */
+/** A list that comes in pages, with a button for more. */
 export function paged(first, next, draw) {
   const items = [...first.items];
   const place = el("div");
@@ -114,13 +114,13 @@ export function paged(first, next, draw) {
   return place;
 }
 
-/** What the service refused, for people. */
+/** A refusal of the service, for people. */
 export function problemNotice(problem) {
   const details = problem.details.map(({ path, message }) => el("li", null, said(path ? `${path}: ${message}` : message)));
   return notice("bad", el("p", null, said(problem.message)), details.length ? el("ul", null, details) : null);
 }
 
-/** The number of cases of a suite and what they are. */
+/** The number of cases of a suite, and their kind. */
 export function casesOf(suite) {
   return `${count(suite.case_count ?? suite.cases_json.length, "case")}, ${suite.suite_kind.replaceAll("_", " ")}`;
 }

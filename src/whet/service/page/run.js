@@ -1,4 +1,4 @@
-// One run: its cases in each variant, live while it goes on.
+// One run: its cases in each variant, live during the run.
 
 import { get, path, Problem } from "./api.js";
 import { Board } from "./board.js";
@@ -8,7 +8,7 @@ import { liftDrawing, liftOf, liftText, liftVerdict, skill, trail } from "./part
 import { eventsOf } from "./stream.js";
 import { badge, between, count, ENDED, runVerdict, score, took, when } from "./words.js";
 
-/** The suite of a run in the version that was run; null where it was deleted since. */
+/** The suite of a run, in the version of the run; null if it was deleted. */
 export async function suiteOf(run, signal) {
   try {
     return (await get(path("eval-suites", run.suite_id, "versions", run.suite_version), signal)).suite;
@@ -19,7 +19,7 @@ export async function suiteOf(run, signal) {
 }
 
 /** A run. */
-export async function showRun({ main, signal, tell, failed }, id) {
+export async function showRun({ main, signal, announce, failed }, id) {
   const { run } = await get(path("runs", id), signal);
   const suite = await suiteOf(run, signal);
   const name = suite?.name ?? run.summary?.suite ?? "a deleted suite";
@@ -39,14 +39,14 @@ export async function showRun({ main, signal, tell, failed }, id) {
     files,
   );
   drawHead(head, run, name);
-  watch({ run, name, head, state, board, files, signal, tell }).catch(failed);
+  watch({ run, name, head, state, board, files, signal, announce }).catch(failed);
   return `Run of ${name}`;
 }
 
-/** Follow the events of the run; those that were before it was looked at come first, and quickly. */
+/** Follow the events of the run, beginning with the first. */
 async function watch(view) {
-  const { run, state, board, signal, tell } = view;
-  const progress = new Progress(state, ENDED.includes(run.status), tell);
+  const { run, state, board, signal, announce } = view;
+  const progress = new Progress(state, ENDED.includes(run.status), announce);
   for await (const event of eventsOf(run.id, signal, (connection) => progress.connection(connection))) {
     if (event.type === "run_started" && run.status === "queued") {
       run.status = "running";
@@ -65,7 +65,7 @@ async function conclude({ run, name, head, files, signal }, progress) {
   files.replaceChildren(el("h2", null, "Files of the run"), await ownFiles(run.id, signal));
 }
 
-/** What is known of the run; the heading stays, with the focus that it may have. */
+/** The facts of the run; the heading stays, so that it keeps its focus. */
 function drawHead(place, run, name) {
   const lift = liftOf(run);
   const heading = place.querySelector("h1") ?? el("h1", { tabindex: -1 }, "Run of ", said(name));
@@ -119,11 +119,11 @@ function liftPanel(lift) {
 
 const QUIET_MS = 4000;
 
-/** How far a run is: a bar for those who see, and now and then a sentence for those who listen. */
+/** The progress of a run: a bar to see, and now and then a sentence for screen readers. */
 class Progress {
-  constructor(place, ended, tell) {
+  constructor(place, ended, announce) {
     this.place = place;
-    this.tell = tell;
+    this.announce = announce;
     this.ended = ended;
     this.total = null;
     this.done = 0;
@@ -146,7 +146,7 @@ class Progress {
     this.draw();
     if (!this.ended && Date.now() - this.said > QUIET_MS) {
       this.said = Date.now();
-      this.tell(this.text.textContent);
+      this.announce(this.text.textContent);
     }
   }
 
@@ -157,7 +157,7 @@ class Progress {
 
   end(verdict) {
     this.place.hidden = true;
-    if (!this.ended) this.tell(`The run has ended: ${verdict}.`);
+    if (!this.ended) this.announce(`The run has ended: ${verdict}.`);
   }
 
   draw() {

@@ -1,4 +1,4 @@
-// The key of whoever is signed in. It stays in this tab's storage and in no cookie, see docs/design/page.md.
+// The key of this session. It is in the storage of this tab and in no cookie, see docs/design/page.md.
 
 const PLACE = "whet-key";
 const ANSWER_MS = 200;
@@ -30,7 +30,7 @@ export function forgetEverywhere() {
   channel.postMessage({ type: "forget" });
 }
 
-/** Ask the other tabs of this page, so that a link can be opened in a new one without signing in again. */
+/** Ask the other tabs for the key, so that you can open a link in a new tab without signing in again. */
 export async function askOtherTabs() {
   if (key()) return;
   await new Promise((resolve) => {
@@ -48,7 +48,7 @@ export async function askOtherTabs() {
   });
 }
 
-/** Answer other tabs that ask, and call `forgotten` when one of them signs out. */
+/** Answer other tabs that ask for the key, and call `forgotten` when one of them signs out. */
 export function attend(forgotten) {
   channel.addEventListener("message", ({ data }) => {
     if (data?.type === "ask" && key()) channel.postMessage({ type: "key", key: key() });

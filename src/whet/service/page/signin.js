@@ -1,4 +1,4 @@
-// Signing in.
+// The form to sign in.
 
 import { ask, path, Problem } from "./api.js";
 import { el, notice, said } from "./dom.js";
@@ -7,7 +7,7 @@ import { forget, keep } from "./session.js";
 
 const SHAPE = /^whet_[0-9a-f]{8}_[A-Za-z0-9_-]{43}$/;
 
-/** The form for a key; `why` says what became of the last one. */
+/** The form for a key; `why` says why the last one is not used any more. */
 export function showSignIn(main, why, signedIn) {
   const field = el("input", {
     id: "key",
@@ -55,7 +55,7 @@ export function showSignIn(main, why, signedIn) {
   field.focus();
 }
 
-/** Why the key cannot be used; null where it can, and is kept. */
+/** Why the key cannot be used; null if it can, and then it is kept. */
 async function tryKey(secret) {
   if (!secret) return "Enter your key.";
   if (!SHAPE.test(secret)) return "That is not a whole key: it begins with whet_ and is 57 characters long.";

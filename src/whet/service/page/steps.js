@@ -1,8 +1,8 @@
-// The events of a session, as steps that can be read.
+// The events of a session, as readable steps.
 
 import { block, el, said } from "./dom.js";
 
-// For each event: what it is called, and what of it is read.
+// For each event: its name, and the field that is shown.
 const STEPS = {
   message: (event) => [event.role ?? "message", event.text],
   tool_call: (event) => [`calls ${event.tool}`, json(event.args)],
@@ -16,7 +16,7 @@ const STEPS = {
 };
 const SILENT = ["usage", "session_started", "session_ended"];
 
-/** The steps in lines of JSON; null where these are not events as we know them. */
+/** The steps in lines of JSON; null if the lines are not events. */
 export function stepsIn(text) {
   const events = text.split("\n").filter(Boolean).map(parsed);
   const known = events.filter((event) => STEPS[event?.type]);

@@ -5,10 +5,10 @@ import { ask, path, pause, Problem } from "./api.js";
 const LAST = ["run_completed", "run_failed", "run_cancelled"];
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 15000;
-// The service says something every 15 seconds; a connection that is silent for longer is dead.
+// The service sends something every 15 seconds. A connection that is silent for longer is dead.
 const SILENCE_MS = 40000;
 
-/** Every event of a run, each once, to the last; goes on after the last one seen where the connection breaks. */
+/** Every event of a run, once each, to the last. If the connection breaks, this continues after the last event. */
 export async function* eventsOf(runId, signal, tellState) {
   let seen = null;
   let wait = FIRST_WAIT_MS;

@@ -6,7 +6,7 @@ import { casesOf, command, paged, runTable, trail } from "./parts.js";
 import { caseNames, titleOf } from "./cases.js";
 import { when } from "./words.js";
 
-/** A suite, in its newest version or in the one that is named. */
+/** A suite, in its newest or the named version. */
 export async function showSuite({ main, signal }, id, version = null) {
   const where = version === null ? path("eval-suites", id) : path("eval-suites", id, "versions", version);
   const moreRuns = async (cursor) => {

@@ -1,4 +1,4 @@
-// All suites, and what was run lately.
+// All suites, and the newest runs.
 
 import { get, path } from "./api.js";
 import { el, said, table } from "./dom.js";

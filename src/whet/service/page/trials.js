@@ -1,11 +1,11 @@
-// The trials of runs with their grades; what was fetched once is kept while the page is open.
+// The trials of runs with their grades. They are fetched once, and kept while the page is open.
 
 import { get, path } from "./api.js";
 
 const TOGETHER = 100;
 const known = new Map();
 
-/** The trials of a run that have ended so far, by case; of one that was tried again the last. */
+/** The ended trials of a run, by case; the last one if a trial ran again. */
 export async function trialsOf(runId, signal) {
   const found = known.get(runId) ?? { cursor: "0", trials: new Map() };
   known.set(runId, found);
@@ -17,7 +17,7 @@ export async function trialsOf(runId, signal) {
   }
 }
 
-/** Forget everything, when somebody signs out. */
+/** Forget everything, for when somebody signs out. */
 export function forgetTrials() {
   known.clear();
 }

@@ -6,7 +6,7 @@ const WHEN = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle
 const UNITS = ["B", "KB", "MB", "GB"];
 const PLACES = 2;
 
-// How each verdict is told: a word, a sign and a manner; colour alone tells nobody anything.
+// Each verdict has a word, a sign and a style: not everybody can tell colours apart.
 export const VERDICTS = {
   passed: ["passed", "✓", "good"],
   failed: ["failed", "✕", "bad"],
@@ -28,7 +28,7 @@ export function variantName(variant) {
   return VARIANTS[variant] ?? variant;
 }
 
-/** What came of a run, or how far it is. */
+/** The outcome of a run, or its status. */
 export function runVerdict(run) {
   if (run.status === "completed") return VERDICTS[run.outcome] ?? ["completed", "–", "quiet"];
   if (run.status === "running" && run.cancel_requested_at) return ["being cancelled", "–", "quiet"];
@@ -79,19 +79,19 @@ export function difference(value) {
   return `${value > 0 ? "+" : "\u2212"}${shown}`;
 }
 
-/** How many of something. */
+/** A number with its noun. */
 export function count(number, one, many = `${one}s`) {
   return `${number} ${number === 1 ? one : many}`;
 }
 
-/** The skill of a run, short; its digest says which version it is. */
+/** The skill of a run in short; the digest identifies its version. */
 export function skillName(skill) {
   if (!skill) return "no skill";
   const digest = /^sha256:([0-9a-f]{64})$/.exec(skill);
   return digest ? digest[1].slice(0, 12) : skill.replace(/[?#].*$/, "").split("/").pop() || skill;
 }
 
-/** Text as a heading begins. */
+/** Text with a capital letter at the start. */
 export function sentence(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

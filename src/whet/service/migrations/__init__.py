@@ -1,3 +1,0 @@
-"""The steps that brought the tables to where they are."""
-
-from __future__ import annotations
