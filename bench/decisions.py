@@ -158,7 +158,7 @@ def grown(setting: Setting, runs: int, seed: int) -> float:
             arms[1] += world.trials(world.candidate, more)
             sizes.append(setting.trials * 2 ** len(sizes))
             found = compare_arms(arms[0], arms[1], world.weights, margin=0.0, z=z_after_looks(sizes))
-            if found is not None and found.decision != "inconclusive":
+            if found is not None and found.verdict != "inconclusive":
                 wrong += 1
                 break
     return wrong / runs
@@ -173,7 +173,7 @@ def several(candidates: int, runs: int, seed: int) -> float:
         world = World(setting, chance)
         trials = {str(number): world.trials(world.baseline) for number in range(candidates)}
         found = compare_candidates(world.trials(world.baseline), trials, margin=0.0)
-        wrong += any(each.decision == "better" for each in found.values())
+        wrong += any(each.verdict == "better" for each in found.values())
     return wrong / runs
 
 
@@ -189,7 +189,7 @@ def hidden_failures(share: float, runs: int, seed: int) -> float:
             for trial in world.trials(world.baseline)
         ]
         found = compare_arms(world.trials(world.baseline), second, margin=0.0)
-        wrong += found is not None and found.decision == "better"
+        wrong += found is not None and found.verdict == "better"
     return wrong / runs
 
 

@@ -47,7 +47,7 @@ def test_without_the_skill_a_real_agent_never_hears_of_it(stage: Stage) -> None:
     stage.runner = 'skills = ["./skills/tidy-up"]'
     case = {"case_kind": "exact_match", "instruction": "Do it.", "expected": "All is ready."}
 
-    played = stage.play_evals([READY], case, "--skill", "skills/tidy-up", "--variant", "no_skill")
+    played = stage.play_evals([READY], case, "--skill", "skills/tidy-up", "--arm", "no_skill")
 
     assert played.verdict == ("passed", None), played.story
     assert not any("tidy-up" in request.text for request in played.requests)

@@ -81,9 +81,9 @@ def rubric(instruction: str, *items: Any, **fields: Any) -> dict[str, Any]:
     return {"case_kind": "llm_rubric", "instruction": instruction, "rubric": list(items), **fields}
 
 
-def by_variant(done: Outcome) -> dict[tuple[str, str], dict[str, Any]]:
+def by_arm(done: Outcome) -> dict[tuple[str, str], dict[str, Any]]:
     return {
-        (case["id"], execution["variant"]): execution
+        (case["id"], execution["arm"]): execution
         for case in done.results["cases"]
         for execution in case["executions"]
     }
@@ -356,7 +356,7 @@ def test_without_the_skill_it_is_neither_in_the_home_nor_in_the_workspace(skille
 
     done = run(skilled, "--skill", "deploy")
 
-    found = by_variant(done)
+    found = by_arm(done)
     assert {key: execution["trials"][0]["final_output"] for key, execution in found.items()} == {
         ("c1", "skill"): "deploy",
         ("c1", "no_skill"): "none",
@@ -379,7 +379,7 @@ def test_a_package_that_brings_the_skill_along_elsewhere_is_without_it_too(skill
 
     done = run(skilled, "--skill", "deploy")
 
-    found = by_variant(done)
+    found = by_arm(done)
     assert found["c1", "no_skill"]["trials"][0]["final_output"].split() == [
         "./deploy/main.py",
         "./skills/other/SKILL.md",
@@ -415,7 +415,7 @@ def test_a_session_that_came_upon_the_skill_all_the_same_says_nothing_about_bein
 
     done = run(skilled, "--skill", "deploy")
 
-    found = by_variant(done)
+    found = by_arm(done)
     assert found["c1", "skill"]["status"] == "passed", done.stdout
     assert found["c1", "no_skill"]["status"] == "errored"
     assert found["c1", "no_skill"]["trials"][0]["failure"]["code"] == "contaminated"
@@ -441,7 +441,7 @@ def test_a_program_under_trial_does_not_leave_the_rate_by_saying_that_it_came_up
 
     done = run(skilled, "--skill", "deploy")
 
-    without = by_variant(done)["c1", "no_skill"]
+    without = by_arm(done)["c1", "no_skill"]
     assert without["status"] == "expected-failed", done.stdout
     assert [lift["no_skill"] for lift in done.results["lift"]] == [0.0]
     (note,) = without["trials"][0]["notes"]
@@ -467,7 +467,7 @@ def test_a_session_whose_commands_only_mention_the_skill_was_without_it(skilled:
 
     done = run(skilled, "--skill", "deploy")
 
-    found = by_variant(done)
+    found = by_arm(done)
     assert found["c1", "no_skill"]["status"] == "passed", done.stdout
     assert found["c2", "skill"]["status"] == "passed", done.stdout
 
@@ -481,7 +481,7 @@ def test_in_a_sandbox_the_skill_cannot_be_read_by_who_should_be_without_it(skill
 
     done = run(skilled, "--skill", "deploy")
 
-    assert {key: found["trials"][0]["final_output"].strip() for key, found in by_variant(done).items()} == {
+    assert {key: found["trials"][0]["final_output"].strip() for key, found in by_arm(done).items()} == {
         ("c1", "skill"): "name: deploy",
         ("c1", "no_skill"): "",
     }
@@ -500,7 +500,7 @@ def test_the_lift_is_paired_by_case_counts_weights_and_stands_in_every_report(sk
     assert lift["low"] <= lift["value"] <= lift["high"]
     assert (lift["better"], lift["worse"], lift["same"]) == (2, 1, 0)
     assert [case["value"] for case in lift["cases"]] == [1, -1, 1]
-    assert [(arm["variant"], arm["score"], arm["cases"]) for arm in done.results["scores"]] == [
+    assert [(arm["arm"], arm["score"], arm["cases"]) for arm in done.results["scores"]] == [
         ("skill", 0.8, 3),
         ("no_skill", 0.2, 3),
     ]
@@ -529,30 +529,30 @@ def test_without_the_skill_there_are_as_many_attempts_as_with_it(skilled: Projec
 
 
 @pytest.mark.parametrize(
-    ("fields", "args", "variants"),
+    ("fields", "args", "arms"),
     [
         ({}, ["--skill", "deploy"], ["skill"]),
         ({"supports_no_skill": True}, ["--skill", "deploy"], ["skill", "no_skill"]),
-        ({"supports_no_skill": True}, ["--skill", "deploy", "--variant", "no_skill"], ["no_skill"]),
+        ({"supports_no_skill": True}, ["--skill", "deploy", "--arm", "no_skill"], ["no_skill"]),
         ({}, [], ["no_skill"]),
         ({"supports_no_skill": True}, [], ["no_skill"]),
     ],
 )
-def test_the_variants_are_those_that_suite_and_skill_allow(
-    skilled: Project, fields: dict[str, Any], args: list[str], variants: list[str]
+def test_the_arms_are_those_that_suite_and_skill_allow(
+    skilled: Project, fields: dict[str, Any], args: list[str], arms: list[str]
 ) -> None:
     suite(skilled, exact("echo a", "a"), **fields)
 
     done = run(skilled, *args)
 
-    assert [variant for _, variant in by_variant(done)] == variants
+    assert [arm for _, arm in by_arm(done)] == arms
 
 
 @pytest.mark.parametrize(
     ("args", "hint"),
-    [(("--variant", "skill"), "--skill"), (("--variant", "no_skill", "--skill", "deploy"), "supports_no_skill")],
+    [(("--arm", "skill"), "--skill"), (("--arm", "no_skill", "--skill", "deploy"), "supports_no_skill")],
 )
-def test_a_variant_that_there_could_be_is_told_with_what_it_lacks(
+def test_a_arm_that_there_could_be_is_told_with_what_it_lacks(
     skilled: Project, args: tuple[str, ...], hint: str
 ) -> None:
     skilled.settings(SHELL)
@@ -564,10 +564,10 @@ def test_a_variant_that_there_could_be_is_told_with_what_it_lacks(
     assert hint in done.stderr
 
 
-def test_one_variant_alone_is_held_to_its_cases(skilled: Project) -> None:
+def test_one_arm_alone_is_held_to_its_cases(skilled: Project) -> None:
     suite(skilled, exact("echo a", "b"), supports_no_skill=True)
 
-    done = run(skilled, "--skill", "deploy", "--variant", "no_skill")
+    done = run(skilled, "--skill", "deploy", "--arm", "no_skill")
 
     assert (done.code, done.statuses) == (1, {"c1": "failed"})
 
@@ -577,7 +577,7 @@ def test_one_variant_alone_is_held_to_its_cases(skilled: Project) -> None:
     [
         (["--skill", "nowhere"], "nowhere is not a skill: there is no such file or folder"),
         (["--skill", "package"], "package is not a skill: it has no SKILL.md"),
-        (["--skill", "deploy", "--variant", "with"], 'no variant is called "with"'),
+        (["--skill", "deploy", "--arm", "with"], 'no arm is called "with"'),
         ([], 'there is no skill to load, which is what "c2" is about'),
     ],
 )
@@ -593,7 +593,7 @@ def test_a_skill_that_is_none_or_is_missing_is_told_before_anything_starts(
     assert message in done.stderr
 
 
-def test_a_skill_is_refused_where_no_variant_could_be_without_it(skilled: Project) -> None:
+def test_a_skill_is_refused_where_no_arm_could_be_without_it(skilled: Project) -> None:
     skilled.write(
         "suite.json", json.dumps({"name": "s", "cases": [{"id": "a", "prompt": "p", "expect": ["test:true"]}]})
     )
@@ -641,7 +641,7 @@ def test_an_archive_and_what_was_unpacked_of_earlier_ones_is_hidden_from_who_sho
     done = run(skilled, "--skill", "bundle.tar.gz")
 
     assert len(list(store.glob("*/deploy/SKILL.md"))) == 2
-    assert {key[1]: found["trials"][0]["status"] for key, found in by_variant(done).items()} == {
+    assert {key[1]: found["trials"][0]["status"] for key, found in by_arm(done).items()} == {
         "skill": "failed",
         "no_skill": "passed",
     }, done.stdout
@@ -681,7 +681,7 @@ def test_what_failed_is_run_again_with_the_skill_of_that_run(skilled: Project) -
 
     again = run(skilled, "--last-failed")
 
-    assert list(by_variant(again)) == [("c2", "skill")]
+    assert list(by_arm(again)) == [("c2", "skill")]
 
 
 def test_a_run_can_be_regraded_by_the_suite_as_it_is_now(skilled: Project) -> None:
@@ -692,7 +692,7 @@ def test_a_run_can_be_regraded_by_the_suite_as_it_is_now(skilled: Project) -> No
 
     done = skilled.whet("regrade", "latest")
 
-    found = {key: execution["status"] for key, execution in by_variant(done).items()}
+    found = {key: execution["status"] for key, execution in by_arm(done).items()}
     assert found == {("c1", "skill"): "failed", ("c2", "skill"): "passed", ("c2", "no_skill"): "expected-failed"}
 
 
@@ -768,7 +768,7 @@ def test_an_agent_without_a_place_for_skills_is_told_where_the_skill_is(
 
     done = run(skilled, "--skill", "deploy")
 
-    arms = by_variant(done)
+    arms = by_arm(done)
     assert {arm: each["status"] for (_, arm), each in arms.items()} == {
         "skill": "passed",
         "no_skill": "expected-failed",
@@ -829,7 +829,7 @@ def test_whether_the_skill_was_triggered_counts_in_the_verdict_and_not_in_the_li
     done = run(skilled, "--skill", "deploy")
 
     (lift,) = done.results["lift"]
-    assert {arm: each["status"] for (case, arm), each in by_variant(done).items() if case == "c1"} == {
+    assert {arm: each["status"] for (case, arm), each in by_arm(done).items() if case == "c1"} == {
         "skill": "passed",
         "no_skill": "expected-failed",
     }
@@ -844,7 +844,7 @@ def test_the_rate_without_the_skill_counts_what_really_passed(skilled: Project) 
 
     done = run(skilled, "--skill", "deploy", "--trials", "3", "--reporter", "terminal", "--reporter", "junit=j.xml")
 
-    rates = {arm: (each["rate"]["passed"], each["rate"]["total"]) for (_, arm), each in by_variant(done).items()}
+    rates = {arm: (each["rate"]["passed"], each["rate"]["total"]) for (_, arm), each in by_arm(done).items()}
     assert rates == {"skill": (3, 3), "no_skill": (0, 3)}
     # What is a control is as expected where it failed, and has not passed.
     assert re.search(r"^    case +status +passed  +mean time", done.stdout, re.MULTILINE)

@@ -163,7 +163,7 @@ def test_several_skills_of_a_task_are_told(project: Project) -> None:
 
     outcome = project.whet("import", "tasks/hello", "--output", "suite.json")
 
-    assert "its 2 skills in environment/skills (a, b): they are there in every variant" in outcome.stderr
+    assert "its 2 skills in environment/skills (a, b): they are there in every arm" in outcome.stderr
 
 
 @pytest.mark.parametrize(

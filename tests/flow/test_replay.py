@@ -217,22 +217,22 @@ def test_the_recording_of_one_of_several_runners_is_named_by_options(project: Pr
     assert outcome.trial("c")["final_output"] == "other"
 
 
-def test_each_variant_of_a_case_gets_its_own_recording_back(project: Project) -> None:
+def test_each_arm_of_a_case_gets_its_own_recording_back(project: Project) -> None:
     project.suite('suite = [Case(id="c", prompt="echo hi", check=ok)]')
     trials = record(project) / "trials"
     runner = Runner(id="again", agent="replay", options={"script": str(trials)})
     alone = find_recording(runner, "c", "terse", 1)
     shutil.copytree(trials / "c/sh/default", trials / "c/sh/terse")
 
-    found = {variant: find_recording(runner, "c", variant, 1) for variant in ("default", "terse", "other")}
+    found = {arm: find_recording(runner, "c", arm, 1) for arm in ("default", "terse", "other")}
 
     assert isinstance(alone, Recording)
     assert alone.folder == trials / "c/sh/default/1/1"
-    assert [getattr(found[variant], "folder", None) for variant in ("default", "terse")] == [
+    assert [getattr(found[arm], "folder", None) for arm in ("default", "terse")] == [
         trials / "c/sh/default/1/1",
         trials / "c/sh/terse/1/1",
     ]
-    assert found["other"] == 'case "c" was recorded in the variants default, terse, and not in other'
+    assert found["other"] == 'case "c" was recorded in the arms default, terse, and not in other'
 
 
 @pytest.mark.parametrize("name", ["../outside/evil", "/tmp/evil", "a/../../evil"])

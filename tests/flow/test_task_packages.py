@@ -53,9 +53,9 @@ def run(project: Project, *args: str) -> Outcome:
     return project.whet("run", "suite.json", *args)
 
 
-def by_variant(outcome: Outcome) -> dict[str, str]:
+def by_arm(outcome: Outcome) -> dict[str, str]:
     return {
-        execution["variant"]: trial["status"]
+        execution["arm"]: trial["status"]
         for case in outcome.results["cases"]
         for execution in case["executions"]
         for trial in execution["trials"]
@@ -99,7 +99,7 @@ def test_what_an_agent_changed_is_told_without_the_files_of_the_verifier(project
     assert (outcome.folder / trial["workspace_dir"] / "tests/test.sh").exists()
 
 
-def test_the_skill_is_there_in_its_own_variant_only(boxed: Project) -> None:
+def test_the_skill_is_there_in_its_own_arm_only(boxed: Project) -> None:
     project = boxed
     project.write("my-skill/SKILL.md", "---\nname: my-skill\ndescription: Helps.\n---\nDo it.\n")
     check = '#!/bin/bash\ntest -f "$SKILL_DIR/SKILL.md" && test "$EVAL_ARM" = skill\n'
@@ -114,7 +114,7 @@ def test_the_skill_is_there_in_its_own_variant_only(boxed: Project) -> None:
     outcome = run(project, "--skill", "my-skill")
 
     assert outcome.code == 0
-    found = by_variant(outcome)
+    found = by_arm(outcome)
     assert found["skill"] == "passed"
     assert found["no_skill"] != "passed"
 

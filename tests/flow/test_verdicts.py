@@ -191,7 +191,7 @@ def test_results_hold_every_promised_field(project: Project) -> None:
     assert results["run_id"] == done.folder.name
     assert results["cases"][0]["tags"] == ["x"]
     execution = results["cases"][0]["executions"][0]
-    assert {"runner", "variant", "status", "passed", "score", "trials"} <= execution.keys()
+    assert {"runner", "arm", "status", "passed", "score", "trials"} <= execution.keys()
     trial = execution["trials"][0]
     promised = "number status passed score failure failure_class grades usage cost_usd duration_s artifact_dir"
     assert set(promised.split()) <= trial.keys()

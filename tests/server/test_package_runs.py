@@ -61,7 +61,7 @@ def test_a_package_is_verified_with_the_skill_and_without_it(served: Server, pac
         run = wait_for_run(client, ask_for_run(client, suite_id, runner=None).json()["run"]["id"])
 
         results = client.get(f"/api/v1/runs/{run['id']}/results").json()
-    scores = {each["variant"]: each["score"] for case in results["cases"] for each in case["executions"]}
+    scores = {each["arm"]: each["score"] for case in results["cases"] for each in case["executions"]}
     if "--allow-private-addresses" in served.options:
         assert run["status"] == "completed"
         assert scores == {"skill": 1.0, "no_skill": 0.0}

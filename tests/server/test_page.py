@@ -158,14 +158,14 @@ def test_a_run_is_watched_to_its_end(visitor: Visit, tmp_path: Path) -> None:
         visitor.sign_in(key)
         visitor.row("Recent runs", "Slow").get_by_role("link").click()
         expect(visitor.page.get_by_text("2 of 3 trials ended.")).to_be_visible()
-        expect(visitor.row("Cases in each variant", "exact_match-1")).to_contain_text("passed")
-        expect(visitor.row("Cases in each variant", "exact_match-2")).to_contain_text("\u2013")
+        expect(visitor.row("Cases in each arm", "exact_match-1")).to_contain_text("passed")
+        expect(visitor.row("Cases in each arm", "exact_match-2")).to_contain_text("\u2013")
         visitor.page.evaluate("window.stayed = true")
 
         gate.touch()
         wait_for_run(client, run_id)
 
-    expect(visitor.row("Cases in each variant", "exact_match-2")).to_contain_text("passed")
+    expect(visitor.row("Cases in each arm", "exact_match-2")).to_contain_text("passed")
     expect(visitor.page.locator(".headline")).to_contain_text("failed")
     expect(visitor.page.get_by_text("trials ended.")).to_be_hidden()
     expect(visitor.page.locator("#announced")).to_have_text("The run has ended: failed.")
@@ -210,15 +210,15 @@ def test_watching_goes_on_after_the_server_was_killed(browser: Browser, frail: S
         gate.touch()
 
         expect(visitor.page.locator(".headline")).to_contain_text("passed")
-        expect(visitor.row("Cases in each variant", "exact_match-1")).to_contain_text("passed 1.00")
+        expect(visitor.row("Cases in each arm", "exact_match-1")).to_contain_text("passed 1.00")
         seen = [made.headers.get("last-event-id") for made in streams]
         assert (seen[0], seen[-1]) == (None, "4")
 
 
-def test_a_case_shows_its_evidence_in_both_variants(visitor: Visit, world: World) -> None:
+def test_a_case_shows_its_evidence_in_both_arms(visitor: Visit, world: World) -> None:
     visitor.sign_in(world.key, f"/runs/{world.run_id}")
     expect(visitor.page.get_by_role("region", name="Lift")).to_contain_text("no clear difference")
-    expect(visitor.row("Cases in each variant", "helped")).to_contain_text("+1.00")
+    expect(visitor.row("Cases in each arm", "helped")).to_contain_text("+1.00")
     visitor.page.get_by_role("link", name="helped").click()
 
     with_skill = visitor.page.get_by_role("region", name="With the skill", exact=True)

@@ -64,7 +64,7 @@ def test_a_run_ends_with_results_events_and_evidence(client: httpx2.Client) -> N
     assert run["summary"]["counts"]["total"] == 4
     place = f"/api/v1/runs/{run['id']}"
     results = client.get(f"{place}/results").json()
-    assert {execution["variant"] for case in results["cases"] for execution in case["executions"]} == {
+    assert {execution["arm"] for case in results["cases"] for execution in case["executions"]} == {
         "skill",
         "no_skill",
     }
@@ -188,8 +188,8 @@ def test_a_suite_that_is_not_runnable_is_refused_with_its_reasons(client: httpx2
         ({"runner": "nobody"}, "runner"),
         ({"runner": None}, "runner"),
         ({"runner": 5}, "runner"),
-        ({"variant": "other"}, "variant"),
-        ({"variant": "no_skill"}, "variant"),
+        ({"arm": "other"}, "arm"),
+        ({"arm": "no_skill"}, "arm"),
         ({"trials": 0}, "trials"),
         ({"trials": True}, "trials"),
         ({"skill": "sha256:" + "0" * 64}, "skill"),
@@ -332,7 +332,7 @@ def test_a_run_that_cannot_begin_says_why(client: httpx2.Client) -> None:
     case = {"case_kind": "task_package", "environment_ref": "https://127.0.0.1:1/a.tar.gz"}
     made = client.post(SUITES, json=suite_document(cases_json=[case], supports_no_skill=True))
 
-    asked = client.post(f"{SUITES}/{made.json()['suite']['id']}/runs", json={"variant": "no_skill"})
+    asked = client.post(f"{SUITES}/{made.json()['suite']['id']}/runs", json={"arm": "no_skill"})
 
     run = wait_for_run(client, asked.json()["run"]["id"])
     said = run["error"] or json.dumps(client.get(f"/api/v1/runs/{run['id']}/results").json())

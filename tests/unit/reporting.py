@@ -102,7 +102,7 @@ def make_plan(
     whole = Suite(name=suite, cases=made, source=Path("/project/bench/core.py"), digest="d" * 8)
     targets = [Runner(id=runner, agent="claude_code", model=model) for runner in runners]
     executions = tuple(
-        Execution(case=case, runner=runner, variant="default", limits=limits, workspace=workspace, trials=trials)
+        Execution(case=case, runner=runner, arm="default", limits=limits, workspace=workspace, trials=trials)
         for case in made
         for runner in targets
     )

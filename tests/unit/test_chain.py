@@ -22,7 +22,7 @@ LINES = 4
 
 
 def result(number: int, output: str = "") -> TrialResult:
-    key = TrialKey(suite="s", case="c", runner="r", variant="default", number=number)
+    key = TrialKey(suite="s", case="c", runner="r", arm="default", number=number)
     return TrialResult(
         key=key, status="failed", score=1.0, duration_s=0.5, started_at="t", artifact_dir="a/1", final_output=output
     )

@@ -47,14 +47,14 @@ def test_an_interval_decides(low, high, expected):
 def test_a_candidate_that_passes_what_the_baseline_fails_is_better():
     found = _compared({f"c{n}": "fffff" for n in range(5)}, {f"c{n}": "ppppp" for n in range(5)})
 
-    assert (found.decision, found.difference) == ("better", 1.0)
+    assert (found.verdict, found.difference) == ("better", 1.0)
     assert not any(case.may_be_chance for case in found.cases)
 
 
 def test_one_case_that_moves_once_decides_nothing():
     found = _compared({"a": "p", "b": "p"}, {"a": "p", "b": "f"})
 
-    assert found.decision == "inconclusive"
+    assert found.verdict == "inconclusive"
     assert [case.may_be_chance for case in found.cases] == [True, True]
 
 
@@ -65,7 +65,7 @@ def test_errored_trials_count_both_ways():
 
     found = _compared(baseline, hiding)
 
-    assert found.decision == "inconclusive"
+    assert found.verdict == "inconclusive"
     assert (found.errored.candidate, found.errored.decisive) == (30, True)
     assert found.low <= found.errored.if_failed.low < found.errored.if_passed.high <= found.high
 
@@ -74,7 +74,7 @@ def test_errored_trials_that_change_nothing_are_only_counted():
     baseline = {f"c{n}": "fffff" for n in range(10)}
     found = _compared(baseline, {**{f"c{n}": "ppppp" for n in range(10)}, "c0": "ppppe"})
 
-    assert (found.decision, found.errored.candidate, found.errored.decisive) == ("better", 1, False)
+    assert (found.verdict, found.errored.candidate, found.errored.decisive) == ("better", 1, False)
 
 
 def test_several_candidates_share_one_error():
@@ -86,8 +86,8 @@ def test_several_candidates_share_one_error():
         baseline, {"new": _trials(close), **{f"same-{n}": baseline for n in range(7)}}, margin=0.0
     )
 
-    assert alone["new"].decision == "better"
-    assert beside["new"].decision == "inconclusive"
+    assert alone["new"].verdict == "better"
+    assert beside["new"].verdict == "inconclusive"
     assert beside["new"].level > alone["new"].level
 
 

@@ -17,7 +17,7 @@ from whet.record.run_file import RunFile, write_run_file
 
 
 def result(number: int, output: str = "") -> TrialResult:
-    key = TrialKey(suite="s", case="c", runner="r", variant="default", number=number)
+    key = TrialKey(suite="s", case="c", runner="r", arm="default", number=number)
     return TrialResult(
         key=key, status="passed", score=1.0, duration_s=0.5, started_at="t", artifact_dir="a", final_output=output
     )

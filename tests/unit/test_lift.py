@@ -17,7 +17,7 @@ from whet.model.suite import NO_SKILL, SKILL, Case, Limits, Suite, WorkspaceSpec
 
 @dataclass
 class Scored:
-    """Results with nothing but scores, by case, variant and runner."""
+    """Results with nothing but scores, by case, arm and runner."""
 
     scores: dict[tuple[str, str, str], float | None]
     weights: dict[str, float]
@@ -31,15 +31,15 @@ class Scored:
         )
 
     def summaries(self) -> Iterator[ExecutionSummary]:
-        for (case, variant, runner), score in self.scores.items():
+        for (case, arm, runner), score in self.scores.items():
             execution = Execution(
                 case=Case(id=case, prompt="p", checks=(), weight=self.weights.get(case, 1.0)),
                 runner=Runner(id=runner, agent="scripted"),
-                variant=variant,
+                arm=arm,
                 limits=Limits(),
                 workspace=WorkspaceSpec(),
                 trials=1,
-                control=variant == NO_SKILL and (case, SKILL, runner) in self.scores,
+                control=arm == NO_SKILL and (case, SKILL, runner) in self.scores,
             )
             yield ExecutionSummary(
                 execution=execution, status="passed", passed=True, score=score, rate=None, counts={}, duration_s=0.0
@@ -62,7 +62,7 @@ def test_cases_count_by_their_weight() -> None:
     assert (lift.better, lift.worse, lift.same) == (1, 1, 0)
 
 
-def test_a_case_without_a_score_in_both_variants_is_named_and_not_counted() -> None:
+def test_a_case_without_a_score_in_both_arms_is_named_and_not_counted() -> None:
     (lift,) = lifts_of(results({"a": (1.0, 0.0), "b": (1.0, 1.0), "broken": (1.0, None)}))
 
     assert lift.unpaired == ("broken",)
@@ -97,9 +97,9 @@ def test_where_nothing_ran_without_the_skill_there_is_nothing_to_compare() -> No
 
 def test_each_runner_has_a_lift_of_its_own() -> None:
     scores: dict[tuple[str, str, str], float | None] = {
-        (case, variant, runner): score
+        (case, arm, runner): score
         for case in ("a", "b")
-        for runner, variant, score in (("x", SKILL, 1.0), ("x", NO_SKILL, 0.0), ("y", SKILL, 0.0), ("y", NO_SKILL, 1.0))
+        for runner, arm, score in (("x", SKILL, 1.0), ("x", NO_SKILL, 0.0), ("y", SKILL, 0.0), ("y", NO_SKILL, 1.0))
     }
 
     lifts = lifts_of(cast("Results", Scored(scores, {})))

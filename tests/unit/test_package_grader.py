@@ -67,7 +67,7 @@ class Bench:
         files: dict[str, str],
         agent: Callable[[Path], None] = lambda _: None,
         *,
-        variant: str = "no_skill",
+        arm: str = "no_skill",
         **fields: Any,
     ) -> Grade:
         archive = archive_of(folder_of(self.folder / "package", files))
@@ -79,9 +79,9 @@ class Bench:
         check = Check(grader="task-package", params={"package": package}, label="verifier", weight=2.0)
         case = Case(id="case-1", prompt="", checks=(check,))
         suite = Suite(name="s", cases=(case,), source=self.folder / "suite.json", digest="")
-        return anyio.run(TaskPackageGrader(suite).grade, check, self._evidence(case, prepared, variant))
+        return anyio.run(TaskPackageGrader(suite).grade, check, self._evidence(case, prepared, arm))
 
-    def _evidence(self, case: Case, prepared: Prepared, variant: str) -> Evidence:
+    def _evidence(self, case: Case, prepared: Prepared, arm: str) -> Evidence:
         return Evidence(
             case=case,
             session=SessionSummary(runner="none", agent="none", prompt=""),
@@ -93,7 +93,7 @@ class Bench:
             keep=lambda name, text: (self.artifacts / name).write_text(text),
             timeout_s=5,
             prepared=prepared,
-            variant=variant,
+            arm=arm,
         )
 
     def log(self, name: str = "verifier.log") -> str:
@@ -154,7 +154,7 @@ def test_the_verifier_is_told_about_its_task_and_nothing_secret(bench: Bench, mo
 
 
 def test_the_arm_tells_whether_the_skill_is_there(local: Bench) -> None:
-    grade = local.grade({"tests/test.sh": script('test "$EVAL_ARM" = skill')}, variant="skill")
+    grade = local.grade({"tests/test.sh": script('test "$EVAL_ARM" = skill')}, arm="skill")
 
     assert grade.passed
 

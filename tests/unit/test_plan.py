@@ -34,11 +34,11 @@ def settings(flags: Mapping[str, Any] | None = None, **changes: Any) -> Settings
 
 
 def keys(plan: Plan) -> list[tuple[str, str, str]]:
-    return [(execution.case.id, execution.runner.id, execution.variant) for execution in plan.executions]
+    return [(execution.case.id, execution.runner.id, execution.arm) for execution in plan.executions]
 
 
-def test_executions_stand_case_by_case_runner_by_runner_variant_by_variant() -> None:
-    two = suite(case("b"), case("a"), variants=("with", "without"))
+def test_executions_stand_case_by_case_runner_by_runner_arm_by_arm() -> None:
+    two = suite(case("b"), case("a"), arms=("with", "without"))
 
     plan = make_plan(two, settings(trials=3), Selection())
 
@@ -275,7 +275,7 @@ def test_anything_else_is_no_shard(text: str) -> None:
 
 
 def test_a_plan_is_described_line_by_line() -> None:
-    two = suite(case("short"), case("much-longer", timeout_s=7.5, max_steps=1), variants=("default", "no-skill"))
+    two = suite(case("short"), case("much-longer", timeout_s=7.5, max_steps=1), arms=("default", "no-skill"))
 
     lines = describe_plan(make_plan(two, settings(trials=2, max_parallel=4), Selection(runners=("right",))))
 

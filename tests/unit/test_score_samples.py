@@ -277,7 +277,7 @@ def test_a_difference_of_equals_is_nothing_and_of_strangers_is_not_known() -> No
 def test_the_end_of_a_trial_says_what_its_sample_is(
     passed: bool | None, failure: tuple[str, str, str] | None, status: str
 ) -> None:
-    key = TrialKey(suite="b", case="t", runner="skill", variant="default", number=2)
+    key = TrialKey(suite="b", case="t", runner="skill", arm="default", number=2)
     task = BenchmarkTask(
         id="t", description="", input={}, expected=Expected(), evaluator=Evaluator(kind="exact"), weight=3.0
     )

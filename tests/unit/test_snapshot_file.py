@@ -20,7 +20,7 @@ from whet.record.snapshots import SnapshotFile, SnapshotRule, snapshot_rule
 RUNNER = Runner(id="demo", agent="scripted", model="small")
 CASE = Case(id="fix-it", prompt="Go.", checks=())
 EXECUTION = Execution(
-    case=CASE, runner=RUNNER, variant="default", limits=Limits(), workspace=WorkspaceSpec(mode="isolated"), trials=2
+    case=CASE, runner=RUNNER, arm="default", limits=Limits(), workspace=WorkspaceSpec(mode="isolated"), trials=2
 )
 KEY = "shop.py::fix-it@demo/default"
 
@@ -40,7 +40,7 @@ def rule(tmp_path: Path) -> SnapshotRule:
 
 def _result(usage: Usage, duration_s: float = 1.0) -> TrialResult:
     return TrialResult(
-        key=TrialKey(suite="shop", case="fix-it", runner="demo", variant="default", number=1),
+        key=TrialKey(suite="shop", case="fix-it", runner="demo", arm="default", number=1),
         status="passed",
         score=1.0,
         duration_s=duration_s,

@@ -16,7 +16,7 @@ from whet.reading.text import escape_surrogates
 
 
 def result(**fields: object) -> TrialResult:
-    key = TrialKey(suite="s", case="c", runner="r", variant="default", number=1)
+    key = TrialKey(suite="s", case="c", runner="r", arm="default", number=1)
     base = {"key": key, "status": "passed", "score": 1.0, "duration_s": 0.5, "started_at": "t", "artifact_dir": "a"}
     return TrialResult(**(base | fields))  # type: ignore[arg-type]
 

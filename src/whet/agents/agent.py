@@ -71,10 +71,10 @@ class Task:
     suite_dir: Path
     settings_dir: Path | None
     environ: Mapping[str, str]
-    variant: str = "default"
+    arm: str = "default"
     trial: int = 1
     resume: Resume | None = None
-    # The skill under test, if this variant has it.
+    # The skill under test, if this arm has it.
     skill: Path | None = None
     # The folders of skills in the workspace, such as `.agents/skills/tidy-up`, before the agent begins.
     workspace_skills: tuple[str, ...] = ()
@@ -212,8 +212,8 @@ def environment(task: Task, *passed: str) -> dict[str, str]:
     home = task.environ["HOME"] if inherited else str(task.home)
     env |= {"HOME": home, "TMPDIR": str(task.temporary), "TERM": "dumb"}
     env |= {"WHET_WORKSPACE": str(task.workspace)}
-    if task.variant in {SKILL, NO_SKILL}:
-        env["WHET_ARM"] = task.variant
+    if task.arm in {SKILL, NO_SKILL}:
+        env["WHET_ARM"] = task.arm
     return env | options.table("env")
 
 

@@ -53,7 +53,7 @@ class Recording:
 
 
 class ReplayAgent(AgentDefaults):
-    """Plays `script`, a run folder or its `trials`: the same case, variant and trial, by the runner of that name."""
+    """Plays `script`, a run folder or its `trials`: the same case, arm and trial, by the runner of that name."""
 
     # A recording has its skills already.
     takes_skills = "variable"
@@ -64,7 +64,7 @@ class ReplayAgent(AgentDefaults):
 
     def command(self, task: Task) -> AgentCommand:
         """The player, on the folder of the recorded attempt."""
-        found = find_recording(task.runner, task.case, task.variant, task.trial)
+        found = find_recording(task.runner, task.case, task.arm, task.trial)
         if isinstance(found, str):
             raise AgentNotStarted(found)
         _refuse_gaps(task.runner, found.folder)
@@ -110,17 +110,17 @@ class ReplayAgent(AgentDefaults):
             yield f"agent.script: {root}: there is no such folder"
             return
         for case in cases:
-            # The plan decides in which variants a case runs; here any recording of it will do.
+            # The plan decides in which arms a case runs; here any recording of it will do.
             found = find_recording(runner, case.id, None, 1)
             problem = found if isinstance(found, str) else _unreadable(found)
             if problem:
                 yield f"agent.script: {problem}"
 
 
-def find_recording(runner: Runner, case: str, variant: str | None, number: int) -> Recording | str:
+def find_recording(runner: Runner, case: str, arm: str | None, number: int) -> Recording | str:
     """Return the recording of trial *number* of *case*, or of the first that has one; or why there is none.
 
-    A recording of one variant only is played for all of them, and no *variant* means any.
+    A recording of one arm only is played for all of them, and no *arm* means any.
     """
     root = Path(Options(runner.options).text("script") or "")
     trials = root / "trials" if (root / "trials").is_dir() else root
@@ -131,12 +131,12 @@ def find_recording(runner: Runner, case: str, variant: str | None, number: int) 
     if wanted not in runners:
         named = f'say which, as options = {{ runner = "{next(iter(runners))}" }}'
         return f'case "{case}" was recorded by {", ".join(runners)}: {named}'
-    variants = _folders(runners[wanted])
-    if variant is not None and len(variants) > 1:
-        if folder_name(variant) not in variants:
-            return f'case "{case}" was recorded in the variants {", ".join(variants)}, and not in {variant}'
-        variants = {variant: variants[folder_name(variant)]}
-    found = [attempt for folder in variants.values() for attempt in _attempts(folder)]
+    arms = _folders(runners[wanted])
+    if arm is not None and len(arms) > 1:
+        if folder_name(arm) not in arms:
+            return f'case "{case}" was recorded in the arms {", ".join(arms)}, and not in {arm}'
+        arms = {arm: arms[folder_name(arm)]}
+    found = [attempt for folder in arms.values() for attempt in _attempts(folder)]
     if not found:
         return f'case "{case}" has no recording in {root}: no attempt at it has a session'
     return _read(next((folder for trial, folder in found if trial == number), found[0][1]))
@@ -148,9 +148,9 @@ def _folders(folder: Path) -> dict[str, Path]:
     return {path.name: path for path in found}
 
 
-def _attempts(variant: Path) -> Iterator[tuple[int, Path]]:
+def _attempts(arm: Path) -> Iterator[tuple[int, Path]]:
     """The deciding attempt of each recorded trial, by trial number: the last, because each ends those before it."""
-    for trial in _numbered(variant):
+    for trial in _numbered(arm):
         attempts = [path for path in _numbered(trial) if (path / _SESSION).is_file()]
         if attempts:
             yield int(trial.name), attempts[-1]

@@ -80,9 +80,7 @@ def with_options(options: Sequence[Decorator[Any]]) -> Decorator[Any]:
 # The key under which a context keeps the words after the name of the command.
 TYPED = "whet.typed"
 # Options that select from a suite, or do something else than run it.
-_SELECTING = frozenset(
-    ("--case", "--task", "--tag", "--runner", "--variant", "--shard", "--last-failed", "--dry-run", "--resume")
-)
+_SELECTING = frozenset(("--case", "--task", "--tag", "--runner", "--shard", "--last-failed", "--dry-run", "--resume"))
 
 
 def typed_again() -> tuple[str, ...]:

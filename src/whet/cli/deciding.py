@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from whet.cli.common import CONFIG, FILE, JSON, given_settings, setting
+from whet.cli.common import CONFIG, FILE, JSON, given_settings, setting, with_options
 from whet.errors import UsageError
 
 if TYPE_CHECKING:
-    from whet.model.comparison import Comparison, RunSamples
     from whet.model.request import Settings
 
 _POINTS = click.FloatRange(0, 100)
-_MARGIN = click.option(
-    "--margin",
-    type=_POINTS,
-    default=5.0,
-    show_default=True,
-    metavar="POINTS",
-    help="How many points worse still counts as not worse.",
+_COMPARED = with_options(
+    (
+        click.argument("names", metavar="[RUN] [A B]", nargs=-1),
+        click.option(
+            "--margin",
+            type=_POINTS,
+            default=5.0,
+            show_default=True,
+            metavar="POINTS",
+            help="How many points worse still counts as not worse.",
+        ),
+        click.option("--shared", is_flag=True, help="Compare two runs on the cases that both have."),
+    )
 )
-_SHARED = click.option("--shared", is_flag=True, help="Compare two runs on the cases that both have.")
 _FIND = setting("output_dir", help="Find runs in this folder.")
 
 
 @click.command("compare", short_help="Say which of two arms or runs is better, and how sure that is.")
-@click.argument("names", metavar="[RUN] [A B]", nargs=-1)
-@_MARGIN
-@_SHARED
+@_COMPARED
 @JSON
 @_FIND
 @CONFIG
@@ -43,23 +44,33 @@ def compare_command(
 
     RUN is the folder of a run, its id, or "latest" (default). Without A and B, every arm is compared with the first.
     """
-    settings = _settings(given, config_file)
-    found = _compared(names, settings, margin=margin / 100, shared=shared)
-    _show(found, as_json=as_json)
+    from whet.report.deciding import compare, encode
+
+    found = compare(names, _settings(given, config_file), margin=margin / 100, shared=shared)
+    click.echo(encode(found.document()) if as_json else "\n".join(found.lines()))
     return 0
 
 
 @click.command("gate", short_help="Exit with 0, 1 or 5: not worse, worse, or not known yet.")
-@click.argument("names", metavar="[RUN] [A B]", nargs=-1)
-@_MARGIN
-@_SHARED
+@_COMPARED
 @click.option("--max-cost-ratio", type=click.FloatRange(0, min_open=True), metavar="X", help="Allow X times the cost.")
 @click.option("--min-rate", type=_POINTS, metavar="PERCENT", help="Ask for this rate instead of a comparison.")
 @click.option("--baseline", metavar="NAME", help="Compare with this stored baseline.")
 @JSON
 @_FIND
 @CONFIG
-def gate_command(names: tuple[str, ...], *, config_file: Path | None, as_json: bool, **given: Any) -> int:
+def gate_command(
+    names: tuple[str, ...],
+    *,
+    margin: float,
+    shared: bool,
+    max_cost_ratio: float | None,
+    min_rate: float | None,
+    baseline: str | None,
+    as_json: bool,
+    config_file: Path | None,
+    **given: Any,
+) -> int:
     """Decide whether arm B may take the place of arm A, and say what it takes if that is not known yet.
 
     \b
@@ -69,25 +80,26 @@ def gate_command(names: tuple[str, ...], *, config_file: Path | None, as_json: b
       2  there is nothing to compare
       5  not known yet
     """
-    from whet.report.deciding import gate
+    from whet.report.deciding import encode, gate
 
-    settings = _settings(given, config_file)
+    if min_rate is not None and (baseline is not None or max_cost_ratio is not None):
+        raise UsageError("--min-rate is for one run by itself", hint="leave out --baseline and --max-cost-ratio")
     outcome = gate(
         names,
-        settings,
-        margin=given["margin"] / 100,
-        shared=given["shared"],
-        max_cost_ratio=given["max_cost_ratio"],
-        min_rate=None if given["min_rate"] is None else given["min_rate"] / 100,
-        baseline=given["baseline"],
+        _settings(given, config_file),
+        margin=margin / 100,
+        shared=shared,
+        max_cost_ratio=max_cost_ratio,
+        min_rate=None if min_rate is None else min_rate / 100,
+        baseline=baseline,
     )
-    click.echo(outcome.json() if as_json else "\n".join(outcome.lines()))
+    click.echo(encode(outcome.document()) if as_json else "\n".join(outcome.lines()))
     return outcome.code
 
 
 @click.group("baseline", short_help="Store the trials of a run, to compare later runs with.")
 def baseline_command() -> None:
-    """Store the trials of a run in baselines/NAME.json beside the settings: a small file to commit."""
+    """Store the trials of a run in baselines/NAME.json next to the settings: a small file to commit."""
 
 
 @baseline_command.command("save")
@@ -96,7 +108,7 @@ def baseline_command() -> None:
 @_FIND
 @CONFIG
 def save(name: str, run: str, config_file: Path | None, **given: Any) -> int:
-    """Store every arm of RUN as the baseline NAME."""
+    """Store every arm of RUN (default: latest) as the baseline NAME."""
     from whet.report.deciding import store_baseline
 
     click.echo(store_baseline(name, run, _settings(given, config_file)))
@@ -105,28 +117,54 @@ def save(name: str, run: str, config_file: Path | None, **given: Any) -> int:
 
 @click.command("plan", short_help="Say how many trials, dollars and hours a decision takes.")
 @click.argument("suite", type=FILE)
-@click.option("--effect", type=click.FloatRange(0, 100, min_open=True), required=True, metavar="POINTS", help="The difference to find.")
-@click.option("--power", type=click.FloatRange(50, 99.9), default=80.0, show_default=True, metavar="PERCENT", help="How sure you want to find it.")
+@click.option(
+    "--effect",
+    type=click.FloatRange(0, 100, min_open=True),
+    required=True,
+    metavar="POINTS",
+    help="The difference to find.",
+)
+@click.option(
+    "--power",
+    type=click.FloatRange(50, 99.9),
+    default=80.0,
+    show_default=True,
+    metavar="PERCENT",
+    help="In how many of 100 runs it should be found.",
+)
 @click.option("--arms", type=click.IntRange(2, 100), default=2, show_default=True, metavar="N", help="How many arms.")
-@click.option("--from", "pilot", metavar="RUN", help="Learn spread, cost and time from this run (default: the newest of SUITE).")
-@click.option("--max-cost", type=click.FloatRange(0, min_open=True), metavar="USD", help="Say what this money can decide.")
+@click.option("--from", "pilot", metavar="RUN", help="Learn from this run (default: the newest of SUITE).")
+@click.option("--max-cost", type=click.FloatRange(0, min_open=True), metavar="USD", help="Say what this can decide.")
 @JSON
 @_FIND
 @CONFIG
-def plan_command(suite: Path, *, config_file: Path | None, as_json: bool, **given: Any) -> int:
+def plan_command(
+    suite: Path,
+    *,
+    effect: float,
+    power: float,
+    arms: int,
+    pilot: str | None,
+    max_cost: float | None,
+    as_json: bool,
+    config_file: Path | None,
+    **given: Any,
+) -> int:
     """Say how many trials per case and arm decide whether an arm is better by --effect points."""
-    from whet.report.deciding import plan
+    from whet.report.deciding import encode, plan_trials
 
-    found = plan(
+    if not suite.exists():
+        raise UsageError(f"{suite}: no such file")
+    found = plan_trials(
         suite,
         _settings(given, config_file, suite),
-        effect=given["effect"] / 100,
-        power=given["power"] / 100,
-        arms=given["arms"],
-        pilot=given["pilot"],
-        max_cost=given["max_cost"],
+        effect=effect / 100,
+        power=power / 100,
+        arms=arms,
+        pilot=pilot,
+        max_cost=max_cost,
     )
-    click.echo(found.json() if as_json else "\n".join(found.lines()))
+    click.echo(encode(found.document()) if as_json else "\n".join(found.lines()))
     return 0
 
 
@@ -135,11 +173,3 @@ def _settings(given: dict[str, Any], config_file: Path | None, start: Path | Non
 
     flags = given_settings(given)
     return load_settings(start or Path.cwd(), flags=flags, environ=os.environ, config_file=config_file)
-
-
-def _compared(
-    names: Sequence[str], settings: Settings, *, margin: float, shared: bool
-) -> tuple[RunSamples, tuple[Comparison, ...]]:
-    from whet.report.deciding import compare
-
-    return compare(names, settings, margin=margin, shared=shared)

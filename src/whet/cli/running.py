@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whet.cli.common import CONFIG, FILE, given_settings, setting, typed_again, typed_for_resume, with_options
+from whet.cli.common import (
+    AT_LEAST_1,
+    CONFIG,
+    FILE,
+    given_settings,
+    setting,
+    typed_again,
+    typed_for_resume,
+    with_options,
+)
 from whet.errors import UsageError
 from whet.model.request import RunRequest, Selection, parse_shard, split_list
 
@@ -49,7 +58,15 @@ _MANNER = with_options(
 @_SELECTION
 @click.option("--skill", type=FILE, metavar="PATH", help="Test this skill: a folder, or an archive of one.")
 @click.option(
-    "--variant", "variants", multiple=True, metavar="NAME", help="Run only this variant, such as no_skill (repeatable)."
+    "--arm",
+    "--variant",
+    "arms",
+    multiple=True,
+    metavar="NAME[=SPEC]",
+    help="Compare this arm, such as new=skill:./v2,model:large; the first is the baseline (repeatable).",
+)
+@click.option(
+    "--add-trials", type=AT_LEAST_1, metavar="N", help="With --resume: run every case N more times in every arm."
 )
 @click.option("--update-snapshots", is_flag=True, help="Take new usage snapshots of what runs.")
 @setting("trials")
@@ -134,6 +151,8 @@ def request_of(command: str, given: dict[str, Any]) -> RunRequest:
         raise UsageError("no suite was given", hint=f'name its file, such as "whet {command} {example}"')
     if suite is not None and not suite.exists():
         raise UsageError(f"{suite}: no such file")
+    if given.get("add_trials") and given["resume"] is None:
+        raise UsageError("--add-trials makes an earlier run longer", hint="name that run with --resume")
     model = given["model"]
     if model is not None and not model.strip():
         raise UsageError("--model: must not be empty")
@@ -145,7 +164,6 @@ def request_of(command: str, given: dict[str, Any]) -> RunRequest:
             cases=split_list(given["cases"]),
             tags=split_list(given["tags"]),
             runners=split_list(given["runners"]),
-            variants=split_list(given.get("variants", ())),
             shard=parse_shard(given["shard"]) if given["shard"] is not None else None,
         ),
         last_failed=given["last_failed"],
@@ -161,6 +179,8 @@ def request_of(command: str, given: dict[str, Any]) -> RunRequest:
         again=typed_again(),
         going_on=typed_for_resume("--verbose"),
         skill=given.get("skill"),
+        arms=tuple(given.get("arms", ())),
+        add_trials=given.get("add_trials"),
     )
 
 

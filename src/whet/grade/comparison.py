@@ -27,6 +27,7 @@ from whet.model.comparison import (
     AMOUNTS,
     Amount,
     AmountChange,
+    ArmSamples,
     CaseChange,
     Comparison,
     Decision,
@@ -34,6 +35,7 @@ from whet.model.comparison import (
     RunSamples,
     Sampled,
 )
+from whet.model.event import Results
 from whet.model.run import TrialResult
 
 # How much worse a candidate may be and still count as not worse, unless you say otherwise.
@@ -68,12 +70,12 @@ def compare_arms(
     assert if_failed is not None
     assert if_passed is not None
     low, high = min(if_failed.low, if_passed.low), max(if_failed.high, if_passed.high)
-    decision = decide(low, high, margin)
+    verdict = decide(low, high, margin)
     both = (*baseline, *candidate)
     return Comparison(
         baseline=names[0],
         candidate=names[1],
-        decision=decision,
+        verdict=verdict,
         difference=found.value,
         low=low,
         high=high,
@@ -89,7 +91,7 @@ def compare_arms(
             candidate=sum(trial.value is None for trial in candidate),
             if_failed=_interval(if_failed),
             if_passed=_interval(if_passed),
-            decisive=decide(found.low, found.high, margin) != decision,
+            decisive=decide(found.low, found.high, margin) != verdict,
         ),
         spread=found.spread,
         trials=sum(trial.value is not None for trial in both),
@@ -161,6 +163,27 @@ def _looks(samples: RunSamples, candidates: int) -> tuple[int, Callable[[float],
         return done - FIRST_LOOK + 1, lambda _: z_at(done, planned, ALPHA / max(1, candidates))
     sizes = (*samples.grown_from, done)
     return len(sizes), lambda level: z_after_looks(sizes, level)
+
+
+def samples_of(results: Results) -> RunSamples:
+    """Return what the trials of a run say, its baseline first."""
+    plan = results.plan
+    trials: dict[tuple[str, str], list[Sampled]] = {}
+    for execution in sorted(plan.executions, key=lambda each: each.arm != plan.baseline):
+        found = trials.setdefault((execution.arm, execution.runner.id), [])
+        found += (sampled(result) for result in results.trials(execution))
+    return RunSamples(
+        name=plan.suite.name,
+        arms=tuple(ArmSamples(arm=arm, runner=runner, trials=tuple(each)) for (arm, runner), each in trials.items()),
+        weights={execution.case.id: execution.case.weight for execution in plan.executions},
+        grown_from=plan.grown_from,
+        interleaved=plan.seed is not None,
+    )
+
+
+def comparisons_in(results: Results) -> tuple[Comparison, ...]:
+    """Return the comparisons of a run; none if it has one arm."""
+    return comparisons_of(samples_of(results)) if results.plan.baseline is not None else ()
 
 
 def sampled(result: TrialResult) -> Sampled:

@@ -32,7 +32,7 @@ class Evidence:
 
     `keep(name, text)` writes a file beside the other evidence, without secrets. `baseline` is what your grader's
     `survey` returned before the agent started. `timeout_s` limits a check, `command_timeout_s` each command of a claim.
-    `skill` is the folder of the skill under test, in the variant that has it. `prepared` is the package that the
+    `skill` is the folder of the skill under test, in the arm that has it. `prepared` is the package that the
     workspace began as, if it began as one.
     """
 
@@ -48,7 +48,7 @@ class Evidence:
     baseline: Baseline | None = None
     prepared: Prepared | None = None
     command_timeout_s: float = 300.0
-    variant: str = "default"
+    arm: str = "default"
     skill: Path | None = None
 
 

@@ -44,9 +44,9 @@ def worst(answers: Iterable[Answer]) -> Answer:
 
 def gate_comparison(found: Comparison) -> Answer:
     """Return whether the candidate may take the place of the baseline."""
-    if found.decision in {"better", "not-worse"}:
+    if found.verdict in {"better", "not-worse"}:
         return "pass"
-    return "fail" if found.decision == "worse" else "unknown"
+    return "fail" if found.verdict == "worse" else "unknown"
 
 
 def gate_cost(found: Comparison, most: float) -> Gated:

@@ -141,23 +141,23 @@ def composite(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmScore:
-    """The score of one runner in one variant, over the cases that have a score."""
+    """The score of one runner in one arm, over the cases that have a score."""
 
     runner: str
-    variant: str
+    arm: str
     score: float | None
     cases: int
 
 
 def arm_scores(results: Results) -> tuple[ArmScore, ...]:
-    """Return a score for each runner and variant, in the order of the plan."""
+    """Return a score for each runner and arm, in the order of the plan."""
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for summary in results.summaries():
         execution = summary.execution
-        weighed = found.setdefault((execution.runner.id, execution.variant), [])
+        weighed = found.setdefault((execution.runner.id, execution.arm), [])
         if summary.score is not None:
             weighed.append((summary.score, execution.case.weight))
     return tuple(
-        ArmScore(runner=runner, variant=variant, score=weighted_mean(weighed), cases=len(weighed))
-        for (runner, variant), weighed in found.items()
+        ArmScore(runner=runner, arm=arm, score=weighted_mean(weighed), cases=len(weighed))
+        for (runner, arm), weighed in found.items()
     )

@@ -7,9 +7,11 @@ from functools import lru_cache
 from math import ceil, comb, exp, floor, lgamma, log, sqrt
 from random import Random
 
-from whet.grade.scores import by_task, mean, score_of, weight_unit, weighted_mean
+from whet.grade.comparison import comparisons_in
+from whet.grade.scores import by_task, weight_unit
 from whet.model.benchmark import Difference, Interval, PassK, Sample
-from whet.model.event import ExecutionSummary, Results
+from whet.model.comparison import Comparison
+from whet.model.event import Results
 from whet.model.grade import CaseLift, Lift
 from whet.model.suite import NO_SKILL, SKILL
 
@@ -192,70 +194,36 @@ def _check(n: int, c: int, k: int) -> None:
         raise ValueError(f"{c} of {n} cannot have passed")
 
 
-_Scores = dict[str, dict[str, float | None]]
-
-
 def lifts_of(results: Results) -> tuple[Lift, ...]:
-    """A lift for each runner that some case was run by in both variants; none where there is nothing to compare."""
-    if not any(execution.control for execution in results.plan.executions):
+    """A lift for each runner that some case was run by with the skill and without; it compares the two arms."""
+    if {execution.arm for execution in results.plan.executions} != {SKILL, NO_SKILL}:
         return ()
-    scores: dict[str, _Scores] = {}
-    weights: dict[str, float] = {}
     triggers: dict[str, list[bool]] = {}
-    for summary in results.summaries():
-        execution = summary.execution
-        weights[execution.case.id] = execution.case.weight
-        score = _compared_score(results, summary, triggers.setdefault(execution.runner.id, []))
-        scores.setdefault(execution.runner.id, {}).setdefault(execution.case.id, {})[execution.variant] = score
-    found = (_lift(runner, cases, weights, triggers[runner]) for runner, cases in scores.items())
-    return tuple(lift for lift in found if lift is not None)
+    for execution in results.plan.executions:
+        apart = {check.label for check in execution.case.checks if not check.compared}
+        if apart and execution.arm == SKILL:
+            asked = triggers.setdefault(execution.runner.id, [])
+            asked += (
+                each.passed for trial in results.trials(execution) for each in trial.grades if each.check in apart
+            )
+    return tuple(_lift(found, triggers.get(found.runner or "", [])) for found in comparisons_in(results))
 
 
-def _compared_score(results: Results, summary: ExecutionSummary, triggers: list[bool]) -> float | None:
-    """The score without checks that ask about the skill itself; with the skill, *triggers* notes how those went."""
-    execution = summary.execution
-    apart = {check.label for check in execution.case.checks if not check.compared}
-    if not apart:
-        return summary.score
-    scores: list[float | None] = []
-    for trial in results.trials(execution):
-        if trial.score is None:
-            continue
-        counted = [grade for grade in trial.grades if grade.check not in apart]
-        # A trial in which nobody asked about the skill, such as one that was cut off, has one score either way.
-        scores.append(score_of(counted) if len(counted) < len(trial.grades) else trial.score)
-        if execution.variant == SKILL:
-            triggers += [grade.passed for grade in trial.grades if grade.check in apart]
-    return mean(score for score in scores if score is not None)
-
-
-def _lift(
-    runner: str, cases: Mapping[str, Mapping[str, float | None]], weights: Mapping[str, float], triggers: list[bool]
-) -> Lift | None:
-    both = {case: found for case, found in cases.items() if SKILL in found and NO_SKILL in found}
+def _lift(found: Comparison, triggers: Sequence[bool]) -> Lift:
     paired = tuple(
-        CaseLift(case=case, skill=with_it, no_skill=without, weight=weights[case])
-        for case, found in both.items()
-        if (with_it := found[SKILL]) is not None and (without := found[NO_SKILL]) is not None
+        CaseLift(case=each.case, skill=each.candidate, no_skill=each.baseline, weight=each.weight)
+        for each in found.cases
+        if each.candidate is not None and each.baseline is not None
     )
-    difference = paired_difference(
-        {case.case: [case.no_skill] for case in paired},
-        {case.case: [case.skill] for case in paired},
-        weights={case.case: case.weight for case in paired},
-    )
-    if difference is None:
-        return None
-    compared = {case.case for case in paired}
     return Lift(
-        runner=runner,
-        # Not -0.0, which would be shown with its sign.
-        value=difference.value + 0.0,
-        low=difference.low,
-        high=difference.high,
-        skill=weighted_mean((case.skill, case.weight) for case in paired) or 0.0,
-        no_skill=weighted_mean((case.no_skill, case.weight) for case in paired) or 0.0,
+        runner=found.runner or "",
+        value=found.difference,
+        low=found.low,
+        high=found.high,
+        skill=found.candidate_rate.value,
+        no_skill=found.baseline_rate.value,
         cases=paired,
-        unpaired=tuple(case for case in both if case not in compared),
+        unpaired=tuple(each.case for each in found.cases if each.candidate is None or each.baseline is None),
         triggered=sum(triggers),
         asked=len(triggers),
     )

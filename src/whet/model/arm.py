@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
 from whet.dataclass import dataclass
-from whet.model.suite import SkillUnderTest
+from whet.model.suite import NO_SKILL, SKILL, SkillUnderTest
 
-# The arm of a run that compares nothing, and the two of a suite that is about a skill.
+# The arm of a run that compares nothing.
 DEFAULT = "default"
-SKILL, NO_SKILL = "skill", "no_skill"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,3 +40,41 @@ class Arm:
     runner: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     prompt: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """`skill` if it has the skill under test, and otherwise `no_skill`."""
+        return SKILL if self.skill else NO_SKILL
+
+    def facts(self) -> dict[str, str]:
+        """Return what is special about it, by content, so that two arms with the same facts do not differ."""
+        env = {f"env {name}": _digest(value) for name, value in sorted(self.env.items())}
+        given = {
+            "skill": self.skill.digest if self.skill else "none",
+            "model": self.model,
+            "runner": self.runner,
+            "prompt": _digest(self.prompt) if self.prompt is not None else None,
+        }
+        return {name: value for name, value in (given | env).items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedArm(Arm):
+    """An arm of which the record says what is special about it."""
+
+    known: Mapping[str, str] = field(default_factory=dict)
+
+    def facts(self) -> dict[str, str]:
+        """Return what was recorded."""
+        return dict(self.known)
+
+
+def baseline_of(arms: Sequence[str]) -> str | None:
+    """Return the arm that others are compared with: the first, or of a suite for a skill the one without it."""
+    if len(arms) <= 1:
+        return None
+    return NO_SKILL if set(arms) == {SKILL, NO_SKILL} else arms[0]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

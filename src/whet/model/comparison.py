@@ -126,7 +126,7 @@ class Comparison:
 
     baseline: str
     candidate: str
-    decision: Decision
+    verdict: Decision
     difference: float
     low: float
     high: float

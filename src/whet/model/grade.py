@@ -108,7 +108,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseLift:
-    """One case in both variants."""
+    """One case in both arms."""
 
     case: str
     skill: float
@@ -126,7 +126,7 @@ class Lift:
     """A difference: the score with the skill less the score without it, for one runner and the cases that have both.
 
     `low` and `high` are a 95 % interval, paired by case; there is none of a single case. `unpaired` are the cases that
-    lack a score in one of the variants, because it errored, was not run, or asks about nothing but the skill itself.
+    lack a score in one of the arms, because it errored, was not run, or asks about nothing but the skill itself.
     Checks of whether the skill was triggered do not count in it: `triggered` of `asked` held with the skill.
     """
 

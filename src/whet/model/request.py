@@ -53,6 +53,8 @@ class Settings:
     packages: Mapping[str, Any] = field(default_factory=dict)
     # The weight of each part of the composite; only what was given.
     composite: Mapping[str, float] = field(default_factory=dict)
+    # The arms that a run may be asked for, as they are written.
+    arms: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
     # By dotted key, in the unit of the key. What looks secret is hidden.
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -83,13 +85,13 @@ _SHARD = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
 class Selection:
     """Which executions of a suite are wanted; an empty part asks for all.
 
-    `only` holds the (case, runner, variant) that failed last time.
+    `only` holds the (case, runner, arm) that failed last time.
     """
 
     cases: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     runners: tuple[str, ...] = ()
-    variants: tuple[str, ...] = ()
+    arms: tuple[str, ...] = ()
     shard: tuple[int, int] | None = None
     only: frozenset[tuple[str, str, str]] | None = None
 
@@ -124,6 +126,10 @@ class RunRequest:
     more_reporters: tuple[str, ...] = ()
     # The skill under test, of a suite for one.
     skill: Path | None = None
+    # The arms as they were typed, the baseline first; a plain name selects one that is defined elsewhere.
+    arms: tuple[str, ...] = ()
+    # How many more trials per case and arm a resumed run gets.
+    add_trials: int | None = None
 
 
 def split_list(values: Iterable[str]) -> tuple[str, ...]:

@@ -6,13 +6,15 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
+from random import Random
 from typing import Any, Literal, get_args
 
 from whet.dataclass import dataclass
-from whet.model.grade import AS_EXPECTED, Failure, FailureClass, Grade, Status
+from whet.model.arm import Arm
+from whet.model.grade import AS_EXPECTED, PASSED, Failure, FailureClass, Grade, Status
 from whet.model.session import Usage
 from whet.model.skills import SkillDetection
-from whet.model.suite import NO_SKILL, SKILL, Case, Ceilings, Limits, Placed, SkillUnderTest, Suite, WorkspaceSpec
+from whet.model.suite import Case, Ceilings, Limits, Placed, SkillUnderTest, Suite, WorkspaceSpec
 
 # What is needed to resume the session of an attempt.
 STATE_FILE = "state.json"
@@ -66,28 +68,28 @@ NO_AGENT = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialKey:
-    """The stable name of one planned sample: `suite::case@runner/variant#trial`."""
+    """The stable name of one planned sample: `suite::case@runner/arm#trial`."""
 
     suite: str
     case: str
     runner: str
-    variant: str
+    arm: str
     number: int
 
     def __str__(self) -> str:
-        return f"{self.suite}::{self.case}@{self.runner}/{self.variant}#{self.number}"
+        return f"{self.suite}::{self.case}@{self.runner}/{self.arm}#{self.number}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """One case on one runner in one variant, with everything settled.
+    """One case on one runner in one arm, with everything settled.
 
-    `skill` is the skill under test, if this variant has it. A `control` is run for comparison and may fail.
+    `skill` is the skill under test, if this arm has it. A `control` is run for comparison and may fail.
     """
 
     case: Case
     runner: Runner
-    variant: str
+    arm: str
     limits: Limits
     workspace: WorkspaceSpec
     trials: int
@@ -119,12 +121,33 @@ class Plan:
     fail_fast: bool = False
     # Whether a vacuous case is not even tried.
     strict: bool = False
+    # What is compared, and the arm that the others are compared with; a run of one arm has none.
+    arms: tuple[Arm, ...] = (Arm(),)
+    baseline: str | None = None
+    # How many of the trials of each execution were added after the run had begun.
+    added: int = 0
+    # The rounds that were done each time that happened.
+    grown_from: tuple[int, ...] = ()
+    # What the order of each round is drawn from; without it, trials run in declared order.
+    seed: int | None = None
 
     def trials(self) -> Iterator[Trial]:
-        """Every trial, in declared order."""
-        for execution in self.executions:
-            for number in range(1, execution.trials + 1):
-                yield Trial(key=self.key(execution, number), execution=execution)
+        """Every trial, in the order in which they start: round by round if arms are compared."""
+        if self.seed is None:
+            for execution in self.executions:
+                for number in range(1, execution.trials + 1):
+                    yield Trial(key=self.key(execution, number), execution=execution)
+            return
+        for number in range(1, max(execution.trials for execution in self.executions) + 1):
+            yield from self.round(number)
+
+    def round(self, number: int) -> Iterator[Trial]:
+        """The *number*-th trial of each execution, in an order of its own, so that no arm always comes first."""
+        drawn = [execution for execution in self.executions if number <= execution.trials]
+        # Not for secrets: the same seed must give the same order.
+        Random(f"{self.seed}/{number}").shuffle(drawn)  # noqa: S311
+        for execution in drawn:
+            yield Trial(key=self.key(execution, number), execution=execution)
 
     def key(self, execution: Execution, number: int) -> TrialKey:
         """Return the key of the *number*-th sample of *execution*."""
@@ -132,7 +155,7 @@ class Plan:
             suite=self.suite.name,
             case=execution.case.id,
             runner=execution.runner.id,
-            variant=execution.variant,
+            arm=execution.arm,
             number=number,
         )
 
@@ -153,6 +176,8 @@ class Attempt:
     workspace_dir: str | None = None
     failure: Failure | None = None
     usage: Usage = field(default_factory=Usage)
+    # How it counts in comparisons, from 0 to 1; None if it errored, or if an older whet recorded it.
+    value: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +234,14 @@ class TrialResult:
         return self.attempts[0].status if len(self.attempts) > 1 else self.status
 
     @property
+    def compared(self) -> float | None:
+        """How it counts in comparisons: by its first attempt that did not error; None if all did."""
+        for attempt in self.attempts:
+            if attempt.status != "errored":
+                return float(attempt.status in PASSED) if attempt.value is None else attempt.value
+        return None if self.attempts or self.status == "errored" else float(self.status in PASSED)
+
+    @property
     def flaky(self) -> bool:
         """Whether it went as expected only after another attempt."""
         return self.passed and len(self.attempts) > 1
@@ -236,17 +269,20 @@ class RunInfo:
     searched_to: Path | None = None
 
 
-def in_variant(suite: Suite, execution: Execution) -> Execution:
-    """Return *execution* with the skill in its place, or without it; other variants change nothing."""
-    case, variant = execution.case, execution.variant
-    if variant not in {SKILL, NO_SKILL}:
-        return execution
-    skill = suite.skill if variant == SKILL else None
+def in_arm(suite: Suite, execution: Execution, arm: Arm) -> Execution:
+    """Return *execution* as it is in *arm*: with its prompt and variables, and with its skill or without any."""
+    case = execution.case
+    if arm.prompt is not None or arm.env:
+        prompt = case.prompt if arm.prompt is None else f"{arm.prompt.rstrip()}\n\n{case.prompt}"
+        case = replace(case, prompt=prompt, env={**case.env, **arm.env})
+    if suite.skill is None:
+        return replace(execution, case=case)
     return replace(
         execution,
-        runner=replace(execution.runner, skills=_skills(suite.skill, skill, case, execution.runner)),
-        workspace=_workspace(suite.skill, skill, case, execution.workspace),
-        skill=skill.path if skill else None,
+        case=case,
+        runner=replace(execution.runner, skills=_skills(suite.skill, arm.skill, case, execution.runner)),
+        workspace=_workspace(suite.skill, arm.skill, case, execution.workspace),
+        skill=arm.skill.path if arm.skill else None,
     )
 
 

@@ -32,7 +32,7 @@ class BootstrapSpec:
 
 
 WorkspaceMode = Literal["shared", "isolated"]
-# The variants of suites for a skill: with it, and without.
+# The arms of suites for a skill: with it, and without.
 SKILL, NO_SKILL = "skill", "no_skill"
 # The label of checks of whether the skill was triggered.
 TRIGGERED = "skill_triggered"
@@ -52,6 +52,8 @@ class SkillUnderTest:
     digest: str
     description: str = ""
     copies: tuple[Path, ...] = ()
+    # What it is called in other arms.
+    other_names: tuple[str, ...] = ()
 
     @property
     def places(self) -> tuple[Path, ...]:
@@ -61,7 +63,7 @@ class SkillUnderTest:
     @property
     def names(self) -> frozenset[str]:
         """What agents may call it: some go by its folder, others by what it calls itself."""
-        return frozenset((self.name, self.path.name))
+        return frozenset((self.name, self.path.name, *self.other_names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,9 +153,11 @@ class Case:
     bootstrap: BootstrapSpec | None = None
     workspace: WorkspaceSpec | None = None
     weight: float = 1.0
-    # The number of trials, whatever the settings say, and the only variants that it is run in.
+    # The number of trials, whatever the settings say, and the only arms that it is run in.
     trials: int | None = None
-    variants: tuple[str, ...] = ()
+    arms: tuple[str, ...] = ()
+    # Whether a trial counts by its score in comparisons, and not by whether all its checks held.
+    scored: bool = False
     # Whether its checks need an agent that did something.
     needs_agent: bool = True
     skills: tuple[Path, ...] = ()
@@ -166,7 +170,7 @@ class Case:
 class Suite:
     """An ordered set of cases and what they share; `warnings` are possible mistakes of its author.
 
-    `skill` is what the variants `skill` and `no_skill` are about; `judge` says how a model that judges is asked.
+    `skill` is what the arms `skill` and `no_skill` are about; `judge` says how a model that judges is asked.
     `held_out` is where the answers are on the disk: no agent may see it.
     """
 
@@ -175,7 +179,7 @@ class Suite:
     source: Path
     digest: str
     workspace: WorkspaceSpec | None = None
-    variants: tuple[str, ...] = ("default",)
+    arms: tuple[str, ...] = ("default",)
     description: str = ""
     # The time limit of cases, if neither the case nor the settings have one.
     usual_timeout_s: float | None = None

@@ -1,4 +1,4 @@
-"""Make the plan of a run: select cases, runners and variants, and settle every default."""
+"""Make the plan of a run: select cases, runners and arms, and settle every default."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
+from secrets import randbits
 
 from whet.errors import PathRefused, UnknownName, UsageError
+from whet.model.arm import Arm, baseline_of
 from whet.model.request import Selection, Settings
-from whet.model.run import NO_AGENT, Execution, Plan, Runner, ScheduleName, in_variant
+from whet.model.run import NO_AGENT, Execution, Plan, Runner, ScheduleName, in_arm
 from whet.model.suite import NO_SKILL, SKILL, Case, Limits, Suite, WorkspaceSpec
 from whet.reading.paths import refusals
 from whet.reading.text import count
@@ -31,31 +33,38 @@ def make_plan(
     in_place: bool = False,
     fail_fast: bool = False,
     strict: bool = False,
+    arms: tuple[Arm, ...] = (),
+    seed: int | None = None,
     words: Mapping[str, str] | None = None,
 ) -> Plan:
     """Plan a run of *suite*, in declared order; raises `UsageError` if nothing is selected.
 
-    *words* may give other names for a case and a runner in messages.
+    Without *arms* they are the suite's own. *seed* is that of a run to go on with. *words* may give other names for a
+    case and a runner in messages.
     """
     workspace = _in_place(suite) if in_place else _workspace(suite, settings)
-    chosen = selected(suite, settings, selection, words or {})
-    together = {(case.id, runner.id, variant) for case, runner, variant in chosen}
+    arms = arms or tuple(Arm(name=name, skill=suite.skill if name == SKILL else None) for name in suite.arms)
+    chosen = selected(suite, settings, selection, arms, words or {})
+    compared = tuple(arm for arm in arms if any(arm is each for _, _, each in chosen))
+    baseline = baseline_of([arm.name for arm in compared])
+    beside = {case.id for case, _, arm in chosen if arm.name != baseline}
     executions = [
-        in_variant(
+        in_arm(
             suite,
             Execution(
                 case=case,
-                # The model that was typed, then the case's (or its suite's), then the runner's.
-                runner=replace(runner, model=model or case.model or runner.model),
-                variant=variant,
+                # That of the arm, the one that was typed, then the case's (or its suite's), then the runner's.
+                runner=replace(runner, model=arm.model or model or case.model or runner.model),
+                arm=arm.name,
                 limits=_limits(suite, case, settings),
                 workspace=case.workspace or workspace,
                 # Without an agent, a second trial has the same result.
                 trials=(case.trials if runner.agent != NO_AGENT else None) or settings.trials,
-                control=variant == NO_SKILL and (case.id, runner.id, SKILL) in together,
+                control=arm.name == baseline and case.id in beside,
             ),
+            arm,
         )
-        for case, runner, variant in chosen
+        for case, runner, arm in chosen
     ]
     schedule = "serial" if in_place else _schedule(settings, workspace)
     return Plan(
@@ -68,6 +77,9 @@ def make_plan(
         command_timeout_s=settings.command_timeout_s,
         fail_fast=fail_fast,
         strict=strict,
+        arms=compared,
+        baseline=baseline,
+        seed=None if baseline is None else seed if seed is not None else randbits(32),
     )
 
 
@@ -121,42 +133,53 @@ def _schedule(settings: Settings, workspace: WorkspaceSpec) -> ScheduleName:
 
 
 def selected(
-    suite: Suite, settings: Settings, selection: Selection, words: Mapping[str, str]
-) -> list[tuple[Case, Runner, str]]:
-    """Return what is selected, in declared order: cases, then runners, then variants.
+    suite: Suite, settings: Settings, selection: Selection, arms: Sequence[Arm], words: Mapping[str, str]
+) -> list[tuple[Case, Runner, Arm]]:
+    """Return what is selected, in declared order: cases, then runners, then arms.
 
     *words* may give other names for a case and a runner in messages.
     """
     _must_know(words.get("case", "case"), selection.cases, [case.id for case in suite.cases])
     _must_know("tag", selection.tags, suite.tags)
-    _must_have_variants(suite, selection.variants)
+    _must_have_arms(suite, selection.arms, arms)
     runners = _runners(suite, settings, selection)
     _must_know(words.get("runner", "runner"), selection.runners, [runner.id for runner in runners])
     # Tags from a file may be meant for another suite of the project: only typed ones must be known here.
     tags = selection.tags or settings.tags
-    found = [
-        (case, runner, variant)
+    cases = [
+        case
         for case in suite.cases
         if case.id in (selection.cases or (case.id,)) and (not tags or set(tags) & set(case.tags))
+    ]
+    found = [
+        (case, runner, arm)
+        for case in cases
         for runner in runners
         if runner.id in (selection.runners or (runner.id,))
-        for variant in case.variants or suite.variants
-        if variant in (selection.variants or (variant,))
-        and (selection.only is None or (case.id, runner.id, variant) in selection.only)
+        for arm in arms
+        if _takes(case, arm)
+        and arm.runner in (None, runner.id)
+        and arm.name in (selection.arms or (arm.name,))
+        and (selection.only is None or (case.id, runner.id, arm.name) in selection.only)
     ]
-    _refuse_without_skill(suite, found)
+    _refuse_without_skill(cases, arms, selection)
     _refuse_without_agent(found)
     if not found:
         raise UsageError(f"nothing is selected from {suite.name}", hint="; ".join(_reasons(suite, tags, selection)))
     return found
 
 
-def _must_have_variants(suite: Suite, names: Sequence[str]) -> None:
-    if SKILL in names and suite.variants == (NO_SKILL,):
-        raise UsageError(f'the variant "{SKILL}" needs a skill', hint="name its folder with --skill")
-    if NO_SKILL in names and suite.variants == (SKILL,):
+def _takes(case: Case, arm: Arm) -> bool:
+    """Return whether a case is run in an arm; some are about the skill itself."""
+    return not case.arms or arm.kind in case.arms
+
+
+def _must_have_arms(suite: Suite, names: Sequence[str], arms: Sequence[Arm]) -> None:
+    if SKILL in names and suite.arms == (NO_SKILL,):
+        raise UsageError(f'the arm "{SKILL}" needs a skill', hint="name its folder with --skill")
+    if NO_SKILL in names and suite.arms == (SKILL,):
         raise UsageError(f"{suite.name} is not run without the skill", hint="set supports_no_skill in it")
-    _must_know("variant", names, suite.variants)
+    _must_know("arm", names, [arm.name for arm in arms])
 
 
 def _runners(suite: Suite, settings: Settings, selection: Selection) -> tuple[Runner, ...]:
@@ -175,17 +198,18 @@ def _looked(settings: Settings) -> Iterator[str]:
         yield f"settings were searched for up to {settings.searched_to}"
 
 
-def _refuse_without_skill(suite: Suite, found: Sequence[tuple[Case, Runner, str]]) -> None:
+def _refuse_without_skill(cases: Sequence[Case], arms: Sequence[Arm], selection: Selection) -> None:
     """Refuse cases that are about the skill if there is none."""
-    missing = dict.fromkeys(case.id for case, _, variant in found if variant not in suite.variants)
+    asked = [case for case in cases if not selection.arms or not case.arms or set(selection.arms) & set(case.arms)]
+    missing = [case.id for case in asked if not any(_takes(case, arm) for arm in arms)]
     if missing:
         raise UsageError(
-            f"there is no skill to load, which is what {listed(list(missing))} is about",
+            f"there is no skill to load, which is what {listed(missing)} is about",
             hint="name the folder of the skill with --skill, or leave the case out",
         )
 
 
-def _refuse_without_agent(found: Sequence[tuple[Case, Runner, str]]) -> None:
+def _refuse_without_agent(found: Sequence[tuple[Case, Runner, Arm]]) -> None:
     bare = dict.fromkeys(case.id for case, runner, _ in found if case.needs_agent and runner.agent == NO_AGENT)
     if bare:
         raise UsageError(f"no agent answers {listed(list(bare))}: it needs a runner", hint=_EXAMPLE)
@@ -205,8 +229,8 @@ def _reasons(suite: Suite, tags: Sequence[str], selection: Selection) -> Iterato
         yield f"asked for case {listed(selection.cases)}"
     if tags:
         yield f"asked for tag {listed(tags)}, the suite has {listed(suite.tags) or 'none'}"
-    if selection.variants:
-        yield f"asked for variant {listed(selection.variants)}"
+    if selection.arms:
+        yield f"asked for arm {listed(selection.arms)}"
     if selection.only is not None:
         yield "asked for what failed last time"
 
@@ -303,9 +327,9 @@ def _row(execution: Execution) -> tuple[str, str, str, str]:
         parts.append(f"at most ${limits.budget_usd:g}")
     runner = execution.runner
     target = f"{runner.agent} {runner.model}" if runner.model else runner.agent
-    variant = "" if execution.variant == "default" else f"/{execution.variant}"
+    arm = "" if execution.arm == "default" else f"/{execution.arm}"
     where = execution.workspace.mode if execution.workspace.cwd is None else f"shared {execution.workspace.cwd}"
-    return execution.case.id, f"{runner.id}{variant}", f"({target})", ", ".join((*parts, where))
+    return execution.case.id, f"{runner.id}{arm}", f"({target})", ", ".join((*parts, where))
 
 
 def listed(names: Sequence[str]) -> str:

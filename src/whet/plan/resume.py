@@ -31,6 +31,14 @@ class Resumed:
         """The folder of the run."""
         return self.run.run_dir
 
+    def lengthened(self, plan: Plan) -> Plan:
+        """Return *plan* with the trials that were added to the run before, and those that are added now."""
+        more = self.request.add_trials or 0
+        added = self.run.added + more
+        now = (self.run.rounds,) if more else ()
+        longer = tuple(replace(each, trials=each.trials + added) for each in plan.executions)
+        return replace(plan, executions=longer, added=added, grown_from=(*self.run.grown_from, *now))
+
     def check(self, plan: Plan, settings: Settings) -> None:
         """Refuse to go on if the results would mix two different things."""
         asked, name = self.run.asked, self.run_dir.name
@@ -84,6 +92,7 @@ def resume(run: RecordedRun, request: RunRequest) -> Resumed:
         selection=asked.selection,
         last_failed=False,
         skill=run.skill,
+        arms=asked.arms,
     )
     return Resumed(run, again)
 

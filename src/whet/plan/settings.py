@@ -192,6 +192,7 @@ def _build(merged: Merged, file: Path | None, folder: Path) -> Settings:
         judge=found["judge"],
         packages=found["packages"],
         composite=found["composite"],
+        arms=found["arms"],
         origins=loader.origins,
         values=loader.values,
     )

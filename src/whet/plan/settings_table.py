@@ -300,6 +300,7 @@ SETTINGS: Table = {
     "packages": _PACKAGES,
     "composite": dict.fromkeys(("completion", "speed", "reliability", "consistency"), _AMOUNT),
     "runners": {"*": {"agent": _AGENT, "skills": _PATHS}},
+    "arms": {"*": {"skill": _TEXT, "model": _TEXT, "runner": _TEXT, "env": _ENV, "prompt": _TEXT}},
 }
 # The sections whose rows are fields of `Settings`, with defaults.
 FIELD_SECTIONS = ("run", "defaults")

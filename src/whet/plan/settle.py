@@ -15,9 +15,11 @@ from whet.dataclass import dataclass
 from whet.errors import ConfigError, StoreError, SuiteError, UsageError
 from whet.grade.grader import grader_class
 from whet.model import plugins
+from whet.model.arm import Arm, baseline_of
 from whet.model.request import RunRequest, Settings
-from whet.model.run import NO_AGENT, Execution, Plan, Runner, in_variant
-from whet.model.suite import NO_SKILL, SKILL, Case, Suite, WorkspaceSpec
+from whet.model.run import NO_AGENT, Execution, Plan, Runner, in_arm
+from whet.model.suite import SKILL, Case, Suite, WorkspaceSpec
+from whet.plan.arms import bind_arms, same_arms
 from whet.plan.plan import make_plan, mount_problems, skill_problems, template_problems
 from whet.plan.resume import Resumed, resume
 from whet.plan.settings import load_settings
@@ -76,7 +78,10 @@ def _planned(request: RunRequest, earlier: Resumed | None) -> Planned:
             # The same settings as then: with other runners, the failures would be others.
             request = replace(request, config_file=last.config_file)
             settings = load_settings(path, flags=request.flags, environ=os.environ, config_file=last.config_file)
-    suite = bind_skill(load_suite(path), request.skill, settings)
+    suite = bind_skill(load_suite(path), request.skill, settings, arms=any("=" in arm for arm in request.arms))
+    suite, arms = bind_arms(suite, request.arms, settings, request.skill)
+    if request.arms:
+        selection = replace(selection, arms=tuple(arm.partition("=")[0] for arm in request.arms))
     if request.strict and suite.warnings:
         raise SuiteError(suite.warnings)
     plan = make_plan(
@@ -87,12 +92,16 @@ def _planned(request: RunRequest, earlier: Resumed | None) -> Planned:
         in_place=request.in_place,
         fail_fast=request.fail_fast,
         strict=request.strict,
+        arms=arms,
+        seed=earlier.run.asked.seed if earlier else None,
     )
+    if earlier:
+        plan = earlier.lengthened(plan)
     _check_agents(plan, settings)
     check_judge(plan)
     _check_temporary(plan)
     _check_shared(plan)
-    notices = tuple(map(str, suite.warnings))
+    notices = (*map(str, suite.warnings), *same_arms(plan.arms))
     return Planned(request=request, suite=suite, settings=settings, plan=plan, earlier=earlier, notices=notices)
 
 
@@ -225,25 +234,30 @@ def _check_shared(plan: Plan) -> None:
 def plan_regrading(suite: Suite, settings: Settings, record: RecordedRun) -> Plan:
     """Plan one execution for each that was recorded and whose case still exists, in the order of the suite."""
     trials: dict[tuple[str, str, str], int] = {}
-    for case, runner, variant, number in record.results:
-        trials[case, runner, variant] = max(number, trials.get((case, runner, variant), 0))
+    for case, runner, arm, number in record.results:
+        trials[case, runner, arm] = max(number, trials.get((case, runner, arm), 0))
     runners = {runner: _runner(runner, settings, record) for _, runner, _ in trials}
+    names = tuple(dict.fromkeys(arm for _, _, arm in trials))
+    baseline = record.asked.baseline or baseline_of(names)
+    arms = {name: Arm(name=name, skill=suite.skill if name == SKILL else None) for name in names}
+    beside = {case for case, _, arm in trials if arm != baseline}
     executions = tuple(
-        in_variant(
+        in_arm(
             suite,
             # No agent runs, and the workspace is the recorded one. A package is needed for its verifier.
             Execution(
                 case=case,
                 runner=runners[runner],
-                variant=variant,
+                arm=arm,
                 limits=case.limits,
                 workspace=case.workspace or WorkspaceSpec(),
                 trials=count,
-                control=variant == NO_SKILL and (case.id, runner, SKILL) in trials,
+                control=arm == baseline and case.id in beside,
             ),
+            arms[arm],
         )
         for case in suite.cases
-        for (identifier, runner, variant), count in trials.items()
+        for (identifier, runner, arm), count in trials.items()
         if identifier == case.id
     )
     if not executions:
@@ -259,6 +273,8 @@ def plan_regrading(suite: Suite, settings: Settings, record: RecordedRun) -> Pla
         retries=0,
         check_timeout_s=settings.check_timeout_s,
         command_timeout_s=settings.command_timeout_s,
+        arms=tuple(arms.values()),
+        baseline=baseline,
     )
 
 

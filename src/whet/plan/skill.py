@@ -24,27 +24,34 @@ _ENDINGS = re.compile(r"(\.tar)?\.(gz|bz2|xz|tgz|tar|zip)$", re.IGNORECASE)
 _NEVER = frozenset((".git", ".whet"))
 
 
-def bind_skill(suite: Suite, place: Path | None, settings: Settings) -> Suite:
-    """Add the judge of the settings and the skill at *place*; without a skill, only the variant `no_skill` is left."""
+def bind_skill(suite: Suite, place: Path | None, settings: Settings, *, arms: bool = False) -> Suite:
+    """Add the judge of the settings and the skill at *place*; without a skill, only the arm `no_skill` is left.
+
+    With *arms* of your own, any suite can be about a skill.
+    """
     suite = replace(suite, judge=settings.judging)
-    if SKILL not in suite.variants:
-        if place is not None:
+    if SKILL not in suite.arms:
+        if place is not None and not arms:
             raise UsageError(
-                f"{suite.source} has no variants with and without a skill",
-                hint="--skill is for eval suites; elsewhere runners have skills in the settings",
+                f"{suite.source} has no arms with and without a skill",
+                hint="--skill is for eval suites, and for arms: --arm without=skill:none --arm with=skill:PATH",
             )
-        return suite
-    store = settings.output_dir.parent / "skills"
-    made = tuple(_with_made(case, store) for case in suite.cases)
+        return suite if place is None else replace(suite, skill=find_skill(place, suite.source, settings))
+    made = tuple(_with_made(case, skill_store(settings)) for case in suite.cases)
     suite = replace(suite, cases=made)
     if place is None:
-        return replace(suite, variants=(NO_SKILL,))
-    return replace(suite, skill=_find_skill(place, suite.source, store, settings))
+        return replace(suite, arms=(NO_SKILL,))
+    return replace(suite, skill=find_skill(place, suite.source, settings))
 
 
-def _find_skill(place: Path, suite: Path, store: Path, settings: Settings) -> SkillUnderTest:
-    """Find the skill in a folder, or in an archive, which is unpacked into *store* under its digest."""
-    folder = place.resolve()
+def skill_store(settings: Settings) -> Path:
+    """Return the folder for what is unpacked, copied or made of skills."""
+    return settings.output_dir.parent / "skills"
+
+
+def find_skill(place: Path, suite: Path, settings: Settings, where: str = "--skill") -> SkillUnderTest:
+    """Find the skill in a folder, or in an archive, which is unpacked under its digest."""
+    folder, store = place.resolve(), skill_store(settings)
     packed = folder.is_file() and folder.name != MANIFEST
     if packed:
         folder = unpacked_skill(folder, store, settings)
@@ -52,7 +59,7 @@ def _find_skill(place: Path, suite: Path, store: Path, settings: Settings) -> Sk
         folder = folder.parent
     if not (folder / MANIFEST).is_file():
         found = "there is no such file or folder" if not place.exists() else f"it has no {MANIFEST}"
-        raise UsageError(f"--skill: {place} is not a skill: {found}")
+        raise UsageError(f"{where}: {place} is not a skill: {found}")
     manifest, leave = described(folder), left_out(folder, suite, (settings.output_dir, store))
     digest = tree_digest(folder, leave)
     return SkillUnderTest(

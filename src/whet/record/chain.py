@@ -25,15 +25,21 @@ _OPENING, _CLOSING = b',"chain":"', b'"}\n'
 # What every line begins with.
 _BEGINNING = b'{"'
 _DIGITS = 64
+# A part of the key, with which each line begins.
+_ARM = b'"arm":'
 _TAIL = len(_OPENING) + _DIGITS + len(_CLOSING)
 _RESULT = frozenset(item.name for item in fields(TrialResult))
 
 
 class _Sealed(Struct, omit_defaults=True):
-    """What a line holds after its result: hashes of the trial's files, and in the first line the hash of run.json."""
+    """What a line holds after its result: hashes of the trial's files, and in the first line the hash of run.json.
+
+    The first line after a run was made longer says by how many trials per case and arm.
+    """
 
     files: dict[str, str]
     run: str | None = None
+    grown: int | None = None
 
 
 class Line(Struct, frozen=True):
@@ -46,6 +52,7 @@ class Line(Struct, frozen=True):
     link: str | None
     files: dict[str, str]
     run: str | None
+    grown: int | None = None
 
 
 class Chain:
@@ -58,9 +65,9 @@ class Chain:
         self.lines = 0
         self.size = 0
 
-    def forge(self, result: TrialResult, files: Mapping[str, str], run: str | None) -> bytes:
+    def forge(self, result: TrialResult, files: Mapping[str, str], run: str | None, grown: int | None = None) -> bytes:
         """Return the next line; call `accept` once it is written."""
-        body = wire.encode(result)[:-1] + b"," + wire.encode(_Sealed(dict(files), run))[1:-1]
+        body = wire.encode(result)[:-1] + b"," + wire.encode(_Sealed(dict(files), run, grown))[1:-1]
         return body + _OPENING + self._next(body).encode() + _CLOSING
 
     def take(self, raw: bytes) -> Line:
@@ -71,13 +78,13 @@ class Chain:
         if link is not None and link != self._next(body):
             raise ValueError("its hash does not fit its content and the line before")
         try:
-            result = wire.decode(raw, TrialResult)
+            result = read_result(raw)
             sealed = _Sealed({}) if link is None else wire.decode(raw, _Sealed)
         except wire.WireError as error:
             raise ValueError(str(error)) from error
         if link is None:
             _refuse_unknown(raw)
-        line = Line(self.lines + 1, self.size, raw, result, link, sealed.files, sealed.run)
+        line = Line(self.lines + 1, self.size, raw, result, link, sealed.files, sealed.run, sealed.grown)
         self.accept(raw)
         return line
 
@@ -99,6 +106,13 @@ def _link_of(raw: bytes) -> str | None:
     if raw[-_TAIL : -_TAIL + len(_OPENING)] != _OPENING or not raw.endswith(_CLOSING):
         return None
     return raw[-_TAIL + len(_OPENING) : -len(_CLOSING)].decode("latin-1")
+
+
+def read_result(raw: bytes) -> TrialResult:
+    """Return the result in a line; an older whet called an arm a variant."""
+    if _ARM not in raw:
+        raw = raw.replace(b'"variant":', _ARM, 1)
+    return wire.decode(raw, TrialResult)
 
 
 def _refuse_unknown(raw: bytes) -> None:

@@ -16,7 +16,7 @@ from whet.model import wire
 from whet.model.grade import Status
 from whet.model.run import TrialKey, TrialResult
 from whet.model.session import Usage
-from whet.record.chain import Chain, Reading, is_done, refuse_other_run
+from whet.record.chain import Chain, Reading, is_done, read_result, refuse_other_run
 from whet.record.folder import PRIVATE, RUN_FILE, file_hash
 from whet.record.run_file import is_chained
 
@@ -105,6 +105,7 @@ class Journal(TrialLines):
         # The hash of the whole file as we know it.
         self._content = hashlib.sha256()
         self._last = b""
+        self._grown: int | None = None
         # The size of a line that a crash cut off, which was dropped.
         self.torn = 0
         self._chain = self._load()
@@ -129,7 +130,7 @@ class Journal(TrialLines):
         self.check()
         # The first line with a hash holds the hash of run.json.
         run = self.run_hash if self.last_link is None else None
-        line = self._chain.forge(result, files or {}, run)
+        line = self._chain.forge(result, files or {}, run, self._grown)
         try:
             written = os.write(self._file, line)
         except OSError as error:
@@ -142,6 +143,11 @@ class Journal(TrialLines):
         self._remember(line)
         self.note(result, offset, line, self._chain.link)
         self._seen = self._stamp()
+        self._grown = None
+
+    def grow(self, trials: int) -> None:
+        """Let the next line say that the run was made longer by so many trials per case and arm."""
+        self._grown = trials
 
     def check(self, *, whole: bool = False) -> None:
         """Check that the file is what we wrote, before a line is added and, with *whole*, before results are written.
@@ -211,7 +217,7 @@ class Journal(TrialLines):
             line = os.pread(self._file, entry.size, entry.offset)
             if hashlib.sha256(line).digest() != entry.digest:
                 raise self._changed()
-            return wire.decode(line, TrialResult)
+            return read_result(line)
         except (OSError, wire.WireError) as error:
             raise RecordLost(f"{self._path}: the line at byte {entry.offset} cannot be read: {error}") from error
 

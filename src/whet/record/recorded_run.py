@@ -11,7 +11,10 @@ from msgspec import Struct
 
 from whet.dataclass import dataclass
 from whet.errors import StoreError, UsageError
+from whet.grade.comparison import sampled
 from whet.model import wire
+from whet.model.arm import baseline_of
+from whet.model.comparison import ArmSamples, RunSamples, Sampled
 from whet.model.run import TrialKey, TrialResult
 from whet.model.session import SessionSummary
 from whet.record.chain import Line, is_done
@@ -49,13 +52,57 @@ class RecordedRun:
 
     @cached_property
     def results(self) -> Mapping[tuple[str, str, str, int], TrialResult]:
-        """How trials ended, by case, runner, variant and number; the suite may have another name by now."""
+        """How trials ended, by case, runner, arm and number; the suite may have another name by now."""
         return {_name(line.result.key): line.result for line in self.lines}
 
     @property
     def done(self) -> frozenset[TrialKey]:
         """The trials that a resume does not try again."""
         return frozenset(line.result.key for line in self.lines if is_done(line.result))
+
+    @property
+    def added(self) -> int:
+        """By how many trials per case and arm the run was made longer."""
+        return sum(line.grown or 0 for line in self.lines)
+
+    def samples(self) -> RunSamples:
+        """Return what its trials say in a comparison; an older whet recorded no arms."""
+        names = tuple(self.asked.arm_facts) or tuple(dict.fromkeys(line.result.key.arm for line in self.lines))
+        first = self.asked.baseline or baseline_of(names)
+        trials: dict[tuple[str, str], list[Sampled]] = {}
+        for line in sorted(self.lines, key=lambda line: line.result.key.number):
+            key = line.result.key
+            trials.setdefault((key.arm, key.runner), []).append(sampled(line.result))
+        facts = list(self.asked.arm_facts.values())
+        return RunSamples(
+            name=self.run_dir.name,
+            arms=tuple(
+                ArmSamples(arm=arm, runner=runner, trials=tuple(found))
+                for (arm, runner), found in sorted(
+                    trials.items(), key=lambda each: (each[0][0] != first, names.index(each[0][0]), each[0][1])
+                )
+            ),
+            weights=self.asked.weights,
+            grown_from=self.grown_from,
+            interleaved=self.asked.seed is not None,
+            notes=("the arms do not differ in anything",) if len(facts) > 1 and facts.count(facts[0]) > 1 else (),
+        )
+
+    @property
+    def rounds(self) -> int:
+        """The largest number that a trial has."""
+        return max((line.result.key.number for line in self.lines), default=0)
+
+    @property
+    def grown_from(self) -> tuple[int, ...]:
+        """The rounds that were done each time the run was made longer."""
+        found: list[int] = []
+        done = 0
+        for line in self.lines:
+            if line.grown:
+                found.append(done)
+            done = max(done, line.result.key.number)
+        return tuple(found)
 
     def result(self, key: TrialKey) -> TrialResult | None:
         """Return how that trial ended."""
@@ -76,7 +123,7 @@ class RecordedRun:
     def failed(self) -> frozenset[tuple[str, str, str]]:
         """Return the executions with a trial that did not go as expected, or a usage snapshot that does not hold."""
         failed = frozenset(
-            (case, runner, variant) for (case, runner, variant, _), result in self.results.items() if not result.passed
+            (case, runner, arm) for (case, runner, arm, _), result in self.results.items() if not result.passed
         ) | _not_held(self.run_dir / RESULTS_FILE)
         if not failed:
             raise UsageError(f"nothing failed in the last run ({self.run_dir.name})", hint="leave out --last-failed")
@@ -135,12 +182,12 @@ def journal_lines(journal: Path, offset: int, most: int | None = None) -> tuple[
 
 
 def _name(key: TrialKey) -> tuple[str, str, str, int]:
-    return key.case, key.runner, key.variant, key.number
+    return key.case, key.runner, key.arm, key.number
 
 
 class _Execution(Struct):
     runner: str
-    variant: str
+    arm: str
     passed: bool
     snapshot: dict[str, Any] | None = None
 
@@ -163,7 +210,7 @@ def _not_held(results: Path) -> frozenset[tuple[str, str, str]]:
     except (OSError, wire.WireError) as error:
         raise StoreError(f"{results} cannot be read: {error}", hint="leave out --last-failed") from error
     return frozenset(
-        (case.id, execution.runner, execution.variant)
+        (case.id, execution.runner, execution.arm)
         for case in document.cases
         for execution in case.executions
         if execution.snapshot is not None and not execution.passed

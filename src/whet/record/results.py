@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import BinaryIO
 
 from whet.errors import RecordUnwritten
+from whet.grade.comparison import comparisons_in
 from whet.grade.scores import arm_scores, combined_status, mean, rate_of
 from whet.grade.statistics import lifts_of
 from whet.model import wire
@@ -22,6 +23,7 @@ from whet.record.journal import FREE_SPACE, Entry, TrialLines
 from whet.record.results_document import (
     RecordFacts,
     RunFigures,
+    WrittenArm,
     WrittenCase,
     WrittenCounts,
     WrittenExecution,
@@ -111,7 +113,7 @@ class JournalResults:
 def _summary(execution: Execution, entries: list[Entry]) -> ExecutionSummary:
     counted = [entry for entry in entries if entry.status != "errored"]
     status = combined_status(entry.status for entry in entries)
-    # A control may fail. Its rate still counts that as a failure, to be compared with the rate of the other variant.
+    # A control may fail. Its rate still counts that as a failure, to be compared with the rate of the other arm.
     successes = PASSED if execution.control else AS_EXPECTED
     return ExecutionSummary(
         execution=execution,
@@ -183,12 +185,17 @@ def _figures(info: RunInfo, results: JournalResults, *, interrupted: bool, ended
         interrupted=interrupted,
         schedule=results.plan.schedule,
         max_parallel=results.plan.max_parallel,
+        arms=tuple(WrittenArm(name=arm.name, commit=arm.commit, differs_by=arm.facts()) for arm in results.plan.arms),
+        baseline=results.plan.baseline,
+        seed=results.plan.seed,
+        grown_from=results.plan.grown_from,
         passed=results.passed,
         counts=WrittenCounts(**{name.replace("-", "_"): count for name, count in results.counts.items()}),
         total_usage=written(results.total_usage, WrittenUsage),
         interrupted_usage=written(results.cut_short, WrittenUsage),
         scores=arm_scores(results),
         lift=tuple(written(lift, WrittenLift) for lift in lifts_of(results)),
+        comparisons=comparisons_in(results),
     )
 
 
@@ -207,7 +214,7 @@ def _write_execution(file: _Hashing, summary: ExecutionSummary, results: Journal
     execution = summary.execution
     head = WrittenExecution(
         runner=execution.runner.id,
-        variant=execution.variant,
+        arm=execution.arm,
         agent=execution.runner.agent,
         model=execution.runner.model,
         planned_trials=execution.trials,

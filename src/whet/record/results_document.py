@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from msgspec import Meta, Struct, convert, field
 
 from whet.grade.scores import ArmScore
+from whet.model.comparison import Comparison
 from whet.model.grade import Failure, FailureClass, Grade, Rate, Status
 from whet.model.run import ScheduleName, SnapshotOutcome
 from whet.model.session import TokenSource
@@ -53,6 +54,7 @@ class WrittenAttempt(Struct, kw_only=True):
     workspace_dir: str | None
     failure: Failure | None
     usage: WrittenUsage
+    value: float | None
 
     def __post_init__(self) -> None:
         self.duration_s = seconds(self.duration_s)
@@ -92,10 +94,10 @@ class WrittenTrial(Struct, kw_only=True):
 
 
 class ExecutionHead(Struct, kw_only=True):
-    """A case on one runner in one variant, with what the journal does not say of it."""
+    """A case on one runner in one arm, with what the journal does not say of it."""
 
     runner: str
-    variant: str
+    arm: str
     agent: str
     model: str | None
     planned_trials: int
@@ -103,7 +105,7 @@ class ExecutionHead(Struct, kw_only=True):
 
 
 class WrittenExecution(ExecutionHead, kw_only=True):
-    """A case on one runner in one variant, with its trials."""
+    """A case on one runner in one arm, with its trials."""
 
     status: Status | Literal["not-run"]
     passed: bool
@@ -183,10 +185,18 @@ class WrittenRecord(RecordFacts, kw_only=True):
     digest: str
 
 
+class WrittenArm(Struct, kw_only=True):
+    """One of the versions that a run compares."""
+
+    name: str
+    commit: str | None
+    differs_by: dict[str, str]
+
+
 class RunHead(Struct, kw_only=True):
     """A run with what the journal does not say of it."""
 
-    schema: Literal["whet/results/1"] = "whet/results/1"
+    schema: Literal["whet/results/2"] = "whet/results/2"
     run_id: str
     suite: str
     suite_path: str
@@ -198,6 +208,10 @@ class RunHead(Struct, kw_only=True):
     interrupted: bool
     schedule: ScheduleName
     max_parallel: int
+    arms: tuple[WrittenArm, ...]
+    baseline: str | None
+    seed: int | None
+    grown_from: tuple[int, ...]
 
 
 class RunFigures(RunHead, kw_only=True):
@@ -209,6 +223,7 @@ class RunFigures(RunHead, kw_only=True):
     interrupted_usage: WrittenUsage
     scores: tuple[ArmScore, ...]
     lift: tuple[WrittenLift, ...]
+    comparisons: tuple[Comparison, ...]
 
 
 class WrittenRun(RunFigures, kw_only=True):

@@ -50,7 +50,7 @@ class SettingShown(Struct, frozen=True, kw_only=True):
 class RunFile(Struct, frozen=True, kw_only=True):
     """What run.json says; what an older whet did not write has its default."""
 
-    schema: str = "whet/run/1"
+    schema: str = "whet/run/2"
     whet_version: str | None = None
     suite: str | None = None
     suite_path: str | None = None
@@ -73,6 +73,13 @@ class RunFile(Struct, frozen=True, kw_only=True):
     trials: int | None = None
     # A line for each execution, for people.
     plan: tuple[str, ...] = ()
+    # The arms as they were typed, what each one is, and the order of their rounds.
+    arms: tuple[str, ...] = ()
+    arm_facts: dict[str, dict[str, str]] = field(default_factory=dict)
+    baseline: str | None = None
+    seed: int | None = None
+    # How much each case counts.
+    weights: dict[str, float] = field(default_factory=dict)
     # The hash of the list of what agents started from.
     sources: str | None = None
     # Only of a regraded run, and of one of `whet eval`.
@@ -95,11 +102,16 @@ def read_run_file(folder: Path) -> RunFile:
     """Read what the run in *folder* was asked; raises `StoreError`."""
     path = folder / RUN_FILE
     try:
-        return wire.decode(path.read_bytes(), RunFile)
+        return wire.decode(_renamed(path.read_bytes()), RunFile)
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error}") from error
     except wire.WireError as error:
         raise StoreError(f"{path} is not the record of a run: {error.message}") from error
+
+
+def _renamed(data: bytes) -> bytes:
+    """Return run.json with the words of today: an older whet called arms variants."""
+    return data.replace(b'"variants":', b'"arms":', 1) if b'"whet/run/1"' in data else data
 
 
 def write_run_file(folder: Path, asked: RunFile, mask: Callable[[Any], Any] = lambda facts: facts) -> None:
@@ -142,8 +154,13 @@ def run_facts(
         more_reporters=request.more_reporters,
         workspace=_workspace_facts(plan),
         trials=plan.trial_count,
+        arms=request.arms,
+        arm_facts={arm.name: arm.facts() for arm in plan.arms},
+        baseline=plan.baseline,
+        seed=plan.seed,
+        weights={case.id: case.weight for case in plan.suite.cases},
         plan=tuple(
-            f"{execution.case.id}@{execution.runner.id}/{execution.variant} x{execution.trials}"
+            f"{execution.case.id}@{execution.runner.id}/{execution.arm} x{execution.trials}"
             for execution in plan.executions
         ),
     )
@@ -152,12 +169,14 @@ def run_facts(
 
 def fingerprint(plan: Plan) -> str:
     """Return a digest of everything in a plan that results depend on."""
-    facts = [_execution_facts(execution) for execution in plan.executions]
-    shared = [plan.retries, plan.check_timeout_s, plan.command_timeout_s, plan.fail_fast, plan.strict]
+    facts = [_execution_facts(execution, plan.added) for execution in plan.executions]
+    shared: list[Any] = [plan.retries, plan.check_timeout_s, plan.command_timeout_s, plan.fail_fast, plan.strict]
+    if special := {arm.name: arm.facts() for arm in plan.arms if arm.facts().keys() - {"skill"}}:
+        shared.append(special)
     return hashlib.sha256(wire.encode([facts, *shared])).hexdigest()
 
 
-def _execution_facts(execution: Execution) -> list[Any]:
+def _execution_facts(execution: Execution, added: int) -> list[Any]:
     runner = execution.runner
     return [
         execution.case.id,
@@ -168,10 +187,10 @@ def _execution_facts(execution: Execution) -> list[Any]:
             sorted((key, repr(value)) for key, value in runner.options.items()),
             runner.skills,
         ],
-        execution.variant,
+        execution.arm,
         execution.limits,
         execution.workspace,
-        execution.trials,
+        execution.trials - added,
     ]
 
 
@@ -188,7 +207,7 @@ def _selection(request: RunRequest, plan: Plan) -> Selection:
     if not request.last_failed:
         return request.selection
     # What failed last time is settled now: by the time of a resume, the last run is this one.
-    only = frozenset((item.case.id, item.runner.id, item.variant) for item in plan.executions)
+    only = frozenset((item.case.id, item.runner.id, item.arm) for item in plan.executions)
     return replace(request.selection, shard=None, only=only)
 
 

@@ -23,7 +23,7 @@ VERSION = 1
 # Folders without suites of the project, and the endings of suites.
 _NOT_OURS = frozenset(("node_modules", "site-packages", "__pycache__"))
 _ENDINGS = frozenset((".py", ".json", ".yaml", ".yml"))
-# Case, runner and variant.
+# Case, runner and arm.
 SnapshotKey: TypeAlias = tuple[str, str, str]
 
 
@@ -106,9 +106,9 @@ class SnapshotFile:
         return outcome("updated" if known else "created", value, known, f"{rule.metric} is now {figure(value)}")
 
     def _stored(self, plan: Plan, execution: Execution, key: str) -> str:
-        """Return the name in the file of the entry *key*, such as `folder/suite.py::case@runner/variant`.
+        """Return the name in the file of the entry *key*, such as `folder/suite.py::case@runner/arm`.
 
-        Files of earlier versions have `suite::case@runner/variant`, which two suites of one name shared.
+        Files of earlier versions have `suite::case@runner/arm`, which two suites of one name shared.
         """
         earlier = f"{plan.suite.name}::{_target(execution)}"
         if key not in self._entries and earlier in self._entries and self._alone(plan):
@@ -198,7 +198,7 @@ class SnapshotFile:
 
 
 def _target(execution: Execution) -> str:
-    return f"{execution.case.id}@{execution.runner.id}/{execution.variant}"
+    return f"{execution.case.id}@{execution.runner.id}/{execution.arm}"
 
 
 def _namesakes(base: Path, suite: Path) -> Iterator[Path]:
@@ -235,7 +235,7 @@ def _figure(result: TrialResult, metric: Metric) -> float | None:
 
 def snapshot_key(execution: Execution) -> SnapshotKey:
     """Return the key of an execution within its run."""
-    return execution.case.id, execution.runner.id, execution.variant
+    return execution.case.id, execution.runner.id, execution.arm
 
 
 def compare_all(file: SnapshotFile, results: Results) -> dict[SnapshotKey, SnapshotOutcome]:

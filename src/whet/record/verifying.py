@@ -12,8 +12,9 @@ from msgspec import Struct
 
 from whet.errors import RecordChanged, StoreError
 from whet.model import wire
+from whet.model.arm import RecordedArm
 from whet.model.run import Execution, Plan, RunInfo, Runner, SnapshotOutcome, TrialResult
-from whet.model.suite import NO_SKILL, SKILL, TRIGGERED, Case, Check, Limits, Suite, WorkspaceSpec
+from whet.model.suite import TRIGGERED, Case, Check, Limits, Suite, WorkspaceSpec
 from whet.reading.text import shown
 from whet.record.chain import Chain, Line, Reading, changed, counted, is_done, refuse_other_run
 from whet.record.folder import JOURNAL_FILE, RESULTS_FILE, RUN_FILE, SOURCES_FILE, SPENT_FILE, file_hash
@@ -35,6 +36,7 @@ from whet.record.snapshots import SnapshotKey, snapshot_key
 # The one check that a lift leaves out; no other check matters to results.
 _ABOUT_SKILL = (Check(grader="answer", label=TRIGGERED, compared=False),)
 _DIGITS = 64
+_OLDER = "whet/results/1"
 _SHOWN = 80
 _NAMED = 3
 
@@ -57,6 +59,10 @@ class _Run(RunHead):
 
     cases: tuple[_Case, ...]
     record: RecordFacts
+
+
+class _Schema(Struct):
+    schema: str | None = None
 
 
 class _Sealed(Struct):
@@ -138,7 +144,9 @@ def _link_problems(run_dir: Path) -> Iterator[str]:
 
 def _is_over(run_dir: Path, lines: list[Line]) -> bool:
     """Return whether every trial that was asked for is done, so that a resume adds nothing."""
-    asked = _asked(run_dir).trials
+    run = _asked(run_dir)
+    added = sum(line.grown or 0 for line in lines) * len(run.plan)
+    asked = None if run.trials is None else run.trials + added
     return asked is not None and sum(is_done(line.result) for line in counted(lines)) >= asked
 
 
@@ -234,6 +242,9 @@ def _results_problems(run_dir: Path, lines: list[Line]) -> Iterator[str]:
 def _differences(run_dir: Path, data: bytes, lines: list[Line]) -> Iterator[str]:
     if not _fits_digest(data):
         yield "has changed: its content does not fit the hash that it ends in"
+    if wire.decode(data, _Schema).schema == _OLDER:
+        # An older whet computed figures in another way, so that only the hash says whether it is whole.
+        return
     try:
         results = wire.decode(data, _Run)
     except wire.WireError as error:
@@ -306,16 +317,16 @@ def _recomputed(run_dir: Path, results: _Run, lines: list[Line]) -> dict[str, An
 def _plan_of(results: _Run) -> tuple[Plan, dict[SnapshotKey, SnapshotOutcome]]:
     """Return the plan, as far as results depend on it, and the outcomes of snapshots."""
     found = [(case, execution) for case in results.cases for execution in case.executions]
-    together = {(case.id, execution.runner, execution.variant) for case, execution in found}
+    beside = {case.id for case, execution in found if execution.arm != results.baseline}
     executions = tuple(
         Execution(
             case=Case(id=case.id, prompt="", checks=_ABOUT_SKILL, tags=case.tags, weight=case.weight),
             runner=Runner(id=execution.runner, agent=execution.agent, model=execution.model),
-            variant=execution.variant,
+            arm=execution.arm,
             limits=Limits(),
             workspace=WorkspaceSpec(),
             trials=execution.planned_trials,
-            control=execution.variant == NO_SKILL and (case.id, execution.runner, SKILL) in together,
+            control=execution.arm == results.baseline and case.id in beside,
         )
         for case, execution in found
     )
@@ -327,6 +338,10 @@ def _plan_of(results: _Run) -> tuple[Plan, dict[SnapshotKey, SnapshotOutcome]]:
         max_parallel=results.max_parallel,
         retries=0,
         check_timeout_s=0,
+        arms=tuple(RecordedArm(name=arm.name, commit=arm.commit, known=arm.differs_by) for arm in results.arms),
+        baseline=results.baseline,
+        seed=results.seed,
+        grown_from=results.grown_from,
     )
     snapshots = {
         snapshot_key(execution): written.snapshot

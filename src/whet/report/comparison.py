@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec import to_builtins
+
 from whet.model.benchmark import Interval
 from whet.model.comparison import Amount, AmountChange, CaseChange, Comparison, Decision
 from whet.reading.text import count, duration, money, number, percent
@@ -20,7 +22,7 @@ def points(value: float, *, sign: bool = True) -> str:
     return f"{rounded:+.3g}" if sign else f"{rounded:.3g}"
 
 
-def verdict(found: Comparison) -> str:
+def sentence(found: Comparison) -> str:
     """Return the decision in one sentence, with its interval."""
     level = f"{100 * found.level:.3g} % interval"
     moved = f"{points(found.difference)} points ({level} {points(found.low)} to {points(found.high)})"
@@ -35,13 +37,13 @@ def _decided(found: Comparison) -> str:
         "worse": f"{found.candidate} is worse than {found.baseline}",
         "inconclusive": f"not known yet whether {found.candidate} is better or worse than {found.baseline}",
     }
-    return words[found.decision]
+    return words[found.verdict]
 
 
 def comparison_lines(found: Comparison) -> Iterator[str]:
     """Yield all that a comparison says, the decision first."""
     yield f"{found.candidate} against {found.baseline}" + (f", on {found.runner}" if found.runner else "")
-    yield f"  decision    {verdict(found)}"
+    yield f"  decision    {sentence(found)}"
     yield f"  rates       {_rate(found.baseline, found.baseline_rate)}; {_rate(found.candidate, found.candidate_rate)}"
     yield f"  like these  {_like_these(found)}"
     for label, text in (("cases", line) for line in _case_lines(found.cases)):
@@ -118,45 +120,7 @@ def _looks(found: Comparison) -> str:
 
 def comparison_document(found: Comparison) -> dict[str, Any]:
     """Return one comparison as JSON; shares are from -1 to 1."""
-    return {
-        "schema": SCHEMA,
-        "baseline": found.baseline,
-        "candidate": found.candidate,
-        "runner": found.runner,
-        "verdict": found.decision,
-        "difference": found.difference,
-        "low": found.low,
-        "high": found.high,
-        "margin": found.margin,
-        "level": found.level,
-        "like_these": found.like_these,
-        "baseline_rate": found.baseline_rate,
-        "candidate_rate": found.candidate_rate,
-        "looks": found.looks,
-        "interleaved": found.interleaved,
-        "errored": found.errored,
-        "contaminated": found.contaminated,
-        "amounts": {change.amount: _amount_document(change) for change in found.amounts},
-        "cases": [_case_document(case) for case in found.cases],
-        "notes": found.notes,
-    }
-
-
-def _amount_document(change: AmountChange) -> dict[str, Any]:
-    return {"baseline": change.baseline, "candidate": change.candidate, "ratio": change.ratio}
-
-
-def _case_document(case: CaseChange) -> dict[str, Any]:
-    return {
-        "case": case.case,
-        "baseline": case.baseline,
-        "candidate": case.candidate,
-        "difference": case.value,
-        "baseline_trials": case.baseline_trials,
-        "candidate_trials": case.candidate_trials,
-        "weight": case.weight,
-        "may_be_chance": case.may_be_chance,
-    }
+    return {"schema": SCHEMA, **to_builtins(found)}
 
 
 def comparisons_document(found: Sequence[Comparison]) -> dict[str, Any]:

@@ -173,7 +173,7 @@ class _Reader:
             self._trial(result)
         table.trials += execution.trials
         self._snapshot(summary)
-        case = execution_name(execution.case.id, execution.variant)
+        case = execution_name(execution.case.id, execution.arm)
         if vacuous:
             self._digest.vacuous.add(f"{case} on {one_line(execution.runner.id)}")
         row = Row(

@@ -154,15 +154,15 @@ class Finding:
         yield from ((label, fact) for label, fact in facts if fact)
 
 
-def execution_name(case: str, variant: str) -> str:
-    """Return the name of a case, with its variant if it has more than the default."""
-    return one_line(case if variant == "default" else f"{case} / {variant}", 120)
+def execution_name(case: str, arm: str) -> str:
+    """Return the name of a case, with its arm if it has more than the default."""
+    return one_line(case if arm == "default" else f"{case} / {arm}", 120)
 
 
 def trial_name(key: TrialKey, *, trials: int | None = None) -> str:
     """Return the name of a trial, such as `case @ runner #2`, without the number if there is only one."""
     number = "" if trials == 1 else f" #{key.number}"
-    return f"{execution_name(key.case, key.variant)} @ {one_line(key.runner, 80)}{number}"
+    return f"{execution_name(key.case, key.arm)} @ {one_line(key.runner, 80)}{number}"
 
 
 def class_of(result: TrialResult) -> tuple[str, str]:

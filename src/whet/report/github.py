@@ -67,7 +67,7 @@ class GithubReporter:
     def _annotation(self, kind: str, summary: ExecutionSummary, results: Results, info: RunInfo) -> Iterator[str]:
         found = (result for result in results.trials(summary.execution) if result.status in _STATUSES[kind])
         execution = summary.execution
-        title = f"{execution_name(execution.case.id, execution.variant)} > {one_line(execution.runner.id, 80)}"
+        title = f"{execution_name(execution.case.id, execution.arm)} > {one_line(execution.runner.id, 80)}"
         for result in islice(found, 1):
             # After a timeout there is no check to point to, only the case.
             location = (result.failure.location if result.failure else None) or execution.case.location

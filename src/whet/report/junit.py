@@ -141,9 +141,7 @@ def _cases(
 
 
 def _snapshot(execution: Execution, finding: Finding, info: RunInfo) -> str:
-    name = (
-        f"{execution_name(execution.case.id, execution.variant)} @ {one_line(execution.runner.id, 80)} usage snapshot"
-    )
+    name = f"{execution_name(execution.case.id, execution.arm)} @ {one_line(execution.runner.id, 80)} usage snapshot"
     tag = "error" if finding.status == "errored" else "failure"
     message = "\n".join(finding.message)
     return (

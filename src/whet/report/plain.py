@@ -110,7 +110,7 @@ class TrialLines:
         self._total = plan.trial_count
         self._numbered = any(execution.trials > 1 for execution in plan.executions)
         self._number_width = max((len(str(execution.trials)) for execution in plan.executions), default=1) + 1
-        cases = (width(execution_name(each.case.id, each.variant)) for each in plan.executions)
+        cases = (width(execution_name(each.case.id, each.arm)) for each in plan.executions)
         self._case_width = min(max(cases, default=0), _WIDEST_CASE)
         runners = {execution.runner.id for execution in plan.executions}
         self._runner_width = min(max((width(one_line(each)) for each in runners), default=0), _WIDEST_RUNNER)
@@ -129,7 +129,7 @@ class TrialLines:
     def name(self, trial: Trial) -> str:
         """Return case, runner and number of *trial*, in columns."""
         key = trial.key
-        case = self._screen.fit(middle(execution_name(key.case, key.variant), self._case_width))
+        case = self._screen.fit(middle(execution_name(key.case, key.arm), self._case_width))
         runner = self._screen.fit(middle(one_line(key.runner), self._runner_width))
         number = f"  {left(f'#{key.number}', self._number_width)}" if self._numbered else ""
         return f"{left(case, self._case_width)}  {left(runner, self._runner_width)}{number}"

@@ -108,11 +108,11 @@ def _size(plan: Plan, words: Words) -> str:
     factors = [
         (len({execution.case.id for execution in plan.executions}), words.case),
         (len({execution.runner.id for execution in plan.executions}), words.runner),
-        (len({execution.variant for execution in plan.executions}), "variant"),
+        (len({execution.arm for execution in plan.executions}), "arm"),
     ]
     samples = {execution.trials for execution in plan.executions}
     each = max(samples, default=1)
-    shown = [count(amount, noun) for amount, noun in factors if amount > 1 or noun != "variant"]
+    shown = [count(amount, noun) for amount, noun in factors if amount > 1 or noun != "arm"]
     total = count(plan.trial_count, words.trial)
     if len(samples) > 1 or prod(amount for amount, _ in factors) * each != plan.trial_count:
         return f"{', '.join(shown)}: {total}"

@@ -161,7 +161,7 @@ def _task(parts: AttemptParts, ground: Ground, trial: Trial, resume: Resume | No
         suite_dir=parts.suite.source.parent,
         settings_dir=parts.settings_dir,
         environ=parts.environ,
-        variant=trial.key.variant,
+        arm=trial.key.arm,
         trial=trial.key.number,
         resume=resume,
         skill=trial.execution.skill,

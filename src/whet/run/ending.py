@@ -123,7 +123,7 @@ def refuse_contaminated(parts: AttemptParts, trial: Trial, record: AttemptRecord
     program said.
     """
     skill = parts.suite.skill
-    if trial.key.variant != NO_SKILL or skill is None:
+    if trial.key.arm != NO_SKILL or skill is None:
         return
     found = _detected(skill, record) or _named(skill, parts, record)
     if found is None:

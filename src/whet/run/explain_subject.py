@@ -163,7 +163,7 @@ def execution_of(subject: Subject, runner: Runner, settings: Settings) -> Execut
     limits = Limits(timeout_s=settings.timeout_s, budget_usd=settings.budget_usd, max_steps=settings.max_steps)
     key = subject.result.key
     case = Case(id=key.case, prompt="", checks=())
-    return Execution(case=case, runner=runner, variant=key.variant, limits=limits, workspace=WorkspaceSpec(), trials=1)
+    return Execution(case=case, runner=runner, arm=key.arm, limits=limits, workspace=WorkspaceSpec(), trials=1)
 
 
 def doubts(subject: Subject, runner: Runner, questions: Iterable[Asked]) -> Iterator[str]:

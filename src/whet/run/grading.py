@@ -64,7 +64,7 @@ async def evidence_of(parts: RunParts, trial: Trial, record: AttemptRecord, work
         timeout_s=parts.plan.check_timeout_s,
         baseline=record.baseline,
         command_timeout_s=parts.plan.command_timeout_s,
-        variant=trial.key.variant,
+        arm=trial.key.arm,
         skill=trial.execution.skill,
     )
 
@@ -178,7 +178,7 @@ async def is_agents_doing(parts: RunParts, trial: Trial, check: Check, evidence:
 
     Asking again finds a check that hangs by itself, or on a busy machine.
     """
-    key = f"{trial.key.case}/{trial.key.variant}/{trial.execution.case.checks.index(check)}"
+    key = f"{trial.key.case}/{trial.key.arm}/{trial.execution.case.checks.index(check)}"
     if key not in parts.decides:
         parts.decides[key] = await _decides_untouched(parts, trial, check, evidence)
     if not parts.decides[key]:

@@ -65,7 +65,7 @@ class AttemptParts:
     def hidden_from(self, trial: Trial) -> tuple[Path, ...]:
         """Return what to hide from *trial*; without the skill, that includes the skill itself."""
         skill = self.suite.skill
-        if skill is None or trial.key.variant != NO_SKILL:
+        if skill is None or trial.key.arm != NO_SKILL:
             return self.hidden
         # The manifest by itself as well: a folder that an agent is shown cannot be hidden as a whole.
         return (*self.hidden, *(place for root in skill.places for place in (root, root / "SKILL.md")))
@@ -97,13 +97,13 @@ class RunParts(AttemptParts):
     graders: Mapping[str, Grader]
     # Takes note of what an attempt had used when a signal ended it.
     cut_short: Callable[[TrialKey, Usage], None]
-    # Whether a check decides on an untouched workspace, by case, variant and number, if that was asked.
+    # Whether a check decides on an untouched workspace, by case, arm and number, if that was asked.
     decides: dict[str, bool] = field(default_factory=dict)
 
 
 def trial_folder(key: TrialKey) -> str:
     """Return the folder of a trial below `trials/` or `workspaces/` of the run folder."""
-    return f"{folder_name(key.case)}/{folder_name(key.runner)}/{folder_name(key.variant)}/{key.number}"
+    return f"{folder_name(key.case)}/{folder_name(key.runner)}/{folder_name(key.arm)}/{key.number}"
 
 
 def make_masker(settings: Settings, plan: Plan) -> Masker:

@@ -321,8 +321,8 @@ def _table(changed: list[tuple[TrialResult, TrialResult]]) -> list[str]:
 
 def _name(result: TrialResult) -> str:
     key = result.key
-    variant = "" if key.variant == "default" else f"/{key.variant}"
-    return f"{key.case} @ {key.runner}{variant} #{key.number}"
+    arm = "" if key.arm == "default" else f"/{key.arm}"
+    return f"{key.case} @ {key.runner}{arm} #{key.number}"
 
 
 def _reason(result: TrialResult) -> str:

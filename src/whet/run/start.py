@@ -75,6 +75,8 @@ def start_run(
         stack.callback(os.close, folders.lock(run_dir))
         journal = Journal(run_dir / folders.JOURNAL_FILE)
         stack.callback(journal.close)
+        if request.add_trials:
+            journal.grow(request.add_trials)
         if resumed:
             clear_scratch(run_dir)
         scratch = stack.enter_context(new_scratch(run_dir))

@@ -18,6 +18,7 @@ from whet.ground.changes import note_folders, record_changes
 from whet.ground.tree import SHORTAGES
 from whet.model.grade import Failure, FailureClass, Status
 from whet.model.run import Attempt, Trial, TrialResult
+from whet.model.suite import Case
 from whet.run.agent_session import run_agent
 from whet.run.attempt_record import AttemptRecord, recording
 from whet.run.ending import refuse_contaminated
@@ -211,7 +212,7 @@ def result_of(trial: Trial, records: list[AttemptRecord]) -> TrialResult:
         changed_files=len(last.changes),
         vacuous=last.vacuous,
         session_s=last.session.duration_s if last.session else None,
-        attempts=tuple(_attempt(record, expected_fail=expected_fail) for record in records),
+        attempts=tuple(_attempt(record, trial.execution.case) for record in records),
         notes=tuple(note for record in records for note in record.notes),
     )
 
@@ -223,10 +224,30 @@ def _score(record: AttemptRecord) -> float:
     return score_of(record.grades) or 0.0
 
 
-def _attempt(record: AttemptRecord, *, expected_fail: bool) -> Attempt:
+def _value(record: AttemptRecord, case: Case) -> float | None:
+    """Return how an attempt counts in comparisons: by whether its checks held, or by its score if it has one.
+
+    Checks of the skill itself do not count, because they cannot hold in an arm without it.
+    """
+    status = verdict(record, expected_fail=False)
+    if status == "errored":
+        return None
+    apart = {check.label for check in case.checks if not check.compared}
+    counted = [grade for grade in record.grades if grade.check not in apart]
+    if record.failure is not None and record.failure.code != "assertion":
+        return 0.0
+    if case.scored or any(0 < grade.value < 1 for grade in counted):
+        return score_of(counted) if counted else None
+    if len(counted) < len(record.grades):
+        return float(all(grade.passed for grade in counted)) if counted else None
+    return float(status == "passed")
+
+
+def _attempt(record: AttemptRecord, case: Case) -> Attempt:
     return Attempt(
         number=record.number,
-        status=verdict(record, expected_fail=expected_fail),
+        status=verdict(record, expected_fail=case.expected_fail),
+        value=_value(record, case),
         duration_s=record.duration_s,
         artifact_dir=record.artifact_dir,
         workspace_dir=record.workspace_dir,

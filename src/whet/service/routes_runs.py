@@ -161,10 +161,10 @@ def _create(connection: Connection, service: Service, caller: Key, suite_id: str
 def _skill_problems(
     connection: Connection, organisation_id: str, suite: EvalSuite, body: RunBody
 ) -> Iterator[tuple[str, str]]:
-    if body.variant == "no_skill" and not suite.supports_no_skill:
-        yield "variant", "the suite does not support no_skill"
+    if body.arm == "no_skill" and not suite.supports_no_skill:
+        yield "arm", "the suite does not support no_skill"
     if body.skill is None:
-        if body.variant == "skill" or not suite.supports_no_skill:
+        if body.arm == "skill" or not suite.supports_no_skill:
             yield "skill", "is missing: upload an archive, or name one"
         return
     if (problem := bundles.reference_problem(body.skill)) is not None:

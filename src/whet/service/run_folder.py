@@ -158,7 +158,7 @@ def _trial_ended(line: bytes) -> NewEvent:
     payload = {
         "case": key["case"],
         "runner": key["runner"],
-        "variant": key["variant"],
+        "arm": key["arm"],
         "trial": key["number"],
         "status": trial["status"],
         "score": trial.get("score"),

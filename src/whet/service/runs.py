@@ -33,7 +33,7 @@ class RunBody(Strict):
         max_length=2000,
         description="The address of an archive (https, r2, s3), or sha256:DIGEST of one that was uploaded before.",
     )
-    variant: Literal["skill", "no_skill"] | None = Field(default=None, description="Only this variant.")
+    arm: Literal["skill", "no_skill"] | None = Field(default=None, description="Only this arm.")
     trials: int | None = Field(default=None, ge=1, le=100, description="Samples of every case.")
     suite_version: int | None = Field(default=None, ge=1, le=2**31 - 1, description="The newest by default.")
 
@@ -49,7 +49,7 @@ class Run(Strict):
     outcome: Outcome | None
     runner: str | None
     skill: str | None
-    variant: str | None
+    arm: str | None
     trials: int | None
     asked_by: str | None = Field(description="The prefix of the key that started it.")
     summary: dict[str, Any] | None
@@ -78,7 +78,7 @@ class Run(Strict):
             status=row.status,
             outcome=row.outcome,
             # A request leaves out what is null, and "asked_by" if it is from an old version.
-            **{name: asked.get(name) for name in ("runner", "skill", "variant", "trials", "asked_by")},
+            **{name: asked.get(name) for name in ("runner", "skill", "arm", "trials", "asked_by")},
             summary=msgspec.json.decode(row.summary) if row.summary is not None else None,
             error=row.error.decode() if row.error is not None else None,
             created_at=shown_time(row.created_us),

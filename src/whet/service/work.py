@@ -224,7 +224,7 @@ def _command(service: Service, run: Run, folder: RunFolder, skill: Path | None) 
         "--sandbox": service.sandbox,
         "--skill": skill,
         "--runner": run.runner or NO_AGENT,
-        "--variant": run.variant,
+        "--arm": run.arm,
         "--trials": run.trials,
     }
     given = [part for name, value in options.items() if value is not None for part in (name, str(value))]

@@ -248,7 +248,7 @@ def _case(task: BenchmarkTask) -> Case:
     limits = Limits(timeout_s=None if task.timeout_ms is None else task.timeout_ms / 1000)
     prompt = json.dumps(dict(task.input), ensure_ascii=False)
     check = Check(grader=task.evaluator.kind, params={"task": task}, label=task.evaluator.kind, weight=task.weight)
-    return Case(id=task.id, prompt=prompt, checks=(check,), tags=task.tags, limits=limits)
+    return Case(id=task.id, prompt=prompt, checks=(check,), tags=task.tags, limits=limits, scored=True)
 
 
 # The file in the folder of a benchmark.

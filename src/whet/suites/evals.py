@@ -58,7 +58,7 @@ class EvalsFormat:
             cases=cases,
             source=path,
             digest=hashlib.sha256(path.read_bytes()).hexdigest(),
-            variants=(SKILL, NO_SKILL) if suite.supports_no_skill else (SKILL,),
+            arms=(SKILL, NO_SKILL) if suite.supports_no_skill else (SKILL,),
             usual_timeout_s=USUAL_TIMEOUT_S,
             held_out=_held_out(path, cases),
         )
@@ -139,6 +139,7 @@ def _asked(
         checks=(Check(grader=grader, params={"case": case}, label=case.kind),),
         tags=case.tags,
         weight=case.weight,
+        scored=True,
         limits=_limits(suite),
     )
 
@@ -198,7 +199,7 @@ def _trigger(name: str, case: TriggerQuery, suite: EvalSuite, folder: Path, trou
         weight=case.weight,
         limits=_limits(suite),
         trials=case.runs,
-        variants=(SKILL,),
+        arms=(SKILL,),
         needs_agent=False,
         skills=tuple(places),
         made_skills=tuple(made),
@@ -221,6 +222,7 @@ def _package(name: str, case: TaskPackage, suite: EvalSuite, folder: Path, troub
         ),
         tags=case.tags,
         weight=case.weight,
+        scored=True,
         workspace=package_workspace(case, folder),
         needs_agent=False,
         skill_place=case.skill_bundle_ref,

@@ -196,7 +196,7 @@ def _skill_place(task: Path, losses: Losses) -> str:
     if len(skills) == 1:
         return f"{_CONTEXT}/skills/{skills[0]}"
     losses.add(
-        f"its {len(skills)} skills in {_CONTEXT}/skills ({', '.join(skills)}): they are there in every variant, "
+        f"its {len(skills)} skills in {_CONTEXT}/skills ({', '.join(skills)}): they are there in every arm, "
         "so that what a skill adds cannot be measured"
     )
     return DEFAULT_SKILL_PLACE

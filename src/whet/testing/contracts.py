@@ -171,7 +171,7 @@ async def _check_untouched(grader: Grader, stage: _Stage, baseline: Baseline | N
 
 async def _check_classes(grader: Grader, stage: _Stage) -> None:
     """Let the grader name the class of a failure."""
-    key = TrialKey(suite=grader.suite.name, case=stage.case.id, runner="contract", variant="default", number=1)
+    key = TrialKey(suite=grader.suite.name, case=stage.case.id, runner="contract", arm="default", number=1)
     failed = TrialResult(
         key=key,
         status="failed",
@@ -253,7 +253,7 @@ def _check_suite(suite: Suite, path: Path) -> None:
     want(bool(suite.name), "the suite has no name")
     want(suite.source == path, f"`source` of the suite is {suite.source}, not {path}")
     want(bool(suite.digest), "the suite has no digest, by which a resumed run sees that it changed")
-    want(bool(suite.variants), "the suite has no variants; `default` is one")
+    want(bool(suite.arms), "the suite has no arms; `default` is one")
     ids = [case.id for case in suite.cases]
     twice = sorted({each for each in ids if ids.count(each) > 1})
     want(not twice, f"several cases have the id {', '.join(twice)}")

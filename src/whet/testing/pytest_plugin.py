@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from whet.model.suite import Case
 
 
-# Case, runner and variant.
+# Case, runner and arm.
 _Key = tuple[str, str, str]
 
 _PATTERNS = ("suite.py", "suite_*.py", "*_suite.py")
@@ -79,7 +79,7 @@ def _leave_whet_out(trace: TracebackType | None) -> None:
 
 
 class SuiteFile(pytest.File):
-    """A suite, with a test for every case on every runner in every variant."""
+    """A suite, with a test for every case on every runner in every arm."""
 
     _results: dict[_Key, dict[str, Any]] | None = None
 
@@ -99,11 +99,11 @@ class SuiteFile(pytest.File):
         runners = self._runners(settings.runners)
         for tag in suite.tags:
             self.config.addinivalue_line("markers", f"{_mark(tag)}: a tag of a whet suite")
-        for case, runner, variant in product(suite.cases, runners, suite.variants):
+        for case, runner, arm in product(suite.cases, runners, suite.arms):
             parts = [runner.id] if len(settings.runners) > 1 else []
-            parts += [variant] if len(suite.variants) > 1 else []
+            parts += [arm] if len(suite.arms) > 1 else []
             name = f"{case.id}[{'-'.join(parts)}]" if parts else case.id
-            yield CaseItem.from_parent(self, name=name, case=case, runner=runner, variant=variant)
+            yield CaseItem.from_parent(self, name=name, case=case, runner=runner, arm=arm)
 
     def _runners(self, known: tuple[Runner, ...]) -> list[Runner]:
         """Return the runners that were named, or all."""
@@ -127,11 +127,11 @@ class SuiteFile(pytest.File):
 
 
 class CaseItem(pytest.Item):
-    """One case on one runner in one variant."""
+    """One case on one runner in one arm."""
 
-    def __init__(self, *, case: Case, runner: Runner, variant: str, **others: Any) -> None:
+    def __init__(self, *, case: Case, runner: Runner, arm: str, **others: Any) -> None:
         super().__init__(**others)
-        self.key = (case.id, runner.id, variant)
+        self.key = (case.id, runner.id, arm)
         self._execution: dict[str, Any] = {}
         self._expected_fail = case.expected_fail
         for tag in case.tags:
@@ -221,7 +221,7 @@ def _run_on(path: Path, runner: str, cases: list[str]) -> dict[_Key, dict[str, A
         document = json.loads(results.read_text(encoding="utf-8"))
     run_dir = str(runs / document["run_id"])
     return {
-        (case["id"], execution["runner"], execution["variant"]): {**execution, "run_dir": run_dir}
+        (case["id"], execution["runner"], execution["arm"]): {**execution, "run_dir": run_dir}
         for case in document["cases"]
         for execution in case["executions"]
     }

@@ -150,7 +150,7 @@ def _plan(folder: Path) -> Plan:
         Execution(
             case=case,
             runner=Runner(id="demo", agent="command", model="some-model"),
-            variant="default",
+            arm="default",
             limits=Limits(timeout_s=60),
             workspace=WorkspaceSpec(),
             trials=1,

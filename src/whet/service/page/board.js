@@ -1,8 +1,8 @@
-// The cases of a run in each variant: a table that fills as trials end.
+// The cases of a run in each arm: a table that fills as trials end.
 
 import { caseNames, titleOf } from "./cases.js";
 import { el, row, said } from "./dom.js";
-import { badge, difference, score, sentence, variantName, VERDICTS } from "./words.js";
+import { badge, difference, score, sentence, armName, VERDICTS } from "./words.js";
 
 const AS_EXPECTED = ["passed", "expected-failed"];
 // Of several samples, show the first of these statuses that one of them has.
@@ -15,13 +15,13 @@ const FILTERS = {
   open: ["Not ended yet", (line) => !line.trials.length],
 };
 
-/** The verdict of each case, by variant. */
+/** The verdict of each case, by arm. */
 export class Board {
   constructor(run, suite) {
     this.run = run;
     this.ended = 0;
     this.lines = new Map();
-    this.variants = plannedVariants(run, suite);
+    this.arms = plannedArms(run, suite);
     this.filter = "all";
     const names = suite ? caseNames(suite.cases_json) : [];
     names.forEach((name, index) => this.line(name, titleOf(suite.cases_json[index])));
@@ -37,10 +37,10 @@ export class Board {
     line.trials.push(trial);
     line.lift = liftIn(line.trials);
     this.ended += 1;
-    if (this.variants.includes(trial.variant)) {
+    if (this.arms.includes(trial.arm)) {
       this.redraw(line);
     } else {
-      this.variants.push(trial.variant);
+      this.arms.push(trial.arm);
       this.draw();
     }
     return this.ended;
@@ -52,8 +52,8 @@ export class Board {
   }
 
   heads() {
-    const lift = this.variants.length > 1 ? ["Lift"] : [];
-    return ["Case", ...this.variants.map((variant) => sentence(variantName(variant))), ...lift];
+    const lift = this.arms.length > 1 ? ["Lift"] : [];
+    return ["Case", ...this.arms.map((arm) => sentence(armName(arm))), ...lift];
   }
 
   draw() {
@@ -65,7 +65,7 @@ export class Board {
     }
     const titles = heads.map((head) => el("th", { scope: "col", role: "columnheader" }, head));
     this.place.replaceChildren(
-      el("table", null, el("caption", { class: "unseen" }, "Cases in each variant"), el("thead", null, el("tr", null, titles)), body),
+      el("table", null, el("caption", { class: "unseen" }, "Cases in each arm"), el("thead", null, el("tr", null, titles)), body),
     );
     this.applyFilter();
   }
@@ -85,10 +85,10 @@ export class Board {
 
   cells(line) {
     const where = `#/runs/${this.run.id}/cases/${encodeURIComponent(line.name)}`;
-    const lift = this.variants.length > 1 ? [line.lift === null ? null : difference(line.lift)] : [];
+    const lift = this.arms.length > 1 ? [line.lift === null ? null : difference(line.lift)] : [];
     return [
       [el("a", { href: where }, said(line.name)), line.title ? el("span", { class: "quiet title" }, said(line.title)) : null],
-      ...this.variants.map((variant) => cellOf(line.trials.filter((trial) => trial.variant === variant))),
+      ...this.arms.map((arm) => cellOf(line.trials.filter((trial) => trial.arm === arm))),
       ...lift,
     ];
   }
@@ -118,9 +118,9 @@ export class Board {
   }
 }
 
-/** The variants that a run will have, before its first trial has ended. */
-function plannedVariants(run, suite) {
-  if (run.variant) return [run.variant];
+/** The arms that a run will have, before its first trial has ended. */
+function plannedArms(run, suite) {
+  if (run.arm) return [run.arm];
   if (!run.skill) return ["no_skill"];
   return suite?.supports_no_skill ? ["skill", "no_skill"] : ["skill"];
 }
@@ -138,9 +138,9 @@ function cellOf(trials) {
   ];
 }
 
-/** The score that the skill adds to a case; null until both variants have a score. */
+/** The score that the skill adds to a case; null until both arms have a score. */
 function liftIn(trials) {
-  const [skill, without] = ["skill", "no_skill"].map((variant) => meanScore(trials.filter((trial) => trial.variant === variant)));
+  const [skill, without] = ["skill", "no_skill"].map((arm) => meanScore(trials.filter((trial) => trial.arm === arm)));
   return skill === null || without === null ? null : skill - without;
 }
 

@@ -1,4 +1,4 @@
-// One case of a run, with the evidence of each variant.
+// One case of a run, with the evidence of each arm.
 
 import { get, path } from "./api.js";
 import { caseNames } from "./cases.js";
@@ -8,7 +8,7 @@ import { trail } from "./parts.js";
 import { suiteOf } from "./run.js";
 import { eventsOf } from "./stream.js";
 import { trialsOf } from "./trials.js";
-import { badge, count, ENDED, score, sentence, took, variantName, VERDICTS, when } from "./words.js";
+import { badge, count, ENDED, score, sentence, took, armName, VERDICTS, when } from "./words.js";
 
 const MOST_OPEN = 4;
 const LONG = 300;
@@ -45,7 +45,7 @@ async function follow({ run, name, draw, signal, announce }) {
   for await (const event of eventsOf(run.id, signal, () => {})) {
     if (event.type !== "trial_ended" || event.data.case !== name) continue;
     await draw();
-    announce(`${variantName(event.data.variant)}: ${VERDICTS[event.data.status]?.[0] ?? event.data.status}`);
+    announce(`${armName(event.data.arm)}: ${VERDICTS[event.data.status]?.[0] ?? event.data.status}`);
   }
   run.status = "completed";
   await draw();
@@ -89,14 +89,14 @@ function drawEvidence(place, run, name, all, context) {
     place.replaceChildren(el("h2", null, "Evidence"), el("p", { class: "quiet" }, text));
     return;
   }
-  const variants = [...new Set(trials.map((trial) => trial.key.variant))].sort().reverse();
+  const arms = [...new Set(trials.map((trial) => trial.key.arm))].sort().reverse();
   const open = trials.length <= MOST_OPEN;
-  const columns = variants.map((variant) =>
+  const columns = arms.map((arm) =>
     el(
       "section",
-      { "aria-label": sentence(variantName(variant)) },
-      el("h2", null, sentence(variantName(variant))),
-      trials.filter((trial) => trial.key.variant === variant).map((trial) => trialPart(run, trial, open, context)),
+      { "aria-label": sentence(armName(arm)) },
+      el("h2", null, sentence(armName(arm))),
+      trials.filter((trial) => trial.key.arm === arm).map((trial) => trialPart(run, trial, open, context)),
     ),
   );
   const drawn = el("div", { class: "columns" }, columns);

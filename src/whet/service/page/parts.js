@@ -58,9 +58,9 @@ export function skill(run) {
   return run.skill ? el("code", { title: run.skill }, said(skillName(run.skill))) : el("span", { class: "quiet" }, "none");
 }
 
-/** The score of a run with the skill, and next to it without, if both variants ran. */
+/** The score of a run with the skill, and next to it without, if both arms ran. */
 function runScore(run) {
-  const scores = new Map((run.summary?.scores ?? []).map((each) => [each.variant, score(each.score)]));
+  const scores = new Map((run.summary?.scores ?? []).map((each) => [each.arm, score(each.score)]));
   if (!scores.has("skill")) return scores.get("no_skill") ?? null;
   const without = scores.has("no_skill") ? el("span", { class: "quiet" }, ` without ${scores.get("no_skill") ?? "–"}`) : null;
   return [el("strong", null, scores.get("skill") ?? "–"), without];

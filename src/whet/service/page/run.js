@@ -1,4 +1,4 @@
-// One run: its cases in each variant, live during the run.
+// One run: its cases in each arm, live during the run.
 
 import { get, path, Problem } from "./api.js";
 import { Board } from "./board.js";
@@ -75,7 +75,7 @@ function drawHead(place, run, name) {
     facts([
       ["Skill", skill(run)],
       ["Runner", run.runner ? said(run.runner) : "none"],
-      ["Variant", run.variant ? said(run.variant) : null],
+      ["Arm", run.arm ? said(run.arm) : null],
       ["Suite version", el("a", { href: `#/suites/${run.suite_id}/versions/${run.suite_version}` }, String(run.suite_version))],
       ["Samples of each case", run.trials],
       ["Trials", run.summary ? counted(run.summary.counts) : null],

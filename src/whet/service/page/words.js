@@ -20,12 +20,12 @@ const STATUSES = {
   failed: ["not carried out", "!", "warn"],
   cancelled: ["cancelled", "–", "quiet"],
 };
-export const VARIANTS = { skill: "with the skill", no_skill: "without the skill" };
+export const ARMS = { skill: "with the skill", no_skill: "without the skill" };
 export const ENDED = ["completed", "failed", "cancelled"];
 
-/** The name of a variant, for people. */
-export function variantName(variant) {
-  return VARIANTS[variant] ?? variant;
+/** The name of an arm, for people. */
+export function armName(arm) {
+  return ARMS[arm] ?? arm;
 }
 
 /** The outcome of a run, or its status. */

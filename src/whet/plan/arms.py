@@ -1,0 +1,176 @@
+"""Find the arms of a run: what you type with `--arm`, tables `[arms.NAME]` of the settings, or the suite's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from whet.errors import UnknownName, UsageError
+from whet.ground.git import folder_at_commit
+from whet.model.arm import Arm, ArmSpec
+from whet.model.request import Settings
+from whet.model.run import id_problem
+from whet.model.suite import SKILL, SkillUnderTest, Suite
+from whet.plan.skill import find_skill, skill_store
+from whet.reading.text import did_you_mean
+
+_KEYS = ("skill", "model", "runner", "env", "prompt")
+_WITHOUT, _GIT = "none", "git:"
+_EXAMPLE = "write it like new=skill:./v2,model:large"
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LONGEST_PROMPT = 1_000_000
+
+
+def bind_arms(
+    suite: Suite, typed: Sequence[str], settings: Settings, skill: Path | None
+) -> tuple[Suite, tuple[Arm, ...]]:
+    """Return the arms that were asked for, and the suite with the skill that they are about.
+
+    *skill* is what `--skill` names. Without any `--arm`, the arms are the suite's own.
+    """
+    specs = [_parse(text, settings) for text in typed]
+    own = [Arm(name=name, skill=suite.skill if name == SKILL else None) for name in suite.arms]
+    defined = [spec for spec in specs if isinstance(spec, ArmSpec)]
+    if not defined:
+        return suite, tuple(own)
+    if len({spec.name for spec in defined}) < len(defined):
+        raise UsageError("--arm: two arms have the same name")
+    known = {arm.name: arm for arm in own}
+    arms = [_found(spec, suite, settings, skill) if isinstance(spec, ArmSpec) else known.get(spec) for spec in specs]
+    missing = [spec for spec, arm in zip(specs, arms, strict=True) if arm is None and isinstance(spec, str)]
+    if missing:
+        raise UnknownName(f'no arm is called "{missing[0]}"', hint=_known(missing[0], known, settings))
+    found = tuple(arm for arm in arms if arm is not None)
+    return replace(suite, skill=_tested(suite.skill, found)), found
+
+
+def same_arms(arms: Sequence[Arm]) -> Iterator[str]:
+    """Yield a sentence for each arm that does not differ in anything from one before it."""
+    for number, arm in enumerate(arms):
+        for earlier in arms[:number]:
+            if arm.facts() == earlier.facts():
+                yield f"the arms {earlier.name} and {arm.name} do not differ in anything"
+
+
+def _parse(text: str, settings: Settings) -> ArmSpec | str:
+    """Return the arm that was typed, or that the settings define; else the name of one of the suite's own."""
+    name, equals, spec = text.partition("=")
+    if problem := id_problem(name):
+        raise UsageError(f'--arm: the name "{name}" {problem}', hint=_EXAMPLE)
+    if equals:
+        return _typed(name, spec)
+    if name in settings.arms:
+        base = settings.file.parent if settings.file else Path.cwd()
+        return _spec(name, settings.arms[name], base)
+    return name
+
+
+def _typed(name: str, text: str) -> ArmSpec:
+    values: dict[str, Any] = {}
+    env: dict[str, str] = {}
+    for piece in text.split(","):
+        key, colon, value = (part.strip() for part in piece.partition(":"))
+        if not colon or key not in _KEYS:
+            other = f"the keys are {', '.join(_KEYS)}; a value with a comma goes into [arms.{name}] of the settings"
+            raise UsageError(
+                f'--arm {name}: "{piece}" is not of the form key:value', hint=did_you_mean(key, _KEYS) or other
+            )
+        if not value:
+            raise UsageError(f'--arm {name}: "{key}" has no value', hint=_EXAMPLE)
+        if key == "env":
+            variable, equals, content = value.partition("=")
+            if not equals or not _VARIABLE.fullmatch(variable):
+                raise UsageError(f'--arm {name}: "{piece}" is not of the form env:KEY=VALUE')
+            env[variable] = content
+        elif key in values:
+            raise UsageError(f'--arm {name}: "{key}" is given twice')
+        else:
+            values[key] = value
+    return _spec(name, values | {"env": env}, Path.cwd())
+
+
+def _spec(name: str, values: Mapping[str, Any], base: Path) -> ArmSpec:
+    skill, prompt = values.get("skill"), values.get("prompt")
+    if skill is not None and skill != _WITHOUT and not skill.startswith(_GIT):
+        skill = str(base / Path(skill).expanduser())
+    return ArmSpec(
+        name=name,
+        skill=skill,
+        model=values.get("model"),
+        runner=values.get("runner"),
+        env=values.get("env") or {},
+        prompt=None if prompt is None else base / Path(prompt).expanduser(),
+    )
+
+
+def _found(spec: ArmSpec, suite: Suite, settings: Settings, skill: Path | None) -> Arm:
+    """Find everything that an arm names."""
+    where = f"arm {spec.name}"
+    if spec.runner is not None and spec.runner not in (names := [runner.id for runner in settings.runners]):
+        hint = did_you_mean(spec.runner, names) or f"known: {', '.join(names) or 'none'}"
+        raise UnknownName(f'{where}: no runner is called "{spec.runner}"', hint=hint)
+    found, commit = _skill(spec, suite, settings, skill)
+    return Arm(
+        name=spec.name,
+        skill=found,
+        commit=commit,
+        model=spec.model,
+        runner=spec.runner,
+        env=spec.env,
+        prompt=None if spec.prompt is None else _prompt(spec.prompt, where),
+    )
+
+
+def _skill(
+    spec: ArmSpec, suite: Suite, settings: Settings, skill: Path | None
+) -> tuple[SkillUnderTest | None, str | None]:
+    """Return the skill of an arm, and the commit that it was taken from."""
+    where = f"arm {spec.name}"
+    match spec.skill:
+        case None:
+            return suite.skill, None
+        case "none":
+            return None, None
+        case text if text.startswith(_GIT):
+            if skill is None:
+                raise UsageError(f"{where}: {text} needs to know which skill", hint="name its folder with --skill")
+            folder, commit = folder_at_commit(skill.resolve(), text.removeprefix(_GIT), skill_store(settings))
+            return find_skill(folder, suite.source, settings, where), commit
+        case text:
+            return find_skill(Path(text), suite.source, settings, where), None
+
+
+def _prompt(path: Path, where: str) -> str:
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        raise UsageError(f"{where}: there is no file {path}") from None
+    except (UnicodeDecodeError, IsADirectoryError):
+        raise UsageError(f"{where}: {path} is not a text file") from None
+    if len(text) > _LONGEST_PROMPT:
+        raise UsageError(f"{where}: {path} is longer than {_LONGEST_PROMPT:,} characters")
+    return text
+
+
+def _tested(suite_skill: SkillUnderTest | None, arms: Sequence[Arm]) -> SkillUnderTest | None:
+    """Return the skill that the run is about, with the places and names that it has in all arms."""
+    skills = [skill for skill in (suite_skill, *(arm.skill for arm in arms)) if skill is not None]
+    if not skills:
+        return None
+    first = skills[0]
+    return replace(
+        first,
+        copies=tuple(dict.fromkeys(place for skill in skills for place in skill.places)),
+        other_names=tuple(sorted({name for skill in skills for name in skill.names} - first.names)),
+    )
+
+
+def _known(name: str, own: Mapping[str, Arm], settings: Settings) -> str:
+    names = [*own, *settings.arms]
+    return (
+        did_you_mean(name, names)
+        or f"known: {', '.join(names)}; define one like {_EXAMPLE.removeprefix('write it like ')}"
+    )
