@@ -20,14 +20,14 @@ from whet.record.results_document import WrittenRun
 FILE = Path(__file__).resolve().parents[1] / "src/whet/record/results.schema.json"
 HEAD = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "$id": "urn:whet:results:1",
+    "$id": "urn:whet:results:2",
     "title": "whet results",
     "description": "The result of one run, as written to results.json of its run folder and by the json reporter. "
     "All paths but suite_path and location.file are relative to the run folder.",
     "$ref": "#/$defs/run",
 }
 # The names of definitions whose class is called something else.
-NAMES = {"SnapshotOutcome": "snapshot", "SkillDetection": "detected_skill", "ArmScore": "arm"}
+NAMES = {"SnapshotOutcome": "snapshot", "SkillDetection": "detected_skill"}
 # Fields that earlier versions of whet did not write. All others are always there.
 LATER = {
     "rate": {"errored", "if_errored_failed", "if_errored_passed", "first_passed", "first_total", "flaky"},
@@ -53,12 +53,17 @@ FIELDS: dict[str, dict[str, str | tuple[str, Mapping[str, Any]]]] = {
         "interrupted": "Whether a signal ended the run before all trials had ended.",
         "schedule": "What was allowed to run at the same time.",
         "max_parallel": ("The most trials at a time.", FROM_ONE),
+        "arms": "The versions that the run compares, or one that is called default.",
+        "baseline": "The arm that the others are compared with; null if there is one arm.",
+        "seed": "What the order of each round was drawn from; null if trials ran in declared order.",
+        "grown_from": "The rounds that were done each time the run was made longer.",
         "passed": "Whether every planned trial ended as expected.",
         "counts": "How many trials ended with each status.",
         "total_usage": "What every attempt at every trial took together; unknown figures are left out of the sum.",
         "interrupted_usage": "The part of total_usage of interrupted attempts, which have no result.",
         "scores": "The score of each runner in each arm.",
         "lift": "What the skill adds, for each runner that ran cases with and without it.",
+        "comparisons": "Each arm compared with the baseline, on each runner that both have.",
         "cases": "The selected cases, in declared order.",
         "record": "What the results were made of, so that a change shows.",
     },
@@ -137,6 +142,7 @@ FIELDS: dict[str, dict[str, str | tuple[str, Mapping[str, Any]]]] = {
         "workspace_dir": "Where its workspace was kept, if it was.",
         "failure": "Why it did not go as its check asks; null if it did.",
         "usage": "What it took.",
+        "value": ("How it counts in comparisons; null if it errored.", SHARE),
     },
     "failure": {
         "phase": ("Where in the attempt it happened.", {"enum": get_args(Phase)}),
@@ -202,7 +208,7 @@ FIELDS: dict[str, dict[str, str | tuple[str, Mapping[str, Any]]]] = {
     "lift": {
         "runner": "Which runner.",
         "value": ("The score with the skill minus the score without it, over the cases, by weight.", DIFFERENCE),
-        "low": "The lower end of the 95 % interval, paired by case; null for a single case.",
+        "low": "The lower end of the interval on these cases, as in comparisons.",
         "high": "The upper end.",
         "skill": ("The score with the skill, by weight.", SHARE),
         "no_skill": ("The score without it, by weight.", SHARE),
@@ -225,6 +231,61 @@ FIELDS: dict[str, dict[str, str | tuple[str, Mapping[str, Any]]]] = {
         "weight": ("How much it counts.", POSITIVE),
     },
     "arm": {
+        "name": "Its name.",
+        "commit": "The commit that its skill was taken from, if it was.",
+        "differs_by": "What is special about it, by content: two arms with the same facts do not differ in anything.",
+    },
+    "comparison": {
+        "baseline": "The arm that is compared with.",
+        "candidate": "The arm that is compared.",
+        "verdict": "What was decided about the candidate.",
+        "difference": ("The rate of the candidate minus that of the baseline, by weight.", DIFFERENCE),
+        "low": ("The lower end of its interval on these cases, however errored trials would have gone.", DIFFERENCE),
+        "high": ("The upper end.", DIFFERENCE),
+        "margin": ("How much worse still counts as not worse.", SHARE),
+        "level": ("The level of the interval.", SHARE),
+        "like_these": "The difference on other cases like these; null for a single case.",
+        "baseline_rate": "The rate of the baseline on these cases.",
+        "candidate_rate": "The rate of the candidate on these cases.",
+        "cases": "Every case that one of the arms has.",
+        "amounts": "What a trial took in both arms.",
+        "errored": "The trials that errored, and what they could change.",
+        "spread": ("The variance of a trial within its case, summed over both arms.", NOT_NEGATIVE),
+        "trials": ("How many trials counted.", NOT_NEGATIVE),
+        "runner": "The runner of both arms; null if the arms differ by their runner.",
+        "contaminated": ("How many trials found a skill that their arm should not have.", NOT_NEGATIVE),
+        "looks": ("How often the run was looked at, this time included.", FROM_ONE),
+        "interleaved": "Whether the arms took turns.",
+        "notes": "What a reader must know before relying on it, a sentence each.",
+    },
+    "interval": {
+        "value": "The estimate.",
+        "low": "The lower end of its interval.",
+        "high": "The upper end.",
+    },
+    "case_change": {
+        "case": "Its id.",
+        "baseline": ("Its mean value in the baseline; null if no trial counted.", SHARE),
+        "candidate": ("Its mean value in the candidate; null if no trial counted.", SHARE),
+        "baseline_trials": ("How many trials of the baseline counted.", NOT_NEGATIVE),
+        "candidate_trials": ("How many trials of the candidate counted.", NOT_NEGATIVE),
+        "weight": ("How much it counts.", NOT_NEGATIVE),
+        "may_be_chance": "Whether its change may be chance, given how many cases there are.",
+    },
+    "amount_change": {
+        "amount": "What was measured.",
+        "baseline": ("The mean of a trial in the baseline, over cases.", NOT_NEGATIVE),
+        "candidate": ("The mean of a trial in the candidate.", NOT_NEGATIVE),
+        "ratio": "How many times as much the candidate takes; null if that cannot be known.",
+    },
+    "errored": {
+        "baseline": ("How many trials of the baseline errored.", NOT_NEGATIVE),
+        "candidate": ("How many trials of the candidate errored.", NOT_NEGATIVE),
+        "if_failed": "The difference if all of them had failed.",
+        "if_passed": "The difference if all of them had passed.",
+        "decisive": "Whether leaving them out would have led to another verdict.",
+    },
+    "arm_score": {
         "runner": "Which runner.",
         "arm": "Which arm.",
         "score": ("The mean of the scores of its cases, by weight; null if no case has one.", SHARE),

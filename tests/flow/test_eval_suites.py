@@ -83,9 +83,7 @@ def rubric(instruction: str, *items: Any, **fields: Any) -> dict[str, Any]:
 
 def by_arm(done: Outcome) -> dict[tuple[str, str], dict[str, Any]]:
     return {
-        (case["id"], execution["arm"]): execution
-        for case in done.results["cases"]
-        for execution in case["executions"]
+        (case["id"], execution["arm"]): execution for case in done.results["cases"] for execution in case["executions"]
     }
 
 

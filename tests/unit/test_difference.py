@@ -14,8 +14,8 @@ from whet.grade.difference import (
     holm_levels,
     rate_on_these_cases,
     ratio_of_means,
-    z_of,
 )
+from whet.grade.quantiles import z_of
 
 
 def _arm(rates: dict[str, tuple[int, int]]) -> dict[str, list[float]]:

@@ -9,15 +9,16 @@ from typing import cast
 
 import pytest
 
-from whet.grade.statistics import lifts_of, told_lift
-from whet.model.event import ExecutionSummary, Results
-from whet.model.run import Execution, Plan, Runner
+from whet.grade.comparison import lifts_of, told_lift
+from whet.model.event import Results
+from whet.model.grade import Status
+from whet.model.run import Attempt, Execution, Plan, Runner, TrialResult
 from whet.model.suite import NO_SKILL, SKILL, Case, Limits, Suite, WorkspaceSpec
 
 
 @dataclass
 class Scored:
-    """Results with nothing but scores, by case, arm and runner."""
+    """Results with one trial of each execution, which counts as given or errored, by case, arm and runner."""
 
     scores: dict[tuple[str, str, str], float | None]
     weights: dict[str, float]
@@ -25,25 +26,39 @@ class Scored:
     @property
     def plan(self) -> Plan:
         suite = Suite(name="s", cases=(), source=Path("s.json"), digest="")
-        executions = tuple(summary.execution for summary in self.summaries())
-        return Plan(
-            suite=suite, executions=executions, schedule="serial", max_parallel=1, retries=0, check_timeout_s=1.0
-        )
-
-    def summaries(self) -> Iterator[ExecutionSummary]:
-        for (case, arm, runner), score in self.scores.items():
-            execution = Execution(
+        executions = tuple(
+            Execution(
                 case=Case(id=case, prompt="p", checks=(), weight=self.weights.get(case, 1.0)),
                 runner=Runner(id=runner, agent="scripted"),
                 arm=arm,
                 limits=Limits(),
                 workspace=WorkspaceSpec(),
                 trials=1,
-                control=arm == NO_SKILL and (case, SKILL, runner) in self.scores,
             )
-            yield ExecutionSummary(
-                execution=execution, status="passed", passed=True, score=score, rate=None, counts={}, duration_s=0.0
-            )
+            for case, arm, runner in self.scores
+        )
+        return Plan(
+            suite=suite,
+            executions=executions,
+            schedule="serial",
+            max_parallel=1,
+            retries=0,
+            check_timeout_s=1.0,
+            baseline=NO_SKILL if any(arm == NO_SKILL for _, arm, _ in self.scores) else None,
+        )
+
+    def trials(self, execution: Execution) -> Iterator[TrialResult]:
+        value = self.scores[execution.case.id, execution.arm, execution.runner.id]
+        status: Status = "errored" if value is None else "passed"
+        yield TrialResult(
+            key=self.plan.key(execution, 1),
+            status=status,
+            score=value,
+            duration_s=1.0,
+            started_at="",
+            artifact_dir="",
+            attempts=(Attempt(number=1, status=status, duration_s=1.0, artifact_dir="", value=value),),
+        )
 
 
 def results(pairs: dict[str, tuple[float | None, float | None]], **weights: float) -> Results:
@@ -82,11 +97,14 @@ def test_the_interval_holds_the_lift_and_narrows_with_cases_that_agree() -> None
     assert many.high - many.low < few.high - few.low
 
 
-def test_a_single_case_has_a_lift_and_no_interval() -> None:
+def test_a_single_case_has_a_lift_with_a_wide_interval() -> None:
     (lift,) = lifts_of(results({"a": (1.0, 0.5)}))
 
-    assert (lift.value, lift.low, lift.high) == (0.5, None, None)
-    assert told_lift(lift).startswith("+0.50: 1.00 with the skill, 0.50 without")
+    assert lift.value == 0.5
+    assert lift.low is not None
+    assert lift.high is not None
+    assert lift.low < 0 < lift.high
+    assert told_lift(lift).startswith("+0.50 (-")
 
 
 def test_where_nothing_ran_without_the_skill_there_is_nothing_to_compare() -> None:

@@ -1,4 +1,4 @@
-"""Decide between two arms: better, not worse, worse, or inconclusive."""
+"""Decide between two arms: better, not worse, worse, or inconclusive; the lift of a skill is such a comparison."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from whet.grade.difference import (
     holm_levels,
     ratio_of_means,
     shared_cases,
-    z_of,
 )
+from whet.grade.quantiles import z_of
 from whet.grade.scores import Z95
 from whet.grade.sequential import ALPHA, FIRST_LOOK, z_after_looks, z_at
 from whet.model.benchmark import Interval
@@ -36,7 +36,9 @@ from whet.model.comparison import (
     Sampled,
 )
 from whet.model.event import Results
+from whet.model.grade import CaseLift, Lift
 from whet.model.run import TrialResult
+from whet.model.suite import NO_SKILL, SKILL
 
 # How much worse a candidate may be and still count as not worse, unless you say otherwise.
 MARGIN = 0.05
@@ -259,3 +261,47 @@ def _taken(trials: Iterable[Sampled], amount: Amount) -> Values:
         if taken is not None and trial.value is not None:
             values.setdefault(trial.case, []).append(taken)
     return values
+
+
+def lifts_of(results: Results) -> tuple[Lift, ...]:
+    """A lift for each runner that some case was run by with the skill and without; it compares the two arms."""
+    if {execution.arm for execution in results.plan.executions} != {SKILL, NO_SKILL}:
+        return ()
+    triggers: dict[str, list[bool]] = {}
+    for execution in results.plan.executions:
+        apart = {check.label for check in execution.case.checks if not check.compared}
+        if apart and execution.arm == SKILL:
+            asked = triggers.setdefault(execution.runner.id, [])
+            asked += (
+                each.passed for trial in results.trials(execution) for each in trial.grades if each.check in apart
+            )
+    return tuple(_lift(found, triggers.get(found.runner or "", [])) for found in comparisons_in(results))
+
+
+def _lift(found: Comparison, triggers: Sequence[bool]) -> Lift:
+    paired = tuple(
+        CaseLift(case=each.case, skill=each.candidate, no_skill=each.baseline, weight=each.weight)
+        for each in found.cases
+        if each.candidate is not None and each.baseline is not None
+    )
+    return Lift(
+        runner=found.runner or "",
+        value=found.difference,
+        low=found.low,
+        high=found.high,
+        skill=found.candidate_rate.value,
+        no_skill=found.baseline_rate.value,
+        cases=paired,
+        unpaired=tuple(each.case for each in found.cases if each.candidate is None or each.baseline is None),
+        triggered=sum(triggers),
+        asked=len(triggers),
+    )
+
+
+def told_lift(lift: Lift) -> str:
+    """The lift in one line."""
+    interval = f" ({lift.low:+.2f} to {lift.high:+.2f})" if lift.low is not None and lift.high is not None else ""
+    counts = f"{lift.better} better, {lift.worse} worse, {lift.same} the same"
+    rest = f"; {len(lift.unpaired)} without a score in both" if lift.unpaired else ""
+    told = f"{lift.value:+.2f}{interval}: {lift.skill:.2f} with the skill, {lift.no_skill:.2f} without; {counts}{rest}"
+    return f"{told}; triggered {lift.triggered} of {lift.asked}, not counted" if lift.asked else told

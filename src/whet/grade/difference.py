@@ -9,13 +9,12 @@ width of zero. Sums are exact (`fsum`), so that no order of cases or trials chan
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from math import erfc, exp, fsum, inf, log, sqrt
 from typing import TypeAlias
 
 from whet.dataclass import dataclass
+from whet.grade.quantiles import FARTHEST_Z, t_quantile
 from whet.grade.scores import Z95, weight_unit, wilson_interval
-from whet.grade.statistics import t_quantile
 from whet.model.benchmark import Interval
 
 # The values of the trials of each case.
@@ -27,7 +26,6 @@ _ADDED_CASES = 2
 # The least share of the variance that lies within cases; scores may hardly vary within a case.
 _LEAST_BINARY, _LEAST_GRADED = 0.5, 0.25
 _STEPS = 40
-_FARTHEST_Z = 40.0
 _LEAST_CASES = 2
 # The largest power of e that a number can hold is a little above.
 _LARGEST_LOG = 700.0
@@ -148,7 +146,7 @@ def chance(baseline: Values, candidate: Values, weights: Weights | None = None) 
     pair = _pair(baseline, candidate, weights)
     if pair is None or pair.baseline.rate == pair.candidate.rate:
         return 1.0
-    low, high = 0.0, _FARTHEST_Z
+    low, high = 0.0, FARTHEST_Z
     for _ in range(_STEPS):
         z = (low + high) / 2
         _, _, least, most = pair.limits(z)
@@ -268,13 +266,3 @@ def _squares(values: Sequence[float]) -> float:
     """Return the sum of squared distances from the mean."""
     middle = _mean(values)
     return fsum((value - middle) ** 2 for value in values)
-
-
-@lru_cache
-def z_of(alpha: float) -> float:
-    """Return the z that a normal variable exceeds, on either side, with probability *alpha*."""
-    low, high = 0.0, _FARTHEST_Z
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if erfc(middle / sqrt(2)) > alpha else (low, middle)
-    return (low + high) / 2

@@ -12,7 +12,8 @@ from functools import lru_cache
 from math import ceil, erfc, exp, log, pi, sqrt
 
 from whet.dataclass import dataclass
-from whet.grade.difference import Difference, z_of
+from whet.grade.difference import Difference
+from whet.grade.quantiles import z_of
 
 ALPHA = 0.05
 # The earliest round to look after: one trial per case says nothing of how trials of a case vary.

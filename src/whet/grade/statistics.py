@@ -1,72 +1,15 @@
-"""Compute intervals and lifts by resampling whole tasks: runs of one task are not independent samples."""
+"""Compute intervals by resampling whole tasks: runs of one task are not independent samples."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
-from math import ceil, comb, exp, floor, lgamma, log, sqrt
+from math import ceil, comb, floor, sqrt
 from random import Random
 
-from whet.grade.comparison import comparisons_in
-from whet.grade.scores import by_task, weight_unit
+from whet.grade.difference import difference
+from whet.grade.quantiles import t_quantile
+from whet.grade.scores import by_task
 from whet.model.benchmark import Difference, Interval, PassK, Sample
-from whet.model.comparison import Comparison
-from whet.model.event import Results
-from whet.model.grade import CaseLift, Lift
-from whet.model.suite import NO_SKILL, SKILL
-
-_STEPS = 200
-_TINY = 1e-300
-_CLOSE = 1e-14
-
-
-@lru_cache
-def t_quantile(share: float, degrees: int) -> float:
-    """The value that a t variable stays below with probability *share* (above one half)."""
-    low, high = 0.0, 1e8
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if _cdf(middle, degrees) < share:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
-
-
-def _cdf(value: float, degrees: int) -> float:
-    """For values of at least 0."""
-    return 1 - _beta(degrees / 2, 0.5, degrees / (degrees + value * value)) / 2
-
-
-def _beta(a: float, b: float, x: float) -> float:
-    """The regularized incomplete beta function."""
-    if x <= 0 or x >= 1:
-        return 0.0 if x <= 0 else 1.0
-    front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log(1 - x))
-    if x < (a + 1) / (a + b + 2):
-        return front * _fraction(a, b, x) / a
-    return 1 - front * _fraction(b, a, 1 - x) / b
-
-
-def _fraction(a: float, b: float, x: float) -> float:
-    """Its continued fraction, by Lentz's method."""
-    c, d = 1.0, 1 / _nonzero(1 - (a + b) * x / (a + 1))
-    result = d
-    for m in range(1, _STEPS):
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        d, c = 1 / _nonzero(1 + even * d), _nonzero(1 + even / c)
-        result *= d * c
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        d, c = 1 / _nonzero(1 + odd * d), _nonzero(1 + odd / c)
-        result *= d * c
-        if abs(d * c - 1) < _CLOSE:
-            break
-    return result
-
-
-def _nonzero(value: float) -> float:
-    return value if abs(value) > _TINY else _TINY
-
 
 RESAMPLES = 2000
 _LEVEL = 0.95
@@ -114,25 +57,17 @@ def paired_difference(
     after: Mapping[str, Sequence[float]],
     *,
     weights: Mapping[str, float] | None = None,
-    seed: int = 0,
 ) -> Difference | None:
-    """By how much *after* is above *before*, task by task; none where no task is in both."""
-    common = [task for task in before if after.get(task) and before[task]]
-    if not common:
+    """By how much *after* is above *before* on the tasks of both; none where no task is in both."""
+    found = difference(before, after, weights)
+    if found is None:
         return None
+    common = [task for task in before if before[task] and after.get(task)]
     changes = {task: _mean(after[task]) - _mean(before[task]) for task in common}
-    given = {task: (weights or {}).get(task, 1.0) for task in common}
-    unit = weight_unit(given.values())
-    weigh = {task: weight / unit for task, weight in given.items()}
-    clusters = [(changes[task] * weigh[task], weigh[task]) for task in common]
-    value = ratio(clusters)
-    if value is None:
-        return None
-    interval = bootstrap(clusters, seed=seed)
     return Difference(
-        value=value,
-        low=interval.low if interval else None,
-        high=interval.high if interval else None,
+        value=found.value,
+        low=found.low,
+        high=found.high,
         tasks=len(common),
         better=tuple(task for task in common if changes[task] > 0),
         worse=tuple(task for task in common if changes[task] < 0),
@@ -192,47 +127,3 @@ def _check(n: int, c: int, k: int) -> None:
         raise ValueError(f"k must be between 1 and the number of tries, and {k} of {n} is not")
     if not 0 <= c <= n:
         raise ValueError(f"{c} of {n} cannot have passed")
-
-
-def lifts_of(results: Results) -> tuple[Lift, ...]:
-    """A lift for each runner that some case was run by with the skill and without; it compares the two arms."""
-    if {execution.arm for execution in results.plan.executions} != {SKILL, NO_SKILL}:
-        return ()
-    triggers: dict[str, list[bool]] = {}
-    for execution in results.plan.executions:
-        apart = {check.label for check in execution.case.checks if not check.compared}
-        if apart and execution.arm == SKILL:
-            asked = triggers.setdefault(execution.runner.id, [])
-            asked += (
-                each.passed for trial in results.trials(execution) for each in trial.grades if each.check in apart
-            )
-    return tuple(_lift(found, triggers.get(found.runner or "", [])) for found in comparisons_in(results))
-
-
-def _lift(found: Comparison, triggers: Sequence[bool]) -> Lift:
-    paired = tuple(
-        CaseLift(case=each.case, skill=each.candidate, no_skill=each.baseline, weight=each.weight)
-        for each in found.cases
-        if each.candidate is not None and each.baseline is not None
-    )
-    return Lift(
-        runner=found.runner or "",
-        value=found.difference,
-        low=found.low,
-        high=found.high,
-        skill=found.candidate_rate.value,
-        no_skill=found.baseline_rate.value,
-        cases=paired,
-        unpaired=tuple(each.case for each in found.cases if each.candidate is None or each.baseline is None),
-        triggered=sum(triggers),
-        asked=len(triggers),
-    )
-
-
-def told_lift(lift: Lift) -> str:
-    """The lift in one line."""
-    interval = f" ({lift.low:+.2f} to {lift.high:+.2f})" if lift.low is not None and lift.high is not None else ""
-    counts = f"{lift.better} better, {lift.worse} worse, {lift.same} the same"
-    rest = f"; {len(lift.unpaired)} without a score in both" if lift.unpaired else ""
-    told = f"{lift.value:+.2f}{interval}: {lift.skill:.2f} with the skill, {lift.no_skill:.2f} without; {counts}{rest}"
-    return f"{told}; triggered {lift.triggered} of {lift.asked}, not counted" if lift.asked else told

@@ -10,9 +10,8 @@ from itertools import groupby
 from typing import BinaryIO
 
 from whet.errors import RecordUnwritten
-from whet.grade.comparison import comparisons_in
+from whet.grade.comparison import comparisons_in, lifts_of
 from whet.grade.scores import arm_scores, combined_status, mean, rate_of
-from whet.grade.statistics import lifts_of
 from whet.model import wire
 from whet.model.event import ExecutionSummary
 from whet.model.grade import AS_EXPECTED, PASSED, STATUSES

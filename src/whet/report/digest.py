@@ -8,7 +8,7 @@ from dataclasses import field
 from pathlib import Path
 
 from whet.dataclass import dataclass
-from whet.grade.statistics import lifts_of
+from whet.grade.comparison import lifts_of
 from whet.model.benchmark import CompletionReport, Interval, SampleStatus, Summary
 from whet.model.event import ExecutionSummary, Results
 from whet.model.grade import AS_EXPECTED, Lift

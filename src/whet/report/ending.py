@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from whet.grade.statistics import told_lift
+from whet.grade.comparison import told_lift
 from whet.model.benchmark import CompletionReport, Evaluated, SampleStatus
 from whet.model.run import RunInfo
 from whet.reading.text import count, duration, left, middle, one_line, path_for_people, right, width

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from whet.grade.statistics import told_lift
+from whet.grade.comparison import told_lift
 from whet.model.event import Results, RunEnded
 from whet.model.grade import Lift
 from whet.model.run import RunInfo
