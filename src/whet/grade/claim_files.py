@@ -40,7 +40,7 @@ def undecided(reason: str, evidence: str | None = None) -> Outcome:
 
 
 def shortened(text: str, most: int = _SHOWN) -> str:
-    """The beginning of *text*."""
+    """Return the beginning of *text*."""
     return text if len(text) <= most else f"{text[:most]} ... ({len(text):,} characters)"
 
 
@@ -78,7 +78,7 @@ def matches(path: str, found: Found, pattern: Pattern) -> Outcome:
 
 
 def _line_of(file: str, needle: bytes) -> int | None:
-    """The line where *needle* first begins; one piece of the file in memory at a time."""
+    """Return the line where *needle* first begins; only one piece of the file is in memory at a time."""
     with open(open_file(file), "rb", buffering=0) as source:  # noqa: PTH123 - a descriptor, not a path
         lines, tail = 1, b""
         while part := source.read(_CHUNK):
@@ -93,7 +93,7 @@ def _line_of(file: str, needle: bytes) -> int | None:
 
 
 def _beginning(file: str) -> tuple[str, bool]:
-    """The text of a file, as far as it is read, and whether that is all of it."""
+    """Return the beginning of a file, and whether that is all of it."""
     with open(open_file(file), "rb") as source:  # noqa: PTH123 - a descriptor, not a path
         data = source.read(_LARGEST + 1)
     return data[:_LARGEST].decode("utf-8", "replace"), len(data) <= _LARGEST
@@ -158,7 +158,7 @@ def _problem(path: str, found: Found) -> str | None:
 
 
 def _absent(path: str, workspace: Path, before: Before) -> Outcome:
-    """Nothing may be there, not even a link that leads nowhere."""
+    """Return whether nothing is there, not even a link to nothing."""
     if os.path.lexists(workspace / path.rstrip("/")):
         return failed(f"{path} exists")
     was_there = before.kind != "absent"

@@ -1,4 +1,4 @@
-"""What a check is given: the session, the workspace and its changes, and a shell in the agent's kind of sandbox."""
+"""What a check gets: the session, the workspace and its changes, and a shell in the agent's kind of sandbox."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from whet.model.suite import Ceilings
 _OUTPUT_KEPT = 16 * 1024 * 1024
 _NOT_FOUND = 127
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ")
-# An agent may have set a program in the settings of its repository that git starts with every command. Hooks stay:
-# whether they hold may be what a check asks.
+# An agent may have named a program in the settings of its repository that git starts with every command. Hooks stay:
+# a check may be about them.
 _SAFE_GIT = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.fsmonitor", "GIT_CONFIG_VALUE_0": "false"}
 
 
@@ -64,11 +64,11 @@ class Shell:
     hidden: tuple[str, ...] = ()
     ceilings: Ceilings = field(default_factory=Ceilings)
     env: Mapping[str, str] = field(default_factory=dict)
-    # Where homes of commands are made: a check that is killed leaves one behind, and the run clears it away.
+    # Where the homes of commands are: a check that is killed leaves one behind, and the run removes it.
     scratch: str | None = None
 
     def run(self, workspace: Path, argv: Sequence[str], timeout_s: float) -> Ran:
-        """Run *argv* to its end, also where an async check has an event loop of its own."""
+        """Run *argv* to its end, also if an async check has an event loop running."""
         if not argv:
             raise ValueError("there is no command to run: the list is empty")
         with tempfile.TemporaryDirectory(prefix="whet-check-", dir=self.scratch) as home:
@@ -98,7 +98,7 @@ class Shell:
         try:
             ended = await sandbox.run(command, boundary, timeout_s=timeout_s, stdout=out, stderr=err)
         except (AgentNotFound, AgentNotStarted) as error:
-            # As a shell would say it: it is the check's command, and no agent.
+            # As a shell reports it: this is the command of a check, not an agent.
             return Ran(exit_code=_NOT_FOUND, stdout="", stderr=error.message, timed_out=False, duration_s=0.0)
         return Ran(
             exit_code=ended.exit_code,
@@ -127,7 +127,7 @@ _COMMAND_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """Conveniences over the evidence; the session stays the source of truth."""
+    """Convenient access to the evidence; the session stays the source of truth."""
 
     session: Session
     workspace: Path
@@ -165,7 +165,7 @@ class CheckContext:
         return self._changes
 
     def read(self, path: str | Path) -> str:
-        """The text of a file below the workspace; a link that leads out of it is not followed."""
+        """The text of a file in the workspace; a link that leads out of it is not followed."""
         try:
             found = (self.workspace / path).resolve()
         except RuntimeError as error:
@@ -183,7 +183,7 @@ class CheckContext:
 
 
 class NotRecorded(GraderError):
-    """A check asked for what the record does not hold."""
+    """A check needs something that was not recorded."""
 
     code = "not-recorded"
     cause: ClassVar[Cause] = "infrastructure"
@@ -193,7 +193,7 @@ class NotRecorded(GraderError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:
-    """Why the workspace is not whole and why its changes are not known, if so; `paths` can be read all the same."""
+    """Why the workspace is incomplete and why its changes are unknown, if so; `paths` can be read anyway."""
 
     workspace: str | None = None
     changes: str | None = None
@@ -201,7 +201,7 @@ class Gaps:
 
 
 class RecordedContext(CheckContext):
-    """The context of a check over a record; remembers what it could not give, whatever the check makes of it."""
+    """The context of a check over a record; it remembers what was missing, even if the check goes on without it."""
 
     __slots__ = ("_gaps", "_whole", "lacked")
 
@@ -227,7 +227,7 @@ class RecordedContext(CheckContext):
         return self._whole.changes()
 
     def read(self, path: str | Path) -> str:
-        """The text of a file; in a workspace that is not whole, of one that the agent changed."""
+        """The text of a file; in an incomplete workspace, only of one that the agent changed."""
         if self._gaps.workspace is not None and str(PurePosixPath(path)) not in self._gaps.paths:
             self._lack(str(path), self._gaps.workspace)
         return self._whole.read(path)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from whet.ground.packages import Prepared
     from whet.ground.protecting import Baseline
 
-# Where questions for the agent are kept, beside the other evidence.
+# Where questions for the agent are kept, with the other evidence.
 QUESTIONS_FILE = "explain.json"
 
 
@@ -28,7 +28,7 @@ QUESTIONS_FILE = "explain.json"
 class Evidence:
     """Everything that a grader may look at.
 
-    `keep(name, text)` writes a file beside the other evidence, without secrets. `baseline` is what your grader's
+    `keep(name, text)` writes a file next to the other evidence, without secrets. `baseline` is what your grader's
     `survey` returned before the agent started. `timeout_s` limits a check, `command_timeout_s` each command of a claim.
     `skill` is the folder of the skill under test, in the variant that has it. `prepared` is the package that the
     workspace began as, if it began as one.

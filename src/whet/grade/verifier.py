@@ -178,7 +178,7 @@ class NotRun(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """A script in a workspace, where it is run, and what it may see besides."""
+    """A script in a workspace, where it runs, and what else it may see."""
 
     path: Path
     cwd: Path

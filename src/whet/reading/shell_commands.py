@@ -126,7 +126,7 @@ def _script(command: SimpleCommand, carried: _Carried, budget: _Budget, start: i
     """Return the commands of a script; none if it is empty, too deep or too long."""
     if command.depth >= MAX_DEPTH or carried.script is None or not budget.allows(carried.script):
         return ()
-    # The shell itself is no carrier: it is how the commands were handed over, and many agents wrap every line in one.
+    # The shell itself is not a carrier: many agents wrap every line in one.
     around = _Surroundings(budget, command.env, (*command.wrappers, carried.label), command.carriers)
     # Only `eval` runs its script in the current shell.
     scope = command.scope if command.name == "eval" else (*command.scope, start)
@@ -160,7 +160,7 @@ def folder_after(commands: Iterable[SimpleCommand], folder: str = "") -> str:
 
 
 def joined(folder: str, path: str) -> str:
-    """*path* as seen from *folder*; a home or a variable in front is a place of its own."""
+    """Return *path* as seen from *folder*; one that begins with a home or a variable stays as it is."""
     if not folder or path.startswith(("/", "~", "$")):
         return path
     whole = posixpath.join(folder, path)
@@ -184,7 +184,7 @@ def _moved(command: SimpleCommand, here: _Place) -> _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Wrapper(ValuedOptions):
-    """How to tell a wrapper's own words from those that it carries."""
+    """How to separate the words of a wrapper from those that it runs."""
 
     # The options with which it runs nothing.
     stops: frozenset[str] = frozenset()

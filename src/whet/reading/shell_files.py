@@ -19,7 +19,7 @@ _MOST_REMEMBERED = 1000
 class CommandUse:
     """One command of a line: the words that may be paths, the file that it runs, and the files that it writes.
 
-    All are seen from where the line began, whatever `cd` came before.
+    All are relative to the folder in which the line started, also after a `cd`.
     """
 
     named: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ _VALUED = frozenset(
         *("--directory", "--extra", "--group", "--package", "--env-file", "--rcfile", "--init-file"),
     )
 )
-# Only what is quoted holds these: a text, a pattern or a program rather than a path.
+# Only quoted words have these: a text, a pattern or a program rather than a path.
 _TEXT = re.compile(r"[\s|;&()<>'\"`]")
 _WRITES = re.compile(r"(?:\d+|&)?>>?\|?([^&>(].*)", re.DOTALL)
 

@@ -54,7 +54,7 @@ def failed(source: str, values: tuple[Any, ...], *message: Any) -> AssertionErro
     hook = _hook.get()
     if hook is None:
         return error
-    # An error that is never raised gets no traceback of its own, and its place is half of what it says.
+    # An error that is never raised has no traceback, and its place is half of what it says.
     frame = sys._getframe(1)  # noqa: SLF001 - the frame of the assertion
     taken = hook(error.with_traceback(TracebackType(None, frame, frame.f_lasti, frame.f_lineno)))
     return None if taken else error.with_traceback(None)
@@ -135,9 +135,9 @@ def _said(message: Any) -> str:
 
 
 def text_of(value: Any) -> str:
-    """The text of an exception, or of whatever an author says; even that may raise, or give no text of ours."""
+    """Return the text of an exception or a message; an author's `__str__` may raise, or return a subclass of str."""
     try:
-        # Joined, because a subclass of str could still do anything.
+        # Joined, because a subclass of str can do anything.
         return "".join((str(value),))
     except BaseException as error:  # noqa: BLE001 - a `__str__` is an author's, and may also exit
         return f"(its message cannot be shown: {type(error).__name__})"
@@ -166,7 +166,7 @@ class Evaluation:
         """The evaluation of *source*, with *unset* among the *values* for each part that was not reached."""
         text = f"({source})"
         with warnings.catch_warnings():
-            # Python has said what it thinks of this text when the module was loaded.
+            # Python has given its warnings when the module was loaded.
             warnings.simplefilter("ignore")
             test = ast.parse(text, mode="eval").body
         depths = observed(test)

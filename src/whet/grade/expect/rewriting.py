@@ -77,7 +77,7 @@ def rewritten(source: bytes, path: str) -> CodeType:
     tree = _parsed(source, path)
     if tree is not None:
         _refuse_always_true(tree, path)
-    # What Python has to say about the module is said here, about what the author wrote.
+    # Python gives its warnings here, about what the author wrote.
     plain = compile(source, path, "exec", dont_inherit=True)
     # What is rewritten is deeper than what was written.
     with warnings.catch_warnings(), contextlib.suppress(RecursionError):
@@ -95,7 +95,7 @@ def _parsed(source: bytes, path: str) -> ast.Module | None:
     return None
 
 
-# What is true whatever it is made of, and what its author meant.
+# What is always true, and what its author meant.
 _ALWAYS_TRUE: dict[type[ast.expr], str] = {
     ast.Tuple: 'a tuple always is; write `assert x, "message"` without parentheses',
     ast.GeneratorExp: "a generator always is; write `assert all(...)` or `assert any(...)`",
@@ -140,7 +140,7 @@ def _import() -> ast.stmt:
 
 
 def _bodies(tree: ast.Module) -> Iterator[tuple[list[ast.stmt], ast.ClassDef | None]]:
-    """Every list of statements, and the class whose namespace it runs in."""
+    """Yield every list of statements, and the class whose namespace it runs in."""
     # A list and no recursion: a long chain of `elif` is nested as deeply as it is long.
     waiting: list[tuple[ast.AST, ast.ClassDef | None]] = [(tree, None)]
     while waiting:
@@ -192,7 +192,7 @@ class _Rewriting:
         self._in_class = in_class
         self._numbers: dict[int, int] = {}
         self._test = statement.test
-        # An expression that is nested too deeply for us is explained as far as it was read.
+        # An expression that is nested too deeply is explained as far as it was read.
         with contextlib.suppress(RecursionError):
             self._numbers = {id(node): number for number, (node, _) in enumerate(observed(statement.test))}
             self._test = _Keeper(self._numbers, self._name).visit(statement.test)
@@ -237,7 +237,7 @@ class _Keeper(ast.NodeTransformer):
         self._name = name
 
     def visit(self, node: ast.AST) -> Any:
-        """The node, with its own inside seen to, under its name if it has a number."""
+        """Return the node with its inside rewritten, under its name if it has a number."""
         if isinstance(node, EXPRESSIONS) and not is_opaque(node):
             self.generic_visit(node)
         if not isinstance(node, ast.expr) or id(node) not in self._numbers:

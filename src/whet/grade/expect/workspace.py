@@ -14,17 +14,17 @@ from whet.model.grade import Changes
 
 
 class HasChanges(Protocol):
-    """A check's context, as far as files go."""
+    """The context of a check, as much of it as files need."""
 
     @property
     def workspace(self) -> Path:
         """Where the agent worked."""
 
     def changes(self) -> Changes:
-        """What it did there."""
+        """What it changed there."""
 
     def read(self, path: str) -> str:
-        """The text of a file below the workspace."""
+        """The text of a file in the workspace."""
 
 
 class FilesGroup(Group):
