@@ -10,13 +10,17 @@ from collections.abc import Callable, Iterable, Sequence
 from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from types import FrameType
-from typing import Protocol, TypedDict
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar
 
 from whet.dataclass import dataclass
 from whet.model.grade import FailureClass, Location
 from whet.model.session import Session
 from whet.reading.text import middle, printable
 
+if TYPE_CHECKING:
+    from whet.grade.context import CheckContext
+
+T = TypeVar("T")
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
 _LIBRARIES = (_PACKAGE, *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")), "<frozen ")
 _LONGEST_ITEM = 200
@@ -78,16 +82,18 @@ class Pointed:
     details: Sequence[str] = ()
 
 
-def describe(expected: str, what: str, observed: Sequence[str], pointed: Pointed | None = None) -> str:
+def describe(
+    expected: str, what: str, observed: Sequence[T], pointed: Pointed | None = None, line: Callable[[T], str] = str
+) -> str:
     """Return the whole message: numbered, shortened in the middle, with the item to look at."""
     lines = [f"expected {expected}"]
     if not observed:
         lines.append(f"observed no {what}")
         return "\n".join(lines)
     lines.append(f"observed {len(observed)} {what.removesuffix('s') if len(observed) == 1 else what}:")
-    lines += numbered(observed)
+    lines += _numbered(observed, line)
     if pointed is not None:
-        lines.append(f"{pointed.word}: {pointed.index + 1}. {shorten(observed[pointed.index])}")
+        lines.append(f"{pointed.word}: {pointed.index + 1}. {shorten(line(observed[pointed.index]))}")
         lines += (f"  {line}" for line in pointed.details)
     return "\n".join(lines)
 
@@ -97,14 +103,14 @@ def with_length(text: str) -> str:
     return f"{len(text)} character{'' if len(text) == 1 else 's'}: {shorten(text, 1000)}"
 
 
-def numbered(items: Sequence[str]) -> Iterable[str]:
+def _numbered(items: Sequence[T], line: Callable[[T], str]) -> Iterable[str]:
     """Yield the items with their numbers; of very many, the first and the last."""
     half = _MOST_ITEMS // 2
     many = len(items) > _MOST_ITEMS
     for index in (*range(half), *range(len(items) - half, len(items))) if many else range(len(items)):
         if many and index == len(items) - half:
             yield f"  ... {len(items) - 2 * half} more ..."
-        yield f"  {index + 1}. {shorten(items[index])}"
+        yield f"  {index + 1}. {shorten(line(items[index]))}"
 
 
 def shorten(text: str, most: int = _LONGEST_ITEM) -> str:
@@ -188,15 +194,7 @@ def _merged(failures: Sequence[BaseException]) -> str:
 Fail = Callable[[AssertionError], None]
 
 
-class HasSession(Protocol):
-    """The context of a check, which has its session."""
-
-    @property
-    def session(self) -> Session:
-        """The session."""
-
-
-Report = Session | HasSession
+Report: TypeAlias = "Session | CheckContext"
 
 
 def session_of(report: Report) -> Session:
