@@ -128,14 +128,17 @@ def _decide(claim: PathClaim, workspace: Path, before: Before) -> Outcome:
     problem = _problem(claim.path, found)
     if problem is None:
         return _said(claim, found, before)
-    return failed(_gone(claim.path, before) or problem if isinstance(claim, Changed) else problem)
+    if isinstance(claim, Changed) and before.kind in ("file", "folder", "other"):
+        problem = f"{claim.path} was deleted; to ask for that, use no-file:{claim.path}"
+    return failed(problem)
 
 
 def _said(claim: Exists | Created | Contains | Matches | Changed, found: Found, before: Before) -> Outcome:
     """Decide a claim about a path that exists."""
     match claim:
         case Exists(path):
-            return passed(f"{path} is {_NOUNS[found.kind]}", _preexisting(before))
+            existed = None if before.kind == "absent" else "it existed before the agent started"
+            return passed(f"{path} is {_NOUNS[found.kind]}", existed)
         case Created(path):
             return passed(f"{path} was created") if before.kind == "absent" else failed(f"{path} was there before")
         case Contains(path, text):
@@ -165,11 +168,6 @@ def _absent(path: str, workspace: Path, before: Before) -> Outcome:
     return passed(f"{path} does not exist", None if was_there else "it did not exist before the agent started either")
 
 
-def _gone(path: str, before: Before) -> str | None:
-    there = before.kind in ("file", "folder", "other")
-    return f"{path} was deleted; to ask for that, use no-file:{path}" if there else None
-
-
 def _changed(path: str, found: Found, before: Before) -> Outcome:
     if before.kind == "absent":
         return passed(f"{path} was created")
@@ -178,7 +176,3 @@ def _changed(path: str, found: Found, before: Before) -> Outcome:
     else:
         differs = before.kind != found.kind or digest_of(found) != before.digest
     return passed(f"{path} was changed") if differs else failed(f"{path} has the same content as before")
-
-
-def _preexisting(before: Before) -> str | None:
-    return None if before.kind == "absent" else "it existed before the agent started"

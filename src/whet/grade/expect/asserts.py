@@ -231,7 +231,7 @@ def observed(test: ast.expr) -> list[tuple[ast.expr, int]]:
 def _observe(node: ast.AST, depth: int, found: list[tuple[ast.expr, int]], *, deciding: bool, kept: bool) -> None:
     if is_literal(node) or isinstance(node, _UNTOLD):
         return
-    decides = isinstance(node, _DECISIONS) or _is_not(node)
+    decides = isinstance(node, _DECISIONS) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
     if isinstance(node, ast.expr) and kept and not isinstance(node, _TRANSPARENT) and not (decides and deciding):
         found.append((node, depth))
     if not is_opaque(node):
@@ -282,7 +282,3 @@ def is_literal(node: ast.AST) -> bool:
             return True
         case _:
             return False
-
-
-def _is_not(node: ast.AST) -> bool:
-    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
