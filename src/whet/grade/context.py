@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import ClassVar, NoReturn
+from typing import ClassVar
 
 import anyio
 
@@ -122,6 +122,24 @@ class _Kept:
         return self._data.decode("utf-8", "replace")
 
 
+class NotRecorded(GraderError):
+    """A check needs something that was not recorded."""
+
+    code = "not-recorded"
+    cause: ClassVar[Cause] = "infrastructure"
+    class_id = "not-recorded"
+    class_label = "Not recorded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gaps:
+    """Why the workspace is incomplete and why its changes are unknown, if so; `paths` can be read anyway."""
+
+    workspace: str | None = None
+    changes: str | None = None
+    paths: tuple[str, ...] = ()
+
+
 _COMMAND_TIMEOUT_S = 60.0
 
 
@@ -130,15 +148,24 @@ class CheckContext:
     """Convenient access to the evidence; the session stays the source of truth."""
 
     session: Session
-    workspace: Path
+    _workspace: Path
     _changes: Changes
     _run: Callable[[Sequence[str], float], Ran]
+    _gaps: Gaps = field(default_factory=Gaps)
+    # What was asked for and not recorded, even if the check goes on without it.
+    _lacked: list[str] = field(default_factory=list)
 
     # Its text says nothing that an explanation could use.
     __untold__ = True
 
     def __repr__(self) -> str:
         return f"<context of {self.session.runner}>"
+
+    @property
+    def workspace(self) -> Path:
+        """Where the agent worked."""
+        self._need("the workspace", self._gaps.workspace)
+        return self._workspace
 
     def get_commands(self) -> list[str]:
         """The shell commands that were run, in order."""
@@ -162,15 +189,18 @@ class CheckContext:
 
     def changes(self) -> Changes:
         """What the agent created, modified and deleted in its workspace."""
+        self._need("the changes", self._gaps.changes)
         return self._changes
 
     def read(self, path: str | Path) -> str:
         """The text of a file in the workspace; a link that leads out of it is not followed."""
+        if str(PurePosixPath(path)) not in self._gaps.paths:
+            self._need(str(path), self._gaps.workspace)
         try:
-            found = (self.workspace / path).resolve()
+            found = (self._workspace / path).resolve()
         except RuntimeError as error:
             raise OSError(errno.ELOOP, f"{path} is a link to itself") from error
-        if not found.is_relative_to(self.workspace.resolve()):
+        if not found.is_relative_to(self._workspace.resolve()):
             raise PermissionError(f"{path} lies outside of the workspace")
         if found.exists() and not found.is_file():
             raise IsADirectoryError(f"{path} is not a file")
@@ -178,67 +208,17 @@ class CheckContext:
 
     def run(self, command: str | Sequence[str], *, timeout_s: float = _COMMAND_TIMEOUT_S) -> Ran:
         """Run a shell command line, or a program with its arguments, in the workspace and inside the sandbox."""
+        self._need("the workspace", self._gaps.workspace)
         argv = ("/bin/sh", "-c", command) if isinstance(command, str) else tuple(command)
         return self._run(argv, timeout_s)
 
-
-class NotRecorded(GraderError):
-    """A check needs something that was not recorded."""
-
-    code = "not-recorded"
-    cause: ClassVar[Cause] = "infrastructure"
-    class_id = "not-recorded"
-    class_label = "Not recorded"
+    def _need(self, what: str, gap: str | None) -> None:
+        """Raise `NotRecorded` if there is a gap instead of *what* the check asks for."""
+        if gap is not None:
+            self._lacked.append(f"the check looks at {what}, which was not recorded: {gap}")
+            raise NotRecorded(self._lacked[-1])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gaps:
-    """Why the workspace is incomplete and why its changes are unknown, if so; `paths` can be read anyway."""
-
-    workspace: str | None = None
-    changes: str | None = None
-    paths: tuple[str, ...] = ()
-
-
-class RecordedContext(CheckContext):
-    """The context of a check over a record; it remembers what was missing, even if the check goes on without it."""
-
-    __slots__ = ("_gaps", "_whole", "lacked")
-
-    def __init__(self, whole: CheckContext, gaps: Gaps) -> None:
-        for name, value in (("_whole", whole), ("_gaps", gaps), ("session", whole.session), ("lacked", [])):
-            object.__setattr__(self, name, value)
-
-    _whole: CheckContext
-    _gaps: Gaps
-    lacked: list[str]
-
-    @property
-    def workspace(self) -> Path:
-        """Where the agent worked, if all of it was recorded."""
-        if self._gaps.workspace is not None:
-            self._lack("the workspace", self._gaps.workspace)
-        return self._whole.workspace
-
-    def changes(self) -> Changes:
-        """What the agent created, modified and deleted, if that was recorded."""
-        if self._gaps.changes is not None:
-            self._lack("the changes", self._gaps.changes)
-        return self._whole.changes()
-
-    def read(self, path: str | Path) -> str:
-        """The text of a file; in an incomplete workspace, only of one that the agent changed."""
-        if self._gaps.workspace is not None and str(PurePosixPath(path)) not in self._gaps.paths:
-            self._lack(str(path), self._gaps.workspace)
-        return self._whole.read(path)
-
-    def run(self, command: str | Sequence[str], *, timeout_s: float = _COMMAND_TIMEOUT_S) -> Ran:
-        """Run a command in the workspace, if all of it was recorded."""
-        if self._gaps.workspace is not None:
-            self._lack("the workspace", self._gaps.workspace)
-        return self._whole.run(command, timeout_s=timeout_s)
-
-    def _lack(self, what: str, why: str) -> NoReturn:
-        message = f"the check looks at {what}, which was not recorded: {why}"
-        self.lacked.append(message)
-        raise NotRecorded(message)
+def lacked_by(ctx: CheckContext) -> list[str]:
+    """Return what the check asked for and the record does not have."""
+    return ctx._lacked  # noqa: SLF001 - an author's editor should not offer it

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from whet.dataclass import dataclass
 from whet.reading.shell_lines import Draft, scan
-from whet.reading.shell_simple import SimpleCommand, ValuedOptions
+from whet.reading.shell_simple import SimpleCommand, split_options
 from whet.reading.shell_words import MAX_DEPTH, Scope
 
 # More than the commands of a long session; one entry is about as large as its line.
@@ -183,9 +183,12 @@ def _moved(command: SimpleCommand, here: _Place) -> _Place:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wrapper(ValuedOptions):
+class _Wrapper:
     """How to separate the words of a wrapper from those that it runs."""
 
+    # The options with a value: short ones by their letters, long ones by their names.
+    valued: str = ""
+    valued_long: tuple[str, ...] = ()
     # The options with which it runs nothing.
     stops: frozenset[str] = frozenset()
     operands: int = 0
@@ -239,7 +242,7 @@ def _reads_input(name: str, words: tuple[str, ...]) -> bool:
 
 
 def _unwrap_prefix(words: tuple[str, ...], wrapper: _Wrapper) -> _Carried | None:
-    options, operands = wrapper.split(words[1:], mixed=False)
+    options, operands = split_options(words[1:], wrapper.valued, wrapper.valued_long, mixed=False)
     if options & (wrapper.stops | _STOPS_LONG):
         return None
     label = words[: len(words) - len(operands)]

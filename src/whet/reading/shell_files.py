@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from whet.dataclass import dataclass
 from whet.reading.shell_commands import followed, joined, read_command
-from whet.reading.shell_simple import SimpleCommand, ValuedOptions
+from whet.reading.shell_simple import SimpleCommand, split_options
 
 _MOST_REMEMBERED = 1000
 
@@ -109,9 +109,11 @@ def _operands_of(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader(ValuedOptions):
-    """A program that shows files."""
+class _Reader:
+    """A program that shows files, and its options with a value: short ones by letters, long ones by names."""
 
+    valued: str = ""
+    valued_long: tuple[str, ...] = ()
     # The options that give the pattern or script that is otherwise the first operand.
     scripts: frozenset[str] = frozenset()
     # Takes folders as well as files.
@@ -194,7 +196,7 @@ def _operands(command: SimpleCommand) -> Iterator[str]:
     reader = _READERS.get(command.name)
     if reader is None or _edits_or_lists(command):
         return
-    options, operands = reader.split(command.words, mixed=True)
+    options, operands = split_options(command.words, reader.valued, reader.valued_long, mixed=True)
     files = operands if options & reader.scripts or not reader.scripts else operands[1:]
     many = reader.searches or (reader is _GREP and bool(options & _RECURSIVE))
     # Where folders are searched too, only a name with an ending is taken for a file.
