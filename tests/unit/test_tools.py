@@ -208,6 +208,7 @@ def test_commands_that_never_returned_were_run() -> None:
         ("grep -n word a.md b.md", ["a.md", "b.md"]),
         ("grep -rn word src docs/a.md", ["docs/a.md"]),
         ("grep -nA 3 -e word a.md", ["a.md"]),
+        ("grep -er notes", ["notes"]),
         ("rg -n word src/a.py src", ["src/a.py"]),
         ("rg -g '*.py' word", []),
         ("rg --files src/a.py", []),

@@ -119,7 +119,8 @@ def _decide(assertion: Assertion, subject: Subject) -> Outcome:
     op, value = _NEGATIVE.get(assertion.op, assertion.op), assertion.value
     match op:
         case "contains" | "equals" | "regex":
-            return _text(op, value, _text_of(assertion, subject))
+            of_commands = assertion.target == "commands"
+            return _text(op, value, "\n".join(subject.session.commands()) if of_commands else subject.output)
         case "json_path":
             return _json(assertion, subject.output)
         case "tool_called":
@@ -136,10 +137,6 @@ def _decide(assertion: Assertion, subject: Subject) -> Outcome:
 
 def _said(holds: bool, yes: str, no: str) -> Outcome:
     return passed(yes) if holds else failed(no)
-
-
-def _text_of(assertion: Assertion, subject: Subject) -> str:
-    return "\n".join(subject.session.commands()) if assertion.target == "commands" else subject.output
 
 
 def _text(op: str, value: str, text: str) -> Outcome:

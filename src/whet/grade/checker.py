@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from whet.dataclass import dataclass
 from whet.errors import AttemptError
-from whet.grade.context import CheckContext, Gaps, RecordedContext, Shell
+from whet.grade.context import CheckContext, Gaps, Shell, lacked_by
 from whet.grade.evidence import EventLog
 from whet.grade.expect.asserts import text_of
 from whet.grade.expect.group import Asked, questions_of
@@ -79,7 +79,7 @@ class CheckRequest(Struct, frozen=True, kw_only=True, tag="check"):
     workspace: str
     changes: Changes
     shell: Shell
-    gaps: Gaps | None = None
+    gaps: Gaps
 
 
 class ClassifyRequest(Struct, frozen=True, kw_only=True, tag="classify"):
@@ -127,16 +127,15 @@ class Checker:
     def _check(self, request: CheckRequest) -> CheckAnswer:
         session = Session.of(request.session, EventLog(Path(request.events_path) if request.events_path else None))
         workspace = Path(request.workspace)
-        ctx = CheckContext(session, workspace, request.changes, partial(request.shell.run, workspace))
+        run = partial(request.shell.run, workspace)
+        ctx = CheckContext(session, workspace, request.changes, run, request.gaps)
         function: Callable[..., Any] = self._cases[request.case].checks[0].params["function"]
         written = (*request.changes.created, *request.changes.modified)
         self._written = frozenset(str(workspace / path) for path in written)
-        if request.gaps is None:
-            return self._call(lambda: _call_check(function, session, ctx))
-        recorded = RecordedContext(ctx, request.gaps)
-        answer = self._call(lambda: _call_check(function, session, recorded))
+        answer = self._call(lambda: _call_check(function, session, ctx))
         # Even if the check caught the error and went on: it decided without the evidence.
-        return CheckAnswer(outcome="not-recorded", message=recorded.lacked[0]) if recorded.lacked else answer
+        lacked = lacked_by(ctx)
+        return CheckAnswer(outcome="not-recorded", message=lacked[0]) if lacked else answer
 
     def _classify(self, request: ClassifyRequest) -> CheckAnswer:
         classify = self._cases[request.case].classify

@@ -41,7 +41,7 @@ def undecided(reason: str, evidence: str | None = None) -> Outcome:
 
 
 def shortened(text: str, most: int = _SHOWN) -> str:
-    """The beginning of *text*."""
+    """Return the beginning of *text*."""
     return text if len(text) <= most else f"{text[:most]} ... ({len(text):,} characters)"
 
 
@@ -79,7 +79,7 @@ def matches(path: str, found: Found, pattern: Pattern) -> Outcome:
 
 
 def _line_of(file: str, needle: bytes) -> int | None:
-    """The line where *needle* first begins; one piece of the file in memory at a time."""
+    """Return the line where *needle* first begins; only one piece of the file is in memory at a time."""
     with open_file(file) as source:
         lines, tail = 1, b""
         while part := source.read(_CHUNK):
@@ -94,7 +94,7 @@ def _line_of(file: str, needle: bytes) -> int | None:
 
 
 def _beginning(file: str) -> tuple[str, bool]:
-    """The text of a file, as far as it is read, and whether that is all of it."""
+    """Return the beginning of a file, and whether that is all of it."""
     with io.BufferedReader(open_file(file)) as source:
         data = source.read(_LARGEST + 1)
     return data[:_LARGEST].decode("utf-8", "replace"), len(data) <= _LARGEST
@@ -129,14 +129,17 @@ def _decide(claim: PathClaim, workspace: Path, before: Before) -> Outcome:
     problem = _problem(claim.path, found)
     if problem is None:
         return _said(claim, found, before)
-    return failed(_gone(claim.path, before) or problem if isinstance(claim, Changed) else problem)
+    if isinstance(claim, Changed) and before.kind in ("file", "folder", "other"):
+        problem = f"{claim.path} was deleted; to ask for that, use no-file:{claim.path}"
+    return failed(problem)
 
 
 def _said(claim: Exists | Created | Contains | Matches | Changed, found: Found, before: Before) -> Outcome:
     """Decide a claim about a path that exists."""
     match claim:
         case Exists(path):
-            return passed(f"{path} is {_NOUNS[found.kind]}", _preexisting(before))
+            existed = None if before.kind == "absent" else "it existed before the agent started"
+            return passed(f"{path} is {_NOUNS[found.kind]}", existed)
         case Created(path):
             return passed(f"{path} was created") if before.kind == "absent" else failed(f"{path} was there before")
         case Contains(path, text):
@@ -159,16 +162,11 @@ def _problem(path: str, found: Found) -> str | None:
 
 
 def _absent(path: str, workspace: Path, before: Before) -> Outcome:
-    """Nothing may be there, not even a link that leads nowhere."""
+    """Return whether nothing is there, not even a link to nothing."""
     if os.path.lexists(workspace / path.rstrip("/")):
         return failed(f"{path} exists")
     was_there = before.kind != "absent"
     return passed(f"{path} does not exist", None if was_there else "it did not exist before the agent started either")
-
-
-def _gone(path: str, before: Before) -> str | None:
-    there = before.kind in ("file", "folder", "other")
-    return f"{path} was deleted; to ask for that, use no-file:{path}" if there else None
 
 
 def _changed(path: str, found: Found, before: Before) -> Outcome:
@@ -179,7 +177,3 @@ def _changed(path: str, found: Found, before: Before) -> Outcome:
     else:
         differs = before.kind != found.kind or digest_of(found) != before.digest
     return passed(f"{path} was changed") if differs else failed(f"{path} has the same content as before")
-
-
-def _preexisting(before: Before) -> str | None:
-    return None if before.kind == "absent" else "it existed before the agent started"

@@ -54,17 +54,14 @@ def _decided(claim: CommandClaim, ran: Ran, timeout_s: float) -> tuple[bool, str
         printed = claim.text in ran.stdout or claim.text in ran.stderr
         said = "printed it" if printed else f"did not print '{shortened(claim.text)}'; it {ended}"
         return printed, f"the command {said}"
-    return _ended_so(claim, ran.exit_code), f"the command {ended}"
-
-
-def _ended_so(claim: Passes | Fails | Quits, exit_code: int | None) -> bool:
     match claim:
         case Passes():
-            return exit_code == 0
+            holds = ran.exit_code == 0
         case Fails():
-            return exit_code != 0
+            holds = ran.exit_code != 0
         case Quits(code=code):
-            return exit_code == code
+            holds = ran.exit_code == code
+    return holds, f"the command {ended}"
 
 
 def _printed(ran: Ran) -> str | None:

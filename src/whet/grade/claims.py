@@ -19,7 +19,7 @@ from whet.model.grade import Changes, Grade, Location
 from whet.model.suite import Case, Check, Suite
 from whet.reading.claims import Absent, Claim, CommandClaim, Contains, Exists, Matches, path_of
 
-# How long a pattern may search, and what starting and ending a command may take beside its own time.
+# How long a pattern may search, and what starting and ending a command may take in addition to its own time.
 PATTERN_TIMEOUT_S = 10.0
 _GRACE_S = 15.0
 _RESTORED_SHOWN = 5
@@ -35,9 +35,9 @@ class ClaimGrader(WorkerGrader):
         self._source = str(suite.source)
 
     async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> Baseline:
-        """What the claims of *case* need to know later; to be asked between setup and agent.
+        """Note what the claims of *case* need later, between setup and agent.
 
-        Copies of protected files go to the folder *store*, which the agent must not reach.
+        Copies of protected files go to the folder *store*, which the agent cannot reach.
         """
         claims: list[Claim] = [check.params["claim"] for check in case.checks if check.grader == "claim"]
         request = SurveyRequest(
@@ -59,11 +59,11 @@ class ClaimGrader(WorkerGrader):
             return await self._surveyed(replace(request, search=False), timeout_s)
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
-        """The decision on one claim; one that cannot be decided is a grade too, so that the others are heard."""
+        """Decide one claim; an undecided one is a grade too, so that the others are decided as well."""
         return (await self._grades([check], evidence))[0]
 
     async def grade_all(self, checks: Sequence[Check], evidence: Evidence) -> AsyncIterator[Grade]:
-        """The decisions on all of *checks*, in order; claims about files that follow one another are asked at once."""
+        """Decide all of *checks*, in order; claims about files that follow one another are decided at once."""
         for group in _together(checks, evidence):
             for grade in await self._grades(group, evidence):
                 yield grade
@@ -108,7 +108,7 @@ class ClaimGrader(WorkerGrader):
 
 
 def _could_be_vacuous_by_a_pattern(claims: Sequence[Claim]) -> bool:
-    """Whether it takes a search to know: where a command or a comparison is asked for, a case is not vacuous anyway."""
+    """Return whether it takes a search to know: a case with a command or a comparison is not vacuous anyway."""
     plain = all(isinstance(claim, Exists | Contains | Matches | Absent) for claim in claims)
     return plain and any(isinstance(claim, Matches) for claim in claims)
 
@@ -186,7 +186,7 @@ def _before(path: str, evidence: Evidence) -> Before:
 
 
 def _before_changes(path: str, workspace: Path, changes: Changes) -> Before:
-    """A list of changes does not tell a new folder from one that was there and was added to: it takes it for new."""
+    """Return what was there, from the list of changes; a folder that only got new files is taken for a new one."""
     if path == ".":
         return Before(kind="folder", changed=bool(changes))
 

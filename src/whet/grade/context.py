@@ -1,4 +1,4 @@
-"""What a check is given: the session, the workspace and its changes, and a shell in the agent's kind of sandbox."""
+"""What a check gets: the session, the workspace and its changes, and a shell in the agent's kind of sandbox."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import ClassVar, NoReturn
+from typing import ClassVar
 
 import anyio
 
@@ -28,8 +28,8 @@ from whet.model.suite import Ceilings
 _OUTPUT_KEPT = 16 * 1024 * 1024
 _NOT_FOUND = 127
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ")
-# An agent may have set a program in the settings of its repository that git starts with every command. Hooks stay:
-# whether they hold may be what a check asks.
+# An agent may have named a program in the settings of its repository that git starts with every command. Hooks stay:
+# a check may be about them.
 _SAFE_GIT = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.fsmonitor", "GIT_CONFIG_VALUE_0": "false"}
 
 
@@ -64,11 +64,11 @@ class Shell:
     hidden: tuple[str, ...] = ()
     ceilings: Ceilings = field(default_factory=Ceilings)
     env: Mapping[str, str] = field(default_factory=dict)
-    # Where homes of commands are made: a check that is killed leaves one behind, and the run clears it away.
+    # Where the homes of commands are: a check that is killed leaves one behind, and the run removes it.
     scratch: str | None = None
 
     def run(self, workspace: Path, argv: Sequence[str], timeout_s: float) -> Ran:
-        """Run *argv* to its end, also where an async check has an event loop of its own."""
+        """Run *argv* to its end, also if an async check has an event loop running."""
         if not argv:
             raise ValueError("there is no command to run: the list is empty")
         with tempfile.TemporaryDirectory(prefix="whet-check-", dir=self.scratch) as home:
@@ -98,7 +98,7 @@ class Shell:
         try:
             ended = await sandbox.run(command, boundary, timeout_s=timeout_s, stdout=out, stderr=err)
         except (AgentNotFound, AgentNotStarted) as error:
-            # As a shell would say it: it is the check's command, and no agent.
+            # As a shell reports it: this is the command of a check, not an agent.
             return Ran(exit_code=_NOT_FOUND, stdout="", stderr=error.message, timed_out=False, duration_s=0.0)
         return Ran(
             exit_code=ended.exit_code,
@@ -122,23 +122,50 @@ class _Kept:
         return self._data.decode("utf-8", "replace")
 
 
+class NotRecorded(GraderError):
+    """A check needs something that was not recorded."""
+
+    code = "not-recorded"
+    cause: ClassVar[Cause] = "infrastructure"
+    class_id = "not-recorded"
+    class_label = "Not recorded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gaps:
+    """Why the workspace is incomplete and why its changes are unknown, if so; `paths` can be read anyway."""
+
+    workspace: str | None = None
+    changes: str | None = None
+    paths: tuple[str, ...] = ()
+
+
 _COMMAND_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """Conveniences over the evidence; the session stays the source of truth."""
+    """Convenient access to the evidence; the session stays the source of truth."""
 
     session: Session
-    workspace: Path
+    _workspace: Path
     _changes: Changes
     _run: Callable[[Sequence[str], float], Ran]
+    _gaps: Gaps = field(default_factory=Gaps)
+    # What was asked for and not recorded, even if the check goes on without it.
+    _lacked: list[str] = field(default_factory=list)
 
     # Its text says nothing that an explanation could use.
     __untold__ = True
 
     def __repr__(self) -> str:
         return f"<context of {self.session.runner}>"
+
+    @property
+    def workspace(self) -> Path:
+        """Where the agent worked."""
+        self._need("the workspace", self._gaps.workspace)
+        return self._workspace
 
     def get_commands(self) -> list[str]:
         """The shell commands that were run, in order."""
@@ -162,15 +189,18 @@ class CheckContext:
 
     def changes(self) -> Changes:
         """What the agent created, modified and deleted in its workspace."""
+        self._need("the changes", self._gaps.changes)
         return self._changes
 
     def read(self, path: str | Path) -> str:
-        """The text of a file below the workspace; a link that leads out of it is not followed."""
+        """The text of a file in the workspace; a link that leads out of it is not followed."""
+        if str(PurePosixPath(path)) not in self._gaps.paths:
+            self._need(str(path), self._gaps.workspace)
         try:
-            found = (self.workspace / path).resolve()
+            found = (self._workspace / path).resolve()
         except RuntimeError as error:
             raise OSError(errno.ELOOP, f"{path} is a link to itself") from error
-        if not found.is_relative_to(self.workspace.resolve()):
+        if not found.is_relative_to(self._workspace.resolve()):
             raise PermissionError(f"{path} lies outside of the workspace")
         if found.exists() and not found.is_file():
             raise IsADirectoryError(f"{path} is not a file")
@@ -178,67 +208,17 @@ class CheckContext:
 
     def run(self, command: str | Sequence[str], *, timeout_s: float = _COMMAND_TIMEOUT_S) -> Ran:
         """Run a shell command line, or a program with its arguments, in the workspace and inside the sandbox."""
+        self._need("the workspace", self._gaps.workspace)
         argv = ("/bin/sh", "-c", command) if isinstance(command, str) else tuple(command)
         return self._run(argv, timeout_s)
 
-
-class NotRecorded(GraderError):
-    """A check asked for what the record does not hold."""
-
-    code = "not-recorded"
-    cause: ClassVar[Cause] = "infrastructure"
-    class_id = "not-recorded"
-    class_label = "Not recorded"
+    def _need(self, what: str, gap: str | None) -> None:
+        """Raise `NotRecorded` if there is a gap instead of *what* the check asks for."""
+        if gap is not None:
+            self._lacked.append(f"the check looks at {what}, which was not recorded: {gap}")
+            raise NotRecorded(self._lacked[-1])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gaps:
-    """Why the workspace is not whole and why its changes are not known, if so; `paths` can be read all the same."""
-
-    workspace: str | None = None
-    changes: str | None = None
-    paths: tuple[str, ...] = ()
-
-
-class RecordedContext(CheckContext):
-    """The context of a check over a record; remembers what it could not give, whatever the check makes of it."""
-
-    __slots__ = ("_gaps", "_whole", "lacked")
-
-    def __init__(self, whole: CheckContext, gaps: Gaps) -> None:
-        for name, value in (("_whole", whole), ("_gaps", gaps), ("session", whole.session), ("lacked", [])):
-            object.__setattr__(self, name, value)
-
-    _whole: CheckContext
-    _gaps: Gaps
-    lacked: list[str]
-
-    @property
-    def workspace(self) -> Path:
-        """Where the agent worked, if all of it was recorded."""
-        if self._gaps.workspace is not None:
-            self._lack("the workspace", self._gaps.workspace)
-        return self._whole.workspace
-
-    def changes(self) -> Changes:
-        """What the agent created, modified and deleted, if that was recorded."""
-        if self._gaps.changes is not None:
-            self._lack("the changes", self._gaps.changes)
-        return self._whole.changes()
-
-    def read(self, path: str | Path) -> str:
-        """The text of a file; in a workspace that is not whole, of one that the agent changed."""
-        if self._gaps.workspace is not None and str(PurePosixPath(path)) not in self._gaps.paths:
-            self._lack(str(path), self._gaps.workspace)
-        return self._whole.read(path)
-
-    def run(self, command: str | Sequence[str], *, timeout_s: float = _COMMAND_TIMEOUT_S) -> Ran:
-        """Run a command in the workspace, if all of it was recorded."""
-        if self._gaps.workspace is not None:
-            self._lack("the workspace", self._gaps.workspace)
-        return self._whole.run(command, timeout_s=timeout_s)
-
-    def _lack(self, what: str, why: str) -> NoReturn:
-        message = f"the check looks at {what}, which was not recorded: {why}"
-        self.lacked.append(message)
-        raise NotRecorded(message)
+def lacked_by(ctx: CheckContext) -> list[str]:
+    """Return what the check asked for and the record does not have."""
+    return ctx._lacked  # noqa: SLF001 - an author's editor should not offer it

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from whet.ground.protecting import Baseline
     from whet.ground.sandbox import Sandbox
 
-# Where questions for the agent are kept, beside the other evidence.
+# Where questions for the agent are kept, with the other evidence.
 QUESTIONS_FILE = "explain.json"
 
 
@@ -30,7 +30,7 @@ QUESTIONS_FILE = "explain.json"
 class Evidence:
     """Everything that a grader may look at.
 
-    `keep(name, text)` writes a file beside the other evidence, without secrets. `baseline` is what your grader's
+    `keep(name, text)` writes a file next to the other evidence, without secrets. `baseline` is what your grader's
     `survey` returned before the agent started. `timeout_s` limits a check, `command_timeout_s` each command of a claim.
     `skill` is the folder of the skill under test, in the arm that has it. `prepared` is the package that the
     workspace began as, if it began as one.

@@ -72,7 +72,7 @@ class Grader(ABC):
 class WorkerGrader(Grader):
     """Decides in worker processes, which are forked right after the suite was loaded and may hang, die or print.
 
-    *serve* answers a request inside a worker, and *watch* tells whether a worker can take another request.
+    *serve* answers a request inside a worker, and *watch* says whether a worker can take another request.
     """
 
     def __init__(self, suite: Suite, serve: Serve, watch: Watch | None = None) -> None:

@@ -134,7 +134,8 @@ class LlmJudge:
         """Return every vote, and the signs of manipulation."""
         prompt = question.prompt()
         votes = [await self._vote(prompt, number) for number in range(1, self._settings.votes + 1)]
-        return votes, _flags(question, votes)
+        seen = any(vote.verdict.manipulation for vote in votes)
+        return votes, [*question.flags, *(["tries to influence its rating, says the judge"] if seen else [])]
 
     async def _vote(self, prompt: Prompt, number: int) -> Vote:
         settings = self._settings
@@ -151,8 +152,3 @@ class LlmJudge:
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
-
-
-def _flags(question: Question, votes: list[Vote]) -> list[str]:
-    seen = any(vote.verdict.manipulation for vote in votes)
-    return [*question.flags, *(["tries to influence its rating, says the judge"] if seen else [])]

@@ -53,7 +53,7 @@ class JudgeSettings:
 
 
 def judge_settings(given: Mapping[str, Any]) -> JudgeSettings:
-    """Lay the table `[judge]` of the settings, which is checked already, over the defaults."""
+    """Return the table `[judge]` of the settings, which is checked already, with the defaults."""
     values: dict[str, Any] = dict(given)
     if "timeout_ms" in values:
         values["timeout_s"] = values.pop("timeout_ms") / 1000

@@ -18,7 +18,7 @@ from types import CoroutineType, FrameType, ModuleType, TracebackType
 from typing import Any
 
 from whet.dataclass import dataclass
-from whet.grade.context import CheckContext, Ran, RecordedContext
+from whet.grade.context import CheckContext, Ran
 from whet.grade.expect.asserts import MISSING
 from whet.grade.expect.values import is_telling, value_text
 from whet.model.grade import Changes, Location
@@ -130,7 +130,7 @@ _REFUSING = tuple(
 )
 # As Python says that a function was called with other arguments than it takes.
 _WRONG_CALL = re.compile(r"([\w.]+)\(\) (?:missing|got|takes) ")
-_HANDED = (Session, CheckContext, RecordedContext, Changes, Usage, Ran)
+_HANDED = (Session, CheckContext, Changes, Usage, Ran)
 # By these a check may import what the agent wrote.
 _OTHER_IMPORTS = ("sys.path", "importlib", "runpy")
 

@@ -82,7 +82,7 @@ class _Verification:
         return found
 
     async def decide(self) -> Grade:
-        """What was held out appears, then the oracle runs, then the verifier."""
+        """Put back what was held out, then run the oracle, then the verifier."""
         notes = await self._appear()
         if gone := self._working_dir_gone():
             return _noted(Grade(check="", value=0.0, passed=False, reason=gone), notes)
@@ -101,7 +101,7 @@ class _Verification:
         return [f"was among the files of the verifier and was taken away: {', '.join(taken[:_TAKEN_AWAY_SHOWN])}{more}"]
 
     def _working_dir_gone(self) -> str | None:
-        """How the folder that scripts run in was lost, if it was; it was there when the agent began."""
+        """Return how the agent removed the folder that scripts run in, if it did."""
         try:
             cwd, _ = in_package(self.spec, self.evidence.workspace)
         except PackageError as error:
@@ -121,7 +121,7 @@ class _Verification:
         return None
 
     async def _verify(self, ref: str) -> Grade:
-        # Made only now: whatever agent and oracle have written anywhere, it is not in here.
+        # Made only now, so that nothing from the agent or the oracle is in it.
         logs = self._fresh("logs")
         limit_s = self._limit(None)
         output = await self._run("verifier", ref, logs, limit_s)
@@ -155,14 +155,14 @@ class _Verification:
         return output
 
     def _usual_places(self, logs: Path) -> tuple[tuple[Path, Path], ...]:
-        """Where tasks for containers look for their logs and for what was held out, which is as it was by now."""
+        """Return where tasks for containers look for their logs and for what was held out, which is back by now."""
         assert self.evidence.prepared is not None
         scripts = {"/tests": self.package.verifier_ref, "/solution": self.package.oracle_ref or "solution/solve.sh"}
         folders = {path: str(PurePosixPath(ref).parent) for path, ref in scripts.items()}
         held = [
             (Path(path), inside(self.evidence.workspace, folder))
             for path, folder in folders.items()
-            # Nothing else: what an agent put there may lead anywhere.
+            # Only these: what an agent put elsewhere may lead anywhere.
             if folder in self.evidence.prepared.held_out.paths
         ]
         return ((Path("/logs/verifier"), logs), *held)
@@ -194,7 +194,7 @@ class _Verification:
 
 
 def _judged(ref: str, output: Output, logs: Path, limit_s: float) -> Grade:
-    """A reward decides before an exit code; a verifier that was stopped decides nothing."""
+    """Grade by the reward, or else by the exit code; a verifier that was stopped decides nothing."""
     if output.ended.timed_out:
         reason = f"the verifier {ref} was still running after {limit_s:g} s and was stopped"
         return _undecided("verifier-timeout", reason, output.text)

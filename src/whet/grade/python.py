@@ -16,7 +16,7 @@ from typing import Any
 
 from whet.errors import CheckCrashed, CheckMistaken, GraderError
 from whet.grade.checker import CheckAnswer, Checker, CheckRequest, ClassifyRequest
-from whet.grade.context import NotRecorded
+from whet.grade.context import Gaps, NotRecorded
 from whet.grade.evidence import QUESTIONS_FILE, Evidence, RecordedEvidence
 from whet.grade.grader import WorkerGrader
 from whet.model import wire
@@ -108,7 +108,7 @@ class PythonGrader(WorkerGrader):
             workspace=str(evidence.workspace),
             changes=evidence.changes,
             shell=evidence.shell,
-            gaps=evidence.gaps if isinstance(evidence, RecordedEvidence) else None,
+            gaps=evidence.gaps if isinstance(evidence, RecordedEvidence) else Gaps(),
         )
         answer = await self.ask(request, CheckAnswer, timeout_s=evidence.timeout_s, what="the check")
         if answer.printed:

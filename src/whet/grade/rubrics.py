@@ -29,7 +29,7 @@ class _Rated:
 
 
 class RubricGrader(JudgingGrader):
-    """Asks a language model, item by item, so that no item colours another."""
+    """Asks a language model, item by item, so that no item influences another."""
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         """Return the weighted mean over the rubric; raises `JudgeFailed` if the judge gives no verdict."""
@@ -68,7 +68,7 @@ class JudgeEvaluator(EvaluatorGrader, JudgingGrader):
 
 
 async def _rate_all(judge: LlmJudge, case: LlmRubric, answer: str) -> list[_Rated]:
-    """Every item, at the same time as far as the judge allows; in the order of the rubric."""
+    """Rate all items, as many at the same time as the judge allows; return them in the order of the rubric."""
     rated: dict[str, _Rated] = {}
 
     async def rate(item: RubricItem) -> None:

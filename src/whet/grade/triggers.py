@@ -33,7 +33,7 @@ def _question(skill: SkillUnderTest, others: Sequence[MadeSkill], query: str) ->
         name=skill.name,
         criteria=_CRITERIA.format(name=skill.name),
         answer=query,
-        # By name, so that the place in the list gives nothing away.
+        # Sorted, so that the place in the list gives nothing away.
         given={"skills": [{"name": name, "description": text} for name, text in sorted(known)]},
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -117,7 +118,7 @@ def _conflict(value: float, text: bytes) -> tuple[str, ...]:
 def _content(path: Path) -> bytes | None:
     """Return the bytes of a regular file, without following a link or waiting for anything."""
     try:
-        with open(open_file(str(path)), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+        with io.BufferedReader(open_file(str(path))) as file:
             data = file.read(_LARGEST_REWARD + 1)
     except FileNotFoundError:
         return None
@@ -178,7 +179,7 @@ class NotRun(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """A script in a workspace, where it is run, and what it may see besides."""
+    """A script in a workspace, where it runs, and what else it may see."""
 
     path: Path
     cwd: Path

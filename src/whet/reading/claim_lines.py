@@ -34,13 +34,13 @@ _SHORTEST = 2
 
 
 def strict(text: str) -> str | None:
-    """Return what a quoted *text* says, if it is quoted from its first character to its last."""
+    """Return the text in the quotes, if *text* is quoted from its first character to its last."""
     found = _STRICT.fullmatch(text)
     return None if found is None else _unescaped(found)
 
 
 def leading(text: str) -> tuple[str, str] | None:
-    """Return what the quoted text at the beginning says, and what follows it."""
+    """Return the quoted text at the beginning, and what follows it."""
     found = _STRICT.match(text)
     return None if found is None else (_unescaped(found), text[found.end() :])
 
@@ -80,7 +80,7 @@ _FAILS = re.compile(r"(?:^|\s+)fails$")
 _EXITS = re.compile(r"(?:^|\s+)exits\s+(?P<code>\S+)$")
 _PRINTS = re.compile(r"(?:^|\s+)prints\s+(?=['\"])")
 _LARGEST_CODE = 255
-# Words that would be handed to the command, and are hardly meant to be.
+# Words that would go to the command, but probably say how it should end.
 _MEANT = {
     **dict.fromkeys(("pass", "passed", "succeeds", "success"), "passes"),
     **dict.fromkeys(("fail", "failed"), "fails"),
@@ -219,7 +219,7 @@ def _read_path(form: type[Changed | Absent], prefix: str, rest: str) -> Reading:
 
 
 def _said_too_much(prefix: str, rest: str) -> Iterator[str]:
-    """Warn of a path that ends in words that are said of files: allowed, but hardly meant."""
+    """Warn of a path that ends in words about files: allowed, but probably not meant."""
     found = _SAID.search(rest)
     if found and strict(rest) is None:
         yield f'"{found[0].strip()}" is taken for a part of the path; write {prefix}:{rest[: found.start()]}'

@@ -87,7 +87,7 @@ class Quits:
 
 @dataclass(frozen=True, slots=True)
 class Prints:
-    """`test:<command> prints '<text>'`, with whatever exit code."""
+    """`test:<command> prints '<text>'`, with any exit code."""
 
     command: str
     text: str
@@ -130,14 +130,14 @@ class ClaimError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A claim, and a sentence for whatever looks unlike what its author meant."""
+    """A claim, and a warning for everything in it that its author probably did not mean."""
 
     claim: Claim
     warnings: tuple[str, ...] = ()
 
 
 def check_text(text: str, what: str) -> str:
-    """*text*, if a program can be given it."""
+    """Return *text*; raises `ClaimError` if no program can take it."""
     if "\0" in text:
         raise ClaimError(f"the {what} holds a NUL character")
     try:

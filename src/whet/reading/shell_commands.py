@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from whet.dataclass import dataclass
 from whet.reading.shell_lines import Draft, scan
-from whet.reading.shell_simple import SimpleCommand, ValuedOptions
+from whet.reading.shell_simple import SimpleCommand, split_options
 from whet.reading.shell_words import MAX_DEPTH, Scope
 
 # More than the commands of a long session; one entry is about as large as its line.
@@ -126,7 +126,7 @@ def _script(command: SimpleCommand, carried: _Carried, budget: _Budget, start: i
     """Return the commands of a script; none if it is empty, too deep or too long."""
     if command.depth >= MAX_DEPTH or carried.script is None or not budget.allows(carried.script):
         return ()
-    # The shell itself is no carrier: it is how the commands were handed over, and many agents wrap every line in one.
+    # The shell itself is not a carrier: many agents wrap every line in one.
     around = _Surroundings(budget, command.env, (*command.wrappers, carried.label), command.carriers)
     # Only `eval` runs its script in the current shell.
     scope = command.scope if command.name == "eval" else (*command.scope, start)
@@ -160,7 +160,7 @@ def folder_after(commands: Iterable[SimpleCommand], folder: str = "") -> str:
 
 
 def joined(folder: str, path: str) -> str:
-    """*path* as seen from *folder*; a home or a variable in front is a place of its own."""
+    """Return *path* as seen from *folder*; one that begins with a home or a variable stays as it is."""
     if not folder or path.startswith(("/", "~", "$")):
         return path
     whole = posixpath.join(folder, path)
@@ -183,9 +183,12 @@ def _moved(command: SimpleCommand, here: _Place) -> _Place:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wrapper(ValuedOptions):
-    """How to tell a wrapper's own words from those that it carries."""
+class _Wrapper:
+    """How to separate the words of a wrapper from those that it runs."""
 
+    # The options with a value: short ones by their letters, long ones by their names.
+    valued: str = ""
+    valued_long: tuple[str, ...] = ()
     # The options with which it runs nothing.
     stops: frozenset[str] = frozenset()
     operands: int = 0
@@ -239,7 +242,7 @@ def _reads_input(name: str, words: tuple[str, ...]) -> bool:
 
 
 def _unwrap_prefix(words: tuple[str, ...], wrapper: _Wrapper) -> _Carried | None:
-    options, operands = wrapper.split(words[1:], mixed=False)
+    options, operands = split_options(words[1:], wrapper.valued, wrapper.valued_long, mixed=False)
     if options & (wrapper.stops | _STOPS_LONG):
         return None
     label = words[: len(words) - len(operands)]

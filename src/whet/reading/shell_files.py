@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from whet.dataclass import dataclass
 from whet.reading.shell_commands import followed, joined, read_command
-from whet.reading.shell_simple import SimpleCommand, ValuedOptions
+from whet.reading.shell_simple import SimpleCommand, split_options
 
 _MOST_REMEMBERED = 1000
 
@@ -19,7 +19,7 @@ _MOST_REMEMBERED = 1000
 class CommandUse:
     """One command of a line: the words that may be paths, the file that it runs, and the files that it writes.
 
-    All are seen from where the line began, whatever `cd` came before.
+    All are relative to the folder in which the line started, also after a `cd`.
     """
 
     named: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ _VALUED = frozenset(
         *("--directory", "--extra", "--group", "--package", "--env-file", "--rcfile", "--init-file"),
     )
 )
-# Only what is quoted holds these: a text, a pattern or a program rather than a path.
+# Only quoted words have these: a text, a pattern or a program rather than a path.
 _TEXT = re.compile(r"[\s|;&()<>'\"`]")
 _WRITES = re.compile(r"(?:\d+|&)?>>?\|?([^&>(].*)", re.DOTALL)
 
@@ -109,9 +109,11 @@ def _operands_of(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader(ValuedOptions):
-    """A program that shows files."""
+class _Reader:
+    """A program that shows files, and its options with a value: short ones by letters, long ones by names."""
 
+    valued: str = ""
+    valued_long: tuple[str, ...] = ()
     # The options that give the pattern or script that is otherwise the first operand.
     scripts: frozenset[str] = frozenset()
     # Takes folders as well as files.
@@ -194,7 +196,7 @@ def _operands(command: SimpleCommand) -> Iterator[str]:
     reader = _READERS.get(command.name)
     if reader is None or _edits_or_lists(command):
         return
-    options, operands = reader.split(command.words, mixed=True)
+    options, operands = split_options(command.words, reader.valued, reader.valued_long, mixed=True)
     files = operands if options & reader.scripts or not reader.scripts else operands[1:]
     many = reader.searches or (reader is _GREP and bool(options & _RECURSIVE))
     # Where folders are searched too, only a name with an ending is taken for a file.

@@ -1,4 +1,4 @@
-"""The commands of a shell line: operators, keywords, redirections and here-documents, whatever the line looks like."""
+"""The commands of a shell line: operators, keywords, redirections and here-documents; every line has a reading."""
 
 from __future__ import annotations
 

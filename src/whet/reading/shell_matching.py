@@ -16,7 +16,6 @@ from whet.reading.shell_search import (
     checked,
     checked_executable,
     checked_name,
-    explain,
     is_executable,
     lacks,
     meets,
@@ -24,6 +23,9 @@ from whet.reading.shell_search import (
     written,
 )
 from whet.reading.shell_simple import SimpleCommand, traces
+from whet.reading.text import middle, printable
+
+_LONGEST_LINE = 400
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -64,7 +66,8 @@ class CommandMatcher:
 
     def explain(self, line: str) -> str:
         """Explain what was expected, how *line* was read, and what its nearest command lacks."""
-        return explain(self._wanted, str(self), line, tuple(candidates(line)))
+        head = (f"expected: {self}", f"command:  {printable(middle(line, _LONGEST_LINE, '...'))}")
+        return "\n".join((*head, *reading_of(self, line)))
 
     def __repr__(self) -> str:
         wanted = self._wanted

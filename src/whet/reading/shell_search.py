@@ -206,16 +206,9 @@ def meets(wanted: Requirements, command: SimpleCommand) -> bool | None:
     return _Walk(wanted, command.words).found()
 
 
-_LONGEST_TEXT = 400
 _LONGEST_PART = 160
 _MOST_COMMANDS = 8
 _MOST_CONSIDERED = 200
-
-
-def explain(wanted: Requirements, expected: str, line: str, commands: tuple[SimpleCommand, ...]) -> str:
-    """Return the whole explanation."""
-    head = [f"expected: {expected}", f"command:  {printable(middle(line, _LONGEST_TEXT, '...'))}"]
-    return "\n".join([*head, *reading(wanted, commands)])
 
 
 def reading(wanted: Requirements, commands: tuple[SimpleCommand, ...]) -> list[str]:

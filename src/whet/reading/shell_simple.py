@@ -111,42 +111,36 @@ def _usual_role(word: str) -> Role | None:
     return Role(option=word[:2], values=(word[2:],))
 
 
-@dataclass(frozen=True, slots=True)
-class ValuedOptions:
-    """The options of a known program that take a value: short ones by their letters, long ones by their names."""
+def split_options(
+    words: tuple[str, ...], valued: str, valued_long: tuple[str, ...], *, mixed: bool
+) -> tuple[set[str], tuple[str, ...]]:
+    """Return the names of the options of a known program, and its operands.
 
-    valued: str = ""
-    valued_long: tuple[str, ...] = ()
-
-    def split(self, words: tuple[str, ...], *, mixed: bool) -> tuple[set[str], tuple[str, ...]]:
-        """Return the names of the options, and the operands; unless *mixed*, the first operand ends the options."""
-        names: set[str] = set()
-        operands: list[str] = []
-        index = 0
-        while index < len(words):
-            word = words[index]
-            index += 1
-            if word == "--":
-                return names, (*operands, *words[index:])
-            if word.startswith("--"):
-                name, equals, _ = word.partition("=")
-                names.add(name)
-                index += not equals and name in self.valued_long
-            elif word.startswith("-") and not (mixed and word == "-"):
-                index += self._add_cluster(word, names)
-            elif not mixed:
-                return names, words[index - 1 :]
-            elif not word.startswith("+"):
-                operands.append(word)
-        return names, tuple(operands)
-
-    def _add_cluster(self, word: str, names: set[str]) -> bool:
-        """Add the options of a word such as `-it`; return whether the last one takes the next word as its value."""
-        for place, letter in enumerate(word[1:], start=2):
-            names.add(f"-{letter}")
-            if letter in self.valued:
-                return place == len(word)
-        return False
+    The letters *valued* and the names *valued_long* are options with a value. Unless options and operands may be
+    *mixed*, the first operand ends the options.
+    """
+    names: set[str] = set()
+    operands: list[str] = []
+    index = 0
+    while index < len(words):
+        word = words[index]
+        index += 1
+        if word == "--":
+            return names, (*operands, *words[index:])
+        if word.startswith("--"):
+            name, equals, _ = word.partition("=")
+            names.add(name)
+            index += not equals and name in valued_long
+        elif word.startswith("-") and not (mixed and word == "-"):
+            # The first letter with a value takes the rest of the word or, at its end, the next word.
+            letters = next((word[1 : at + 1] for at, letter in enumerate(word) if letter in valued), word[1:])
+            names.update(f"-{letter}" for letter in letters)
+            index += word[-1] in valued and len(letters) == len(word) - 1
+        elif not mixed:
+            return names, words[index - 1 :]
+        elif not word.startswith("+"):
+            operands.append(word)
+    return names, tuple(operands)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,7 +54,7 @@ def failed(source: str, values: tuple[Any, ...], *message: Any) -> AssertionErro
     hook = _hook.get()
     if hook is None:
         return error
-    # An error that is never raised gets no traceback of its own, and its place is half of what it says.
+    # An error that is never raised has no traceback, and its place is half of what it says.
     frame = sys._getframe(1)  # noqa: SLF001 - the frame of the assertion
     taken = hook(error.with_traceback(TracebackType(None, frame, frame.f_lasti, frame.f_lineno)))
     return None if taken else error.with_traceback(None)
@@ -135,9 +135,9 @@ def _said(message: Any) -> str:
 
 
 def text_of(value: Any) -> str:
-    """The text of an exception, or of whatever an author says; even that may raise, or give no text of ours."""
+    """Return the text of an exception or a message; an author's `__str__` may raise, or return a subclass of str."""
     try:
-        # Joined, because a subclass of str could still do anything.
+        # Joined, because a subclass of str can do anything.
         return "".join((str(value),))
     except BaseException as error:  # noqa: BLE001 - a `__str__` is an author's, and may also exit
         return f"(its message cannot be shown: {type(error).__name__})"
@@ -166,7 +166,7 @@ class Evaluation:
         """The evaluation of *source*, with *unset* among the *values* for each part that was not reached."""
         text = f"({source})"
         with warnings.catch_warnings():
-            # Python has said what it thinks of this text when the module was loaded.
+            # Python has given its warnings when the module was loaded.
             warnings.simplefilter("ignore")
             test = ast.parse(text, mode="eval").body
         depths = observed(test)
@@ -231,7 +231,7 @@ def observed(test: ast.expr) -> list[tuple[ast.expr, int]]:
 def _observe(node: ast.AST, depth: int, found: list[tuple[ast.expr, int]], *, deciding: bool, kept: bool) -> None:
     if is_literal(node) or isinstance(node, _UNTOLD):
         return
-    decides = isinstance(node, _DECISIONS) or _is_not(node)
+    decides = isinstance(node, _DECISIONS) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
     if isinstance(node, ast.expr) and kept and not isinstance(node, _TRANSPARENT) and not (decides and deciding):
         found.append((node, depth))
     if not is_opaque(node):
@@ -282,7 +282,3 @@ def is_literal(node: ast.AST) -> bool:
             return True
         case _:
             return False
-
-
-def _is_not(node: ast.AST) -> bool:
-    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)

@@ -10,13 +10,17 @@ from collections.abc import Callable, Iterable, Sequence
 from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from types import FrameType
-from typing import Protocol, TypedDict
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar
 
 from whet.dataclass import dataclass
 from whet.model.grade import FailureClass, Location
 from whet.model.session import Session
 from whet.reading.text import middle, printable
 
+if TYPE_CHECKING:
+    from whet.grade.context import CheckContext
+
+T = TypeVar("T")
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
 _LIBRARIES = (_PACKAGE, *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")), "<frozen ")
 _LONGEST_ITEM = 200
@@ -39,7 +43,7 @@ class ExpectationFailed(AssertionError):
 
 
 class ExpectationsFailed(AssertionError):
-    """Several that do not hold, in the order in which they were seen."""
+    """Several expectations that do not hold, in the order in which they failed."""
 
     def __init__(self, failures: Sequence[BaseException]) -> None:
         self.failures = tuple(failures)
@@ -52,7 +56,7 @@ class ExpectationsFailed(AssertionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A question for the agent that a failed expectation leaves behind, what that says, and where it was written."""
+    """A question for the agent, with the message and the place of the failed expectation that asks it."""
 
     question: str
     location: Location | None = None
@@ -60,7 +64,7 @@ class Asked:
 
 
 def questions_of(error: BaseException) -> tuple[Asked, ...]:
-    """The questions of a failure and of all that were merged into it."""
+    """Return the questions of a failure, and of all that were merged into it."""
     members = getattr(error, "failures", (error,))
     return tuple(
         Asked(question=question, location=getattr(member, "location", None), expectation=str(member))
@@ -78,16 +82,18 @@ class Pointed:
     details: Sequence[str] = ()
 
 
-def describe(expected: str, what: str, observed: Sequence[str], pointed: Pointed | None = None) -> str:
-    """The whole message: numbered, shortened in the middle, with the item to look at."""
+def describe(
+    expected: str, what: str, observed: Sequence[T], pointed: Pointed | None = None, line: Callable[[T], str] = str
+) -> str:
+    """Return the whole message: numbered, shortened in the middle, with the item to look at."""
     lines = [f"expected {expected}"]
     if not observed:
         lines.append(f"observed no {what}")
         return "\n".join(lines)
     lines.append(f"observed {len(observed)} {what.removesuffix('s') if len(observed) == 1 else what}:")
-    lines += numbered(observed)
+    lines += _numbered(observed, line)
     if pointed is not None:
-        lines.append(f"{pointed.word}: {pointed.index + 1}. {shorten(observed[pointed.index])}")
+        lines.append(f"{pointed.word}: {pointed.index + 1}. {shorten(line(observed[pointed.index]))}")
         lines += (f"  {line}" for line in pointed.details)
     return "\n".join(lines)
 
@@ -97,23 +103,23 @@ def with_length(text: str) -> str:
     return f"{len(text)} character{'' if len(text) == 1 else 's'}: {shorten(text, 1000)}"
 
 
-def numbered(items: Sequence[str]) -> Iterable[str]:
-    """The items with their numbers; of very many, the first and the last."""
+def _numbered(items: Sequence[T], line: Callable[[T], str]) -> Iterable[str]:
+    """Yield the items with their numbers; of very many, the first and the last."""
     half = _MOST_ITEMS // 2
     many = len(items) > _MOST_ITEMS
     for index in (*range(half), *range(len(items) - half, len(items))) if many else range(len(items)):
         if many and index == len(items) - half:
             yield f"  ... {len(items) - 2 * half} more ..."
-        yield f"  {index + 1}. {shorten(items[index])}"
+        yield f"  {index + 1}. {shorten(line(items[index]))}"
 
 
 def shorten(text: str, most: int = _LONGEST_ITEM) -> str:
-    """*text* on one line, its middle left out where it is too long."""
+    """Return *text* on one line, without its middle if it is too long."""
     return printable(middle(text, most, " ... "))
 
 
 def nearest(wanted: str | None, observed: Sequence[str]) -> Pointed | None:
-    """The item most like *wanted*, or with a part most like it, if any is at all like it."""
+    """Return the item that is most like *wanted*, or has a part that is, if any is similar at all."""
     if not wanted:
         return None
     wanted, items = wanted[:_COMPARED], [item[:_LOOKED_AT] for item in observed[:_COMPARED]]
@@ -130,7 +136,7 @@ def nearest(wanted: str | None, observed: Sequence[str]) -> Pointed | None:
 
 
 def _nearest_part(wanted: str, items: Sequence[str]) -> int | None:
-    """The index of the item of which as many words as *wanted* has are most like it."""
+    """Return the item in which as many words as *wanted* has, one after the other, are most like it."""
     size = len(wanted.split())
     places: dict[str, int] = {}
     for index, item in enumerate(items):
@@ -162,12 +168,12 @@ def _entry() -> FrameType:
 
 
 def location_of(error: BaseException) -> Location | None:
-    """The line that a failure names, or else the innermost one of its traceback."""
+    """Return the line that a failure names, or else the innermost one of its traceback."""
     named = getattr(error, "location", None)
     if isinstance(named, Location):
         return named
     frames = traceback.extract_tb(error.__traceback__)
-    # What a library raises was asked for by the author's line.
+    # If a library raises, the line that called it counts.
     own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)] or frames
     return Location(file=own[-1].filename, line=own[-1].lineno or 0) if own else None
 
@@ -188,19 +194,11 @@ def _merged(failures: Sequence[BaseException]) -> str:
 Fail = Callable[[AssertionError], None]
 
 
-class HasSession(Protocol):
-    """The context of a check, which has its session."""
-
-    @property
-    def session(self) -> Session:
-        """The session."""
-
-
-Report = Session | HasSession
+Report: TypeAlias = "Session | CheckContext"
 
 
 def session_of(report: Report) -> Session:
-    """The session, whether it or the context was given."""
+    """Return the session of *report*, which is the session itself or the context."""
     if isinstance(report, Session):
         return report
     session = getattr(report, "session", None)

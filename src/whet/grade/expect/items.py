@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Generic, NamedTuple, TypeVar, Unpack, overload
+from typing import Any, Generic, NamedTuple, TypeVar, Unpack
 
 from whet.grade.expect.group import Group, Pointed, Report, Words, describe
 from whet.reading.text import shorten
@@ -71,9 +71,10 @@ class Items(ABC, Generic[M, T]):
         """Return how often something happened that was found at these positions."""
         return len(found)
 
-    def lines(self) -> Sequence[str]:
-        """Return what a message lists as observed."""
-        return _Lines(self)
+    @property
+    def observed(self) -> Sequence[T]:
+        """What a message lists as observed; only what it shows is written as lines."""
+        return self.all
 
     def point_at(self, matcher: M, index: int, word: str) -> Pointed | None:
         """Return the line at *index* if a message should point at it, under *word*."""
@@ -87,7 +88,7 @@ class Items(ABC, Generic[M, T]):
 
     def describe(self, expected: str, pointed: Pointed | None = None) -> str:
         """Return the message: what was expected, and all that was observed."""
-        return describe(expected, self.many, self.lines(), pointed)
+        return describe(expected, self.many, self.observed, pointed, self.line)
 
     def missing(self, matcher: M) -> str | None:
         """Return what is wrong unless an item matches."""
@@ -123,25 +124,6 @@ class Items(ABC, Generic[M, T]):
             raise TypeError(f"give a list of {self.matchers}, not a {type(matchers).__name__}")
         for matcher in matchers:
             self.check(matcher)
-
-
-class _Lines(Sequence[str]):
-    """The lines of items, written only when they are shown: a session may have very many long ones."""
-
-    def __init__(self, items: Items[Any, T]) -> None:
-        self._items = items
-
-    def __len__(self) -> int:
-        return len(self._items.all)
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        if isinstance(index, slice):
-            return [self._items.line(item) for item in self._items.all[index]]
-        return self._items.line(self._items.all[index])
 
 
 class OrderedItems(Items[M, T]):

@@ -23,7 +23,7 @@ LINE_MATCHERS: MatcherKinds = (*TEXT_MATCHERS, CommandMatcher)
 
 
 def matches(matcher: LineMatcher, text: str) -> bool:
-    """Whether *text* is looked for: a string is found in it, a pattern is searched in it, a predicate says so."""
+    """Return whether *text* contains a string, has a match of a pattern, or satisfies a predicate."""
     match matcher:
         case str():
             return matcher in text
@@ -36,12 +36,12 @@ def matches(matcher: LineMatcher, text: str) -> bool:
 
 
 def equals(matcher: TextMatcher, text: str) -> bool:
-    """The same where a string means the whole text."""
+    """Return the same, but a string means the whole text."""
     return text == matcher if isinstance(matcher, str) else matches(matcher, text)
 
 
 def shown(matcher: Any) -> str:
-    """A matcher as a message names it."""
+    """Return a matcher as a message names it."""
     match matcher:
         case str():
             return f'"{shorten(matcher)}"'
@@ -54,7 +54,7 @@ def shown(matcher: Any) -> str:
 
 
 def sought(matcher: Any) -> str | None:
-    """A text to compare with when looking for the nearest miss."""
+    """Return a text to compare with when looking for the nearest miss."""
     match matcher:
         case str():
             return matcher
@@ -65,7 +65,7 @@ def sought(matcher: Any) -> str | None:
 
 
 def check_matcher(matcher: Any, kinds: MatcherKinds = TEXT_MATCHERS, *, may_be_empty: bool = False) -> None:
-    """Refuse what cannot look for anything, before it silently matches nothing, or everything."""
+    """Refuse what is not a matcher, before it silently matches nothing, or everything."""
     if isinstance(matcher, CommandMatcher) and CommandMatcher not in kinds:
         raise TypeError(f"{shorten(str(matcher))} looks for commands: only expect.commands takes it")
     if not isinstance(matcher, kinds):
@@ -77,7 +77,7 @@ def check_matcher(matcher: Any, kinds: MatcherKinds = TEXT_MATCHERS, *, may_be_e
 
 
 def check_predicate(predicate: Any, rule: str) -> None:
-    """Refuse what cannot be asked; *rule* says what could have been given."""
+    """Refuse what is not a predicate; *rule* says what is allowed."""
     if inspect.iscoroutinefunction(predicate):
         raise TypeError("a predicate must not be async: what it gives would always be true")
     if isinstance(predicate, type) or not callable(predicate):
@@ -86,7 +86,7 @@ def check_predicate(predicate: Any, rule: str) -> None:
 
 
 def says(predicate: Callable[[Any], Any], value: Any) -> bool:
-    """Whether a predicate says so; refuses an answer that is always true, or never one."""
+    """Return what a predicate says; refuse an answer that is always true, or is not an answer."""
     try:
         answer = predicate(value)
     except Exception as error:
@@ -103,7 +103,7 @@ def says(predicate: Callable[[Any], Any], value: Any) -> bool:
 
 
 class Finder:
-    """Some lines, asked many times."""
+    """Lines that are searched many times."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines = lines
@@ -117,7 +117,7 @@ class Finder:
         return self._commands
 
     def matching(self, matcher: LineMatcher) -> list[int]:
-        """The numbers of the lines that match, from 0."""
+        """Return the numbers of the lines that match, from 0."""
         if isinstance(matcher, CommandMatcher):
             return list(self._index.matching(matcher))
         match matcher:
@@ -131,25 +131,25 @@ class Finder:
                 return [number for number, line in enumerate(self._lines) if matches(matcher, line)]
 
     def _with_text(self, wanted: str) -> Iterator[int]:
-        """The lines with this text in them, found in all of the text at once."""
+        """Yield the lines with this text in them, found in all of the text at once."""
         at = self._text.find(wanted)
         while at >= 0:
             number = bisect_right(self._ends, at)
-            # What begins in one line and ends in the next is in neither.
+            # A match that continues on the next line does not count.
             is_inside = at + len(wanted) < self._ends[number]
             if is_inside:
                 yield number
             at = self._text.find(wanted, self._ends[number] if is_inside else at + 1)
 
     def nearest(self, matcher: LineMatcher) -> Pointed | None:
-        """The line that comes nearest; how it was read is half of why it does not match."""
+        """Return the nearest line, with how it was read, which is half of why it does not match."""
         if not isinstance(matcher, CommandMatcher):
             return nearest(sought(matcher), self._lines)
         index = self._index.nearest(matcher)
         return None if index is None else self.read(matcher, index, "nearest")
 
     def read(self, matcher: LineMatcher, index: int, word: str) -> Pointed | None:
-        """A line with how it was read, where that is what decides."""
+        """Return a line with how it was read, if *matcher* is about that."""
         if not isinstance(matcher, CommandMatcher):
             return None
         return Pointed(index, word, reading_of(matcher, self._lines[index]))
@@ -160,7 +160,7 @@ _finders: WeakKeyDictionary[Session, dict[str, Finder]] = WeakKeyDictionary()
 
 
 def finder_of(session: Session, what: str, lines: Sequence[str]) -> Finder:
-    """The finder of these lines of the session, made on first use."""
+    """Return the finder of these lines of the session, made on first use."""
     finders = _finders.setdefault(session, {})
     if what not in finders:
         finders[what] = Finder(lines)

@@ -109,7 +109,7 @@ def _parse(text: str) -> tuple[Any, str | None]:
 
 
 def _schema(schema: Mapping[str, Any] | bool) -> Callable[[Any], list[str]]:
-    """Return a function that finds the problems of a value; refuse an invalid schema, whatever the agent said."""
+    """Return a function that finds the problems of a value; raises `ValueError` for an invalid schema."""
     # Only here: a check that needs no schema should not wait for the library.
     import jsonschema_rs  # noqa: PLC0415
 

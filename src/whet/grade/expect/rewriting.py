@@ -77,7 +77,7 @@ def rewritten(source: bytes, path: str) -> CodeType:
     tree = _parsed(source, path)
     if tree is not None:
         _refuse_always_true(tree, path)
-    # What Python has to say about the module is said here, about what the author wrote.
+    # Python gives its warnings here, about what the author wrote.
     plain = compile(source, path, "exec", dont_inherit=True)
     # What is rewritten is deeper than what was written.
     with warnings.catch_warnings(), contextlib.suppress(RecursionError):
@@ -95,7 +95,7 @@ def _parsed(source: bytes, path: str) -> ast.Module | None:
     return None
 
 
-# What is true whatever it is made of, and what its author meant.
+# What is always true, and what its author meant.
 _ALWAYS_TRUE: dict[type[ast.expr], str] = {
     ast.Tuple: 'a tuple always is; write `assert x, "message"` without parentheses',
     ast.GeneratorExp: "a generator always is; write `assert all(...)` or `assert any(...)`",
@@ -131,16 +131,13 @@ def _rewrite_module(tree: ast.Module, source: str) -> bool:
     for owner, names in classes.items():
         _insert(owner.body, ast.Global(names=sorted(names)))
     if found:
-        _insert(tree.body, _import())
+        asserts = ast.alias(name="asserts", asname=_WHET)
+        _insert(tree.body, ast.ImportFrom(module="whet.grade.expect", names=[asserts], level=0))
     return found
 
 
-def _import() -> ast.stmt:
-    return ast.ImportFrom(module="whet.grade.expect", names=[ast.alias(name="asserts", asname=_WHET)], level=0)
-
-
 def _bodies(tree: ast.Module) -> Iterator[tuple[list[ast.stmt], ast.ClassDef | None]]:
-    """Every list of statements, and the class whose namespace it runs in."""
+    """Yield every list of statements, and the class whose namespace it runs in."""
     # A list and no recursion: a long chain of `elif` is nested as deeply as it is long.
     waiting: list[tuple[ast.AST, ast.ClassDef | None]] = [(tree, None)]
     while waiting:
@@ -160,12 +157,9 @@ def _bodies(tree: ast.Module) -> Iterator[tuple[list[ast.stmt], ast.ClassDef | N
 def _insert(body: list[ast.stmt], statement: ast.stmt) -> None:
     """Put *statement* first, after what must come before everything else."""
     at = 0
-    if (
-        isinstance(body[0], ast.Expr)
-        and isinstance(body[0].value, ast.Constant)
-        and isinstance(body[0].value.value, str)
-    ):
-        at = 1
+    match body[0]:
+        case ast.Expr(value=ast.Constant(value=str())):
+            at = 1
     while at < len(body) and isinstance(item := body[at], ast.ImportFrom) and item.module == "__future__":
         at += 1
     _place(statement, body[min(at, len(body) - 1)])
@@ -192,7 +186,7 @@ class _Rewriting:
         self._in_class = in_class
         self._numbers: dict[int, int] = {}
         self._test = statement.test
-        # An expression that is nested too deeply for us is explained as far as it was read.
+        # An expression that is nested too deeply is explained as far as it was read.
         with contextlib.suppress(RecursionError):
             self._numbers = {id(node): number for number, (node, _) in enumerate(observed(statement.test))}
             self._test = _Keeper(self._numbers, self._name).visit(statement.test)
@@ -208,10 +202,11 @@ class _Rewriting:
         values = [ast.Name(name, ast.Load()) for name in self.names[: len(self._numbers)]]
         arguments = [ast.Constant(self._source), ast.Tuple(list[ast.expr](values), ast.Load())]
         message = [self._statement.msg] if self._statement.msg else []
-        call = ast.Call(_attribute("failed"), [*arguments, *message], [])
+        failed = ast.Attribute(ast.Name(_WHET, ast.Load()), "failed", ast.Load())
+        error = ast.Name(first, ast.Load())
         failing: list[ast.stmt] = [
-            ast.Assign([ast.Name(first, ast.Store())], call),
-            ast.If(_is_not_none(first), [ast.Raise(ast.Name(first, ast.Load()))], []),
+            ast.Assign([ast.Name(first, ast.Store())], ast.Call(failed, [*arguments, *message], [])),
+            ast.If(ast.Compare(error, [ast.IsNot()], [ast.Constant(None)]), [ast.Raise(error)], []),
         ]
         check = ast.If(ast.UnaryOp(ast.Not(), self._test), failing, [])
         statements = [self._assign(ast.Name(_WHET, ast.Load())), ast.Try([check], [], [], [self._clear()])]
@@ -237,7 +232,7 @@ class _Keeper(ast.NodeTransformer):
         self._name = name
 
     def visit(self, node: ast.AST) -> Any:
-        """The node, with its own inside seen to, under its name if it has a number."""
+        """Return the node with its inside rewritten, under its name if it has a number."""
         if isinstance(node, EXPRESSIONS) and not is_opaque(node):
             self.generic_visit(node)
         if not isinstance(node, ast.expr) or id(node) not in self._numbers:
@@ -255,11 +250,3 @@ def _source(node: ast.expr, lines: list[bytes]) -> str:
     text[-1] = text[-1][: node.end_col_offset]
     text[0] = text[0][node.col_offset :]
     return b"\n".join(text).decode()
-
-
-def _attribute(name: str) -> ast.expr:
-    return ast.Attribute(ast.Name(_WHET, ast.Load()), name, ast.Load())
-
-
-def _is_not_none(name: str) -> ast.expr:
-    return ast.Compare(ast.Name(name, ast.Load()), [ast.IsNot()], [ast.Constant(None)])

@@ -23,9 +23,9 @@ _lock = threading.Lock()
 
 @contextmanager
 def collecting() -> Iterator[list[AssertionError]]:
-    """A scope, such as one check, in which soft failures are collected; the failures are raised together at its end.
+    """Collect soft failures during the block, such as one check, and raise them together at its end.
 
-    Whatever else is raised inside comes last in the list, so that nothing that was seen before it is lost.
+    Any other exception comes last in the list, so that nothing before it is lost.
     """
     failures: list[AssertionError] = []
     token = _collected.set(failures)
@@ -46,7 +46,7 @@ def collecting() -> Iterator[list[AssertionError]]:
 
 
 def _members(error: BaseException) -> list[BaseException]:
-    """What a group of exceptions is made of, as one of `asyncio.TaskGroup` is; crashes last, so that they decide."""
+    """Return the members of a group of exceptions, as `asyncio.TaskGroup` raises; crashes last, so that they decide."""
     # By its type: the exception itself may run any code.
     if not issubclass(type(error), BaseExceptionGroup):
         return [error]
@@ -96,7 +96,7 @@ def fail_softly(error: AssertionError) -> None:
 
 
 def classified(error: E) -> E:
-    """The error with the class of the block around it, unless it has one of its own."""
+    """Return the error, with the class of the block around it unless it has one."""
     return _with_class(error, _class.get())
 
 
@@ -121,7 +121,7 @@ def classifying(failure_class: FailureClass) -> Iterator[None]:
 
 @contextmanager
 def soft_block() -> Iterator[None]:
-    """A block in which every expectation and every plain assert is soft; without a scope around it, it is one."""
+    """Make every expectation and every plain assert of the block soft; without a scope around it, it is one."""
     has_scope = _collected.get() is not None or of_a_thread() is not None
     with nullcontext() if has_scope else collecting(), _softly():
         yield
@@ -129,7 +129,7 @@ def soft_block() -> Iterator[None]:
 
 @contextmanager
 def hard_block() -> Iterator[None]:
-    """A block in which everything is hard again, inside of a soft one."""
+    """Make everything in the block hard again, inside of a soft one."""
     token = _in_soft_block.set(False)
     try:
         with explained_asserts(lambda _: False):
@@ -140,7 +140,7 @@ def hard_block() -> Iterator[None]:
 
 @contextmanager
 def _softly() -> Iterator[None]:
-    """Collect each plain assert and each expectation in turn, and whatever other assertion ends the block."""
+    """Collect each plain assert and each expectation, and any other assertion that ends the block."""
 
     def take(error: AssertionError) -> bool:
         fail_softly(error)
@@ -169,7 +169,7 @@ def threads_may_fail(failures: list[AssertionError]) -> Iterator[None]:
         else:
             before(args)
 
-    # Of scopes in several threads none could tell whose thread it was.
+    # With scopes in several threads it is unknown whose thread it was.
     alone = of_a_thread() is failures
     if alone:
         threading.excepthook = take
@@ -184,5 +184,5 @@ def threads_may_fail(failures: list[AssertionError]) -> Iterator[None]:
 
 
 def of_a_thread() -> list[AssertionError] | None:
-    """Where a thread without a scope of its own collects: the only scope that is open, or nowhere."""
+    """Return where a thread without a scope collects: in the only open scope, or nowhere."""
     return _open[0] if len(_open) == 1 else None

@@ -82,8 +82,9 @@ class _Skills(Items[str, SkillDetection]):
     def amount(self, found: Sequence[int]) -> int:
         return sum(self._is_enough(piece) for index in found for piece in self.all[index].evidence)
 
-    def lines(self) -> Sequence[str]:
-        return [self.line(found) for found in self._detected]
+    @property
+    def observed(self) -> Sequence[SkillDetection]:
+        return self._detected
 
     def line(self, item: SkillDetection) -> str:
         """Show the best evidence; the rest is in the record."""

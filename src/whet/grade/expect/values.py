@@ -1,6 +1,6 @@
 """Values in messages: as short text, and what two of them differ in.
 
-Everything here is bounded in size and in time, however large a value is and whatever its `__repr__` does.
+Everything here is bounded in size and time, for values of any size and with any `__repr__`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ALIKE = 0.6
 
 
 def value_text(value: object, most: int = 300) -> str:
-    """*value* as its `repr` would show it, in at most about *most* characters."""
+    """Return the `repr` of *value*, in at most about *most* characters."""
     return shorten(_text(value, most, 0), most + 80)
 
 
@@ -45,7 +45,7 @@ def shorten(text: str, most: int) -> str:
 
 
 def is_telling(value: object) -> bool:
-    """Whether the text of *value* says more than its name does."""
+    """Return whether the text of *value* says more than its name does."""
     if inspect.isroutine(value) or isinstance(value, _UNTOLD):
         return False
     return type(value).__repr__ is not object.__repr__ and not getattr(type(value), "__untold__", False)
@@ -79,7 +79,7 @@ def _is_namedtuple(kind: type) -> bool:
 
 
 def _string(value: Any, most: int, _depth: int) -> str:
-    """A string or bytes: whole, or its two ends and its length."""
+    """Return a string or bytes: whole, or its two ends and its length."""
     if len(value) <= most and len(whole := repr(value)) <= most + _FEWEST:
         return whole
     unit = "characters" if isinstance(value, str) else "bytes"
@@ -89,7 +89,7 @@ def _string(value: Any, most: int, _depth: int) -> str:
 
 
 def _fitting(value: Any, room: int) -> Any:
-    """As much of *value* as fits when it is written with its escapes; a negative room keeps its end."""
+    """Return as much of *value* as fits, written with its escapes; a negative room keeps its end."""
     while len(value) > 1 and (size := len(repr(value))) > abs(room) + 3:
         keep = min(len(value) - 1, max(1, len(value) * abs(room) // size))
         value = value[:keep] if room > 0 else value[-keep:]
@@ -102,7 +102,7 @@ def _int(value: int, _most: int, _depth: int) -> str:
 
 
 def _joined(texts: Iterable[str], size: int, most: int, depth: int) -> str:
-    """The first of *texts*, which are only made as they are needed, and how many there are beyond."""
+    """Return the first of *texts*, which are made only if needed, and how many more there are."""
     if depth >= _DEEPEST and size:
         return "..."
     shown = max(2, min(10, most // _FEWEST))
@@ -111,7 +111,7 @@ def _joined(texts: Iterable[str], size: int, most: int, depth: int) -> str:
 
 
 def _room(most: int) -> int:
-    """How much an item may take of what its container may take."""
+    """Return how much of the room of a container one item may take."""
     return max(_FEWEST, most // 3)
 
 
@@ -141,7 +141,7 @@ def _set(value: Any, most: int, depth: int) -> str:
 
 
 def _in_order(value: Any) -> list[Any]:
-    """The items of a set, so that the same set reads the same each time where that is cheap."""
+    """Return the items of a set in order if that is cheap, so that the same set reads the same each time."""
     few = list(islice(value, 1000))
     try:
         return sorted(few)
@@ -187,7 +187,7 @@ _RENDERERS: dict[Any, _Renderer] = {
 
 
 def difference(left: Any, operator: ast.cmpop, right: Any) -> list[str]:
-    """Lines of help for `left operator right`, which did not hold."""
+    """Return lines that explain why `left operator right` did not hold."""
     match operator:
         case ast.Eq():
             return list(_unequal(left, right))
@@ -226,7 +226,7 @@ def _unequal_text(left: Any, right: Any) -> Iterator[str]:
 
 
 def _first_difference(left: Any, right: Any) -> int:
-    """The index of the first difference, by slices: text can be long."""
+    """Return the index of the first difference, by slices: text can be long."""
     at, step = 0, _CHUNK
     while step:
         while at < min(len(left), len(right)) and left[at : at + step] == right[at : at + step]:
@@ -236,7 +236,7 @@ def _first_difference(left: Any, right: Any) -> int:
 
 
 def _unequal_lines(left: str, right: str) -> Iterator[str]:
-    """A diff around the first line that differs."""
+    """Yield a diff around the first line that differs."""
     at = _first_difference(left, right)
     start = left.rfind("\n", 0, at) + 1
     number = left.count("\n", 0, start)
@@ -246,7 +246,7 @@ def _unequal_lines(left: str, right: str) -> Iterator[str]:
 
 
 def _diff(left: list[str], right: list[str], first: int, place: str) -> Iterator[str]:
-    """The lines of a short diff, with two lines around each change."""
+    """Yield the lines of a short diff, with two lines around each change."""
     lines = ["- left, + right"]
     for group in _groups(left, right):
         lines.append(f"@ {place.format(first + group[0][1])}")
@@ -317,7 +317,7 @@ def _unequal_sets(left: AbstractSet[Any], right: AbstractSet[Any]) -> Iterator[s
 
 
 def _nearest(wanted: Any, among: Any) -> Iterator[str]:
-    """What comes nearest to *wanted*, where *among* is too long to be seen whole."""
+    """Yield what comes nearest to *wanted*, if *among* is too long to be shown."""
     match wanted, among:
         case str(), str() if len(among) > _SHORT and wanted:
             number, near = _nearest_line(wanted, among)
@@ -331,7 +331,7 @@ def _nearest(wanted: Any, among: Any) -> Iterator[str]:
 
 
 def _nearest_line(wanted: str, text: str) -> tuple[int, str]:
-    """The number of the line that is most like *wanted*, and its likest excerpt; none if nothing is alike."""
+    """Return the number of the line that is most like *wanted*, and its most similar excerpt, if any is similar."""
     key = max((line.strip() for line in wanted[:_CHUNK].split("\n")), key=len)[:_WIDEST]
     grams = _grams(key)
     lines = [*_pieces(text[:_MOST_SEARCHED])]
@@ -343,7 +343,7 @@ def _nearest_line(wanted: str, text: str) -> tuple[int, str]:
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
-    """The lines of *text* with their numbers, long ones in pieces that overlap."""
+    """Yield the lines of *text* with their numbers, long ones in pieces that overlap."""
     for number, line in enumerate(text.split("\n"), start=1):
         for at in range(0, max(len(line), 1), 4 * _WIDEST):
             yield number, line[at : at + 5 * _WIDEST]

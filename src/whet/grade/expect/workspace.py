@@ -4,59 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
-from pathlib import Path
-from typing import Literal, Protocol, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from whet.grade.expect.group import Group, Pointed, Words, nearest, with_length
 from whet.grade.expect.items import Items
 from whet.grade.expect.matching import TextMatcher, check_matcher, equals, matches, shown
-from whet.model.grade import Changes
 
-
-class HasChanges(Protocol):
-    """A check's context, as far as files go."""
-
-    @property
-    def workspace(self) -> Path:
-        """Where the agent worked."""
-
-    def changes(self) -> Changes:
-        """What it did there."""
-
-    def read(self, path: str) -> str:
-        """The text of a file below the workspace."""
+if TYPE_CHECKING:
+    from whet.grade.context import CheckContext
 
 
 class FilesGroup(Group):
     """Paths are relative to the workspace and may be patterns such as `src/*.py`, where `*` also crosses folders."""
 
-    def created(self, ctx: HasChanges, path: str, **words: Unpack[Words]) -> None:
+    def created(self, ctx: CheckContext, path: str, **words: Unpack[Words]) -> None:
         """A file of this name was created."""
         self._expect(_Files(ctx, "created").missing(path), words)
 
-    def modified(self, ctx: HasChanges, path: str, **words: Unpack[Words]) -> None:
+    def modified(self, ctx: CheckContext, path: str, **words: Unpack[Words]) -> None:
         """A file of this name was modified."""
         self._expect(_Files(ctx, "modified").missing(path), words)
 
-    def deleted(self, ctx: HasChanges, path: str, **words: Unpack[Words]) -> None:
+    def deleted(self, ctx: CheckContext, path: str, **words: Unpack[Words]) -> None:
         """A file of this name was deleted."""
         self._expect(_Files(ctx, "deleted").missing(path), words)
 
-    def unchanged(self, ctx: HasChanges, path: str, **words: Unpack[Words]) -> None:
+    def unchanged(self, ctx: CheckContext, path: str, **words: Unpack[Words]) -> None:
         """No file of this name was created, modified or deleted."""
         self._expect(_Files(ctx, "changed").present(path), words)
 
-    def only_changed(self, ctx: HasChanges, paths: Sequence[str], **words: Unpack[Words]) -> None:
+    def only_changed(self, ctx: CheckContext, paths: Sequence[str], **words: Unpack[Words]) -> None:
         """Nothing but these was created, modified or deleted."""
         self._expect(_Files(ctx, "changed").others(paths), words)
 
-    def contains(self, ctx: HasChanges, path: str, matcher: TextMatcher, **words: Unpack[Words]) -> None:
+    def contains(self, ctx: CheckContext, path: str, matcher: TextMatcher, **words: Unpack[Words]) -> None:
         """The file is there and its text matches."""
         check_matcher(matcher)
         problem = _unlike(ctx, path, f"contain {shown(matcher)}", lambda text: matches(matcher, text))
         self._expect(problem, words)
 
-    def matches(self, ctx: HasChanges, path: str, matcher: TextMatcher, **words: Unpack[Words]) -> None:
+    def matches(self, ctx: CheckContext, path: str, matcher: TextMatcher, **words: Unpack[Words]) -> None:
         """The file is there and its text as a whole, but for white space around it, is this."""
         check_matcher(matcher, may_be_empty=True)
         wanted = matcher.strip() if isinstance(matcher, str) else matcher
@@ -64,7 +51,7 @@ class FilesGroup(Group):
         self._expect(problem, words)
 
 
-def _unlike(ctx: HasChanges, path: str, wanted: str, is_wanted: Callable[[str], bool]) -> str | None:
+def _unlike(ctx: CheckContext, path: str, wanted: str, is_wanted: Callable[[str], bool]) -> str | None:
     """Return what is wrong unless the file is there with a text that *is_wanted*."""
     files = _Files(ctx, "changed")
     try:
@@ -83,7 +70,7 @@ class _Files(Items[str, str]):
     many = "changed files"
     matchers = "paths"
 
-    def __init__(self, ctx: HasChanges, how: Literal["created", "modified", "deleted", "changed"]) -> None:
+    def __init__(self, ctx: CheckContext, how: Literal["created", "modified", "deleted", "changed"]) -> None:
         if not hasattr(ctx, "changes"):
             raise TypeError(f"files need the context of the check, not a {type(ctx).__name__}: give ctx")
         self._changes, self._how = ctx.changes(), how
@@ -97,7 +84,8 @@ class _Files(Items[str, str]):
         plain = matcher.removeprefix("./")
         return item == plain or fnmatchcase(item, plain)
 
-    def lines(self) -> Sequence[str]:
+    @property
+    def observed(self) -> Sequence[str]:
         kinds = ("created", "modified", "deleted")
         return [f"{name} ({how})" for how in kinds for name in getattr(self._changes, how)]
 
@@ -105,7 +93,7 @@ class _Files(Items[str, str]):
         return item
 
     def nearest(self, matcher: str) -> Pointed | None:
-        return nearest(matcher, self.lines())
+        return nearest(matcher, self.observed)
 
     def wanted(self, matcher: str) -> str:
         return f"{matcher} to be {self._how}"
