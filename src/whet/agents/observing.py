@@ -91,7 +91,7 @@ _EVIDENCE_KEPT = 5
 class Watch:
     """The limits of a running agent, and what is known of its session before it starts.
 
-    Prices are those of `model` where the agent does not name one.
+    Prices are those of `model` if the agent does not name one.
     """
 
     max_steps: int | None = None
