@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-from reading import RECORDINGS, garbled_output, read_output
+from pathlib import Path
 
+import pytest
+from reading import RECORDINGS, garbled_output, read_output, task
+
+from whet.agents.programs import BY_TYPE
 from whet.model import plugins
+from whet.model.run import Runner
+from whet.run.session_state import login_secrets
 
 # By the name of its folder of recordings.
 AGENTS = {
@@ -38,3 +43,18 @@ def test_no_record_breaks_it(folder: str, seed: int) -> None:
     assert read.events
     assert read.verdict != "ok"
     assert read.observer.unreadable is None
+
+
+@pytest.mark.parametrize("inherit_home", [False, True])
+@pytest.mark.parametrize("agent", sorted(set(AGENTS.values()) - {"copilot"}))
+def test_the_login_of_the_user_is_known_so_that_it_can_be_masked(
+    agent: str, inherit_home: bool, tmp_path: Path
+) -> None:
+    login = tmp_path / BY_TYPE[agent].files[0]
+    login.parent.mkdir(parents=True)
+    login.write_text('{"token": "a-secret-of-the-user"}')
+    runner = Runner(id="r", agent=agent, options={"inherit_home": inherit_home})
+
+    asked = plugins.find("agents", agent)().command(task(runner, environ={"PATH": "/bin", "HOME": str(tmp_path)}))
+
+    assert login_secrets(asked) == ("a-secret-of-the-user",)

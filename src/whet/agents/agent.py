@@ -126,7 +126,7 @@ class AgentCommand:
     `output` is "text" (all of it is the final output), "events" (each line is one of our own session events) or
     "records" (each line is given to `Agent.events`). `announces_end` says that a good session ends with a
     `SessionEnded` event, so that one without is unfinished whatever the exit code says. `shows_model` says that
-    whatever its model answers is seen in its output, so that where nothing was seen, no model has answered.
+    whatever its model answers is seen in its output, so that no model has answered if nothing was seen.
     """
 
     argv: tuple[str, ...]

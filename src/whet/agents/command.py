@@ -28,7 +28,7 @@ class CommandAgent(AgentDefaults):
     takes_skills = "variable"
 
     def command(self, task: Task) -> AgentCommand:
-        """The program with its arguments; it sees what these name, and nothing else of where the settings are."""
+        """The program with its arguments; of the folder of the settings, it sees only what these name."""
         argv = (task.options.text("command") or "", *task.options.texts("args"))
         command = AgentCommand(
             argv=tuple(part.replace("{prompt}", task.prompt) for part in argv),

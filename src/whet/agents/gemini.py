@@ -17,7 +17,7 @@ from whet.model.seen import Event, Message, SessionStarted, TroubleKind
 # The chat of the session, and those of its sub-agents in a folder of its name.
 CHATS = (".gemini/tmp/*/chats/*.jsonl", ".gemini/tmp/*/chats/*/*.jsonl")
 _SHELL = "run_shell_command"
-# What follows the output of a command, line by line; its code only where it is not 0.
+# What follows the output of a command, line by line; its code only if it is not 0.
 _OUTPUT = re.compile(r"(?:\A|\n)Output: ")
 _EXIT_CODE = re.compile(r"^Exit Code: (-?\d{1,9})$", re.MULTILINE)
 _UNKNOWN = re.compile(r"^(?:Signal|Error): ", re.MULTILINE)
@@ -36,7 +36,7 @@ class Chats:
         return bool(self._calls)
 
     def exit_code(self, call_id: Any) -> int | None:
-        """The exit code of a command; none where it is not known."""
+        """The exit code of a command; None if it is unknown."""
         call = self._calls.get(call_id) if isinstance(call_id, str) else None
         return _exit_code(call) if call is not None else None
 

@@ -30,7 +30,7 @@ from whet.model.wire import EVENT_NAMES, WireError, decode_event, encode_lines
 from whet.reading.text import did_you_mean
 
 
-class Characters:
+class _Characters:
     """Counts characters as a provider counts tokens: every round reads all that events show before it."""
 
     def __init__(self, prompt: int) -> None:
@@ -39,17 +39,14 @@ class Characters:
         self._written = 0
 
     def round(self) -> None:
-        """The model is asked."""
         self._read += self._context
 
     def wrote(self, said: Any) -> None:
-        """The model wrote a text, or the arguments of a call."""
         size = len(said) if isinstance(said, str) else _size(said)
         self._written += size
         self._context += size
 
     def heard(self, text: str) -> None:
-        """The model read something."""
         self._context += len(text)
 
     def guess(self) -> Usage:
@@ -61,7 +58,7 @@ def _size(args: Any) -> int:
     return sum(len(value) for value in args.values() if isinstance(value, str)) if isinstance(args, dict) else 0
 
 
-class EventFile:
+class _EventFile:
     """Writes many events at a time: a write of its own would take longer than everything else about an event."""
 
     def __init__(self, path: Path) -> None:
@@ -69,7 +66,6 @@ class EventFile:
         self._file: int | None = None
 
     def write(self, events: Sequence[Event]) -> None:
-        """Append *events*."""
         if self._file is None:
             self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         view = memoryview(encode_lines(events))
@@ -77,7 +73,6 @@ class EventFile:
             view = view[os.write(self._file, view) :]
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -96,7 +91,7 @@ _EVIDENCE_KEPT = 5
 class Watch:
     """The limits of a running agent, and what is known of its session before it starts.
 
-    Prices are those of `model` where the agent does not name one.
+    Prices are those of `model` if the agent does not name one.
     """
 
     max_steps: int | None = None
@@ -132,8 +127,8 @@ class Observer:
         self._usage: dict[str, float] = {}
         self._derived: frozenset[str] = frozenset()
         self._skills = SkillWatch(self._limits.placed_skills, most=_EVIDENCE_KEPT)
-        self._characters = Characters(len(self._limits.prompt))
-        self._events = EventFile(events_path) if output == "records" else None
+        self._characters = _Characters(len(self._limits.prompt))
+        self._events = _EventFile(events_path) if output == "records" else None
         self._taken: list[Event] = []
         self.steps = 0
         self.unreadable: SessionUnreadable | None = None

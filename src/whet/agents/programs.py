@@ -101,7 +101,7 @@ KNOWN = (
         program="cursor-agent",
         variables=("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN"),
         files=(".config/cursor/auth.json",),
-        install="see cursor.com/cli, and say `command` where it is called otherwise; the packages on npm are not it",
+        install="see cursor.com/cli, and set `command` if it has another name; the packages on npm are not it",
     ),
 )
 BY_TYPE = {agent.type: agent for agent in KNOWN}

@@ -43,7 +43,7 @@ from whet.model.skills import skill_name
 from whet.reading.shell_files import command_line, shell_reads
 
 Kind = Literal["shell", "read", "edit", "skill"]
-# By the name in small letters, since programs differ in no more than that.
+# By the name in small letters: the names of several programs differ only in that.
 _NAMES: dict[Kind, str] = {
     "shell": "bash shell local_shell exec_command command_execution run_shell_command run_terminal_cmd terminal",
     "read": "read read_file read_many_files view notebookread open_file",
@@ -171,7 +171,7 @@ class Reading:
         )
         actions: list[Event] = []
         if call and call.kind == "skill" and (skill := call.skill):
-            # Also if it failed: that the model asked for it is evidence of its own.
+            # Also if it failed: it is evidence that the model asked for it.
             signal = f"tool:{call.tool.lower()}"
             actions = [SkillSignal(skill=skill, signal=signal, loaded=ran and ok is not False, at=at)]
         elif call and ran and call.kind == "shell":
@@ -295,12 +295,12 @@ class RecordsAgent(AgentDefaults):
     ) -> AgentCommand:
         """Return a command for *task*; *resume* goes before the `args` of the runner, and *last* after them.
 
-        With a home of its own, the program gets a copy of the user's login.
+        It has a copy of the user's login even if the program works in the user's own home: whet masks what is in it.
         """
         self._reading.workspace = str(task.workspace)
         model = ("--model", task.runner.model) if task.runner.model else ()
         name, args = task.options.text("command") or self.program, task.options.texts("args")
-        login = credential_files(task, self.login) if env["HOME"] == str(task.home) else {}
+        login = credential_files(task, self.login)
         return AgentCommand(
             argv=(name, *mode, *model, *resume, *args, *last),
             env=env,

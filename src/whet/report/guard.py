@@ -154,11 +154,17 @@ class GuardedReporter:
         if self._closed:
             return
         self._closed = True
-        close: Any = getattr(self._reporter, "close", None)
         try:
-            self._thread.call(close if callable(close) else lambda: None, limit_s=self._patience.whole_s)
+            self._thread.call(partial(close_reporter, self._reporter), limit_s=self._patience.whole_s)
         finally:
             self._thread.end()
+
+
+def close_reporter(reporter: Callable[[RunEvent], object]) -> None:
+    """Close *reporter*, if it can be closed."""
+    close: Any = getattr(reporter, "close", None)
+    if callable(close):
+        close()
 
 
 @contextmanager

@@ -7,27 +7,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol, Self, TextIO, runtime_checkable
+from typing import Protocol, Self, TextIO
 
 from whet.dataclass import dataclass
 from whet.model.event import Notice, RunEvent
 from whet.reading.text import one_line
-from whet.report.guard import Hangs
+from whet.report.guard import Hangs, close_reporter
 
 
 class Reporter(Protocol):
-    """Shows run events. May also have a `close()`, which is called once when the run ends or breaks off."""
+    """Shows run events. May have a `close()` that releases what it holds, such as the screen, when the run is over."""
 
     def __call__(self, event: RunEvent) -> None:
         """Show *event*."""
-
-
-@runtime_checkable
-class Closable(Protocol):
-    """A reporter that holds something it must release, such as the screen."""
-
-    def close(self) -> None:
-        """Release it; does nothing when called again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,11 +125,10 @@ def reader_is_gone(stream: TextIO) -> bool:
 
 def _close(reporter: Reporter) -> BaseException | None:
     """Close *reporter*, and return what it raised."""
-    if isinstance(reporter, Closable):
-        try:
-            reporter.close()
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
-            return error
+    try:
+        close_reporter(reporter)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
+        return error
     return None
 
 

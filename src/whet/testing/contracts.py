@@ -91,11 +91,11 @@ class _Stage:
     events: tuple[Event, ...]
     files: Mapping[str, str]
 
-    def evidence(self, name: str, baseline: Baseline | None, *, touched: bool) -> Evidence:
+    def evidence(self, name: str, baseline: Baseline | None = None, *, touched: bool = True) -> Evidence:
         """Make the evidence in folders of its own; an agent that touched nothing did not answer either."""
         home = self.folder / name
         workspace, artifacts = home / "workspace", home / "artifacts"
-        workspace.mkdir(parents=True, exist_ok=True)
+        workspace.mkdir(parents=True)
         artifacts.mkdir()
         created = self.files if touched else {}
         for path, text in {**_HERE_BEFORE, **created}.items():
@@ -128,11 +128,12 @@ def _keep(folder: Path, name: str, text: str) -> None:
 
 async def _decide(grader: Grader, stage: _Stage) -> tuple[Grade, ...]:
     try:
-        baseline = await _survey(grader, stage)
-        await _check_untouched(grader, stage, baseline)
-        evidence = stage.evidence("alone", baseline, touched=True)
+        untouched = stage.evidence("untouched", touched=False)
+        baseline = await _survey(grader, stage, untouched.workspace)
+        await _check_untouched(grader, stage.checks, replace(untouched, baseline=baseline))
+        evidence = stage.evidence("alone", baseline)
         alone = [await _grade(grader, check, evidence) for check in stage.checks]
-        evidence = stage.evidence("together", baseline, touched=True)
+        evidence = stage.evidence("together", baseline)
         together = [given async for given in grader.grade_all(stage.checks, evidence)]
         want(
             [_decision(given) for given in together] == [_decision(given) for given in alone],
@@ -145,13 +146,10 @@ async def _decide(grader: Grader, stage: _Stage) -> tuple[Grade, ...]:
         await grader.release()
 
 
-async def _survey(grader: Grader, stage: _Stage) -> Baseline | None:
+async def _survey(grader: Grader, stage: _Stage, workspace: Path) -> Baseline | None:
     """Let the grader look at a workspace before an agent starts: it may not change it."""
-    workspace, store = stage.folder / "untouched" / "workspace", stage.folder / "store"
-    workspace.mkdir(parents=True)
+    store = stage.folder / "store"
     store.mkdir()
-    for name, text in _HERE_BEFORE.items():
-        (workspace / name).write_text(text, encoding="utf-8")
     before = _contents(workspace)
     baseline = await grader.survey(stage.case, workspace, store, timeout_s=_TIMEOUT_S)
     want(baseline is None or isinstance(baseline, Baseline), f"`survey` returns {baseline!r}, not a Baseline or None")
@@ -159,10 +157,9 @@ async def _survey(grader: Grader, stage: _Stage) -> Baseline | None:
     return baseline
 
 
-async def _check_untouched(grader: Grader, stage: _Stage, baseline: Baseline | None) -> None:
-    """Let the grader decide about an agent that did nothing, as a run does to find out whose fault an error is."""
-    evidence = stage.evidence("untouched", baseline, touched=False)
-    for check in stage.checks:
+async def _check_untouched(grader: Grader, checks: Sequence[Check], evidence: Evidence) -> None:
+    """Let the grader decide about an agent that did nothing, as a run does to find out who caused an error."""
+    for check in checks:
         try:
             await _grade(grader, check, evidence)
         except GraderError:
