@@ -98,8 +98,6 @@ def _document(path: Path) -> Any:
         return read_plain(path)
     except DocumentError as error:
         raise SuiteError([error.problem(path)]) from error
-    except OSError as error:
-        raise SuiteError([Problem(file=str(path), message=f"cannot be read: {error.strerror}")]) from error
 
 
 def import_tasks(tasks: Sequence[Path], name: str, folder: Path, *, oracle: bool) -> Imported:
