@@ -607,7 +607,7 @@ def test_every_flag_of_the_table_is_an_option_of_some_command() -> None:
     commands = (run_command, bench_command, eval_command)
     options = {name for command in commands for option in command.params for name in option.opts}
 
-    assert {row.flag for _, row in GIVEN.values() if row.flag is not None} - options == set()
+    assert {row.flag.name for _, row in GIVEN.values() if row.flag is not None} - options == set()
 
 
 def test_a_name_that_a_flag_or_a_variable_sets_is_in_one_section_only() -> None:
