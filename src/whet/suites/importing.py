@@ -69,7 +69,7 @@ def import_path(path: Path, folder: Path, *, name: str | None = None, oracle: bo
 
 
 def _tasks(root: Path) -> list[Path]:
-    """Find the tasks at *path*: one, a folder of them, or a project with them in `tasks`."""
+    """Find the tasks at *root*: one, a folder of them, or a project with them in `tasks`."""
     if (root / _TASK).is_file():
         return [root]
     for place in (root, root / "tasks"):
@@ -224,7 +224,7 @@ def _unsaid(cases: list[dict[str, Any]]) -> list[Problem]:
 
 
 def seen_from(path: Path, folder: Path) -> str:
-    """*path* as a suite in *folder* refers to it."""
+    """Return *path* as a suite in *folder* refers to it."""
     return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
 
 
