@@ -203,7 +203,7 @@ def test_a_local_package_that_is_not_there_is_told_before_anything_starts(projec
     outcome = run(project)
 
     assert outcome.code == 2
-    assert "environment_ref: " in outcome.stderr
+    assert "cases_json[0].environment_ref (line 1): " in outcome.stderr
     assert "nowhere.tar.gz does not exist" in outcome.stderr
     assert not outcome.output_dir.exists()
 

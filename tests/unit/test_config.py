@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -376,6 +377,12 @@ def test_a_wrong_flag_is_called_as_it_was_typed(tmp_path: Path) -> None:
             "runners.x = {agent.type = 'c', skills = 3}",
             "runners.x.skills: must be a list of strings, not 3",
         ),
+        ('judge.temperature = "hot"', 'judge.temperature: must be a number of at least 0, not "hot" (or "default")'),
+        ("packages.s3.secret_variable = 3", "packages.s3.secret_variable: must be a string, not ***"),
+        (
+            f"run.max_steps = {2**53 + 1}",
+            f"run.max_steps: must be an integer of at least 1 and at most 2**53, not {2**53 + 1}",
+        ),
         (
             "runners.x = {agent.type = 'c', model = 'm'}",
             'runners.x.model: is not a known field (did you mean "agent.model"?)',
@@ -584,6 +591,26 @@ def test_every_effective_value_is_described_with_its_origin(tmp_path: Path) -> N
     assert described["runners.x.agent.type"] == ("command", "whet.toml")
 
 
+def test_skills_of_runners_and_the_judge_are_described_and_snapshots_only_where_they_apply(tmp_path: Path) -> None:
+    text = """
+    [snapshots]
+    path = "snap.json"
+    [judge]
+    temperature = "default"
+    [runners.x]
+    skills = ["a"]
+    agent = {type = "command"}
+    """
+    write(tmp_path, text)
+
+    settings = load(tmp_path)
+
+    described = {key: value for key, value, _ in entries(settings)}
+    assert described["runners.x.skills"] == [f"{tmp_path}/a"]
+    assert (described["judge.temperature"], described["snapshots.path"]) == ("default", f"{tmp_path}/snap.json")
+    assert "snapshots.path" not in {key for key, *_ in entries(replace(settings, snapshots=None))}
+
+
 def test_secrets_are_never_described(tmp_path: Path) -> None:
     text = """
     [run.workspace]
@@ -607,7 +634,7 @@ def test_every_flag_of_the_table_is_an_option_of_some_command() -> None:
     commands = (run_command, bench_command, eval_command)
     options = {name for command in commands for option in command.params for name in option.opts}
 
-    assert {row.flag for _, row in GIVEN.values() if row.flag is not None} - options == set()
+    assert {row.flag.name for _, row in GIVEN.values() if row.flag is not None} - options == set()
 
 
 def test_a_name_that_a_flag_or_a_variable_sets_is_in_one_section_only() -> None:

@@ -18,7 +18,6 @@ from whet.reading.text import count
 
 if TYPE_CHECKING:
     from whet.model.suite import Suite
-    from whet.suites.importing import Lost
 
 
 @click.command("init", short_help="Write a first suite for your project.")
@@ -114,9 +113,9 @@ def import_command(path: Path, output: Path | None, name: str | None, oracle: bo
     return 1 if imported.left_out else 0
 
 
-def _print_lost(what: str, found: Iterable[Lost]) -> None:
+def _print_lost(what: str, found: Iterable[Problem]) -> None:
     for each in found:
-        click.echo(f"{each.task or 'all tasks'}: {what}: {each.what}", err=True)
+        click.echo(f"{each.case or 'all tasks'}: {what}: {each.message}", err=True)
 
 
 @click.command("validate", short_help="Check suites, benchmarks and skills for problems.")

@@ -42,11 +42,11 @@ CONFIG = click.option(
 def setting(name: str, *flags: str, **words: Any) -> Decorator[Any]:
     """Return the option that sets the setting *name*, from its row; *flags* and *words* replace those of the row."""
     row = GIVEN[name][1]
-    assert flags or row.flag
+    assert row.flag
     return click.option(
-        *(flags or (row.flag,)),
+        *(flags or (row.flag.name,)),
         name,
-        **{"type": _type(row), "multiple": row.many, "metavar": row.metavar, "help": row.help} | words,
+        **{"type": _type(row), "multiple": row.many, "metavar": row.flag.metavar, "help": row.flag.help} | words,
     )
 
 

@@ -225,7 +225,10 @@ def describe(settings: Settings) -> list[tuple[str, str, str]]:
 
 def entries(settings: Settings) -> list[tuple[str, Any, str]]:
     """Return every effective value as dotted key, plain JSON data and origin."""
-    return [(key, _json(value), settings.origins[key]) for key, value in settings.values.items()]
+    # An evaluation has no snapshots, whatever the files say.
+    hidden = "snapshots." if settings.snapshots is None else "-"
+    values = settings.values.items()
+    return [(key, _json(value), settings.origins[key]) for key, value in values if not key.startswith(hidden)]
 
 
 def _json(value: object) -> Value:

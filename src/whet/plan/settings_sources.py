@@ -76,7 +76,7 @@ def from_flags(flags: Mapping[str, Any], base: Base) -> Source:
     source = Source(base)
     for name, value in flags.items():
         key, row = GIVEN[name]
-        flag = row.flag or f"--{name}"
+        flag = row.flag.name if row.flag else f"--{name}"
         # Folders come as paths from the command line and as text from everywhere else.
         text = str(value) if isinstance(value, Path) else value
         source.take(Fields({flag: text}, source.findings), flag, row, key, f"flag {flag}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from whet.dataclass import dataclass
 from whet.model.request import SANDBOXES
@@ -23,6 +23,14 @@ Key: TypeAlias = tuple[str, ...]
 
 # Which texts become absolute paths: all ("path"), or only those that look like one ("program", "word").
 Place = Literal["path", "program", "word"]
+
+
+class Flag(NamedTuple):
+    """How the command line sets a value."""
+
+    name: str
+    metavar: str | None = None
+    help: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +60,9 @@ class Setting:
     field: str | None = None
     # What leaving it out means, if there is no default.
     unset: str = "-"
-    # Whether WHET_NAME sets it, and how the command line does.
+    # Whether WHET_NAME sets it, and which flag does.
     variable: bool = False
-    flag: str | None = None
-    metavar: str | None = None
-    help: str | None = None
+    flag: Flag | None = None
     # Whether a resumed run may have another value, because it changes no result.
     free: bool = False
 
@@ -138,22 +144,19 @@ _WORKSPACE: Table = {
 }
 
 _RUN: Table = {
-    "cwd": Setting(place="path", flag="--cwd", metavar="DIR", help="Let all trials work in this folder."),
+    "cwd": Setting(place="path", flag=Flag("--cwd", "DIR", "Let all trials work in this folder.")),
     "output_dir": Setting(
         place="path",
         computed=lambda project: project / ".whet" / "runs",
         variable=True,
-        flag="--output-dir",
-        metavar="DIR",
-        help="Create the folder of the run in this folder.",
+        flag=Flag("--output-dir", "DIR", "Create the folder of the run in this folder."),
         free=True,
     ),
     "schedule": _one_of(
         *SCHEDULES,
         unset="parallel (serial in a shared workspace)",
         variable=True,
-        flag="--schedule",
-        help="What may run at the same time.",
+        flag=Flag("--schedule", None, "What may run at the same time."),
         free=True,
     ),
     "max_parallel": _whole(
@@ -161,78 +164,58 @@ _RUN: Table = {
         10_000,
         computed=_parallel_by_default,
         variable=True,
-        flag="--max-parallel",
-        metavar="N",
-        help="Run at most N trials at the same time.",
+        flag=Flag("--max-parallel", "N", "Run at most N trials at the same time."),
         free=True,
     ),
     "trials": _whole(
-        1,
-        1_000_000,
-        default=1,
-        variable=True,
-        flag="--trials",
-        metavar="N",
-        help="Run every case N times on every runner.",
+        1, 1_000_000, default=1, variable=True, flag=Flag("--trials", "N", "Run every case N times on every runner.")
     ),
     "retries": _whole(
         0,
         1_000,
         default=0,
         variable=True,
-        flag="--retries",
-        metavar="N",
-        help="Retry a trial that fails or errors up to N times.",
+        flag=Flag("--retries", "N", "Retry a trial that fails or errors up to N times."),
     ),
     "max_steps": _whole(
-        1,
-        unset="unlimited",
-        variable=True,
-        flag="--max-steps",
-        metavar="N",
-        help="Limit an attempt to N rounds of the model.",
+        1, unset="unlimited", variable=True, flag=Flag("--max-steps", "N", "Limit an attempt to N rounds of the model.")
     ),
     "max_cost_usd": Setting(
         kind="number",
         unset="unlimited",
-        flag="--max-cost",
-        metavar="USD",
-        help="Start no trial after spending this much.",
+        flag=Flag("--max-cost", "USD", "Start no trial after spending this much."),
         free=True,
     ),
     # What --tag says goes into the selection, which replaces these.
-    "tags": Setting(many=True, default=(), variable=True, flag="--tag"),
+    "tags": Setting(many=True, default=(), variable=True, flag=Flag("--tag")),
     "workspace": _WORKSPACE,
     "reporters": Setting(
         many=True,
         default=("terminal",),
         variable=True,
-        flag="--reporter",
-        metavar="NAME[=FILE]",
-        help="Report with this reporter (repeatable); replaces the configured list.",
+        flag=Flag(
+            "--reporter",
+            "NAME[=FILE]",
+            "Report with this reporter (repeatable); replaces the configured list.",
+        ),
         free=True,
     ),
     "sandbox": _one_of(
-        *SANDBOXES, default="auto", variable=True, flag="--sandbox", help="The sandbox that agents run in."
+        *SANDBOXES, default="auto", variable=True, flag=Flag("--sandbox", None, "The sandbox that agents run in.")
     ),
     "mounts": Setting(place="path", many=True, default=()),
 }
 
 _DEFAULTS: Table = {
     "timeout_ms": _time_ms(
-        "timeout_s",
-        default=120_000,
-        variable=True,
-        flag="--timeout-ms",
-        metavar="MS",
-        help="Time limit of an attempt.",
+        "timeout_s", default=120_000, variable=True, flag=Flag("--timeout-ms", "MS", "Time limit of an attempt.")
     ),
     "check_timeout_ms": _time_ms("check_timeout_s", default=30_000, variable=True),
     "command_timeout_ms": _time_ms("command_timeout_s", default=300_000, variable=True),
     "model_silence_ms": _time_ms("model_silence_s", default=30_000),
     "max_output_bytes": _whole(1, default=64 * 1024 * 1024),
     "budget_usd": Setting(
-        kind="number", unset="unlimited", flag="--budget", metavar="USD", help="Spend at most this much on a case."
+        kind="number", unset="unlimited", flag=Flag("--budget", "USD", "Spend at most this much on a case.")
     ),
     # No shell starts with less memory or fewer processes.
     "max_memory_mb": _whole(16, 2**24, unset="unlimited", field="ceilings.memory_mb"),

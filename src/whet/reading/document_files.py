@@ -95,7 +95,7 @@ def _data(path: Path) -> bytes:
 
 
 def _text(data: bytes) -> str:
-    """UTF-8, with or without a byte order mark."""
+    """Decode UTF-8, with or without a byte order mark."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

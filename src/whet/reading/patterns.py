@@ -50,7 +50,7 @@ def read_pattern(text: str) -> tuple[Pattern, tuple[str, ...]]:
 
 @lru_cache
 def compiled(pattern: Pattern) -> Regex:
-    """Something to search with."""
+    """Return the compiled pattern."""
     from regress import Regex  # noqa: PLC0415 - only suites with patterns need it
 
     return Regex(pattern.source, pattern.flags)

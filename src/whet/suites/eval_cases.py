@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, get_args
 
 from whet.model.eval_cases import (
     CALL_OPS,
@@ -137,12 +138,23 @@ def _need_text(given: Fields, op: Op) -> None:
         given.problem("value", f"{shown(text)} is nested too deeply")
 
 
-_COMMON = ("case_kind", "task_id", "id", "tags", "weight", "source")
+# Other names for fields, which a case may use besides the fields of its class.
 _ASKED = ("instruction", "query", "prompt")
+_OTHER_NAMES: Mapping[CaseKind, tuple[str, ...]] = {
+    "trigger_query": (*_ASKED, "should_trigger"),
+    "boolean_assertion": (*_ASKED, "assertion"),
+    "task_package": (),
+}
+_KNOWN_FIELDS: Mapping[CaseKind, Sequence[str]] = {
+    case.kind: list(
+        dict.fromkeys(("case_kind", "id", *(each.name for each in fields(case)), *_OTHER_NAMES.get(case.kind, _ASKED)))
+    )
+    for case in get_args(EvalCase)
+}
 _MOST_RUNS = 100
 _MOST_VOTES = 15
 _MOST_RUBRIC_ITEMS = 100
-_HINTS = ("working_dir", "timeout_ms", "oracle_timeout_ms", "env", "network")
+_HINTS = tuple(each.name for each in fields(ResourceHints) if each.name != "more")
 
 
 def read_case(given: Fields, *, remote_only: bool) -> EvalCase | None:
@@ -151,6 +163,7 @@ def read_case(given: Fields, *, remote_only: bool) -> EvalCase | None:
     if kind is None:
         _point_at_slip(given, "case_kind")
         return None
+    given.refuse_unknown(_KNOWN_FIELDS[kind])
     if kind == "task_package":
         return _task_package(given, remote_only=remote_only)
     case = _READERS[kind](given)
@@ -167,8 +180,6 @@ def _point_at_slip(given: Fields, name: str) -> None:
 
 
 def _trigger_query(given: Fields) -> TriggerQuery:
-    known = ("expectation", "should_trigger", "invocation_type", "competing_skills", "runs", "threshold")
-    given.refuse_unknown((*_COMMON, *_ASKED, *known))
     return TriggerQuery(
         **_common(given),
         query=_asked(given, "query"),
@@ -197,7 +208,6 @@ def _expectation(given: Fields) -> Any:
 
 
 def _llm_rubric(given: Fields) -> LlmRubric:
-    given.refuse_unknown((*_COMMON, *_ASKED, "rubric", "pass_threshold", "judge", "reference", "inputs"))
     judge = given.table("judge")
     judge.refuse_unknown(("model", "votes"))
     return LlmRubric(
@@ -231,7 +241,7 @@ def _rubric_item(given: Fields, place: str, number: int, value: Any) -> RubricIt
     if isinstance(value, str):
         return RubricItem(id=str(number), description=given.text_at(place, value) or "")
     item = given.object(place, value)
-    item.refuse_unknown(("id", "description", "weight", "required"))
+    item.refuse_unknown([each.name for each in fields(RubricItem)])
     return RubricItem(
         id=item.text("id") or str(number),
         description=item.text("description", required=True) or "",
@@ -241,8 +251,6 @@ def _rubric_item(given: Fields, place: str, number: int, value: Any) -> RubricIt
 
 
 def _exact_match(given: Fields) -> ExactMatch:
-    known = ("expected", "path", "case_sensitive", "trim", "numeric_tolerance")
-    given.refuse_unknown((*_COMMON, *_ASKED, *known))
     if "expected" not in given.values:
         given.problem("expected", "is missing")
     return ExactMatch(
@@ -257,7 +265,6 @@ def _exact_match(given: Fields) -> ExactMatch:
 
 
 def _json_schema(given: Fields) -> JsonSchema:
-    given.refuse_unknown((*_COMMON, *_ASKED, "schema", "extract"))
     return JsonSchema(
         **_common(given),
         instruction=_asked(given, "instruction"),
@@ -279,7 +286,6 @@ def _schema(given: Fields) -> Any:
 
 
 def _boolean_assertion(given: Fields) -> BooleanAssertion:
-    given.refuse_unknown((*_COMMON, *_ASKED, "assertion", "assertions", "match"))
     return BooleanAssertion(
         **_common(given),
         instruction=_asked(given, "instruction"),
@@ -289,16 +295,6 @@ def _boolean_assertion(given: Fields) -> BooleanAssertion:
 
 
 def _task_package(given: Fields, *, remote_only: bool) -> TaskPackage:
-    known = (
-        "instruction",
-        "environment_ref",
-        "environment_sha256",
-        "verifier_ref",
-        "skill_bundle_ref",
-        "oracle_ref",
-        "resource_hints",
-    )
-    given.refuse_unknown((*_COMMON, *known))
     reference = given.text("environment_ref", required=True)
     digest = given.checked("environment_sha256", given.text("environment_sha256"), digest_problem)
     return TaskPackage(

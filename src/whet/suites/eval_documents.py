@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any, Literal
 from uuid import UUID
 
@@ -18,10 +19,11 @@ from whet.model.eval_cases import (
     SOURCE_KINDS,
     VERIFIER_KINDS,
     Assertion,
-    BooleanAssertion,
     CaseKind,
     EvalCase,
     EvalSuite,
+    ExactMatch,
+    JudgeHints,
     ResourceHints,
     RubricItem,
     SuiteKind,
@@ -204,60 +206,42 @@ def to_json(suite: EvalSuite) -> dict[str, Any]:
 
 def case_to_json(case: EvalCase) -> dict[str, Any]:
     """Return the object of *case* in its document."""
-    written: dict[str, Any] = {"case_kind": case.kind}
-    for each in fields(case):
-        value = getattr(case, each.name)
-        if each.name == "assertions" and isinstance(case, BooleanAssertion):
-            written["assertions"] = [_assertion(item) for item in case.assertions]
-        elif each.name == "resource_hints":
-            written |= {"resource_hints": _hints(value)} if value != ResourceHints() else {}
-        elif each.name == "judge":
-            written |= {"judge": _without_none(value)} if _without_none(value) else {}
-        elif each.name == "expected" or not _says_nothing(each.name, value):
-            written[each.name] = _plain(value)
-    return written
+    written = _object(case, _LEFT_OUT)
+    if isinstance(case, ExactMatch):
+        # Also null, which is a value like any other.
+        written["expected"] = case.expected
+    return {"case_kind": case.kind, **written}
 
 
-def _says_nothing(name: str, value: Any) -> bool:
-    """Return whether the field can be left out."""
-    return value is None or value == () or (name == "weight" and value == 1.0) or (name == "inputs" and not value)
+# What need not be written, besides None and an empty list: the defaults of fields that do not decide a grade.
+_LEFT_OUT = {"weight": 1.0, "inputs": {}, "judge": JudgeHints(), "resource_hints": ResourceHints()}
+
+
+def _object(value: Any, left_out: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    """Return the fields of *value* that say something."""
+    given = {each.name: getattr(value, each.name) for each in fields(value)}
+    return {
+        name: _plain(item)
+        for name, item in given.items()
+        if item is not None and item != () and not (name in left_out and item == left_out[name])
+    }
 
 
 def _plain(value: Any) -> Any:
     match value:
         case tuple():
             return [_plain(item) for item in value]
-        case RubricItem():
-            return _without_none(value)
+        case Assertion():
+            written = _object(value, {"has_value": value.has_value, "negate": False})
+            return {**written, "value": value.value} if value.has_value else written
+        case ResourceHints():
+            return {**_object(value, {"env": {}, "network": False, "more": value.more}), **value.more}
+        case RubricItem() | JudgeHints():
+            return _object(value)
         case Mapping():
             return dict(value)
         case _:
             return value
-
-
-def _without_none(value: Any) -> dict[str, Any]:
-    written = {each.name: getattr(value, each.name) for each in fields(value)}
-    return {name: item for name, item in written.items() if item is not None}
-
-
-def _assertion(assertion: Assertion) -> dict[str, Any]:
-    written = _without_none(assertion)
-    del written["has_value"]
-    if assertion.has_value:
-        written["value"] = assertion.value
-    if not assertion.negate:
-        del written["negate"]
-    return written
-
-
-def _hints(hints: ResourceHints) -> dict[str, Any]:
-    written = _without_none(hints)
-    more = written.pop("more")
-    if not written["env"]:
-        del written["env"]
-    if not written["network"]:
-        del written["network"]
-    return {**written, **more}
 
 
 FAMILIES: Mapping[VerifierKind, frozenset[CaseKind]] = {

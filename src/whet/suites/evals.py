@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from whet.errors import Problem, SuiteError
+from whet.errors import SuiteError
 from whet.ground.packages import package_problems, package_workspace, sources_of
 from whet.model.eval_cases import (
     BooleanAssertion,
@@ -26,15 +26,13 @@ from whet.model.run import folder_name
 from whet.model.suite import NO_SKILL, SKILL, TRIGGERED, Case, Check, Limits, MadeSkill, Suite
 from whet.reading.document_files import eval_suite_in, is_eval_suite, is_manifest, read_document
 from whet.reading.documents import DocumentError, Node
-from whet.reading.fields import Findings
+from whet.reading.fields import Fields, Findings
 from whet.suites.eval_documents import read_manifest, read_suite
 
 USUAL_TIMEOUT_S = 600.0
 # A service has a lower limit.
 _MOST_CASES = 100_000
 _VERIFIER_TIMEOUT_MS = 120_000.0
-# Notes what is wrong with a field of a case.
-Trouble = Callable[[str, str, str], None]
 
 
 class EvalsFormat:
@@ -48,11 +46,15 @@ class EvalsFormat:
         """Read the file, and check all that can be checked before anything starts."""
         root = _root(path)
         read = read_manifest if is_manifest(root) else read_suite
-        suite = read(root.plain(), most_cases=_MOST_CASES, findings=Findings(str(path), root))
-        problems: list[Problem] = []
-        cases = _cases(suite, path, root, problems)
-        if problems:
-            raise SuiteError(problems)
+        findings = Findings(str(path), root)
+        suite = read(root.plain(), most_cases=_MOST_CASES, findings=findings)
+        key = "cases" if is_manifest(root) else "cases_json"
+        cases = tuple(
+            lower_case(case, suite, path.parent, Fields({}, findings, f"{key}[{index}]", case=name))
+            for index, (name, case) in enumerate(zip(case_ids(suite.cases), suite.cases, strict=True))
+        )
+        if findings.problems:
+            raise SuiteError(findings.problems)
         return Suite(
             name=suite.name,
             cases=cases,
@@ -76,21 +78,6 @@ def _root(path: Path) -> Node:
     return found
 
 
-def _cases(suite: EvalSuite, path: Path, root: Node, problems: list[Problem]) -> tuple[Case, ...]:
-    def trouble(case: str, field: str, message: str) -> None:
-        problems.append(Problem(file=str(path), case=case, field=field, message=message))
-
-    key = "cases" if is_manifest(root) else "cases_json"
-    named = enumerate(zip(case_ids(suite.cases), suite.cases, strict=True))
-    return tuple(
-        replace(
-            lower_case(name, case, suite, path.parent, trouble),
-            location=Location(file=str(path), line=root.at(f"{key}[{index}]").line),
-        )
-        for index, (name, case) in named
-    )
-
-
 def _held_out(path: Path, cases: tuple[Case, ...]) -> tuple[Path, ...]:
     """Return what no agent may see: the suite and all of its packages, because one may hold the answer of another."""
     packages = (case.workspace.package for case in cases if case.workspace is not None)
@@ -110,38 +97,34 @@ def case_ids(cases: Sequence[EvalCase]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def lower_case(name: str, case: EvalCase, suite: EvalSuite, folder: Path, trouble: Trouble) -> Case:
-    """Return the case of the model; *folder* is where its relative paths begin."""
-    match case:
-        case TriggerQuery():
-            return _trigger(name, case, suite, folder, trouble)
-        case LlmRubric():
-            return _asked(name, case, suite, "rubric", prompt=_with_inputs(case))
-        case BooleanAssertion():
-            return replace(_asked(name, case, suite, "answer", prompt=case.instruction), checks=_asserted(case))
-        case ExactMatch() | JsonSchema():
-            return _asked(name, case, suite, "answer", prompt=case.instruction)
-        case TaskPackage():
-            return _package(name, case, suite, folder, trouble)
+def lower_case(case: EvalCase, suite: EvalSuite, folder: Path, given: Fields) -> Case:
+    """Return the case of the model; notes in *given* what is wrong with it.
 
-
-def _asked(
-    name: str,
-    case: LlmRubric | ExactMatch | JsonSchema | BooleanAssertion,
-    suite: EvalSuite,
-    grader: str,
-    *,
-    prompt: str,
-) -> Case:
-    return Case(
-        id=name,
-        prompt=prompt,
-        checks=(Check(grader=grader, params={"case": case}, label=case.kind),),
+    *folder* is where relative paths start.
+    """
+    common = Case(
+        id=given.case or "",
+        prompt="",
+        checks=(),
         tags=case.tags,
         weight=case.weight,
         scored=True,
-        limits=_limits(suite),
+        limits=Limits(timeout_s=suite.timeout_ms / 1000 if suite.timeout_ms else None),
+        location=Location(file=given.findings.file, line=given.findings.line(given.path)),
     )
+    match case:
+        case TriggerQuery():
+            return _trigger(common, case, folder, given)
+        case TaskPackage():
+            return _package(common, case, suite, folder, given)
+        case LlmRubric():
+            check = Check(grader="rubric", params={"case": case}, label=case.kind)
+            return replace(common, prompt=_with_inputs(case), checks=(check,))
+        case BooleanAssertion():
+            return replace(common, prompt=case.instruction, checks=_asserted(case))
+        case ExactMatch() | JsonSchema():
+            check = Check(grader="answer", params={"case": case}, label=case.kind)
+            return replace(common, prompt=case.instruction, checks=(check,))
 
 
 def _asserted(case: BooleanAssertion) -> tuple[Check, ...]:
@@ -173,31 +156,26 @@ def _with_inputs(case: LlmRubric) -> str:
     return f"{case.instruction}\n\n{json.dumps(dict(case.inputs), ensure_ascii=False, indent=2)}"
 
 
-def _trigger(name: str, case: TriggerQuery, suite: EvalSuite, folder: Path, trouble: Trouble) -> Case:
+def _trigger(common: Case, case: TriggerQuery, folder: Path, given: Fields) -> Case:
     """Lower a trigger query; it runs with the skill only, because without it there is nothing to load."""
     made: list[MadeSkill] = []
     places: list[Path] = []
     for index, text in enumerate(case.competing_skills):
         described = competitor_of(text)
+        place = (folder / text).resolve()
         if described is not None:
             made.append(MadeSkill(name=described[0], description=described[1]))
-            continue
-        place = (folder / text).resolve()
-        if (place / "SKILL.md").is_file():
+        elif (place / "SKILL.md").is_file():
             places.append(place)
         else:
-            trouble(
-                name,
+            given.problem(
                 f"competing_skills[{index}]",
                 f'"{text}" is neither the folder of a skill nor a name with a description, such as "deploy: Ships it."',
             )
-    return Case(
-        id=name,
+    return replace(
+        common,
         prompt=case.query,
         checks=(Check(grader="trigger", params={"case": case}, label=case.expectation),),
-        tags=case.tags,
-        weight=case.weight,
-        limits=_limits(suite),
         trials=case.runs,
         arms=(SKILL,),
         needs_agent=False,
@@ -206,28 +184,18 @@ def _trigger(name: str, case: TriggerQuery, suite: EvalSuite, folder: Path, trou
     )
 
 
-def _package(name: str, case: TaskPackage, suite: EvalSuite, folder: Path, trouble: Trouble) -> Case:
+def _package(common: Case, case: TaskPackage, suite: EvalSuite, folder: Path, given: Fields) -> Case:
     for field, message in package_problems(case, folder):
-        trouble(name, field, message)
+        given.problem(field, message)
     timeout_ms = case.resource_hints.timeout_ms or suite.timeout_ms or _VERIFIER_TIMEOUT_MS
-    return Case(
-        id=name,
+    params = {"package": case, "timeout_s": timeout_ms / 1000}
+    return replace(
+        common,
         prompt=case.instruction or "",
-        checks=(
-            Check(
-                grader="task-package",
-                params={"package": case, "timeout_s": timeout_ms / 1000},
-                label=case.verifier_ref,
-            ),
-        ),
-        tags=case.tags,
-        weight=case.weight,
-        scored=True,
+        checks=(Check(grader="task-package", params=params, label=case.verifier_ref),),
+        # The time limit of the suite is that of the verifier.
+        limits=Limits(),
         workspace=package_workspace(case, folder),
         needs_agent=False,
         skill_place=case.skill_bundle_ref,
     )
-
-
-def _limits(suite: EvalSuite) -> Limits:
-    return Limits(timeout_s=suite.timeout_ms / 1000 if suite.timeout_ms else None)

@@ -9,8 +9,8 @@ import os
 import posixpath
 import re
 import tomllib
-from collections.abc import Sequence
-from dataclasses import field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,32 +38,19 @@ _LARGEST = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lost:
-    """Something of a task that the suite cannot say; `task` is empty if it concerns all of them."""
-
-    task: str
-    what: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The suite, what it lacks, and the tasks that could not become cases at all, by name with the reason."""
+    """The suite, what it lacks, and the tasks that could not become cases at all with the reason.
+
+    The case of each problem is the name of its task; one without a case concerns all tasks.
+    """
 
     suite: EvalSuite
-    lost: tuple[Lost, ...] = ()
-    left_out: tuple[Lost, ...] = ()
+    lost: tuple[Problem, ...] = ()
+    left_out: tuple[Problem, ...] = ()
 
 
-@dataclass(slots=True)
-class Losses:
-    """Collects what is lost of one task."""
-
-    task: str
-    found: list[Lost] = field(default_factory=list)
-
-    def add(self, what: str) -> None:
-        """Note something that the suite does not have."""
-        self.found.append(Lost(task=self.task, what=what))
+class BadTask(ValueError):
+    """A task that cannot become a case."""
 
 
 def import_path(path: Path, folder: Path, *, name: str | None = None, oracle: bool = False) -> Imported:
@@ -82,7 +69,7 @@ def import_path(path: Path, folder: Path, *, name: str | None = None, oracle: bo
 
 
 def _tasks(root: Path) -> list[Path]:
-    """Find the tasks at *path*: one, a folder of them, or a project with them in `tasks`."""
+    """Find the tasks at *root*: one, a folder of them, or a project with them in `tasks`."""
     if (root / _TASK).is_file():
         return [root]
     for place in (root, root / "tasks"):
@@ -98,75 +85,72 @@ def _document(path: Path) -> Any:
         return read_plain(path)
     except DocumentError as error:
         raise SuiteError([error.problem(path)]) from error
-    except OSError as error:
-        raise SuiteError([Problem(file=str(path), message=f"cannot be read: {error.strerror}")]) from error
 
 
 def import_tasks(tasks: Sequence[Path], name: str, folder: Path, *, oracle: bool) -> Imported:
     """Return the suite of *tasks*, to be written into *folder*."""
     cases: list[TaskPackage] = []
-    lost: list[Lost] = []
-    left_out: list[Lost] = []
+    lost: list[Problem] = []
+    left_out: list[Problem] = []
     longest_s = 0.0
     for task in tasks:
-        losses = Losses(task.resolve().name)
+        findings, identifier = Findings(language=TOML), task.resolve().name
         try:
-            task_file = read_task_file(task / "task.toml", losses)
-            cases.append(_case(task, task_file, folder, losses, oracle=oracle))
+            given = _sections(task / _TASK, Fields({}, findings, case=identifier))
+            cases.append(_case(task, identifier, given, folder, oracle=oracle))
         except (BadTask, OSError) as error:
-            left_out.append(Lost(task=losses.task, what=str(error)))
+            left_out.append(Problem(file="", case=identifier, message=str(error)))
             continue
-        lost += losses.found
-        longest_s = max(longest_s, task_file.agent_timeout_s or 0.0)
+        longest_s = max(longest_s, given["agent"].number("timeout_sec", above=0) or 0.0)
+        wrong = (f"{problem.field}: {problem.message}; it is left out" for problem in findings.problems)
+        lost += [*findings.warnings, *(Problem(file="", case=identifier, message=message) for message in wrong)]
     if not cases:
-        raise UsageError("no task could be imported:\n" + "\n".join(f"  {each.task}: {each.what}" for each in left_out))
-    lost += _of_all(cases, longest_s)
+        raise UsageError("\n  ".join(("no task could be imported:", *map(str, left_out))))
+    lost += (Problem(file="", message=message) for message in _lost_of_all(cases, longest_s))
     suite = EvalSuite(
         name=name, source_kind="imported", verifier_kind="deterministic", supports_no_skill=True, cases=tuple(cases)
     )
     return Imported(suite=suite, lost=tuple(lost), left_out=tuple(left_out))
 
 
-def _of_all(cases: Sequence[TaskPackage], longest_s: float) -> list[Lost]:
-    found = []
+def _lost_of_all(cases: Sequence[TaskPackage], longest_s: float) -> Iterator[str]:
     if longest_s > _USUAL_TIMEOUT_S:
-        what = f"the time limit of agents, which is up to {longest_s:g} s: run with --timeout-ms {longest_s * 1000:.0f}"
-        found.append(Lost(task="", what=what))
+        yield f"the time limit of agents, which is up to {longest_s:g} s: run with --timeout-ms {longest_s * 1000:.0f}"
     if len(cases) > MOST_CASES:
-        found.append(Lost(task="", what=f"a service takes at most {MOST_CASES} cases, and there are {len(cases)}"))
-    return found
+        yield f"a service takes at most {MOST_CASES} cases, and there are {len(cases)}"
 
 
-def _case(task: Path, task_file: TaskFile, folder: Path, losses: Losses, *, oracle: bool) -> TaskPackage:
-    _check_files(task, losses)
-    image = read_image(task / _CONTEXT, task_file.workdir)
+def _case(task: Path, name: str, given: Mapping[str, Fields], folder: Path, *, oracle: bool) -> TaskPackage:
+    top, environment, verifier = given[""], given["environment"], given["verifier"]
+    _check_files(task, top)
+    image = read_image(task / _CONTEXT, _workdir(environment, top))
     for what in image.lost:
-        losses.add(f"Dockerfile: {what}")
+        top.warn("", f"Dockerfile: {what}")
     paths = {path: _below_context(inner) for path, inner in image.paths.items()}
     solution = _SOLUTION if (task / _SOLUTION).is_file() else None
     if oracle and solution is None:
-        losses.add("the solution: there is none")
-    timeout_s = task_file.verifier_timeout_s or _USUAL_TIMEOUT_S
+        top.warn("", "the solution: there is none")
+    timeout_s = verifier.number("timeout_sec", above=0) or _USUAL_TIMEOUT_S
     return TaskPackage(
-        task_id=losses.task,
-        tags=task_file.tags,
-        source=task_file.source,
+        task_id=name,
+        tags=_tags(given["task"], given["metadata"]),
+        source=top.text("source") or given["task"].text("name"),
         environment_ref=seen_from(task, folder),
         instruction=_instruction(task),
         verifier_ref=_VERIFIER,
-        skill_bundle_ref=_skill_place(task, losses),
+        skill_bundle_ref=_skill_place(task, top),
         oracle_ref=solution if oracle else None,
         resource_hints=ResourceHints(
             working_dir=_below_context(image.root),
             timeout_ms=timeout_s * 1000,
-            env=image.env | task_file.env,
-            network=task_file.network,
+            env=image.env | _env(environment, top) | _env(verifier, top),
+            network=_network(environment, top),
             more={PATHS_HINT: paths},
         ),
     )
 
 
-def _check_files(task: Path, losses: Losses) -> None:
+def _check_files(task: Path, top: Fields) -> None:
     if not (task / _VERIFIER).is_file():
         raise BadTask(f"it has no {_VERIFIER}")
     if not (task / _CONTEXT).is_dir():
@@ -175,9 +159,9 @@ def _check_files(task: Path, losses: Losses) -> None:
         raise BadTask("it has no instruction.md")
     for name in ("docker-compose.yaml", "docker-compose.yml", "compose.yaml"):
         if (task / _CONTEXT / name).is_file():
-            losses.add(f"{_CONTEXT}/{name}: no service of it is started")
+            top.warn("", f"{_CONTEXT}/{name}: no service of it is started")
     if (task / "trajectory.json").is_file():
-        losses.add("trajectory.json: the agent begins without it")
+        top.warn("", "trajectory.json: the agent begins without it")
 
 
 def _instruction(task: Path) -> str:
@@ -188,16 +172,17 @@ def _instruction(task: Path) -> str:
     return text.strip()
 
 
-def _skill_place(task: Path, losses: Losses) -> str:
+def _skill_place(task: Path, top: Fields) -> str:
     """Return where the task keeps its skill, which the run replaces by the one under test, or removes."""
     skills = sorted(file.parent.name for file in (task / _CONTEXT / "skills").glob("*/SKILL.md"))
     if not skills:
         return DEFAULT_SKILL_PLACE
     if len(skills) == 1:
         return f"{_CONTEXT}/skills/{skills[0]}"
-    losses.add(
+    top.warn(
+        "",
         f"its {len(skills)} skills in {_CONTEXT}/skills ({', '.join(skills)}): they are there in every arm, "
-        "so that what a skill adds cannot be measured"
+        "so that what a skill adds cannot be measured",
     )
     return DEFAULT_SKILL_PLACE
 
@@ -224,10 +209,14 @@ def _moved(case: EvalCase, base_dir: Path, folder: Path) -> EvalCase:
         return case
 
 
-def _unsaid(cases: list[dict[str, Any]]) -> list[Lost]:
-    """Fields that a manifest should give and this one leaves to their defaults."""
+def _unsaid(cases: list[dict[str, Any]]) -> list[Problem]:
+    """Return the fields that a manifest should give and this one leaves to their defaults."""
     return [
-        Lost(task=str(case.get("task_id") or f"cases[{index}]"), what=f"the manifest does not say {name}")
+        Problem(
+            file="",
+            case=str(case.get("task_id") or f"cases[{index}]"),
+            message=f"the manifest does not say {name}",
+        )
         for index, case in enumerate(cases)
         for name in _WANTED
         if not case.get(name) and not (name == "task_id" and case.get("id"))
@@ -235,7 +224,7 @@ def _unsaid(cases: list[dict[str, Any]]) -> list[Lost]:
 
 
 def seen_from(path: Path, folder: Path) -> str:
-    """*path* as a suite in *folder* refers to it."""
+    """Return *path* as a suite in *folder* refers to it."""
     return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
 
 
@@ -267,56 +256,22 @@ _VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
 _NETWORKS = {"public": True, "no-network": False}
 
 
-class BadTask(ValueError):
-    """A task that cannot become a case."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskFile:
-    """The part of task.toml that a case can say."""
-
-    name: str | None
-    tags: tuple[str, ...]
-    source: str | None
-    verifier_timeout_s: float | None
-    agent_timeout_s: float | None
-    workdir: str | None = None
-    env: dict[str, str] = field(default_factory=dict)
-    network: bool = False
-
-
-def read_task_file(path: Path, losses: Losses) -> TaskFile:
-    """Read *path*; what a case cannot say is added to *losses*."""
+def _sections(path: Path, top: Fields) -> dict[str, Fields]:
+    """Return the tables of the task file at *path*, and with an empty name all of it; notes what a case cannot say."""
     try:
-        data = tomllib.loads(path.read_text("utf-8"))
+        top.values = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise BadTask(f"{path.name} cannot be read: {error}") from error
-    findings = Findings(language=TOML)
-    top = Fields(data, findings)
     sections = {"": top, **{name: top.table(name) for name in _SECTIONS}}
-    task, verifier, environment = sections["task"], sections["verifier"], sections["environment"]
-    _refuse(top, verifier, environment)
-    version = str(data.get("schema_version", data.get("version", _VERSIONS[-1])))
+    _refuse(top, sections["verifier"], sections["environment"])
+    version = str(top.values.get("schema_version", top.values.get("version", _VERSIONS[-1])))
     if version not in _VERSIONS:
-        losses.add(f"schema_version {version}: it is read as {_VERSIONS[-1]}, and what is new in it is not known")
+        top.warn("", f"schema_version {version}: it is read as {_VERSIONS[-1]}, and what is new in it is not known")
     for place, meaning in _LOST.items():
         section, _, key = place.rpartition(".")
         if sections[section].given(key):
-            losses.add(f"{place}: {meaning}")
-    name = task.text("name")
-    found = TaskFile(
-        name=name,
-        tags=_tags(task, sections["metadata"]),
-        source=top.text("source") or name,
-        verifier_timeout_s=verifier.number("timeout_sec", above=0),
-        agent_timeout_s=sections["agent"].number("timeout_sec", above=0),
-        workdir=_workdir(environment, losses),
-        env=_env(environment, losses) | _env(verifier, losses),
-        network=_network(environment, losses),
-    )
-    for problem in findings.problems:
-        losses.add(f"{problem}; it is left out")
-    return found
+            top.warn("", f"{place}: {meaning}")
+    return sections
 
 
 def _refuse(top: Fields, verifier: Fields, environment: Fields) -> None:
@@ -328,28 +283,28 @@ def _refuse(top: Fields, verifier: Fields, environment: Fields) -> None:
         raise BadTask("its verifier needs a container of its own (environment_mode separate)")
 
 
-def _network(environment: Fields, losses: Losses) -> bool:
+def _network(environment: Fields, top: Fields) -> bool:
     mode = environment.text("network_mode")
     if mode is None and "allow_internet" in environment.values:
         return environment.flag("allow_internet")
     if mode is None:
-        losses.add("the network: the task does not say, so its verifier has none; resource_hints.network gives it")
+        top.warn("", "the network: the task does not say, so its verifier has none; resource_hints.network gives it")
         return False
     if mode not in _NETWORKS:
-        losses.add(f"environment.network_mode {mode}: hosts are not allowed one by one, its verifier has no network")
+        top.warn("", f"environment.network_mode {mode}: hosts are not allowed one by one, its verifier has no network")
         return False
     return _NETWORKS[mode]
 
 
-def _workdir(environment: Fields, losses: Losses) -> str | None:
+def _workdir(environment: Fields, top: Fields) -> str | None:
     given = environment.text("workdir")
     if given is not None and (problem := path_problem(given)):
-        losses.add(f"environment.workdir {given}: {problem}")
+        top.warn("", f"environment.workdir {given}: {problem}")
         return None
     return given and posixpath.normpath(given)
 
 
-def _env(section: Fields, losses: Losses) -> dict[str, str]:
+def _env(section: Fields, top: Fields) -> dict[str, str]:
     """Return the variables with a value; one that comes from the user's machine is not written into a suite."""
     found: dict[str, str] = {}
     for name, value in section.table("env").values.items():
@@ -359,7 +314,7 @@ def _env(section: Fields, losses: Losses) -> dict[str, str]:
         elif match[2] is not None:
             found[name] = match[2]
         else:
-            losses.add(f"variable {name}: it would come from your environment ({match[1]}), which scripts do not see")
+            top.warn("", f"variable {name}: it would come from your environment ({match[1]}), which scripts do not see")
     return found
 
 

@@ -26,7 +26,7 @@ from whet.suites.python_fields import PYTHON, lower_case, lower_workspace
 from whet.suites.python_mistakes import HINT, ImportHangs, dropped_generators, limit_s, patience
 
 _PACKAGE = "__init__.py"
-# The prefix of the module of a suite that is in no package.
+# The prefix of the module of a suite outside of packages.
 _OUTSIDE_PACKAGES = "whet_suite_"
 
 
@@ -51,7 +51,7 @@ class PythonFormat:
 
 
 def _digest(path: Path) -> str:
-    """Of the suite and of the modules of its folder or package that it has imported, in the order of their names."""
+    """Return the digest of the suite and of what it imported from its folder or package, in the order of names."""
     files = {path, *(Path(module.__file__) for module in _own_modules(path) if module.__file__)}
     own = sorted(file for file in files if "site-packages" not in file.parts and file.is_file())
     return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in own)).hexdigest()
@@ -70,7 +70,7 @@ def _own_modules(path: Path) -> Iterator[ModuleType]:
 
 
 def _unrun(module: ModuleType) -> Iterator[Problem]:
-    """Generators that are made and dropped in the suite or a helper."""
+    """Yield a problem for each generator that the suite or a helper makes and drops."""
     loader = getattr(module, "__loader__", None)
     if not isinstance(loader, SuiteLoader):
         return
@@ -136,7 +136,7 @@ def _is_own(path: Path) -> Callable[[str], bool]:
 
 
 def _check_package(package: ModuleType, path: Path) -> None:
-    """Another package of that name, which Python finds first, would give the suite other helpers than its own."""
+    """Raise if Python finds another package of that name first, whose helpers are not those of the suite."""
     if str(path.parent) not in [str(Path(place).resolve()) for place in getattr(package, "__path__", ())]:
         raise ImportError(
             f'its package "{package.__name__}" has the name of {package.__file__}, which Python finds first: rename it'

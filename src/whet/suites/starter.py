@@ -56,7 +56,7 @@ def look_at(folder: Path) -> Project:
 
 
 def starter_text(project: Project, *, as_yaml: bool) -> str:
-    """Return the suite as YAML, as a person would write it."""
+    """Return the suite as JSON, or as YAML as a person would write it."""
     suite = _suite(project)
     return "\n".join(_yaml(suite)) + "\n" if as_yaml else json.dumps(suite, indent=2, ensure_ascii=False) + "\n"
 
@@ -87,7 +87,7 @@ def installed_agent() -> str | None:
 
 
 def settings_text(agent: str | None) -> str:
-    """Settings with a runner for *agent*, or with runners to choose from, all of them commented out."""
+    """Return settings with a runner for *agent*, or with runners to choose from, all of them commented out."""
     if agent is not None:
         return f'[runners.{agent}.agent]\ntype = "{agent}"\n'
     choices = "\n".join(f'# [runners.{kind}.agent]\n# type = "{kind}"\n#' for kind in _PROGRAMS)
