@@ -119,9 +119,6 @@ def _tokens(characters: int) -> int:
     return -(-characters // _CHARACTERS_OF_A_TOKEN)
 
 
-# Code that reads or writes sessions finds all of their parts here.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSummary:
     """A session without its events: small enough to keep and to send."""

@@ -197,7 +197,7 @@ def _below(root: str, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 FOLDERS = _TRIALS, _WORKSPACES = "trials", "workspaces"
-# CASE/RUNNER/VARIANT/NUMBER, and for a kept workspace the attempt.
+# CASE/RUNNER/ARM/NUMBER, and for a kept workspace the attempt.
 _TRIAL_DEPTH, _ATTEMPT_DEPTH = 4, 5
 _SHARED = re.compile(r"shared(-\d+)?")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +62,6 @@ class _Run(RunHead):
     record: RecordFacts
 
 
-class _Schema(Struct):
-    schema: str | None = None
-
-
 class _Sealed(Struct):
     """What every results.json with hashes has, also one that is not whole."""
 
@@ -73,37 +70,30 @@ class _Sealed(Struct):
 
 def verify(run_dir: Path) -> Verified:
     """Check the whole record; changes nothing."""
-    reading = Reading(Chain(required=is_chained(run_dir / RUN_FILE)))
-    lines: list[Line] = []
-    problems = list(_link_problems(run_dir))
+    record = _Record(run_dir)
+    problems = [*record.link_problems()]
     try:
-        lines += _lines(run_dir, reading)
+        record.read_lines()
     except RecordChanged as error:
         # Nothing after the first line that does not fit can be checked.
-        problems.append(_within(error, run_dir))
+        problems.append(error.message.removeprefix(f"{run_dir}/"))
     else:
-        problems += _end_problems(run_dir, lines, reading)
-        problems += _results_problems(run_dir, lines)
-        problems += _unnamed_problems(run_dir, lines)
-    problems += _sources_problems(run_dir)
-    problems += (problem for line in counted(lines) for problem in file_problems(run_dir, line))
-    return Verified(
-        problems=tuple(problems),
-        notes=tuple(_notes(run_dir, lines, reading)),
-        lines=reading.chain.lines,
-        link=reading.chain.link,
-    )
+        problems += [*record.end_problems(), *record.results_problems(), *record.unnamed_problems()]
+    problems += record.sources_problems()
+    problems += (problem for line in counted(record.lines) for problem in file_problems(run_dir, line))
+    chain = record.reading.chain
+    return Verified(problems=tuple(problems), notes=tuple(record.notes()), lines=chain.lines, link=chain.link)
 
 
 def check_journal(run_dir: Path) -> list[Line]:
     """Return the lines that count; raises `RecordChanged` if journal, run.json and results do not fit together."""
-    reading = Reading(Chain(required=is_chained(run_dir / RUN_FILE)))
-    _refuse(run_dir, _link_problems(run_dir))
-    lines = list(_lines(run_dir, reading))
-    _refuse(run_dir, _end_problems(run_dir, lines, reading))
-    _refuse(run_dir, _results_problems(run_dir, lines))
-    _refuse(run_dir, list_problems(run_dir, _shared_hashes(run_dir)))
-    return counted(lines)
+    record = _Record(run_dir)
+    _refuse(run_dir, record.link_problems())
+    record.read_lines()
+    _refuse(run_dir, record.end_problems())
+    _refuse(run_dir, record.results_problems())
+    _refuse(run_dir, list_problems(run_dir, record.shared_hashes))
+    return counted(record.lines)
 
 
 def check_files(run_dir: Path, lines: Iterable[Line]) -> None:
@@ -118,166 +108,159 @@ def _refuse(run_dir: Path, problems: Iterator[str]) -> None:
         raise changed(run_dir / path, what, run_dir)
 
 
-def _within(error: StoreError, run_dir: Path) -> str:
-    return error.message.removeprefix(f"{run_dir}/")
+class _Record:
+    """The record in a run folder, and what does not fit in it, as sentences that begin with a path."""
 
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._chained = is_chained(run_dir / RUN_FILE)
+        self.reading = Reading(Chain(required=self._chained))
+        self.lines: list[Line] = []
 
-def _lines(run_dir: Path, reading: Reading) -> Iterator[Line]:
-    path = run_dir / JOURNAL_FILE
-    if not path.exists():
-        return
-    try:
-        with path.open("rb") as file:
-            for line in reading.lines(file, path):
-                refuse_other_run(line, run_dir / RUN_FILE)
-                yield line
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+    def read_lines(self) -> None:
+        """Read the journal; raises `RecordChanged` at the first line that does not fit."""
+        path = self._run_dir / JOURNAL_FILE
+        if not path.exists():
+            return
+        try:
+            with path.open("rb") as file:
+                for line in self.reading.lines(file, path):
+                    refuse_other_run(line, self._run_dir / RUN_FILE)
+                    self.lines.append(line)
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error.strerror}") from error
 
+    @cached_property
+    def _asked(self) -> RunFile:
+        """What run.json says, or nothing of it if it cannot be read: the first line has its hash."""
+        try:
+            return read_run_file(self._run_dir)
+        except StoreError:
+            return RunFile()
 
-def _link_problems(run_dir: Path) -> Iterator[str]:
-    """Yield the files that are links now: a link could lead to something else tomorrow."""
-    for name in (RUN_FILE, SOURCES_FILE, JOURNAL_FILE, RESULTS_FILE, *FOLDERS):
-        if (run_dir / name).is_symlink():
-            yield f"{name}: has been replaced by a symbolic link"
+    @cached_property
+    def _results(self) -> _Sealed | None:
+        """What results.json says of the record; None if it cannot be read."""
+        try:
+            return wire.decode((self._run_dir / RESULTS_FILE).read_bytes(), _Sealed)
+        except (OSError, wire.WireError):
+            return None
 
+    @property
+    def _made_of(self) -> RecordFacts | None:
+        return self._results.record if self._results else None
 
-def _is_over(run_dir: Path, lines: list[Line]) -> bool:
-    """Return whether every trial that was asked for is done, so that a resume adds nothing."""
-    run = _asked(run_dir)
-    added = sum(line.grown or 0 for line in lines) * len(run.plan)
-    asked = None if run.trials is None else run.trials + added
-    return asked is not None and sum(is_done(line.result) for line in counted(lines)) >= asked
+    @property
+    def shared_hashes(self) -> dict[str, str]:
+        """The hashes of shared workspaces in results, as far as they can be read."""
+        made_of = self._made_of
+        return {path: due for path, due in made_of.workspaces.items() if is_shared(path)} if made_of else {}
 
+    @property
+    def _is_over(self) -> bool:
+        """Whether every trial that was asked for is done, so that a resume adds nothing."""
+        added = sum(line.grown or 0 for line in self.lines) * len(self._asked.plan)
+        asked = self._asked.trials
+        return asked is not None and sum(is_done(line.result) for line in counted(self.lines)) >= asked + added
 
-def _asked(run_dir: Path) -> RunFile:
-    """Return what run.json says, or nothing of it if it cannot be read: the first line has its hash."""
-    try:
-        return read_run_file(run_dir)
-    except StoreError:
-        return RunFile()
+    def link_problems(self) -> Iterator[str]:
+        """Yield the files that are links now: a link could lead to something else tomorrow."""
+        for name in (RUN_FILE, SOURCES_FILE, JOURNAL_FILE, RESULTS_FILE, *FOLDERS):
+            if (self._run_dir / name).is_symlink():
+                yield f"{name}: has been replaced by a symbolic link"
 
+    def end_problems(self) -> Iterator[str]:
+        """Report half a line at the end of a run that is over: a crash leaves one only before the last trial."""
+        if self.reading.torn and self._is_over:
+            where = f"line {self.reading.chain.lines + 1}"
+            yield f"{JOURNAL_FILE}: {where} is new: {self.reading.torn} bytes come after the line of the last trial"
 
-def _end_problems(run_dir: Path, lines: list[Line], reading: Reading) -> Iterator[str]:
-    """Report half a line at the end of a run that is over: a crash leaves one only before the last trial."""
-    if reading.torn and _is_over(run_dir, lines):
-        where = f"line {reading.chain.lines + 1}"
-        yield f"{JOURNAL_FILE}: {where} is new: {reading.torn} bytes come after the line of the last trial"
+    def unnamed_problems(self) -> Iterator[str]:
+        """Yield what neither a line nor results name, and what results name with another hash."""
+        yield from list_problems(self._run_dir, self.shared_hashes)
+        yield from shared_problems(self._run_dir, self.shared_hashes, over=self._is_over)
+        if self._is_over and self._chained:
+            yield from self._unnamed()
 
+    def _unnamed(self) -> list[str]:
+        """Return what belongs to no trial; a shared workspace may be there before results name it."""
+        found = unnamed_trials(self._run_dir, self.lines)
+        if self._made_of and self._made_of.lines == len(self.lines):
+            found += unnamed_workspaces(self._run_dir, self.lines, self.shared_hashes)
+        return found
 
-def _unnamed_problems(run_dir: Path, lines: list[Line]) -> Iterator[str]:
-    """Yield what is in the folder and neither a line nor results name, or what results name with another hash."""
-    over = _is_over(run_dir, lines)
-    hashes = _shared_hashes(run_dir)
-    yield from list_problems(run_dir, hashes)
-    yield from shared_problems(run_dir, hashes, over=over)
-    if over and is_chained(run_dir / RUN_FILE):
-        yield from _unnamed(run_dir, lines)
+    def sources_problems(self) -> Iterator[str]:
+        """Report a list of sources that is not the one that run.json names."""
+        named = self._asked.sources
+        if named is not None and file_hash(self._run_dir / SOURCES_FILE) != named:
+            yield f"{SOURCES_FILE}: has changed since the run began"
 
+    def results_problems(self) -> Iterator[str]:
+        """Yield what results.json says that is not true."""
+        path = self._run_dir / RESULTS_FILE
+        if not path.exists():
+            return
+        data = path.read_bytes()
+        try:
+            found = wire.decode(data, dict[str, Any])
+        except wire.WireError:
+            yield f"{RESULTS_FILE}: has changed: it is not a document any more"
+            return
+        if "record" in found or self._chained:
+            yield from (f"{RESULTS_FILE}: {what}" for what in self._differences(data, found))
 
-def _unnamed(run_dir: Path, lines: list[Line]) -> list[str]:
-    """Return what belongs to no trial; a shared workspace may be there before results name it."""
-    record = _record(run_dir)
-    current = record is not None and record.lines == len(lines)
-    workspaces = unnamed_workspaces(run_dir, lines, _shared_hashes(run_dir)) if current else []
-    return unnamed_trials(run_dir, lines) + workspaces
+    def _differences(self, data: bytes, found: dict[str, Any]) -> Iterator[str]:
+        if not _fits_digest(data):
+            yield "has changed: its content does not fit the hash that it ends in"
+        if found.get("schema") == _OLDER:
+            # An older whet computed figures in another way, so that only the hash says whether it is whole.
+            return
+        try:
+            results = wire.decode(data, _Run)
+        except wire.WireError as error:
+            yield f"has changed: it is not the document of a run any more ({error})"
+            return
+        length, link = results.record.lines, results.record.hash
+        if length > len(self.lines):
+            yield f"is of {length} lines of the journal, which has {len(self.lines)}"
+        elif link != (self.lines[length - 1].link if length else None):
+            yield f"names another hash for line {length} of the journal"
+        else:
+            yield from _unlike(found, _recomputed(self._run_dir, results, self.lines[:length]))
 
-
-def _shared_hashes(run_dir: Path) -> dict[str, str]:
-    """Return the hashes of shared workspaces in results, as far as they can be read."""
-    record = _record(run_dir)
-    return {path: due for path, due in record.workspaces.items() if is_shared(path)} if record else {}
-
-
-def _record(run_dir: Path) -> RecordFacts | None:
-    results = _results(run_dir)
-    return results.record if results else None
-
-
-def _results(run_dir: Path) -> _Sealed | None:
-    """Return what results.json says of the record; None if it cannot be read."""
-    try:
-        return wire.decode((run_dir / RESULTS_FILE).read_bytes(), _Sealed)
-    except (OSError, wire.WireError):
-        return None
-
-
-def _notes(run_dir: Path, lines: list[Line], reading: Reading) -> Iterator[str]:
-    bare = sum(line.link is None for line in lines)
-    if bare:
-        which = "no line" if bare == len(lines) else f"none of the first {bare} lines"
-        yield f"{which} has a hash, because an older whet wrote them: a change of them would not show"
-    over = _is_over(run_dir, lines)
-    if reading.torn and not over:
-        yield f"the journal ends in a line that was cut off ({reading.torn} bytes); --resume drops it and does it again"
-    unnamed = [] if over else _unnamed(run_dir, lines)
-    if unnamed:
-        named = ", ".join(problem.partition(": ")[0] for problem in unnamed[:_NAMED])
-        more = f" and {len(unnamed) - _NAMED} more" if len(unnamed) > _NAMED else ""
-        yield f"no line of the journal names {named}{more}: a trial that did not end leaves such a folder"
-    results = _results(run_dir)
-    if not (run_dir / RESULTS_FILE).exists():
-        yield "there is no results.json, so that a missing end of the journal would not show"
-    elif results and results.record is None:
-        yield "results.json is of an older whet, and was not compared"
-    elif results and results.record and results.record.lines < len(lines):
-        yield f"results.json is of the first {results.record.lines} lines: the run was resumed since"
-
-
-def _results_problems(run_dir: Path, lines: list[Line]) -> Iterator[str]:
-    """Yield what results.json says that is not true."""
-    path = run_dir / RESULTS_FILE
-    if not path.exists():
-        return
-    data = path.read_bytes()
-    try:
-        is_sealed = "record" in wire.decode(data, dict[str, Any])
-    except wire.WireError:
-        yield f"{RESULTS_FILE}: has changed: it is not a document any more"
-        return
-    if is_sealed or is_chained(run_dir / RUN_FILE):
-        yield from (f"{RESULTS_FILE}: {what}" for what in _differences(run_dir, data, lines))
-
-
-def _differences(run_dir: Path, data: bytes, lines: list[Line]) -> Iterator[str]:
-    if not _fits_digest(data):
-        yield "has changed: its content does not fit the hash that it ends in"
-    if wire.decode(data, _Schema).schema == _OLDER:
-        # An older whet computed figures in another way, so that only the hash says whether it is whole.
-        return
-    try:
-        results = wire.decode(data, _Run)
-    except wire.WireError as error:
-        yield f"has changed: it is not the document of a run any more ({error})"
-        return
-    length, link = results.record.lines, results.record.hash
-    if length > len(lines):
-        yield f"is of {length} lines of the journal, which has {len(lines)}"
-    elif link != (lines[length - 1].link if length else None):
-        yield f"names another hash for line {length} of the journal"
-    else:
-        due = _recomputed(run_dir, results, lines[:length])
-        yield from _unlike(wire.decode(data, dict[str, Any]), due)
-
-
-def _sources_problems(run_dir: Path) -> Iterator[str]:
-    """Report a list of sources that is not the one that run.json names."""
-    named = _asked(run_dir).sources
-    if named is not None and file_hash(run_dir / SOURCES_FILE) != named:
-        yield f"{SOURCES_FILE}: has changed since the run began"
+    def notes(self) -> Iterator[str]:
+        """Yield what cannot be known."""
+        bare, torn = sum(line.link is None for line in self.lines), self.reading.torn
+        if bare:
+            which = "no line" if bare == len(self.lines) else f"none of the first {bare} lines"
+            yield f"{which} has a hash, because an older whet wrote them: a change of them would not show"
+        if torn and not self._is_over:
+            yield f"the journal ends in a line that was cut off ({torn} bytes); --resume drops it and does it again"
+        unnamed = [] if self._is_over else self._unnamed()
+        if unnamed:
+            named = ", ".join(problem.partition(": ")[0] for problem in unnamed[:_NAMED])
+            more = f" and {len(unnamed) - _NAMED} more" if len(unnamed) > _NAMED else ""
+            yield f"no line of the journal names {named}{more}: a trial that did not end leaves such a folder"
+        if not (self._run_dir / RESULTS_FILE).exists():
+            yield "there is no results.json, so that a missing end of the journal would not show"
+        elif self._results and self._made_of is None:
+            yield "results.json is of an older whet, and was not compared"
+        elif self._made_of and self._made_of.lines < len(self.lines):
+            yield f"results.json is of the first {self._made_of.lines} lines: the run was resumed since"
 
 
 def _fits_digest(data: bytes) -> bool:
     """Return whether a document fits the hash that it ends in."""
-    body, tail = data[: -(len(DIGEST_OPENING) + _DIGITS + len(DIGEST_CLOSING))], DIGEST_CLOSING
-    return data == body + DIGEST_OPENING + hashlib.sha256(body).hexdigest().encode() + tail
+    body = data[: -(len(DIGEST_OPENING) + _DIGITS + len(DIGEST_CLOSING))]
+    return data == body + DIGEST_OPENING + hashlib.sha256(body).hexdigest().encode() + DIGEST_CLOSING
 
 
 def _unlike(found: Any, due: Any, where: str = "") -> Iterator[str]:
     """Yield where two documents differ in a field that both have: the field, its value, and what the journal says."""
     if isinstance(found, dict) and isinstance(due, dict):
-        for name in found.keys() & due.keys() - {"digest"}:
-            yield from _unlike(found[name], due[name], f"{where}.{name}" if where else name)
+        for name in found:
+            if name in due and name != "digest":
+                yield from _unlike(found[name], due[name], f"{where}.{name}" if where else name)
     elif isinstance(found, list) and isinstance(due, list) and len(found) == len(due):
         for index, (one, other) in enumerate(zip(found, due, strict=True)):
             yield from _unlike(one, other, f"{where}[{index}]")
