@@ -112,7 +112,7 @@ def test_a_key_without_the_scope_read_is_refused_with_a_reason(visitor: Visit) -
     visitor.page.goto(visitor.server.url)
     visitor.enter(visitor.server.key("acme", "write"))
 
-    expect(visitor.page.get_by_role("alert")).to_contain_text('it lacks the scope "read"')
+    expect(visitor.page.get_by_role("alert")).to_contain_text('this key lacks the scope "read"')
 
 
 def test_an_empty_service_says_what_to_do_first(visitor: Visit) -> None:

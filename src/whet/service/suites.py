@@ -167,7 +167,7 @@ def get_suite(
 ) -> StoredSuite:
     """Return a suite of the organisation, in its newest or the named version; raises Refused if there is none.
 
-    With *lock*, nobody else can change it during the transaction. With *deleted*, deleted suites are found too.
+    With *lock*, no other transaction can change it meanwhile. With *deleted*, deleted suites are found too.
     """
     if lock:
         # A statement of its own, or PostgreSQL would join the suite after the wait with versions from before it.

@@ -1,4 +1,4 @@
-"""How alembic reaches the database: over the connection that `migrate` gives it."""
+"""How alembic reaches the database: over the connection that `open_database` gives it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ context.configure(
     target_metadata=metadata,
     # SQLite cannot change a column in place.
     render_as_batch=True,
-    # One transaction around all steps, and it is the caller's.
+    # The caller has opened one transaction for all steps.
     transactional_ddl=False,
 )
 context.run_migrations()

@@ -66,7 +66,7 @@ function decoded(part) {
 
 function handle(error, signal) {
   if (signal.aborted) return;
-  const problem = error instanceof Problem ? error : new Problem(0, `This page has a fault: ${error.message}`);
+  const problem = error instanceof Problem ? error : new Problem(0, `This page has a bug: ${error.message}`);
   const again = el("button", { type: "button", onclick: () => navigate({ moveFocus: true }) }, "Try again");
   const title = problem.status === 404 ? "Not found" : "That did not work";
   document.title = `${title} · whet`;

@@ -47,9 +47,9 @@ export function showSignIn(main, why, signedIn) {
       "details",
       null,
       el("summary", null, "I have no key"),
-      el("p", null, "Whoever runs this service makes one. To look is all that this page does, so a key that may read is enough:"),
+      el("p", null, "Ask the operator of this service. This page only reads, so a key with the scope read is enough:"),
       command("whet keys create --org ORG --scope read"),
-      el("p", null, "It names the database that the service uses with ", el("code", null, "--database"), " or ", el("code", null, "--data-dir"), "."),
+      el("p", null, "Name the database of the service with ", el("code", null, "--database"), " or ", el("code", null, "--data-dir"), "."),
     ),
   );
   field.focus();

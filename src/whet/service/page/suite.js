@@ -52,7 +52,7 @@ function notRunnable(suite) {
     "warn",
     el("p", null, "The service does not run this suite:"),
     el("ul", null, suite.not_runnable_reasons.map((reason) => el("li", null, said(reason)))),
-    el("p", null, "The command line runs whatever can run: ", el("code", null, "whet suites pull"), ", then ", el("code", null, "whet run"), "."),
+    el("p", null, "The command line runs the cases that can run: ", el("code", null, "whet suites pull"), ", then ", el("code", null, "whet run"), "."),
   );
 }
 
@@ -61,7 +61,7 @@ function howToRun(suite) {
   return el(
     "section",
     { class: "card" },
-    el("p", null, "There are none yet. With a key that may run, ask for one, with a skill and one of the runners of this service:"),
+    el("p", null, "There are none yet. Start one with a key that has the scope run, a skill, and one of the runners of this service:"),
     command(
       [
         "tar czf skill.tar.gz my-skill",

@@ -60,13 +60,13 @@ function firstSteps() {
     "section",
     { class: "card" },
     el("h2", null, "There is nothing here yet"),
-    el("p", null, "A suite is a list of cases that a skill should do well on. Three steps lead to the first evidence:"),
+    el("p", null, "A suite is a list of cases that a skill should pass. It takes three steps to the first results:"),
     el(
       "ol",
       { class: "steps" },
       el("li", null, "Write one, for example as ", el("code", null, "suite.json"), ":", command(EXAMPLE)),
-      el("li", null, "Give it to this service, with a key that may write:", command(`export WHET_API_KEY=whet_...\nwhet suites push suite.json --server ${location.origin}`)),
-      el("li", null, "Open it here. It says how to run it with a skill."),
+      el("li", null, "Send it to this service, with a key that has the scope write:", command(`export WHET_API_KEY=whet_...\nwhet suites push suite.json --server ${location.origin}`)),
+      el("li", null, "Open it here, and see how to run it with a skill."),
     ),
   );
 }
