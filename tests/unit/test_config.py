@@ -306,7 +306,10 @@ def test_a_wrong_flag_is_called_as_it_was_typed(tmp_path: Path) -> None:
         ("run.timeout_ms = 1", 'run.timeout_ms: is not a known field (did you mean "defaults.timeout_ms"?)'),
         ("trials = 1", 'trials: is not a known field (did you mean "run.trials"?)'),
         ("runner.x = 1", 'runner: is not a known field (did you mean "runners"?)'),
-        ("zzz = 1", "zzz: is not a known field (known: run, defaults, snapshots, judge, packages, composite, runners, arms)"),
+        (
+            "zzz = 1",
+            "zzz: is not a known field (known: run, defaults, snapshots, judge, packages, composite, runners, arms)",
+        ),
         ("run = 1", "run: must be a table, not 1"),
         ('run.trials = "many"', 'run.trials: must be an integer of at least 1 and at most 1,000,000, not "many"'),
         ('run.trials = "1"', 'run.trials: must be an integer of at least 1 and at most 1,000,000, not "1"'),
