@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from whet.dataclass import dataclass
+from whet.model.arm import DEFAULT
 from whet.model.run import Runner
 from whet.model.seen import Event
 from whet.model.session import Usage
-from whet.model.suite import NO_SKILL, SKILL, Case
+from whet.model.suite import Case
 
 Output = Literal["text", "events", "records"]
 # How an agent gets skills: in the place of its home where it looks for them, or by the variable `WHET_SKILL`.
@@ -212,7 +213,7 @@ def environment(task: Task, *passed: str) -> dict[str, str]:
     home = task.environ["HOME"] if inherited else str(task.home)
     env |= {"HOME": home, "TMPDIR": str(task.temporary), "TERM": "dumb"}
     env |= {"WHET_WORKSPACE": str(task.workspace)}
-    if task.arm in {SKILL, NO_SKILL}:
+    if task.arm != DEFAULT:
         env["WHET_ARM"] = task.arm
     return env | options.table("env")
 

@@ -74,6 +74,7 @@ class CheckRequest(Struct, frozen=True, kw_only=True, tag="check"):
     """Ask for a case's check."""
 
     case: str
+    arm: str
     session: SessionSummary
     events_path: str | None
     workspace: str
@@ -128,7 +129,7 @@ class Checker:
         session = Session.of(request.session, EventLog(Path(request.events_path) if request.events_path else None))
         workspace = Path(request.workspace)
         run = partial(request.shell.run, workspace)
-        ctx = CheckContext(session, workspace, request.changes, run, request.gaps)
+        ctx = CheckContext(session, workspace, request.changes, run, request.gaps, request.arm)
         function: Callable[..., Any] = self._cases[request.case].checks[0].params["function"]
         written = (*request.changes.created, *request.changes.modified)
         self._written = frozenset(str(workspace / path) for path in written)

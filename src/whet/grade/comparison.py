@@ -245,7 +245,7 @@ def _amounts(baseline: Sequence[Sampled], candidate: Sequence[Sampled]) -> Itera
     for amount in AMOUNTS:
         first, second = _taken(baseline, amount), _taken(candidate, amount)
         cases = shared_cases(first, second)
-        if cases:
+        if any(sum(arm[case]) for arm in (first, second) for case in cases):
             yield AmountChange(
                 amount=amount,
                 baseline=sum(_mean(first[case]) or 0.0 for case in cases) / len(cases),

@@ -152,6 +152,8 @@ class CheckContext:
     _changes: Changes
     _run: Callable[[Sequence[str], float], Ran]
     _gaps: Gaps = field(default_factory=Gaps)
+    # The arm that the trial belongs to.
+    arm: str = "default"
     # What was asked for and not recorded, even if the check goes on without it.
     _lacked: list[str] = field(default_factory=list)
 

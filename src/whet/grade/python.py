@@ -103,6 +103,7 @@ class PythonGrader(WorkerGrader):
         """Run the check; what it prints is kept with the other evidence."""
         request = CheckRequest(
             case=evidence.case.id,
+            arm=evidence.arm,
             session=evidence.session,
             events_path=str(evidence.events_path) if evidence.events_path else None,
             workspace=str(evidence.workspace),

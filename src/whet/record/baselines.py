@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from whet.dataclass import dataclass
@@ -82,7 +83,21 @@ def save_baseline(path: Path, samples: RunSamples, *, suite: str, digest: str | 
     )
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, wire.encode_pretty(document) + b"\n")
+        write_atomically(path, _lines(document))
+
+
+def _lines(document: Baseline) -> bytes:
+    """Return the document with one line for each case, so that a change of it can be read."""
+    head = wire.encode_pretty(replace(document, arms=())).removesuffix(b"[]\n}\n")
+    arms = (
+        b"\n    "
+        + wire.encode(replace(arm, cases={})).removesuffix(b"{}}")
+        + b"{"
+        + b",".join(b"\n      " + wire.encode({case: each})[1:-1] for case, each in arm.cases.items())
+        + b"\n    }}"
+        for arm in document.arms
+    )
+    return head + b"[" + b",".join(arms) + b"\n  ]\n}\n"
 
 
 def read_baseline(path: Path) -> Baseline:

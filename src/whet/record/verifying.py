@@ -33,6 +33,7 @@ from whet.record.sealing import (
     unnamed_workspaces,
 )
 from whet.record.snapshots import SnapshotKey, snapshot_key
+from whet.version import __version__
 
 # The one check that a lift leaves out; no other check matters to results.
 _ABOUT_SKILL = (Check(grader="answer", label=TRIGGERED, compared=False),)
@@ -291,6 +292,9 @@ def _recomputed(run_dir: Path, results: _Run, lines: list[Line]) -> dict[str, An
     file = io.BytesIO()
     write_document(file, info, held, interrupted=results.interrupted, ended_at=results.ended_at)
     document = wire.decode(file.getvalue(), dict[str, Any])
+    if results.whet_version != __version__:
+        # Another version may have compared in another way.
+        del document["lift"], document["comparisons"]
     if (run_dir / SPENT_FILE).exists():
         # The usage of interrupted attempts is not in the journal.
         del document["total_usage"], document["interrupted_usage"]

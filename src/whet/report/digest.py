@@ -8,8 +8,9 @@ from dataclasses import field
 from pathlib import Path
 
 from whet.dataclass import dataclass
-from whet.grade.comparison import lifts_of
+from whet.grade.comparison import comparisons_in, lifts_of
 from whet.model.benchmark import CompletionReport, Interval, SampleStatus, Summary
+from whet.model.comparison import Comparison
 from whet.model.event import ExecutionSummary, Results
 from whet.model.grade import AS_EXPECTED, Lift
 from whet.model.run import RunInfo, TrialResult
@@ -112,6 +113,8 @@ class Digest:
     vacuous: Names = field(default_factory=lambda: Names(VACUOUS))
     snapshots: int = 0
     lifts: tuple[Lift, ...] = ()
+    # What was decided about arms; the lift says it of a skill.
+    comparisons: tuple[Comparison, ...] = ()
 
     @property
     def total(self) -> int:
@@ -153,6 +156,7 @@ class _Reader:
         digest = self._digest
         digest.tables = list(self._tables.values())
         digest.lifts = lifts_of(self._results)
+        digest.comparisons = () if digest.lifts else comparisons_in(self._results)
         # The most frequent class first. Sorting keeps the order of equals.
         ordered = sorted(self._groups.items(), key=lambda item: -item[1].count)
         digest.failed = [group for (errored, _), group in ordered if not errored]

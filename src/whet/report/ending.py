@@ -7,8 +7,10 @@ from pathlib import Path
 
 from whet.grade.comparison import told_lift
 from whet.model.benchmark import CompletionReport, Evaluated, SampleStatus
+from whet.model.comparison import Decision
 from whet.model.run import RunInfo
 from whet.reading.text import count, duration, left, middle, one_line, path_for_people, right, width
+from whet.report.comparison import sentence
 from whet.report.digest import (
     ERRORED,
     FAILURES,
@@ -73,6 +75,7 @@ def _run_lines(digest: Digest, screen: Screen) -> Iterator[str]:
     yield from _groups(FAILURES, "bad", digest.failed, screen)
     yield from _groups(ERRORED, "warn", digest.errored, screen)
     yield from _lifts(digest, screen)
+    yield from _decisions(digest, screen)
     yield from _names(digest.flaky, screen)
     yield from _names(digest.vacuous, screen)
     yield ""
@@ -173,6 +176,18 @@ def _lifts(digest: Digest, screen: Screen) -> Iterator[str]:
     for lift in digest.lifts:
         style: Style = "good" if lift.value > 0 else "bad" if lift.value < 0 else "dim"
         yield f"  {screen.fit(one_line(lift.runner, 80))}  {screen.paint(screen.fit(told_lift(lift)), style)}"
+
+
+def _decisions(digest: Digest, screen: Screen) -> Iterator[str]:
+    styles: dict[Decision, Style] = {"better": "good", "not-worse": "good", "worse": "bad", "inconclusive": "warn"}
+    if digest.comparisons:
+        yield ""
+        yield screen.paint("Decision", "bold")
+    for found in digest.comparisons:
+        where = f"{screen.fit(one_line(found.runner, 80))}  " if found.runner else ""
+        yield f"  {where}{screen.paint(screen.fit(sentence(found)), styles[found.verdict])}"
+    if digest.comparisons:
+        yield screen.paint("  whet compare says more, and whet gate decides", "dim")
 
 
 def _names(names: Names, screen: Screen) -> Iterator[str]:

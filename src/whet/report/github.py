@@ -8,10 +8,12 @@ from itertools import islice
 from pathlib import Path
 
 from whet.errors import UsageError
+from whet.grade.comparison import comparisons_in
 from whet.model.event import ExecutionSummary, Results, RunEnded, RunEvent
 from whet.model.grade import Location
 from whet.model.run import RunInfo, TrialResult
 from whet.reading.text import count, one_line, path_for_people
+from whet.report.comparison import sentence
 from whet.report.finding import ShownStatus, class_of, execution_name, finding_of, snapshot_finding
 from whet.report.markdown import sections, within
 from whet.report.reporter import ReporterContext
@@ -49,6 +51,8 @@ class GithubReporter:
         self._context.stdout.write(line.encode(encoding, "replace").decode(encoding) + "\n")
 
     def _annotations(self, results: Results, info: RunInfo) -> Iterator[str]:
+        for found in comparisons_in(results):
+            yield command("notice", sentence(found), title="whet: decision")
         amounts = dict.fromkeys(_STATUSES, 0)
         for summary in results.summaries():
             for kind, statuses in _STATUSES.items():

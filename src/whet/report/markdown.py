@@ -6,10 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from whet.grade.comparison import told_lift
+from whet.model.comparison import Comparison
 from whet.model.event import Results, RunEnded
 from whet.model.grade import Lift
 from whet.model.run import RunInfo
 from whet.reading.text import count, duration, one_line, path_for_people
+from whet.report.comparison import comparison_lines, sentence
 from whet.report.digest import ERRORED, FAILURES, Block, Group, Names, outcome, read_digest, resume_command
 from whet.report.finding import Finding
 from whet.report.json import DocumentReporter
@@ -39,6 +41,8 @@ def sections(results: Results, info: RunInfo, cwd: Path) -> Iterator[str]:
     """Yield the document in pieces, so that it can be cut between any two."""
     digest = read_digest(results, info, cwd=cwd, rows=ROWS)
     yield f"# {cell(info.suite)}\n\n"
+    for found in digest.comparisons:
+        yield f"**{cell(sentence(found))}**\n\n"
     yield f"{outcome(digest)}, in {duration(digest.duration_s)}.\n\n"
     yield f"Results in {code(path_for_people(info.run_dir, cwd))}.\n\n"
     if digest.missing:
@@ -47,9 +51,16 @@ def sections(results: Results, info: RunInfo, cwd: Path) -> Iterator[str]:
         yield _table(table)
     for lift in digest.lifts:
         yield _lift(lift)
+    for found in digest.comparisons:
+        yield _comparison(found)
     yield from _groups(FAILURES, digest.failed)
     yield from _groups(ERRORED, digest.errored)
     yield _names(digest.flaky)
+
+
+def _comparison(found: Comparison) -> str:
+    heading, *lines = comparison_lines(found)
+    return "\n".join((f"## {cell(heading)}", "", "```text", *lines, "```", "", ""))
 
 
 def within(parts: Iterable[str], limit_bytes: int, rest: str) -> str:

@@ -22,7 +22,7 @@ from whet.ground.sandbox import Ended
 from whet.model.run import Trial
 from whet.model.seen import PROVIDER_TROUBLE, CommandRun, Event, FileRead, Trouble
 from whet.model.skills import proof_of, was_loaded
-from whet.model.suite import NO_SKILL, SkillUnderTest
+from whet.model.suite import SkillUnderTest
 from whet.run.attempt_record import AttemptRecord
 from whet.run.parts import AttemptParts
 
@@ -123,7 +123,7 @@ def refuse_contaminated(parts: AttemptParts, trial: Trial, record: AttemptRecord
     program said.
     """
     skill = parts.suite.skill
-    if trial.key.arm != NO_SKILL or skill is None:
+    if skill is None or trial.execution.skill is not None:
         return
     found = _detected(skill, record) or _named(skill, parts, record)
     if found is None:

@@ -25,7 +25,7 @@ from whet.model.request import Settings
 from whet.model.run import Plan, Trial, TrialKey, folder_name
 from whet.model.seen import Event
 from whet.model.session import Usage
-from whet.model.suite import NO_SKILL, Ceilings, Suite
+from whet.model.suite import Ceilings, Suite
 from whet.plan.settle import judge_key
 from whet.run.run_state import RunState
 from whet.run.scratch import Unpacked
@@ -65,7 +65,7 @@ class AttemptParts:
     def hidden_from(self, trial: Trial) -> tuple[Path, ...]:
         """Return what to hide from *trial*; without the skill, that includes the skill itself."""
         skill = self.suite.skill
-        if skill is None or trial.key.arm != NO_SKILL:
+        if skill is None or trial.execution.skill is not None:
             return self.hidden
         # The manifest by itself as well: a folder that an agent is shown cannot be hidden as a whole.
         return (*self.hidden, *(place for root in skill.places for place in (root, root / "SKILL.md")))
