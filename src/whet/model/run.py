@@ -176,8 +176,8 @@ class Attempt:
     workspace_dir: str | None = None
     failure: Failure | None = None
     usage: Usage = field(default_factory=Usage)
-    # How it counts in comparisons, from 0 to 1; None if it errored, or if an older whet recorded it.
-    value: float | None = None
+    # How it counts in comparisons, from 0 to 1; None if it does not, and less than 0 if an older whet recorded it.
+    value: float | None = -1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,8 +238,9 @@ class TrialResult:
         """How it counts in comparisons: by its first attempt that did not error; None if all did."""
         for attempt in self.attempts:
             if attempt.status != "errored":
-                return float(attempt.status in PASSED) if attempt.value is None else attempt.value
-        return None if self.attempts or self.status == "errored" else float(self.status in PASSED)
+                unknown = attempt.value is not None and attempt.value < 0
+                return float(attempt.status in PASSED) if unknown else attempt.value
+        return None
 
     @property
     def flaky(self) -> bool:
