@@ -18,11 +18,11 @@ from whet.ground.protecting import Baseline, Before, find
 from whet.model.grade import Changes, Grade, Location
 from whet.model.suite import Case, Check, Suite
 from whet.reading.claims import Absent, Claim, CommandClaim, Contains, Exists, Matches, path_of
+from whet.reading.text import listed
 
 # How long a pattern may search, and what starting and ending a command may take in addition to its own time.
 PATTERN_TIMEOUT_S = 10.0
 _GRACE_S = 15.0
-_RESTORED_SHOWN = 5
 
 
 class ClaimGrader(WorkerGrader):
@@ -155,12 +155,9 @@ def _hung(claim: Claim, limit_s: float) -> Outcome:
 def _reason(answer: ClaimAnswer) -> str:
     if not answer.restored:
         return answer.outcome.reason
-    names = (path if path.isprintable() else repr(path) for path in answer.restored[:_RESTORED_SHOWN])
-    shown = ", ".join(names)
-    more = len(answer.restored) - _RESTORED_SHOWN
-    text = f"protected files were put back ({shown}" + (f" and {more} more)" if more > 0 else ")")
-    first, _, rest = answer.outcome.reason.partition("\n")
-    return "\n".join(part for part in (f"{first}; {text}", rest) if part)
+    names = listed([path if path.isprintable() else repr(path) for path in answer.restored])
+    first, newline, rest = answer.outcome.reason.partition("\n")
+    return f"{first}; protected files were put back ({names}){newline}{rest}"
 
 
 def _refuse_gaps(claim: Claim, evidence: Evidence) -> None:

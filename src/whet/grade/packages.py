@@ -32,12 +32,12 @@ from whet.ground.packages import in_package, inside, package_workspace
 from whet.model.eval_cases import TaskPackage
 from whet.model.grade import FailureClass, Grade
 from whet.model.suite import NO_SKILL, SKILL, Check, PackageSpec
+from whet.reading.text import listed
 
 _TIMEOUT_S = 120.0
 _SHOWN = 2000
 # The kernel takes no variable longer than 128 KiB.
 _LONGEST_VARIABLE = 128 * 1024 - 64
-_TAKEN_AWAY_SHOWN = 5
 
 
 class TaskPackageGrader(Grader):
@@ -95,10 +95,7 @@ class _Verification:
             raise PackageError("what was held out of the package is not known")
         held_out = self.evidence.prepared.held_out
         taken = await anyio.to_thread.run_sync(held_out.appear_in, self.evidence.workspace)
-        if not taken:
-            return []
-        more = f" and {len(taken) - _TAKEN_AWAY_SHOWN} more" if len(taken) > _TAKEN_AWAY_SHOWN else ""
-        return [f"was among the files of the verifier and was taken away: {', '.join(taken[:_TAKEN_AWAY_SHOWN])}{more}"]
+        return [f"was among the files of the verifier and was taken away: {listed(taken)}"] if taken else []
 
     def _working_dir_gone(self) -> str | None:
         """Return how the agent removed the folder that scripts run in, if it did."""

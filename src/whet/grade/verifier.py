@@ -22,6 +22,7 @@ from whet.ground.packages import ShownAt
 from whet.ground.sandbox import Command, Ended
 from whet.ground.tree import open_file
 from whet.reading.fields import is_number
+from whet.reading.text import listed
 
 _FOLDER = "verifier"
 _MOST_FILES = 200
@@ -65,7 +66,7 @@ _JSON, _TEXT = "reward.json", "reward.txt"
 _NEAR = ("rewards.json", "rewards.txt", "reward", "score.txt", "score.json")
 _LARGEST_REWARD = 1024 * 1024
 _MAIN = "reward"
-_NAMES_SHOWN, _LONGEST_SHOWN = 8, 40
+_LONGEST_SHOWN = 40
 
 
 class BadReward(ValueError):
@@ -152,8 +153,7 @@ def _from_json(data: bytes) -> tuple[float, tuple[str, ...]]:
         return numbers[_MAIN], ()
     mean = sum(numbers.values()) / len(numbers)
     names = sorted(name[:_LONGEST_SHOWN] for name in numbers)
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    note = f"no reward is called `{_MAIN}`: the mean of {', '.join(names[:_NAMES_SHOWN])}{more} counts"
+    note = f"no reward is called `{_MAIN}`: the mean of {listed(names, 8)} counts"
     return mean, (note,) if len(numbers) > 1 else ()
 
 

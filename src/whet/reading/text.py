@@ -107,6 +107,12 @@ def did_you_mean(word: str, known: Sequence[str]) -> str | None:
     return f'did you mean "{near[0]}"?' if near else None
 
 
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Return the first *most* of *names*, and how many more there are."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
 def width(text: str) -> int:
     """Return how many columns of a terminal *text* takes."""
     if text.isascii():

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar, Unpack
 
 from whet.grade.expect.group import Group, Pointed, Report, Words, describe
-from whet.reading.text import shorten
+from whet.reading.text import listed, shorten
 
 M = TypeVar("M")
 T = TypeVar("T")
@@ -227,7 +227,4 @@ def times(count: int) -> str:
 
 def numbers(indexes: Sequence[int]) -> str:
     """Return such as "number 5" or "numbers 1, 3 and 12 more", as a message numbers its lines."""
-    shown_most = 5
-    listed = ", ".join(str(index + 1) for index in indexes[:shown_most])
-    more = f" and {len(indexes) - shown_most} more" if len(indexes) > shown_most else ""
-    return f"number{'' if len(indexes) == 1 else 's'} {listed}{more}"
+    return f"number{'' if len(indexes) == 1 else 's'} {listed([str(index + 1) for index in indexes])}"
