@@ -37,6 +37,14 @@ _FEW = 3
 _set = object.__setattr__
 
 
+@dataclasses.dataclass
+class _Sample:
+    field: int
+
+
+_USUAL: Any = vars(_Sample)["__dataclass_fields__"]["field"]._field_type  # noqa: SLF001 - what `fields` looks for
+
+
 class _Fields:
     """The fields of a class as its author wrote them, and the methods that work on them."""
 
@@ -46,10 +54,13 @@ class _Fields:
         self._frozen = options.get("frozen", False)
         # Annotations are text, because all of our modules import `annotations` from `__future__`.
         own = {name: kind for name, kind in cls.__annotations__.items() if not kind.startswith("ClassVar")}
-        self._kinds: dict[str, str] = base._kinds | own if base else own
+        self.kinds: dict[str, str] = base.kinds | own if base else own
         self._own_defaults = {name: cls.__dict__[name] for name in own if name in cls.__dict__}
-        self._defaults: dict[str, Any] = base._defaults | self._own_defaults if base else self._own_defaults
-        self._own = tuple(name for name in own if base is None or name not in base._kinds)
+        self.defaults: dict[str, Any] = base.defaults | self._own_defaults if base else self._own_defaults
+        self._own = tuple(name for name in own if base is None or name not in base.kinds)
+        for name, default in self._own_defaults.items():
+            if default.__class__.__hash__ is None:
+                raise ValueError(f"the default of {name} can change: use default_factory")
         self._instances = 0
 
     def allows(self, options: dict[str, bool]) -> bool:
@@ -81,8 +92,8 @@ class _Fields:
             "__init__": self._first_init(),
             "__match_args__": tuple(self._positional),
             "__replace__": dataclasses.replace,
-            "__dataclass_fields__": _Later(lambda: self._read.__dataclass_fields__),
-            "__dataclass_params__": _Later(lambda: self._read.__dataclass_params__),
+            "__dataclass_fields__": _Later(lambda: self.fields),
+            "__dataclass_params__": _Later(lambda: self._params),
             # For classes that derive from this one.
             "__whet_fields__": self,
         }
@@ -98,22 +109,29 @@ class _Fields:
         return methods
 
     @cached_property
-    def _read(self) -> Any:
-        """The fields and options as the standard library reads them."""
-        cls, options = self._cls, {"repr": True, "eq": True, "frozen": False} | self._options
-        body = {"__annotations__": self._kinds, "__module__": cls.__module__, "__doc__": "", **self._defaults}
-        bare = type(cls.__name__, (), body)
-        made = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=options.get("kw_only", False))(bare)
-        for name in ("repr", "eq", "frozen"):
-            setattr(made.__dataclass_params__, name, options[name])
-        made.__dataclass_params__.init = True
-        return made
+    def fields(self) -> dict[str, dataclasses.Field[Any]]:
+        """The fields as the standard library has them."""
+        return {name: self._field(name, kind) for name, kind in self.kinds.items()}
+
+    def _field(self, name: str, kind: str) -> Any:
+        default = self.defaults.get(name, dataclasses.MISSING)
+        field: Any = default if isinstance(default, dataclasses.Field) else dataclasses.field(default=default)
+        field.name, field.type, field._field_type = name, kind, _USUAL  # noqa: SLF001 - as above
+        if field.kw_only is dataclasses.MISSING:
+            field.kw_only = self._options.get("kw_only", False)
+        return field
+
+    @cached_property
+    def _params(self) -> Any:
+        """The options as the standard library has them."""
+        bare: Any = dataclasses.dataclass(**self._options)(type(self._cls.__name__, (), {}))
+        return bare.__dataclass_params__
 
     @cached_property
     def _positional(self) -> list[str]:
         if self._options.get("kw_only"):
             return []
-        fields = ((name, self._defaults.get(name)) for name in self._kinds)
+        fields = ((name, self.defaults.get(name)) for name in self.kinds)
         return [
             name
             for name, default in fields
@@ -122,7 +140,7 @@ class _Fields:
 
     @cached_property
     def _values(self) -> Callable[[Any], Any]:
-        names = [field.name for field in dataclasses.fields(self._read) if field.compare]
+        names = [name for name, field in self.fields.items() if field.compare]
         return attrgetter(*names) if names else lambda _: ()
 
     def _eq(self) -> Callable[[Any, Any], bool]:
@@ -138,12 +156,12 @@ class _Fields:
         """Return the methods that keep instances as they are."""
 
         def set_(this: Any, name: str, value: Any) -> None:
-            if type(this) is self._cls or name in self._kinds:
+            if type(this) is self._cls or name in self.kinds:
                 raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
             super(self._cls, this).__setattr__(name, value)
 
         def delete(this: Any, name: str) -> None:
-            if type(this) is self._cls or name in self._kinds:
+            if type(this) is self._cls or name in self.kinds:
                 raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
             super(self._cls, this).__delattr__(name)
 
@@ -155,7 +173,7 @@ class _Fields:
         def init(this: Any, /, *args: Any, **kwargs: Any) -> None:
             self._instances += 1
             if self._instances > _FEW or not self._fill(this, args, kwargs):
-                self._cls.__init__ = _compile_init(self._cls)
+                self._cls.__init__ = _compile_init(self._cls, frozen=self._frozen)
                 self._cls.__init__(this, *args, **kwargs)
             elif hasattr(self._cls, "__post_init__"):
                 this.__post_init__()
@@ -165,10 +183,10 @@ class _Fields:
     def _fill(self, this: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Set the fields of a new instance; return whether it was called correctly."""
         given = dict(zip(self._positional, args, strict=False)) | kwargs
-        if len(given) < len(args) + len(kwargs) or not given.keys() <= self._kinds.keys():
+        if len(given) < len(args) + len(kwargs) or not given.keys() <= self.kinds.keys():
             return False
-        for name in self._kinds:
-            default = self._defaults.get(name, dataclasses.MISSING)
+        for name in self.kinds:
+            default = self.defaults.get(name, dataclasses.MISSING)
             if isinstance(default, dataclasses.Field):
                 if not default.init:
                     return False
@@ -206,7 +224,7 @@ def _set_state(self: Any, state: list[Any]) -> None:
         _set(self, field.name, value)
 
 
-def _compile_init(cls: Any) -> Callable[..., None]:
+def _compile_init(cls: Any, *, frozen: bool) -> Callable[..., None]:
     fields = dataclasses.fields(cls)
     names: dict[str, Any] = {"_set": _set, "_missing": dataclasses.MISSING}
     for field in fields:
@@ -215,7 +233,7 @@ def _compile_init(cls: Any) -> Callable[..., None]:
     first = [_parameter(field) for field in fields if field.init and not field.kw_only]
     last = [_parameter(field) for field in fields if field.init and field.kw_only]
     parameters = ", ".join(("self", *first, *(("*", *last) if last else ())))
-    body = [*_assignments(fields, frozen=cls.__dataclass_params__.frozen)]
+    body = [*_assignments(fields, frozen=frozen)]
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
     source = f"def __init__({parameters}):\n " + "\n ".join(body or ["pass"])

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
-from msgspec import structs
 
 from whet.errors import WhetError
 from whet.model.seen import EVENT_TYPES, Event
@@ -101,10 +100,8 @@ class _Tag(msgspec.Struct):
 
 
 _tag = msgspec.json.Decoder(_Tag)
-_events: dict[str, msgspec.json.Decoder[Event]] = {
-    str(next(each.default for each in structs.fields(kind) if each.name == "type")): msgspec.json.Decoder(kind)
-    for kind in EVENT_TYPES
-}
+# `type` is the first field of each event.
+_events: dict[str, type[Event]] = {str(kind.__struct_defaults__[0]): kind for kind in EVENT_TYPES}
 EVENT_NAMES: tuple[str, ...] = tuple(_events)
 
 
@@ -112,10 +109,9 @@ def decode_event(line: bytes) -> Event:
     """Read one session event; `type` says of which kind."""
     try:
         kind = _tag.decode(line).type
-        decoder = _events.get(kind)
-        if decoder is None:
+        if kind not in _events:
             raise WireError(f'no event is called "{kind}"')
-        return decoder.decode(line)
+        return cast("Event", _decoder(_events[kind]).decode(line))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(str(error)) from error
 

@@ -13,7 +13,6 @@ from whet.model.run import Plan, RunInfo
 from whet.model.suite import WorkspaceSpec
 from whet.reading.text import count, left, one_line, path_for_people
 from whet.report.digest import Words, read_digest, words_of
-from whet.report.ending import ending_lines
 from whet.report.finding import session_line
 from whet.report.live import LiveProgress
 from whet.report.plain import CallProgress, PlainProgress, notice_line
@@ -187,6 +186,9 @@ class TerminalReporter:
 
     def _end(self, event: RunEnded) -> None:
         self.close()
+        # Only here: the run imports it while an agent works.
+        from whet.report.ending import ending_lines  # noqa: PLC0415
+
         digest = read_digest(event.results, event.info, cwd=self._cwd, rows=ROWS)
         if event.interrupted:
             self._screen.line(f"\n{self._screen.paint('Interrupted.', 'warn')} Finished trials are kept.")
