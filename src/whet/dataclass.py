@@ -35,14 +35,8 @@ _OPTIONS = {"frozen", "slots", "kw_only", "repr", "eq"}
 # As many instances are made without a compiled constructor: most classes have one or two in a run.
 _FEW = 3
 _set = object.__setattr__
-
-
-@dataclasses.dataclass
-class _Sample:
-    field: int
-
-
-_USUAL: Any = vars(_Sample)["__dataclass_fields__"]["field"]._field_type  # noqa: SLF001 - what `fields` looks for
+# `fields` returns those that have this mark.
+_MARK: Any = dataclasses._FIELD  # type: ignore[attr-defined] # noqa: SLF001
 
 
 class _Fields:
@@ -100,7 +94,7 @@ class _Fields:
         if self._options.get("repr", True):
             methods["__repr__"] = _repr
         if self._options.get("eq", True):
-            methods |= {"__eq__": self._eq(), "__hash__": self._hash() if self._frozen else None}
+            methods |= self._comparison()
         if self._frozen:
             methods |= self._protection()
         if self._frozen and self._options.get("slots"):
@@ -116,7 +110,7 @@ class _Fields:
     def _field(self, name: str, kind: str) -> Any:
         default = self.defaults.get(name, dataclasses.MISSING)
         field: Any = default if isinstance(default, dataclasses.Field) else dataclasses.field(default=default)
-        field.name, field.type, field._field_type = name, kind, _USUAL  # noqa: SLF001 - as above
+        field.name, field.type, field._field_type = name, kind, _MARK  # noqa: SLF001
         if field.kw_only is dataclasses.MISSING:
             field.kw_only = self._options.get("kw_only", False)
         return field
@@ -131,26 +125,20 @@ class _Fields:
     def _positional(self) -> list[str]:
         if self._options.get("kw_only"):
             return []
-        fields = ((name, self.defaults.get(name)) for name in self.kinds)
-        return [
-            name
-            for name, default in fields
-            if not isinstance(default, dataclasses.Field) or (default.init and default.kw_only is not True)
-        ]
+        declared = {name: field for name, field in self.defaults.items() if isinstance(field, dataclasses.Field)}
+        left_out = {name for name, field in declared.items() if not field.init or field.kw_only is True}
+        return [name for name in self.kinds if name not in left_out]
 
     @cached_property
     def _values(self) -> Callable[[Any], Any]:
         names = [name for name, field in self.fields.items() if field.compare]
         return attrgetter(*names) if names else lambda _: ()
 
-    def _eq(self) -> Callable[[Any, Any], bool]:
+    def _comparison(self) -> dict[str, Any]:
         def eq(this: Any, other: Any) -> bool:
             return self._values(this) == self._values(other) if other.__class__ is this.__class__ else NotImplemented
 
-        return eq
-
-    def _hash(self) -> Callable[[Any], int]:
-        return lambda this: hash(self._values(this))
+        return {"__eq__": eq, "__hash__": (lambda this: hash(self._values(this))) if self._frozen else None}
 
     def _protection(self) -> dict[str, Any]:
         """Return the methods that keep instances as they are."""

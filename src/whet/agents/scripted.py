@@ -83,7 +83,7 @@ class ScriptedAgent(AgentDefaults):
 
 def _played(step: dict[str, Any], prompt: str) -> str | dict[str, Any]:
     """What the player does for a step: the line that it prints, or else the step itself."""
-    filled = {
+    filled: dict[str, Any] = {
         key: value.replace("{prompt}", prompt) if isinstance(value, str) else value for key, value in step.items()
     }
     match filled:
