@@ -120,7 +120,7 @@ def test_a_question_after_a_timeout_finds_the_session_as_far_as_it_came(stage: S
     asked = stage.explain([BECAUSE], "--ask", WHY, "--timeout-ms", "120000")
 
     if stage.program.agent == "copilot":
-        assert "ended before its agent told the id of its session" in asked.outcome.stderr
+        assert "ended before its agent gave the id of its session" in asked.outcome.stderr
     else:
         assert asked.outcome.code == 0, first.story + asked.outcome.stdout + asked.outcome.stderr
         assert "echo seven > made.txt" in asked.turns[0].text

@@ -393,7 +393,7 @@ def test_a_session_that_never_told_its_id_cannot_be_resumed(asking: Project) -> 
     asking.suite("suite = [Case(id='a', prompt='nameless', check=ok)]\n")
     asking.run()
 
-    assert "before its agent told the id of its session" in refused(explain(asking, "--ask", "Why?"))
+    assert "before its agent gave the id of its session" in refused(explain(asking, "--ask", "Why?"))
 
 
 def test_a_runner_that_is_gone_or_another_by_now_is_refused(asking: Project) -> None:

@@ -33,9 +33,12 @@ UNUSED_BY_A_SCRIPTED_PYTHON_SUITE = {
     "jsonschema_rs",
     "pydantic",
     "rich",
+    "secrets",
     "sqlite3",
     "statistics",
+    "tarfile",
     "whet.agents.claude_code",
+    "whet.agents.programs",
     "whet.agents.replay",
     "whet.grade.claims",
     "whet.grade.expect.expect",
@@ -43,8 +46,13 @@ UNUSED_BY_A_SCRIPTED_PYTHON_SUITE = {
     "whet.grade.judge_client",
     "whet.grade.rubrics",
     "whet.ground.fetching",
+    "whet.ground.masking",
     "whet.ground.unpacking",
+    "whet.plan.resume",
     "whet.reading.shell_commands",
+    "whet.record.recorded_run",
+    "whet.record.verifying",
+    "whet.run.readiness",
     "whet.service",
     "whet.suites.bench",
     "whet.suites.evals",
@@ -106,7 +114,9 @@ def test_the_help_is_printed_without_importing_a_command_or_anything_heavy() -> 
     assert not modules & (HEAVY | {f"whet.cli.{name}" for name in COMMANDS})
 
 
-def test_a_scripted_case_of_a_python_suite_is_run_without_importing_what_others_need(tmp_path: Path) -> None:
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Write a suite of one case for the scripted agent."""
     (tmp_path / "suite.py").write_text(
         "from whet import Case\n"
         "def holds(report, ctx):\n    assert ctx.final_output() == 'done'\n"
@@ -115,11 +125,53 @@ def test_a_scripted_case_of_a_python_suite_is_run_without_importing_what_others_
     (tmp_path / "steps.toml").write_text('[[steps]]\nsay = "done"\n')
     (tmp_path / "whet.toml").write_text('[runners.demo.agent]\ntype = "scripted"\nscript = "steps.toml"\n')
 
-    modules = imported_by("run", "suite.py", cwd=tmp_path)
+    return tmp_path
+
+
+def test_a_scripted_case_of_a_python_suite_is_run_without_importing_what_others_need(project: Path) -> None:
+    modules = imported_by("run", "suite.py", cwd=project)
 
     assert "whet.run.trial" in modules
     assert all(find_spec(name) for name in UNUSED_BY_A_SCRIPTED_PYTHON_SUITE if name.startswith("whet."))
     assert not modules & UNUSED_BY_A_SCRIPTED_PYTHON_SUITE
+
+
+def test_the_nursery_and_the_probe_start_before_the_event_loop_is_imported(project: Path) -> None:
+    noting = """
+import sys
+from whet.run import flow
+def note(name, start):
+    def noted(*args):
+        print(name, "asyncio" in sys.modules, "whet.run.trial" in sys.modules, file=sys.stderr)
+        return start(*args)
+    return noted
+flow.wardens.start = note("nursery", flow.wardens.start)
+flow.probe_early = note("probe", flow.probe_early)
+from whet.cli.main import run
+sys.argv = ["whet", "run", "suite.py"]
+sys.exit(run())
+"""
+
+    done = subprocess.run(
+        [sys.executable, "-c", noting], capture_output=True, text=True, timeout=60, check=True, cwd=project
+    )
+
+    assert done.stderr == "nursery False False\nprobe False False\n"
+
+
+def test_a_dry_run_starts_no_process(project: Path) -> None:
+    code = "from whet.run import flow; flow.wardens.start = flow.probe_early = None\n" + SHOW_MODULES
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", "suite.py", "--dry-run"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        cwd=project,
+    )
+
+    assert "one" in done.stdout
 
 
 def test_the_version_is_the_packages() -> None:

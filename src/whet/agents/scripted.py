@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import marshal
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
@@ -59,12 +60,12 @@ class ScriptedAgent(AgentDefaults):
     def command(self, task: Task) -> AgentCommand:
         """The player with the case's steps on standard input."""
         steps = read_steps(script_for(task.runner, task.case))
-        script = json.dumps({"prompt": task.prompt, "steps": steps})
+        played = [_event("message", role="user", text=task.prompt), *(_played(step, task.prompt) for step in steps)]
         command = AgentCommand(
             # -I -S: nothing of the user's Python leaks in, and it starts in 10 ms.
             argv=(sys.executable, "-I", "-S", str(_PLAYER)),
             env=environment(task),
-            stdin=script.encode(),
+            stdin=marshal.dumps(played),
             output="events",
             readable=(_PLAYER.parent, *mounts(task)),
             network=task.options.flag("network", True),
@@ -82,6 +83,31 @@ class ScriptedAgent(AgentDefaults):
             if path not in seen:
                 seen.add(path)
                 yield from (f"agent.script: {path}: {problem}" for problem in script_problems(path))
+
+
+def _played(step: dict[str, Any], prompt: str) -> str | dict[str, Any]:
+    """What the player does for a step: the line that it prints, or else the step itself."""
+    filled: dict[str, Any] = {
+        key: value.replace("{prompt}", prompt) if isinstance(value, str) else value for key, value in step.items()
+    }
+    match filled:
+        case {"say": text}:
+            return _event("message", role="assistant", phase=filled.get("phase", "final"), text=text)
+        case {"think": text}:
+            return _event("message", role="assistant", phase="thinking", text=text)
+        case {"usage": usage}:
+            return _event("usage", **usage)
+        case {"trouble": text}:
+            return _event("trouble", message=text)
+        case {"answer": text}:
+            return _event("final_output", text=text)
+        case _:
+            return filled
+
+
+def _event(kind: str, **fields: Any) -> str:
+    """One event as a line of JSON; the player would take as long to import `json` as to start."""
+    return json.dumps({"type": kind, **fields}) + "\n"
 
 
 def script_for(runner: Runner, case: str) -> Path:

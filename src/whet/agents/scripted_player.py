@@ -6,9 +6,8 @@ little, and what only some steps need when such a step is played.
 
 from __future__ import annotations
 
-import json
+import marshal
 import sys
-import time
 
 # As in `typing`, which takes as long to import as Python to start.
 TYPE_CHECKING = False
@@ -22,7 +21,14 @@ _calls = 0
 
 def emit(kind: str, **fields: Any) -> None:
     """Print one event."""
-    sys.stdout.write(json.dumps({"type": kind, **fields}) + "\n")
+    import json  # noqa: PLC0415
+
+    say(json.dumps({"type": kind, **fields}) + "\n")
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(line)
     sys.stdout.flush()
 
 
@@ -104,38 +110,36 @@ def load_skill(step: dict[str, Any]) -> None:
     done(call_id, "skill", "", True)
 
 
+def wait(step: dict[str, Any]) -> None:
+    """Do nothing for some seconds."""
+    import time  # noqa: PLC0415
+
+    time.sleep(step["wait_s"])
+
+
 def leave(step: dict[str, Any]) -> None:
     """End with an exit code."""
     sys.exit(step["exit"])
 
 
 ACTIONS: dict[str, Callable[[dict[str, Any]], None]] = {
-    "say": lambda step: emit("message", role="assistant", phase=step.get("phase", "final"), text=step["say"]),
-    "think": lambda step: emit("message", role="assistant", phase="thinking", text=step["think"]),
     "run": run,
     "read": read,
     "write": write,
     "delete": delete,
     "load_skill": load_skill,
-    "usage": lambda step: emit("usage", **step["usage"]),
-    "trouble": lambda step: emit("trouble", message=step["trouble"]),
-    "wait_s": lambda step: time.sleep(step["wait_s"]),
+    "wait_s": wait,
     "exit": leave,
-    "answer": lambda step: emit("final_output", text=step["answer"]),
 }
 
 
 def main() -> None:
-    """Play what standard input says."""
-    script = json.load(sys.stdin)
-    emit("message", role="user", text=script["prompt"])
-    for step in script["steps"]:
-        filled = {
-            key: value.replace("{prompt}", script["prompt"]) if isinstance(value, str) else value
-            for key, value in step.items()
-        }
-        word = next(word for word in ACTIONS if word in filled)
-        ACTIONS[word](filled)
+    """Play what standard input says: lines to print, and steps to take."""
+    for step in marshal.load(sys.stdin.buffer):  # noqa: S302 - whet wrote it, in the same interpreter
+        if isinstance(step, str):
+            say(step)
+        else:
+            ACTIONS[next(word for word in ACTIONS if word in step)](step)
 
 
 if __name__ == "__main__":

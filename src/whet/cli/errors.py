@@ -37,7 +37,7 @@ def guarded(action: Callable[[], int]) -> int:  # noqa: PLR0911 - one ending for
     except SystemExit:
         # whet never exits like this: an extension did, and its exit code says nothing about the run.
         return _report_bug()
-    except Exception as error:  # noqa: BLE001 - the outermost place: nobody expected this error
+    except Exception as error:  # noqa: BLE001 - the outermost place, so the last chance to report it
         if isinstance(error, BrokenPipeError) and _stdout_is_gone():
             return _leave_stdout(BROKEN_PIPE)
         # Imported here and not above, as in the functions below: only an error needs it.

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from whet.errors import CheckerDied, CheckTimedOut, PluginError
 from whet.grade.evidence import Evidence
-from whet.ground.protecting import Baseline
+from whet.ground.process import meanwhile
 from whet.ground.workers import Serve, Watch, WorkerDied, WorkerHung, Workers
 from whet.model import plugins, wire
 from whet.model.grade import FailureClass, Grade
 from whet.model.run import Runner, TrialResult
 from whet.model.suite import Case, Check, Suite
+
+if TYPE_CHECKING:
+    from whet.ground.protecting import Baseline
 
 Answer = TypeVar("Answer")
 
@@ -73,11 +76,15 @@ class WorkerGrader(Grader):
     """Decides in worker processes, which are forked right after the suite was loaded and may hang, die or print.
 
     *serve* answers a request inside a worker, and *watch* says whether a worker can take another request.
+    *prepare* is called once, in the process that workers are forked from, while whet goes on.
     """
 
-    def __init__(self, suite: Suite, serve: Serve, watch: Watch | None = None) -> None:
+    def __init__(
+        self, suite: Suite, serve: Serve, watch: Watch | None = None, prepare: Callable[[], object] = lambda: None
+    ) -> None:
         super().__init__(suite)
-        self._workers = Workers.fork(serve, watch) if watch else Workers.fork(serve)
+        self._workers = Workers.fork(serve, watch or (lambda: lambda: True), prepare)
+        meanwhile(self._workers.warm_up)
 
     async def ask(
         self, request: Any, answer: type[Answer], *, timeout_s: float, what: str, hint: str | None = None

@@ -9,20 +9,24 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from whet.errors import CheckCrashed, CheckMistaken, GraderError
-from whet.grade.checker import CheckAnswer, Checker, CheckRequest, ClassifyRequest
 from whet.grade.context import Gaps, NotRecorded
 from whet.grade.evidence import QUESTIONS_FILE, Evidence, RecordedEvidence
 from whet.grade.grader import WorkerGrader
+from whet.ground.process import meanwhile
 from whet.model import wire
 from whet.model.grade import FailureClass, Grade
 from whet.model.run import TrialResult
 from whet.model.suite import Case, Check, Suite
+
+if TYPE_CHECKING:
+    from whet.grade.checker import CheckAnswer, Checker
+    from whet.ground.workers import Printed
 
 _LIMITS = (
     resource.RLIMIT_NOFILE,
@@ -97,10 +101,23 @@ class PythonGrader(WorkerGrader):
     """Runs checks in workers that have the suite loaded."""
 
     def __init__(self, suite: Suite) -> None:
-        super().__init__(suite, Checker(suite).serve, partial(watch, suite.source.parent))
+        @cache
+        def checker() -> Checker:
+            # Only here and below: workers and whet import it while the agent works.
+            from whet.grade.checker import Checker  # noqa: PLC0415
+
+            return Checker(suite)
+
+        def serve(request: bytes, printed: Printed) -> bytes:
+            return checker().serve(request, printed)
+
+        super().__init__(suite, serve, partial(watch, suite.source.parent), prepare=checker)
+        meanwhile(checker)
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         """Run the check; what it prints is kept with the other evidence."""
+        from whet.grade.checker import CheckAnswer, CheckRequest  # noqa: PLC0415
+
         request = CheckRequest(
             case=evidence.case.id,
             arm=evidence.arm,
@@ -136,6 +153,8 @@ class PythonGrader(WorkerGrader):
         """Return what the author's `classify_failure` says; raises `GraderError` if it fails."""
         if case.classify is None:
             return None
+        from whet.grade.checker import CheckAnswer, ClassifyRequest  # noqa: PLC0415
+
         request = ClassifyRequest(case=case.id, result=result)
         answer = await self.ask(request, CheckAnswer, timeout_s=timeout_s, what="classify_failure")
         if answer.outcome != "passed":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -11,12 +12,11 @@ from contextlib import asynccontextmanager
 from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self, TypeAlias
 
 from whet.errors import AgentNotFound, SandboxError
 from whet.ground.ceilings import Hold, holding
 from whet.ground.mounts import private_mounts
-from whet.ground.process import open_process, run_process
 from whet.ground.sandbox import Availability, Boundary, Command, Ended, Sink, Talk, find_program, is_there
 from whet.ground.seccomp import as_file, refused_calls
 from whet.ground.shown import hidden, shown, system, toolchains
@@ -41,6 +41,15 @@ class BubblewrapSandbox:
     """Runs each command in its own namespace: processes that leave the process group still die with it."""
 
     name = "bubblewrap"
+    _probe: ClassVar[_Probe | None] = None
+
+    @classmethod
+    def probe_early(cls) -> None:
+        """Begin to find out what `availability` says."""
+        program = shutil.which("bwrap")
+        if program is not None:
+            with contextlib.suppress(OSError):
+                cls._probe = _start_probe(program)
 
     @classmethod
     def availability(cls) -> Availability:
@@ -50,14 +59,13 @@ class BubblewrapSandbox:
             return Availability(
                 usable=False, reason="bubblewrap (bwrap) is not installed", remedy="install the package bubblewrap"
             )
-        argv = (program, *_namespaces(network=False), *_PROBE, "--", "/bin/sh", "-c", "exit 0")
         try:
-            tried = subprocess.run(argv, capture_output=True, timeout=_PROBE_TIMEOUT_S, check=False)
+            probe, cls._probe = cls._probe or _start_probe(program), None
+            code, said = _end_of(probe)
         except (OSError, subprocess.TimeoutExpired) as error:
             remedy = f"run {program} by hand to see why"
             return Availability(usable=False, reason=f"bubblewrap does not run: {error}", remedy=remedy)
-        if tried.returncode != 0:
-            said = tried.stderr.decode(errors="replace").strip()
+        if code != 0:
             reason = f"bubblewrap is installed ({program}), but may not make namespaces here: {said}"
             return Availability(usable=False, reason=reason, remedy=_ALLOW_NAMESPACES)
         return Availability(usable=True, details={"program": program})
@@ -70,6 +78,9 @@ class BubblewrapSandbox:
 
     async def run(self, command: Command, boundary: Boundary, *, timeout_s: float, stdout: Sink, stderr: Sink) -> Ended:
         """Run *command*; see `Sandbox.run`."""
+        # Only here and below: availability is asked before the event loop is imported.
+        from whet.ground.process import run_process  # noqa: PLC0415
+
         program = find_program(command)
         said = _Beginning(stderr)
         with holding(boundary.ceilings, timeout_s) as hold, _Status() as status:
@@ -89,6 +100,8 @@ class BubblewrapSandbox:
     @asynccontextmanager
     async def open(self, command: Command, boundary: Boundary, *, stdout: Sink, stderr: Sink) -> AsyncIterator[Talk]:
         """Keep *command* running; see `Sandbox.open`."""
+        from whet.ground.process import open_process  # noqa: PLC0415
+
         program = find_program(command)
         said = _Beginning(stderr)
         with holding(boundary.ceilings, None) as hold, _Status() as status:
@@ -117,6 +130,25 @@ class BubblewrapSandbox:
     async def close(self) -> None:
         """End the wardens."""
         await end_all()
+
+
+_Probe: TypeAlias = subprocess.Popen[bytes]
+
+
+def _start_probe(program: str) -> _Probe:
+    argv = (program, *_namespaces(network=False), *_PROBE, "--", "/bin/sh", "-c", "exit 0")
+    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def _end_of(probe: _Probe) -> tuple[int, str]:
+    """Return the exit code and what it said; raises `TimeoutExpired` if it does not end."""
+    try:
+        said = probe.communicate(timeout=_PROBE_TIMEOUT_S)[1]
+    except subprocess.TimeoutExpired:
+        probe.kill()
+        probe.communicate()
+        raise
+    return probe.returncode, said.decode(errors="replace").strip()
 
 
 class _Status:

@@ -31,6 +31,14 @@ _PATIENCE_S = words.PATIENCE_S + 5.0
 _LOST = b"whet: something killed the process that watches over this command, so whet ended the command\n"
 
 
+_meanwhile: list[Callable[[], object]] = []
+
+
+def meanwhile(work: Callable[[], object]) -> None:
+    """Do *work* once, while the next command runs: whet would only wait for it."""
+    _meanwhile.append(work)
+
+
 class _Child:
     """A process below its warden: the event loop watches its two output pipes and its end."""
 
@@ -295,7 +303,10 @@ async def _start(command: Command, stdin: int, stdout: Sink, stderr: Sink, pass_
         except (OSError, ValueError) as error:
             raise AgentNotStarted(f'"{command.argv[0]}" could not be started: {error}') from error
         ours.pop_all()
-    return _Child(command, warden, (out_read, stdout), (err_read, stderr))
+    child = _Child(command, warden, (out_read, stdout), (err_read, stderr))
+    while _meanwhile:
+        _meanwhile.pop()()
+    return child
 
 
 def _pipe(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[int, int]:

@@ -135,6 +135,12 @@ def is_there(path: Path) -> bool:
     return os.path.exists(path)  # noqa: PTH110
 
 
+def probe_early(name: str) -> None:
+    """Begin to find out whether the sandbox *name* can be used here, so that `choose_sandbox` need not wait."""
+    if name in ("auto", _BEST):
+        plugins.find("sandboxes", _BEST).probe_early()
+
+
 def choose_sandbox(name: str) -> tuple[Sandbox, str | None]:
     """Return the sandbox *name*, or the best that works for `auto`; and a note about the choice, if there is one."""
     if name != "auto":

@@ -237,7 +237,7 @@ def _has_more_than_text(folder: str) -> bool:
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
             try:
-                mode = Path(place, name).lstat().st_mode
+                mode = os.lstat(f"{place}/{name}").st_mode
             except OSError:
                 continue
             if stat.S_ISREG(mode) and _writable(mode):
@@ -248,7 +248,7 @@ def _has_more_than_text(folder: str) -> bool:
 
 
 def _is_closed(found: os.stat_result) -> bool:
-    if stat.S_ISLNK(found.st_mode) or not (found.st_uid == os.getuid() or found.st_gid in _groups()):
+    if stat.S_ISLNK(found.st_mode) or not (found.st_uid == _user() or found.st_gid in _groups()):
         return False
     if stat.S_ISDIR(found.st_mode):
         return not found.st_mode & _OTHERS_SEARCH
@@ -260,9 +260,16 @@ def _writable(mode: int) -> bool:
     return bool(mode & (0o222 if _is_root() else _OTHERS_WRITE))
 
 
+@lru_cache
+def _user() -> int:
+    return os.getuid()
+
+
+@lru_cache
 def _groups() -> set[int]:
     return {os.getgid(), *os.getgroups()}
 
 
+@lru_cache
 def _is_root() -> bool:
     return os.getuid() == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import contextlib
 import marshal
@@ -119,6 +118,9 @@ class Warden:
 
     async def greet(self) -> bool:
         """Receive its process id; return whether it is alive."""
+        # Only here: the nursery starts before there is an event loop, and while asyncio is imported.
+        import asyncio  # noqa: PLC0415
+
         try:
             said = await asyncio.get_running_loop().sock_recv(self._sock, _WORD)
         except OSError:

@@ -105,9 +105,10 @@ class _Worker:
         self._pid = 0
 
     async def greet(self) -> None:
-        """Receive the process id of its guard."""
-        self._pid = _HEADER.unpack(await self._receive(_HEADER.size))[0]
-        reaper.adopt(self._pid)
+        """Receive the process id of its guard, if that was not done yet."""
+        if not self._pid:
+            self._pid = _HEADER.unpack(await self._receive(_HEADER.size))[0]
+            reaper.adopt(self._pid)
 
     async def call(self, request: bytes) -> tuple[bytes, bool]:
         """Send a request; return the answer and whether the worker can take another request."""
@@ -160,8 +161,10 @@ class Workers:
         self._idle: list[_Worker] = []
 
     @classmethod
-    def fork(cls, serve: Serve, watch: Watch = lambda: lambda: True) -> Workers:
-        """Fork the parent of all workers; call this before there are threads or an event loop."""
+    def fork(
+        cls, serve: Serve, watch: Watch = lambda: lambda: True, prepare: Callable[[], object] = lambda: None
+    ) -> Workers:
+        """Fork the parent of all workers, which calls *prepare*; do this before there are threads or an event loop."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
@@ -172,14 +175,15 @@ class Workers:
         pid = os.fork()
         if pid == 0:
             ours.close()
-            _be_parent(theirs, whet, serve, watch)
+            _be_parent(theirs, whet, serve, watch, prepare)
         theirs.close()
         reaper.adopt(pid)
         return cls(ours, pid)
 
     async def call(self, request: bytes, *, timeout_s: float) -> bytes:
         """Return the answer to *request*; kill a worker that hangs, and replace one that dies."""
-        worker = self._idle.pop() if self._idle else await self._new()
+        worker = self._idle.pop() if self._idle else self._new()
+        await self._greet(worker)
         answered = reusable = False
         try:
             with anyio.fail_after(timeout_s):
@@ -197,7 +201,12 @@ class Workers:
                     await worker.end()
         return answer
 
-    async def _new(self) -> _Worker:
+    def warm_up(self) -> None:
+        """Fork a worker now, so that the first call finds it ready."""
+        with contextlib.suppress(WorkersGone):
+            self._idle.append(self._new())
+
+    def _new(self) -> _Worker:
         pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(2)]
         (sock, talk), (guard, lifeline) = pairs
         worker = _Worker(sock, guard)
@@ -209,12 +218,14 @@ class Workers:
         except OSError as error:
             worker.close()
             raise WorkersGone("something killed the process that workers are forked from", hint=_GO_ON) from error
+        return worker
+
+    async def _greet(self, worker: _Worker) -> None:
         try:
             await worker.greet()
         except BaseException:
             worker.close()
             raise
-        return worker
 
     def close(self) -> None:
         """End all workers and their parent."""
@@ -229,7 +240,9 @@ class Workers:
         reaper.release(self._pid)
 
 
-def _be_parent(control: socket.socket, whet: int, serve: Serve, watch: Watch) -> NoReturn:
+def _be_parent(
+    control: socket.socket, whet: int, serve: Serve, watch: Watch, prepare: Callable[[], object]
+) -> NoReturn:
     """Fork a worker for every pair of sockets that arrives, until whet closes the connection."""
     watched = os.pidfd_open(whet)
     die_with_parent()
@@ -241,6 +254,7 @@ def _be_parent(control: socket.socket, whet: int, serve: Serve, watch: Watch) ->
         signal.signal(number, signal.SIG_DFL)
     # We do not wait for guards, so let the kernel reap them.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    prepare()
     while True:
         data, fds = receive(control, 1, 3)
         if not data:

@@ -112,11 +112,12 @@ def _entry_point_files(folder: str) -> list[Path]:
 
 def _read_entry_points(path: Path) -> Iterator[tuple[str, str, str]]:
     try:
-        text = path.read_text(encoding="utf-8")
+        with open(path, "rb") as file:  # noqa: PTH123 - there are as many as distributions, and few are about whet
+            data = file.read()
     except OSError:
         return
     group = ""
-    for line in text.splitlines():
+    for line in data.decode().splitlines() if b"whet." in data else ():
         if head := _GROUP.match(line):
             group = head[1]
         elif group.startswith("whet.") and (entry := _ENTRY.match(line)):

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import structs
 
 from whet.errors import WhetError
 from whet.model.seen import EVENT_TYPES, Event
@@ -98,9 +97,8 @@ class _Tag(msgspec.Struct):
     type: str
 
 
-_EVENTS: dict[str, type[Event]] = {
-    str(next(field.default for field in structs.fields(kind) if field.name == "type")): kind for kind in EVENT_TYPES
-}
+# `type` is the first field of each event.
+_EVENTS: dict[str, type[Event]] = {str(kind.__struct_defaults__[0]): kind for kind in EVENT_TYPES}
 EVENT_NAMES: tuple[str, ...] = tuple(_EVENTS)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,14 +45,6 @@ def bind_arms(
         raise UnknownName(f'no arm is called "{missing[0]}"', hint=_known(missing[0], known, settings))
     found = tuple(arm for arm in arms if arm is not None)
     return replace(suite, skill=_tested(suite.skill, found)), found
-
-
-def same_arms(arms: Sequence[Arm]) -> Iterator[str]:
-    """Yield a sentence for each arm that does not differ in anything from one before it."""
-    for number, arm in enumerate(arms):
-        for earlier in arms[:number]:
-            if arm.facts() == earlier.facts():
-                yield f"the arms {earlier.name} and {arm.name} do not differ in anything"
 
 
 def _parse(text: str, settings: Settings) -> ArmSpec | str:

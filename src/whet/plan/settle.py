@@ -6,28 +6,26 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from whet.dataclass import dataclass
 from whet.errors import ConfigError, StoreError, SuiteError, UsageError
-from whet.grade.grader import grader_class
 from whet.model import plugins
-from whet.model.arm import Arm, baseline_of
+from whet.model.arm import Arm, baseline_of, same_arms
 from whet.model.request import RunRequest, Settings
 from whet.model.run import NO_AGENT, Execution, Plan, Runner, in_arm
 from whet.model.suite import SKILL, Case, Suite, WorkspaceSpec
-from whet.plan.arms import bind_arms, same_arms
 from whet.plan.plan import make_plan, mount_problems, skill_problems, template_problems
-from whet.plan.resume import Resumed, resume
 from whet.plan.settings import load_settings
-from whet.plan.skill import bind_skill
 from whet.record.folder import RUN_FILE, find_run_folder
-from whet.record.recorded_run import RecordedRun, newest_run, read_run
-from whet.record.sealing import file_problems
 from whet.suites.format import load_suite
+
+if TYPE_CHECKING:
+    from whet.plan.resume import Resumed
+    from whet.record.recorded_run import RecordedRun
 
 _AGENT = "replay"
 # What a replay reads; a repository may leave out the rest, such as logs.
@@ -49,28 +47,37 @@ class Planned:
     notices: tuple[str, ...] = ()
 
 
-def settle(request: RunRequest) -> Planned:
-    """Load and plan the run that was asked for, or the earlier one that it resumes."""
+def settle(request: RunRequest, early: Callable[[Settings], None] = lambda _: None) -> Planned:
+    """Load and plan the run that was asked for, or the earlier one that it resumes.
+
+    *early* gets the settings before the suite is loaded.
+    """
     earlier = earlier_run(request)
-    return _planned(earlier.request if earlier else request, earlier)
+    return _planned(earlier.request if earlier else request, earlier, early)
 
 
 def earlier_run(request: RunRequest) -> Resumed | None:
     """Return the earlier run that *request* resumes, if it does."""
     if request.resume is None:
         return None
+    # Only here and below: most runs read no earlier one.
+    from whet.plan.resume import resume  # noqa: PLC0415
+    from whet.record.recorded_run import read_run  # noqa: PLC0415
+
     start = request.suite or Path.cwd()
     settings = load_settings(start, flags=request.flags, environ=os.environ, config_file=request.config_file)
     return resume(read_run(find_run_folder(request.resume, settings.output_dir)), request)
 
 
-def _planned(request: RunRequest, earlier: Resumed | None) -> Planned:
+def _planned(request: RunRequest, earlier: Resumed | None, early: Callable[[Settings], None]) -> Planned:
     """Load and plan; finds everything that is wrong before anything starts."""
     assert request.suite is not None
     path = request.suite
     settings = load_settings(path, flags=request.flags, environ=os.environ, config_file=request.config_file)
     selection = request.selection
     if request.last_failed:
+        from whet.record.recorded_run import newest_run  # noqa: PLC0415
+
         last = newest_run(settings.output_dir, path.resolve())
         selection = replace(selection, only=last.failed())
         request = replace(request, skill=request.skill or last.skill)
@@ -78,9 +85,16 @@ def _planned(request: RunRequest, earlier: Resumed | None) -> Planned:
             # The same settings as then: with other runners, the failures would be others.
             request = replace(request, config_file=last.config_file)
             settings = load_settings(path, flags=request.flags, environ=os.environ, config_file=last.config_file)
+    early(settings)
+    # Only here: reading the settings does not need it.
+    from whet.plan.skill import bind_skill  # noqa: PLC0415
+
+    arms: tuple[Arm, ...] = ()
     suite = bind_skill(load_suite(path), request.skill, settings, arms=any("=" in arm for arm in request.arms))
-    suite, arms = bind_arms(suite, request.arms, settings, request.skill)
     if request.arms:
+        from whet.plan.arms import bind_arms  # noqa: PLC0415
+
+        suite, arms = bind_arms(suite, request.arms, settings, request.skill)
         selection = replace(selection, arms=tuple(arm.partition("=")[0] for arm in request.arms))
     if request.strict and suite.warnings:
         raise SuiteError(suite.warnings)
@@ -158,6 +172,9 @@ def replay_problems(runner: Runner, cases: Sequence[Case]) -> Iterator[str]:
     script = runner.options.get("script")
     if runner.agent != _AGENT or not isinstance(script, str) or not (Path(script) / RUN_FILE).is_file():
         return
+    from whet.record.recorded_run import read_run  # noqa: PLC0415
+    from whet.record.sealing import file_problems  # noqa: PLC0415
+
     root, names = Path(script), {case.id for case in cases}
     as_it_is = f"bring it back, or play it as it is with script = {str(root / 'trials')!r}"
     try:
@@ -200,6 +217,9 @@ def judge_key(plan: Plan) -> str | None:
 
 
 def _is_judged(execution: Execution) -> bool:
+    # Only here: reading the settings does not need it.
+    from whet.grade.grader import grader_class  # noqa: PLC0415
+
     return any(grader_class(check.grader).needs_judge(check, execution.runner) for check in execution.case.checks)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -55,7 +54,7 @@ def _keep_out_of_repositories(output_dir: Path) -> None:
 def point_latest(folder: Path) -> None:
     """Point the link `latest` at *folder*, in one step, so that it never points nowhere."""
     link = folder.parent / LATEST
-    fresh = folder.parent / f".{LATEST}-{secrets.token_hex(3)}"
+    fresh = folder.parent / f".{LATEST}-{os.urandom(3).hex()}"
     fresh.symlink_to(folder.name)
     try:
         fresh.replace(link)
@@ -74,7 +73,7 @@ def find_run_folder(reference: str, output_dir: Path) -> Path:
 
 def write_atomically(path: Path, data: bytes, *, mode: int = 0o666) -> None:
     """Write *data* to *path* so that no reader ever sees half of it."""
-    fresh = path.with_name(f".{path.name}-{secrets.token_hex(3)}")
+    fresh = path.with_name(f".{path.name}-{os.urandom(3).hex()}")
     with open_new(fresh, mode) as file:
         file.write(data)
     fresh.replace(path)

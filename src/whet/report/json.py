@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import os
-import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -68,7 +67,7 @@ def replacing(target: Path) -> Iterator[IO[bytes]]:
         return
     # Replace the file that a link points to, not the link.
     target = target.resolve()
-    temporary = target.with_name(f".whet-{secrets.token_hex(8)}.tmp")
+    temporary = target.with_name(f".whet-{os.urandom(8).hex()}.tmp")
     try:
         with temporary.open("xb") as file:
             yield file

@@ -18,7 +18,6 @@ from whet.model.run import Plan, RunInfo, Trial, TrialKey, TrialResult
 from whet.model.suite import WorkspaceSpec
 from whet.reading.text import count, duration, left, number, one_line, path_for_people, right
 from whet.report.digest import Words, read_digest, words_of
-from whet.report.ending import ending_lines
 from whet.report.finding import session_line
 from whet.report.plain import CALLS_SHOWN, STATUS_STYLES, CallProgress, PlainProgress, TrialLines, notice_line
 from whet.report.reporter import ReporterContext
@@ -319,6 +318,9 @@ class TerminalReporter:
 
     def _end(self, event: RunEnded) -> None:
         self.close()
+        # Only here: the run imports it while an agent works.
+        from whet.report.ending import ending_lines  # noqa: PLC0415
+
         digest = read_digest(event.results, event.info, cwd=self._cwd, rows=_TABLE_ROWS)
         if event.interrupted:
             self._screen.line(f"\n{self._screen.paint('Interrupted.', 'warn')} Finished trials are kept.")

@@ -28,8 +28,9 @@ from whet.plan.settle_eval import EvalRequest, PlannedEvaluation, describe_calls
 from whet.record.results import JournalResults
 from whet.report.completion_files import write_reports
 from whet.run.calling import ANSWER_FILE, Calls, check_health
+from whet.run.conclude import Conclusion
 from whet.run.flow import Approach, perform
-from whet.run.run_state import ERRORED, FAILED, PASSED, Conclusion
+from whet.run.run_state import ERRORED, FAILED, PASSED
 from whet.run.trial import OUTPUT_KEPT
 
 

@@ -82,7 +82,7 @@ def _subjects(record: RecordedRun, below: str) -> Iterator[Subject]:
 def session_of(subject: Subject) -> SessionSummary:
     """Return the session of the attempt, however it ended."""
     if not (subject.folder / "session.json").is_file():
-        raise UsageError(f"{subject.name} has no session: its agent never came to one")
+        raise UsageError(f"{subject.name} has no session: its agent never started one")
     return load_report(subject.folder)
 
 
@@ -106,7 +106,7 @@ def state_of(subject: Subject, session: SessionSummary) -> SessionState:
             hint="ask about one that failed",
         )
     if session.session_id is None:
-        raise UsageError(f"{subject.name} cannot be resumed: it ended before its agent told the id of its session")
+        raise UsageError(f"{subject.name} cannot be resumed: it ended before its agent gave the id of its session")
     notes = "; ".join(note for note in subject.result.notes if "session" in note)
     raise UsageError(f"{subject.name} cannot be resumed: its session was not kept" + (f": {notes}" if notes else ""))
 

@@ -6,8 +6,8 @@
     observe  `run_agent` reads what the agent prints, `_look` what it changed        run/agent_session.py, run/trial.py
     grade    `grade` asks the graders, `run_trial` decides on the verdict            run/grading.py, run/trial.py
     record   `RunState.emit` writes each result to the journal at once,
-             `record_results` writes results.json at the end                         run/run_state.py
-    report   reporters see the same events, `report_results` gives the exit code     run/run_state.py
+             `record_results` writes results.json at the end                         run/conclude.py
+    report   reporters see the same events, `report_results` gives the exit code     run/conclude.py
 
 `whet run` is `run` below. `whet regrade` and `whet eval` call `perform` with an `Approach` of their own: they get to
 the result of a trial in another way. `whet explain` puts questions to the agent of one recorded attempt.
@@ -15,27 +15,28 @@ the result of a trial in another way. `whet explain` puts questions to the agent
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import TypeAlias
-
-import anyio
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeAlias
 
 from whet.dataclass import dataclass
-from whet.ground.sandbox import Sandbox, hold_network
-from whet.ground.secrets import Masker
-from whet.model.request import RunRequest
+from whet.ground.mounts import private_mounts
+from whet.ground.sandbox import Sandbox, hold_network, probe_early
+from whet.ground.wardens import wardens
+from whet.model.request import RunRequest, Settings
 from whet.model.run import Plan, RunInfo, TrialResult
 from whet.model.session import Usage
-from whet.plan.plan import describe_plan
 from whet.plan.settle import Planned, settle
-from whet.record.results import JournalResults
-from whet.run.execute import RunTrial, execute, interruptible, single_errors, undisturbed
-from whet.run.parts import RunParts
-from whet.run.run_state import PASSED, Conclusion, conclude_by_verdicts, record_results, report_results
-from whet.run.start import start_run
-from whet.run.trial import run_trial
+
+if TYPE_CHECKING:
+    from whet.ground.secrets import Masker
+    from whet.record.results import JournalResults
+    from whet.run.conclude import Conclusion
+    from whet.run.execute import RunTrial
+    from whet.run.parts import RunParts
 
 # Returns warnings for the user; raises if the run cannot begin.
 Ready: TypeAlias = Callable[[Plan, Sandbox], tuple[str, ...]]
@@ -51,18 +52,23 @@ class Approach:
     ready: Callable[[Sandbox, Masker], tuple[str, ...]] = lambda _, __: ()
     # What stays open from the first trial to the last, such as connections.
     around: Callable[[RunParts], AbstractAsyncContextManager[object]] = lambda _: nullcontext()
-    # Turns the results into an exit code.
-    conclude: Callable[[RunInfo, JournalResults], Conclusion] = lambda _, results: conclude_by_verdicts(results)
+    # Turns the results into an exit code; by the verdicts, if it is not given.
+    conclude: Callable[[RunInfo, JournalResults], Conclusion] | None = None
     # What a trial used outside of its own session, such as a judge; counts towards --max-cost.
     extra_usage: Callable[[TrialResult], Usage] | None = None
 
 
 def run(request: RunRequest, ready: Ready = lambda _, __: ()) -> int:
     """Carry out *request* and return the exit code; *ready* is asked before anything is spent, and may refuse."""
-    planned = settle(request)
     if request.dry_run:
-        sys.stdout.write("".join(f"{line}\n" for line in describe_plan(planned.plan)))
-        return PASSED
+        # Imported where it is used, as everything below: first the settings, so that what they start has time to start.
+        from whet.plan.plan import describe_plan  # noqa: PLC0415
+
+        sys.stdout.write("".join(f"{line}\n" for line in describe_plan(settle(request).plan)))
+        return 0
+    planned = settle(request, _start_early)
+    from whet.run.trial import run_trial  # noqa: PLC0415
+
     runners = [execution.runner for execution in planned.plan.executions]
 
     def look_around(sandbox: Sandbox, _: object) -> tuple[str, ...]:
@@ -71,12 +77,39 @@ def run(request: RunRequest, ready: Ready = lambda _, __: ()) -> int:
     return perform(planned, Approach(run_trial=run_trial, ready=look_around))
 
 
-@interruptible()
+def _start_early(settings: Settings) -> None:
+    """Start what takes as long as loading the suite, and importing the rest of whet: the nursery and the probe."""
+    # Before the nursery starts: its wardens have to see what we mount.
+    private_mounts()
+    wardens.start()
+    probe_early(settings.sandbox)
+
+
+def _import_what_follows() -> None:
+    for module in ("whet.run.conclude", "whet.report.ending"):
+        import_module(module)
+
+
 def perform(planned: Planned, approach: Approach) -> int:
     """Bring every trial of a plan to its result, record and report; return the exit code."""
-    with start_run(planned, approach.ready, approach.extra_usage) as (state, parts):
+    import anyio  # noqa: PLC0415
+
+    from whet.ground.process import meanwhile  # noqa: PLC0415
+    from whet.run.execute import execute, interruptible, single_errors, undisturbed  # noqa: PLC0415
+    from whet.run.start import start_run  # noqa: PLC0415
+
+    with interruptible(), start_run(planned, approach.ready, approach.extra_usage) as (state, parts):
+        # The command line switched it off: collecting while everything is imported takes a tenth of the time.
+        gc.freeze()
+        gc.enable()
+        meanwhile(_import_what_follows)
         with single_errors():
             anyio.run(execute, state, parts, approach.run_trial, approach.around)
         with undisturbed():
+            # Imported while the first agent ran.
+            from whet.run.conclude import conclude_by_verdicts, record_results, report_results  # noqa: PLC0415
+
             results = record_results(state)
-            return report_results(state, results, approach.conclude(state.info, results))
+            conclude = approach.conclude
+            conclusion = conclude(state.info, results) if conclude else conclude_by_verdicts(results)
+            return report_results(state, results, conclusion)

@@ -15,7 +15,6 @@ from whet.dataclass import dataclass
 from whet.errors import AgentError, BootstrapFailed, WorkspaceError
 from whet.ground.ceilings import suspected
 from whet.ground.copying import remove_tree
-from whet.ground.masking import mask_files
 from whet.ground.sandbox import Boundary, Command
 from whet.ground.workspace import Workspace
 from whet.ground.workspaces import place, take_out_skills
@@ -205,6 +204,9 @@ async def keep_shared(parts: RunParts) -> list[str]:
 
 def _kept(parts: RunParts, workspace: Workspace, destination: Path) -> list[str]:
     """Move a workspace to *destination*, without secrets; return notes on what could not be kept."""
+    # Only here: most workspaces are not kept.
+    from whet.ground.masking import mask_files  # noqa: PLC0415
+
     workspace.keep(destination)
     try:
         return mask_files(parts.masker, destination) if parts.masker else []

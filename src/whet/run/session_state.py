@@ -12,7 +12,6 @@ from whet.agents.agent import AgentCommand, Rows
 from whet.dataclass import dataclass
 from whet.errors import WhetError, WorkspaceError
 from whet.ground.copying import copy_tree, remove_tree
-from whet.ground.masking import is_database, mask_database, mask_files
 from whet.ground.secrets import Masker, secrets_in
 from whet.model import wire
 from whet.model.run import STATE_FILE
@@ -128,6 +127,9 @@ def _keep_files(home: Path, session: Resumable, kept: Path, masker: Masker) -> l
         remove_tree(kept / name)
     if not kept.is_dir():
         return []
+    # Only here and below: most attempts keep no session.
+    from whet.ground.masking import mask_files  # noqa: PLC0415
+
     careful = masker.knowing(login_secrets(session.asked))
     notes = list(_drop_what_cannot_be_masked(careful, kept))
     return notes + mask_files(careful, kept)
@@ -144,8 +146,9 @@ def _copy(source: Path, target: Path) -> None:
 
 def _drop_what_cannot_be_masked(masker: Masker, kept: Path) -> Iterator[str]:
     """Mask databases; remove what is too large or cannot be read, because it might hold anything."""
-    # Only here and below: few agents keep a session that is masked or asked as a database.
     import sqlite3  # noqa: PLC0415
+
+    from whet.ground.masking import is_database, mask_database  # noqa: PLC0415
 
     for path in _files(kept):
         try:

@@ -16,7 +16,6 @@ from whet.ground.descent import become_subreaper
 from whet.ground.mounts import private_mounts
 from whet.ground.sandbox import Sandbox, choose_sandbox
 from whet.ground.secrets import Masker
-from whet.ground.wardens import wardens
 from whet.model.event import RunStarted, SessionSeen
 from whet.model.request import RunRequest, Settings
 from whet.model.run import Plan, RunInfo, Trial, TrialResult
@@ -68,9 +67,6 @@ def start_run(
         become_subreaper()
         # Before lock and journal are open: the processes of checks must not inherit them.
         graders = make_graders(planned.suite, stack)
-        if "regraded_from" not in planned.facts:
-            # Already here: it takes as long to start as all that follows until the first agent does.
-            wardens.start()
         stack.enter_context(_alone_in_project(plan, request))
         stack.callback(os.close, folders.lock(run_dir))
         journal = Journal(run_dir / folders.JOURNAL_FILE)
