@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 
+from whet.dataclass import dataclass
 from whet.grade.comparison import told_lift
-from whet.model.benchmark import CompletionReport, Evaluated, SampleStatus
+from whet.model.benchmark import CompletionReport, Evaluated, Interval, SampleStatus, Summary
 from whet.model.comparison import Decision
 from whet.model.run import RunInfo
-from whet.reading.text import count, duration, left, middle, one_line, path_for_people, right, width
+from whet.reading.text import count, duration, left, middle, money, number, one_line, path_for_people, right, width
 from whet.report.comparison import sentence
 from whet.report.digest import (
     ERRORED,
@@ -17,13 +19,10 @@ from whet.report.digest import (
     Digest,
     Group,
     Names,
-    flagged_tasks,
     last_failed_command,
     outcome,
     ranked,
     resume_command,
-    shortcomings,
-    skill_figures,
     words_of,
 )
 from whet.report.finding import Finding
@@ -35,6 +34,7 @@ _WIDEST_CASE = 48
 _NARROWEST_CASE = 16
 REASONS_SHOWN = 5
 TASKS_SHOWN = 3
+_WIDEST_SKILL = 32
 # Columns of an evaluation that are always there, and those that a narrow terminal loses first. Report files have all.
 _ALWAYS = frozenset({"skill", "completion", "score", "errors", "composite"})
 _LEFT_OFF_FIRST = ("consistency", "tokens", "p50", "judge", "score", "p95")
@@ -127,7 +127,7 @@ def _widest_grid(table: RunnerTable, screen: Screen) -> tuple[list[list[str]], i
 def _padded(lines: Sequence[Sequence[str]], numeric: Sequence[bool]) -> list[list[str]]:
     """Pad the cells of each column to one width, numbers on the left."""
     widths = [max(width(text) for text in texts) for texts in zip(*lines, strict=True)]
-    pads = [right if number else left for number in numeric]
+    pads = [right if is_number else left for is_number in numeric]
     return [[pad(text, size) for pad, text, size in zip(pads, line, widths, strict=True)] for line in lines]
 
 
@@ -219,7 +219,7 @@ def _evaluation_lines(evaluated: Evaluated, screen: Screen, cwd: Path) -> Iterat
 
 def _skills(reports: Sequence[CompletionReport], screen: Screen) -> Iterator[str]:
     """A line for each skill, the best first; columns that are empty for all are left out."""
-    rows = [skill_figures(report) for report in ranked(reports)]
+    rows = [_skill_figures(report) for report in ranked(reports)]
     names = [name for name in rows[0] if name in _ALWAYS or any(row[name] for row in rows)] if rows else []
     for name in _LEFT_OFF_FIRST:
         if screen.columns is not None and width(_skill_lines(names, rows)[0]) + 2 > screen.columns and name in names:
@@ -236,7 +236,7 @@ def _skill_lines(names: Sequence[str], rows: Sequence[Mapping[str, str]]) -> lis
 
 def _shortcomings(report: CompletionReport, screen: Screen) -> Iterator[str]:
     """Why calls did not pass, the most frequent reason first."""
-    found = shortcomings(report)
+    found = _by_reason(report)
     if not found:
         return
     yield ""
@@ -256,7 +256,7 @@ def _shortcomings(report: CompletionReport, screen: Screen) -> Iterator[str]:
 
 def _flagged(report: CompletionReport, screen: Screen) -> Iterator[str]:
     """The answers that try to talk their judge into a verdict: look at them even if they passed."""
-    tasks = flagged_tasks(report)
+    tasks = list(dict.fromkeys(call.task for call in report.calls if call.flags))
     if tasks:
         yield ""
         flagged = screen.paint(f"{count(len(tasks), 'answer')} flagged for speaking to the judge", "warn")
@@ -266,3 +266,70 @@ def _flagged(report: CompletionReport, screen: Screen) -> Iterator[str]:
 def _some(tasks: Sequence[str]) -> str:
     shown = ", ".join(one_line(task, 60) for task in tasks[:TASKS_SHOWN])
     return shown if len(tasks) <= TASKS_SHOWN else f"{shown} and {count(len(tasks) - TASKS_SHOWN, 'more task')}"
+
+
+def _skill_figures(report: CompletionReport) -> dict[str, str]:
+    """Return the figures of one skill by the headings of their columns; an unknown one is empty."""
+    summary, latency = report.summary, report.summary.latency
+    judging, usage = report.judging, report.usage
+    return {
+        "skill": middle(one_line(report.skill), _WIDEST_SKILL),
+        "completion": _completion(summary.completion),
+        "score": _score(summary),
+        "errors": "" if summary.error_rate is None else f"{summary.error_rate.value * 100:.0f} %",
+        "p50": duration(latency.p50_ms / 1000) if latency else "",
+        "p95": duration(latency.p95_ms / 1000) if latency else "",
+        **{f"pass^{found.k}": f"{found.all:.3f}" for found in summary.passes if found.k > 1},
+        **{f"pass@{found.k}": f"{found.at:.3f}" for found in summary.passes if found.k > 1},
+        "consistency": "" if summary.consistency is None else f"{summary.consistency:.3f}",
+        "composite": "" if summary.composite is None else f"{summary.composite:.3f}",
+        "tokens": "" if usage.total_tokens is None else number(usage.total_tokens),
+        "judge": "" if judging is None or judging.cost_usd is None else money(judging.cost_usd),
+        "errored": _errored(summary),
+    }
+
+
+def _completion(found: Interval | None) -> str:
+    """Such as "90 % (60-98 %)"."""
+    return "" if found is None else f"{found.value * 100:.0f} % ({found.low * 100:.0f}-{found.high * 100:.0f} %)"
+
+
+def _score(summary: Summary) -> str:
+    if summary.score is None:
+        return ""
+    around = summary.score_interval
+    return f"{summary.score:.3f}" + (f" ({around.low:.2f}-{around.high:.2f})" if around else "")
+
+
+def _errored(summary: Summary) -> str:
+    """Such as "2 (60-80 %)": how many errored, and the completion if all of them had failed or passed."""
+    if not summary.errored:
+        return ""
+    passed = 0 if summary.completion is None else summary.completion.value * (summary.samples - summary.errored)
+    least, most = passed / summary.samples, (passed + summary.errored) / summary.samples
+    return f"{number(summary.errored)} ({least * 100:.0f}-{most * 100:.0f} %)"
+
+
+@dataclass(slots=True)
+class _Shortcoming:
+    """Calls that did not pass for the same reason."""
+
+    status: SampleStatus
+    reason: str
+    count: int = 0
+    # In order, each once.
+    tasks: dict[str, None] = field(default_factory=dict)
+
+
+def _by_reason(report: CompletionReport) -> list[_Shortcoming]:
+    """Group the calls that did not pass by their reason, the most frequent first."""
+    found: dict[tuple[str, str], _Shortcoming] = {}
+    for call in report.calls:
+        status = call.status
+        if status == "pass":
+            continue
+        reason = one_line(call.error or call.reason or "no reason was given", 160)
+        alike = found.setdefault((status, reason), _Shortcoming(status, reason))
+        alike.count += 1
+        alike.tasks[call.task] = None
+    return sorted(found.values(), key=lambda each: -each.count)
