@@ -35,8 +35,10 @@ def folder_at_commit(folder: Path, ref: str, store: Path) -> tuple[Path, str]:
     identifier = commit.decode().strip()
     top = _git(existing, "rev-parse", "--show-toplevel")
     assert top is not None
-    inside = folder.relative_to(Path(os.fsdecode(top.rstrip(b"\n"))))
-    archive = _git(existing, "archive", "--format=tar", f"{identifier}:{inside.as_posix() if inside.parts else ''}")
+    root = Path(os.fsdecode(top.rstrip(b"\n")))
+    inside = folder.relative_to(root)
+    # From the top: below it, git would look for the folder inside of itself.
+    archive = _git(root, "archive", "--format=tar", f"{identifier}:{inside.as_posix() if inside.parts else ''}")
     if archive is None:
         raise UsageError(f"{folder} was not there at {ref} ({identifier[:12]})")
     place = store / hashlib.sha256(f"{identifier}:{inside}".encode()).hexdigest()[:16]

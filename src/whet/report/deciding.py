@@ -103,6 +103,8 @@ def _run(name: str, settings: Settings) -> RecordedRun:
 
 def _compare_runs(before: RecordedRun, after: RecordedRun, *, margin: float, shared: bool) -> Compared:
     """Compare the arms of the same name of two runs, or their only ones."""
+    if before.run_dir == after.run_dir:
+        raise UsageError(f"{before.run_dir.name} is one run", hint="name another one to compare it with")
     if not shared:
         _refuse_other_suite(before, after)
     return _across(before.samples(), after.samples(), margin=margin)

@@ -1,0 +1,349 @@
+"""Arms by the real command: versions that take turns, comparisons, gates, baselines and plans."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+from project import Outcome, Project
+
+# Succeeds by a chance that depends on its arm, its case and how often it was asked: each run of a test draws the same.
+# It counts in a folder outside of its workspace, so it runs in the local sandbox.
+CHANCE = """
+import fcntl, os, random, sys
+from pathlib import Path
+prompt, arm = sys.stdin.read().strip(), os.environ.get("WHET_ARM", "default")
+counter = Path("{outside}") / "".join(c if c.isalnum() else "-" for c in f"{arm} {prompt}")
+with counter.open("a+") as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    file.seek(0)
+    number = len(file.read())
+    file.write("x")
+chance = float(os.environ.get("CHANCE", "0.5"))
+print("right" if random.Random(f"{arm}/{prompt}/{number}").random() < chance else "wrong")
+"""
+SETTINGS = """
+[runners.coin.agent]
+type = "command"
+command = "python3"
+args = ["./chance.py"]
+"""
+SUITE = """
+def right(report, ctx): assert report.final_output.strip() == "right"
+suite = [Case(id=f"case-{number}", prompt=f"Question {number}", check=right) for number in range(6)]
+"""
+
+
+@pytest.fixture
+def coin(project: Project) -> Project:
+    """A project whose agent succeeds by chance."""
+    project.write("chance.py", CHANCE)
+    project.settings(SETTINGS)
+    project.suite(SUITE)
+    return project
+
+
+def _lines(done: Outcome) -> list[str]:
+    return done.stdout.splitlines()
+
+
+def _json(project: Project, *args: str) -> dict[str, Any]:
+    done = project.whet(*args, "--json")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_better_arm_is_found_and_passes_the_gate(coin: Project):
+    ran = coin.run("--arm", "old=env:CHANCE=0.2", "--arm", "new=env:CHANCE=0.95", "--trials", "4")
+    found = _json(coin, "compare")
+    gate = coin.whet("gate")
+
+    assert (found["schema"], found["verdict"]) == ("whet/comparison/1", "better")
+    assert (found["baseline"], found["candidate"], found["runner"]) == ("old", "new", "coin")
+    assert found["low"] > 0 < found["difference"] <= found["high"] <= 1
+    assert (found["interleaved"], found["looks"]) == (True, 1)
+    assert gate.code == 0
+    assert "Decision" in ran.stdout
+    assert "new is better than old" in ran.stdout
+    assert ran.results["comparisons"][0]["verdict"] == "better"
+
+
+def test_a_worse_arm_fails_the_gate(coin: Project):
+    coin.run("--arm", "old=env:CHANCE=0.95", "--arm", "new=env:CHANCE=0.1", "--trials", "4")
+
+    gate = coin.whet("gate")
+
+    assert gate.code == 1
+    assert "new is worse than old" in gate.stdout
+
+
+def test_two_arms_that_are_alike_are_not_decided_and_the_gate_says_what_it_takes(coin: Project):
+    ran = coin.run("--arm", "one=env:CHANCE=0.5", "--arm", "two=env:CHANCE=0.5", "--trials", "3")
+
+    gate = coin.whet("gate")
+    found = _json(coin, "gate")
+
+    assert (gate.code, found["answer"], found["exit_code"]) == (5, "unknown", 5)
+    assert f"whet run --resume {ran.folder.name} --add-trials" in gate.stdout
+    assert "the arms one and two do not differ in anything" in ran.stdout + ran.stderr
+
+
+def test_failures_of_the_baseline_never_fail_a_run(coin: Project):
+    bad_baseline = coin.run("--arm", "old=env:CHANCE=0", "--arm", "new=env:CHANCE=1")
+    bad_candidate = coin.run("--arm", "old=env:CHANCE=1", "--arm", "new=env:CHANCE=0")
+
+    assert (bad_baseline.code, bad_candidate.code) == (0, 1)
+
+
+def test_arms_take_turns_in_an_order_that_the_seed_says(coin: Project):
+    ran = coin.run("--arm", "old=env:CHANCE=1", "--arm", "new=env:CHANCE=1", "--trials", "3", "--schedule", "serial")
+
+    keys = [line["key"] for line in coin.journal()]
+    rounds = [keys[start : start + 12] for start in range(0, 36, 12)]
+
+    assert [{key["number"] for key in each} for each in rounds] == [{1}, {2}, {3}]
+    assert all(sum(key["arm"] == "old" for key in each) == 6 for each in rounds)
+    orders = [[(key["case"], key["arm"]) for key in each] for each in rounds]
+    assert orders[0] != orders[1]
+    assert isinstance(ran.results["seed"], int)
+
+
+def test_a_run_gets_more_trials_and_later_looks_ask_for_more(coin: Project):
+    first = coin.run("--arm", "old=env:CHANCE=0.4", "--arm", "new=env:CHANCE=0.6", "--trials", "2")
+    before = _json(coin, "compare")
+
+    longer = coin.whet("run", "--resume", first.folder.name, "--add-trials", "2")
+    after = _json(coin, "compare")
+
+    assert len(longer.trials) == 2 * len(before["cases"]) * 4
+    assert (before["looks"], after["looks"]) == (1, 2)
+    assert after["level"] > before["level"] == pytest.approx(0.95)
+    assert coin.whet("verify", first.folder.name).code == 0
+    again = coin.whet("run", "--resume", first.folder.name)
+    assert len(again.trials) == len(longer.trials)
+
+
+def test_a_journal_that_says_it_grew_by_more_is_noticed(coin: Project):
+    first = coin.run("--arm", "old=env:CHANCE=0.4", "--arm", "new=env:CHANCE=0.6")
+    coin.whet("run", "--resume", first.folder.name, "--add-trials", "1")
+    journal = first.folder / "journal.jsonl"
+    journal.write_bytes(journal.read_bytes().replace(b'"grown":1', b'"grown":9'))
+
+    assert coin.whet("verify", first.folder.name).code == 1
+    assert coin.whet("compare").code == 2
+
+
+def test_more_trials_are_for_a_run_that_there_is(coin: Project):
+    done = coin.run("--add-trials", "2")
+
+    assert done.code == 2
+    assert "--add-trials makes an earlier run longer" in done.stderr
+
+
+def test_a_run_of_one_arm_has_a_gate_on_its_rate(coin: Project):
+    coin.run("--trials", "5", "--arm", "only=env:CHANCE=1")
+    good = coin.whet("gate", "--min-rate", "50")
+    unknown = coin.whet("gate", "--min-rate", "99")
+    compared = coin.whet("compare")
+
+    assert (good.code, unknown.code) == (0, 5)
+    assert compared.code == 2
+    assert "has one arm, so there is nothing to compare" in compared.stderr
+
+
+def test_two_runs_are_compared_and_said_not_to_be_interleaved(coin: Project):
+    one = coin.run("--trials", "4", "--arm", "a=env:CHANCE=0.1").folder.name
+    two = coin.run("--trials", "4", "--arm", "a=env:CHANCE=0.9").folder.name
+
+    done = coin.whet("compare", one, two)
+    itself = coin.whet("compare", one, one)
+
+    assert (itself.code, "is one run" in itself.stderr) == (2, True)
+    assert done.code == 0
+    assert "is better than" in done.stdout
+    assert "not interleaved" in done.stdout
+
+
+def test_runs_of_a_suite_that_changed_are_compared_only_if_asked(coin: Project):
+    one = coin.run("--arm", "a=env:CHANCE=0.1").folder.name
+    coin.suite(SUITE.replace("range(6)", "range(5)"))
+    two = coin.run("--arm", "a=env:CHANCE=0.9").folder.name
+
+    refused = coin.whet("compare", one, two)
+    shared = coin.whet("compare", one, two, "--shared")
+
+    assert refused.code == 2
+    assert "--shared" in refused.stderr
+    assert shared.code == 0
+
+
+def test_a_stored_baseline_gates_later_runs(coin: Project):
+    coin.run("--trials", "4", "--arm", "main=env:CHANCE=0.9")
+    saved = coin.whet("baseline", "save", "release")
+    coin.run("--trials", "4", "--arm", "main=env:CHANCE=0.05")
+
+    gate = coin.whet("gate", "--baseline", "release")
+    missing = coin.whet("gate", "--baseline", "nothing")
+
+    assert saved.code == 0
+    stored = json.loads((coin.root / "baselines" / "release.json").read_text())
+    assert (stored["schema"], stored["arms"][0]["arm"]) == ("whet/baseline/1", "main")
+    assert gate.code == 1
+    assert (missing.code, "whet baseline save nothing" in missing.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["../x", ".hidden", "a/b", ""])
+def test_a_baseline_has_a_plain_name(coin: Project, name: str):
+    coin.run()
+
+    done = coin.whet("baseline", "save", name)
+
+    assert done.code == 2
+    assert not (coin.root / "x.json").exists()
+
+
+def test_a_plan_says_trials_from_a_pilot_and_without_one(coin: Project):
+    fresh = coin.whet("plan", "suite.py", "--effect", "10")
+    coin.run("--trials", "3", "--arm", "one=env:CHANCE=0.5", "--arm", "two=env:CHANCE=0.5")
+    learned = _json(coin, "plan", "suite.py", "--effect", "10")
+    small = _json(coin, "plan", "suite.py", "--effect", "5")
+
+    assert "no run to learn from yet" in fresh.stdout
+    assert learned["low"] <= learned["trials"] <= learned["high"]
+    assert small["trials"] > 3 * learned["trials"]
+    assert learned["pilot"]
+
+
+def test_a_prompt_of_an_arm_comes_before_each_prompt_and_a_check_sees_the_arm(project: Project):
+    project.settings('[runners.sh.agent]\ntype = "command"\ncommand = "cat"\n')
+    project.write("careful.md", "Be careful.\n")
+    project.suite(
+        """
+        def seen(report, ctx):
+            assert ctx.arm in ("plain", "careful")
+            expected = "Be careful.\\n\\nGo." if ctx.arm == "careful" else "Go."
+            assert report.final_output == expected, report.final_output
+        suite = [Case(id="a", prompt="Go.", check=seen)]
+        """
+    )
+
+    done = project.run("--arm", "plain=env:X=1", "--arm", "careful=prompt:careful.md")
+
+    assert done.code == 0, done.stdout
+    assert {trial["status"] for trial in done.trials} == {"passed"}
+
+
+def test_an_arm_has_the_skill_of_a_commit_and_another_has_none(project: Project):
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=project.root, check=True)
+
+    project.settings('[runners.sh.agent]\ntype = "command"\ncommand = "sh"\n')
+    skill = "---\nname: greet\ndescription: Greets.\n---\n\n"
+    project.write("greet/SKILL.md", f"{skill}first version\n")
+    git("init", "-q")
+    git("add", "greet")
+    git("commit", "-qm", "first")
+    project.write("greet/SKILL.md", f"{skill}second version\n")
+    project.suite(
+        """
+        def seen(report, ctx):
+            said = {"without": "none", "old": "first version", "new": "second version"}[ctx.arm]
+            assert report.final_output.strip() == said, report.final_output
+        look = 'if [ -n "$WHET_SKILL" ]; then tail -n 1 "$WHET_SKILL/SKILL.md"; else echo none; fi'
+        suite = [Case(id="a", prompt=look, check=seen)]
+        """
+    )
+
+    done = project.run(
+        *("--skill", "greet", "--arm", "without=skill:none", "--arm", "old=skill:git:HEAD", "--arm", "new=skill:greet")
+    )
+
+    assert done.code == 0, done.stdout + done.stderr
+    assert {trial["status"] for trial in done.trials} == {"passed"}
+    commits = {arm["name"]: arm["commit"] for arm in done.results["arms"]}
+    assert (commits["without"], len(commits["old"] or ""), commits["new"]) == (None, 40, None)
+
+
+def test_arms_of_the_settings_are_selected_by_name(coin: Project):
+    coin.settings(
+        SETTINGS + '[arms.low]\nenv = { CHANCE = "0.05" }\n[arms.high]\nenv = { CHANCE = "0.95" }\nrunner = "coin"\n'
+    )
+
+    coin.run("--arm", "low", "--arm", "high", "--trials", "3")
+
+    assert _json(coin, "compare")["verdict"] == "better"
+
+
+@pytest.mark.parametrize(
+    ("arms", "said"),
+    [
+        (["new"], 'no arm is called "new"'),
+        (["new=skil:x"], 'did you mean "skill"?'),
+        (["new=model:"], '"model" has no value'),
+        (["new=model:a,model:b"], '"model" is given twice'),
+        (["new=env:1=2"], "is not of the form env:KEY=VALUE"),
+        (["new=runner:other"], 'no runner is called "other"'),
+        (["new=prompt:missing.md"], "there is no file"),
+        (["new=skill:missing"], "is not a skill"),
+        (["new=skill:git:HEAD"], "name its folder with --skill"),
+        (["a=model:x", "a=model:y"], "two arms have the same name"),
+        (["=model:x"], "--arm: the name"),
+        (["a/../b=model:x", "c=model:y"], ""),
+    ],
+)
+def test_an_arm_that_cannot_be_is_one_error_before_anything_runs(coin: Project, arms: list[str], said: str):
+    done = coin.run(*(word for arm in arms for word in ("--arm", arm)))
+
+    if said:
+        assert done.code == 2
+        assert said in done.stderr
+        assert not coin.output_dir.exists()
+    else:
+        # A name may look like a path, and its folder does not.
+        assert all(path.resolve().is_relative_to(coin.output_dir) for path in done.folder.rglob("*"))
+
+
+def test_retries_do_not_raise_what_is_compared(project: Project):
+    """Each trial fails at first and passes at the second attempt."""
+    project.settings('[runners.sh.agent]\ntype = "command"\ncommand = "sh"\n')
+    project.suite(
+        """
+        import os
+        def second(report, ctx): assert report.final_output.strip() == "second"
+        look = 'f={outside}/$WHET_ARM; if [ -e $f ]; then echo second; else touch $f; echo first; fi'
+        suite = [Case(id="a", prompt=look, check=second)]
+        """
+    )
+
+    done = project.run("--arm", "old=env:X=1", "--arm", "new=env:X=2", "--retries", "1")
+
+    assert {trial["passed"] for trial in done.trials} == {True}
+    assert [found["candidate_rate"]["value"] for found in done.results["comparisons"]] == [0.0]
+
+
+def test_an_older_record_with_variants_can_be_read_verified_and_resumed(coin: Project):
+    """As an older whet wrote it: variants in run.json and in a journal without hashes, and results of format 1."""
+    ran = coin.run("--arm", "default")
+    run_file, journal, results = (ran.folder / name for name in ("run.json", "journal.jsonl", "results.json"))
+    asked = json.loads(run_file.read_text())
+    asked["schema"], asked["selection"]["variants"] = "whet/run/1", asked["selection"].pop("arms")
+    for name in ("arms", "arm_facts", "baseline", "seed", "weights", "journal"):
+        asked.pop(name, None)
+    run_file.write_text(json.dumps(asked))
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    for line in lines:
+        line["key"]["variant"] = line["key"].pop("arm")
+        for name in ("files", "chain", "run"):
+            line.pop(name, None)
+    journal.write_text("".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines))
+    results.write_text(json.dumps({"schema": "whet/results/1", "cases": []}))
+
+    verified = coin.whet("verify", ran.folder.name)
+    resumed = coin.whet("run", "--resume", ran.folder.name)
+
+    assert verified.code == 0, verified.stdout
+    assert "an older whet wrote them" in verified.stdout
+    assert "6 trials" in resumed.stdout, resumed.stdout + resumed.stderr
+    assert resumed.code in (0, 1)
