@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from whet.dataclass import dataclass
 from whet.model.grade import AS_EXPECTED, Failure, FailureClass, Grade, Status
@@ -78,6 +78,10 @@ class TrialKey:
         return f"{self.suite}::{self.case}@{self.runner}/{self.variant}#{self.number}"
 
 
+# Case, runner and variant.
+ExecutionKey: TypeAlias = tuple[str, str, str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
     """One case on one runner in one variant, with everything settled.
@@ -93,6 +97,14 @@ class Execution:
     trials: int
     skill: Path | None = None
     control: bool = False
+
+    @property
+    def key(self) -> ExecutionKey:
+        """What tells it from the other executions of its run."""
+        return self.case.id, self.runner.id, self.variant
+
+    def __str__(self) -> str:
+        return f"{self.case.id}@{self.runner.id}/{self.variant}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -142,10 +142,7 @@ def run_facts(
         more_reporters=request.more_reporters,
         workspace=_workspace_facts(plan),
         trials=plan.trial_count,
-        plan=tuple(
-            f"{execution.case.id}@{execution.runner.id}/{execution.variant} x{execution.trials}"
-            for execution in plan.executions
-        ),
+        plan=tuple(f"{execution} x{execution.trials}" for execution in plan.executions),
     )
     return structs.replace(asked, **more)
 
@@ -188,7 +185,7 @@ def _selection(request: RunRequest, plan: Plan) -> Selection:
     if not request.last_failed:
         return request.selection
     # What failed last time is settled now: by the time of a resume, the last run is this one.
-    only = frozenset((item.case.id, item.runner.id, item.variant) for item in plan.executions)
+    only = frozenset(execution.key for execution in plan.executions)
     return replace(request.selection, shard=None, only=only)
 
 

@@ -13,12 +13,12 @@ from whet.errors import RecordUnwritten, StoreError
 from whet.model.benchmark import Evaluated
 from whet.model.event import Notice, RunEnded, RunEvent, TrialEnded
 from whet.model.request import Settings
-from whet.model.run import UNHELD, Plan, RunInfo, SnapshotOutcome, Trial, TrialResult
+from whet.model.run import UNHELD, ExecutionKey, Plan, RunInfo, SnapshotOutcome, Trial, TrialResult
 from whet.model.session import Usage
 from whet.record.journal import FREE_SPACE, Journal, Spent
 from whet.record.results import JournalResults, write_results
 from whet.record.sealing import shared_hashes
-from whet.record.snapshots import SnapshotFile, SnapshotKey, compare_all
+from whet.record.snapshots import SnapshotFile, compare_all
 from whet.report.reporter import Reporters
 
 PASSED, FAILED, ERRORED, INTERRUPTED = 0, 1, 3, 130
@@ -141,7 +141,7 @@ def record_results(state: RunState) -> JournalResults:
     return results
 
 
-def _compare_snapshots(state: RunState) -> dict[SnapshotKey, SnapshotOutcome]:
+def _compare_snapshots(state: RunState) -> dict[ExecutionKey, SnapshotOutcome]:
     """Compare with the snapshots, and show each that is new, does not hold, or is unused."""
     file = state.snapshots
     if file is None:
