@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from whet.dataclass import dataclass
 from whet.model.arm import Arm
@@ -80,6 +80,10 @@ class TrialKey:
         return f"{self.suite}::{self.case}@{self.runner}/{self.arm}#{self.number}"
 
 
+# Case, runner and arm.
+ExecutionKey: TypeAlias = tuple[str, str, str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
     """One case on one runner in one arm, with everything settled.
@@ -95,6 +99,14 @@ class Execution:
     trials: int
     skill: Path | None = None
     control: bool = False
+
+    @property
+    def key(self) -> ExecutionKey:
+        """What tells it from the other executions of its run."""
+        return self.case.id, self.runner.id, self.arm
+
+    def __str__(self) -> str:
+        return f"{self.case.id}@{self.runner.id}/{self.arm}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

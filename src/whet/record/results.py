@@ -15,7 +15,7 @@ from whet.grade.scores import arm_scores, combined_status, mean, rate_of
 from whet.model import wire
 from whet.model.event import ExecutionSummary
 from whet.model.grade import AS_EXPECTED, PASSED, STATUSES
-from whet.model.run import Execution, Plan, RunInfo, SnapshotOutcome, TrialResult
+from whet.model.run import Execution, ExecutionKey, Plan, RunInfo, SnapshotOutcome, TrialResult
 from whet.model.session import Usage
 from whet.record.folder import RESULTS_FILE, open_new
 from whet.record.journal import FREE_SPACE, Entry, TrialLines
@@ -32,7 +32,6 @@ from whet.record.results_document import (
     seconds,
     written,
 )
-from whet.record.snapshots import SnapshotKey, snapshot_key
 
 # Around the hash that the document ends in.
 DIGEST_OPENING, DIGEST_CLOSING = b',"digest":"', b'"}\n}\n'
@@ -46,7 +45,7 @@ class JournalResults:
         plan: Plan,
         journal: TrialLines,
         duration_s: float,
-        snapshots: Mapping[SnapshotKey, SnapshotOutcome] | None = None,
+        snapshots: Mapping[ExecutionKey, SnapshotOutcome] | None = None,
         *,
         cut_short: Usage | None = None,
         workspaces: Mapping[str, str] | None = None,
@@ -94,7 +93,7 @@ class JournalResults:
     def summaries(self) -> Iterator[ExecutionSummary]:
         """Every execution, in declared order."""
         for execution in self.plan.executions:
-            outcome = self._snapshots.get(snapshot_key(execution))
+            outcome = self._snapshots.get(execution.key)
             yield _held_to(_summary(execution, list(self._entries(execution))), outcome)
 
     def trials(self, execution: Execution) -> Iterator[TrialResult]:

@@ -159,10 +159,7 @@ def run_facts(
         baseline=plan.baseline,
         seed=plan.seed,
         weights={case.id: case.weight for case in plan.suite.cases},
-        plan=tuple(
-            f"{execution.case.id}@{execution.runner.id}/{execution.arm} x{execution.trials}"
-            for execution in plan.executions
-        ),
+        plan=tuple(f"{execution} x{execution.trials}" for execution in plan.executions),
     )
     return structs.replace(asked, **more)
 
@@ -207,7 +204,7 @@ def _selection(request: RunRequest, plan: Plan) -> Selection:
     if not request.last_failed:
         return request.selection
     # What failed last time is settled now: by the time of a resume, the last run is this one.
-    only = frozenset((item.case.id, item.runner.id, item.arm) for item in plan.executions)
+    only = frozenset(execution.key for execution in plan.executions)
     return replace(request.selection, shard=None, only=only)
 
 

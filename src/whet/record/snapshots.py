@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from msgspec import Struct, field
 
@@ -16,15 +16,13 @@ from whet.errors import ConfigError, StoreError, UsageError
 from whet.grade.scores import mean
 from whet.model import wire
 from whet.model.event import Results
-from whet.model.run import Execution, Metric, Plan, Snapshot, SnapshotOutcome, TrialResult, figure
+from whet.model.run import Execution, ExecutionKey, Metric, Plan, Snapshot, SnapshotOutcome, TrialResult, figure
 from whet.record.folder import alone_in, write_atomically
 
 VERSION = 1
 # Folders without suites of the project, and the endings of suites.
 _NOT_OURS = frozenset(("node_modules", "site-packages", "__pycache__"))
 _ENDINGS = frozenset((".py", ".json", ".yaml", ".yml"))
-# Case, runner and arm.
-SnapshotKey: TypeAlias = tuple[str, str, str]
 
 
 class _Document(Struct, kw_only=True):
@@ -88,7 +86,7 @@ class SnapshotFile:
 
     def compare(self, plan: Plan, execution: Execution, results: list[TrialResult]) -> SnapshotOutcome:
         """Compare the mean over the trials of an execution; takes a new figure if that is allowed."""
-        rule, key = self._rule, f"{self._suite(plan)}::{_target(execution)}"
+        rule, key = self._rule, f"{self._suite(plan)}::{execution}"
         stored = self._stored(plan, execution, key)
         known = self._entries.get(stored)
         outcome = partial(self._outcome, key)
@@ -110,7 +108,7 @@ class SnapshotFile:
 
         Files of earlier versions have `suite::case@runner/arm`, which two suites of one name shared.
         """
-        earlier = f"{plan.suite.name}::{_target(execution)}"
+        earlier = f"{plan.suite.name}::{execution}"
         if key not in self._entries and earlier in self._entries and self._alone(plan):
             return earlier
         return key
@@ -197,10 +195,6 @@ class SnapshotFile:
             raise StoreError(str(error), hint=error.hint) from error
 
 
-def _target(execution: Execution) -> str:
-    return f"{execution.case.id}@{execution.runner.id}/{execution.arm}"
-
-
 def _namesakes(base: Path, suite: Path) -> Iterator[Path]:
     """Yield other files below *base* with the name of *suite*, with any ending."""
     for place, folders, names in os.walk(base):
@@ -233,16 +227,11 @@ def _figure(result: TrialResult, metric: Metric) -> float | None:
     return result.usage.told(metric)
 
 
-def snapshot_key(execution: Execution) -> SnapshotKey:
-    """Return the key of an execution within its run."""
-    return execution.case.id, execution.runner.id, execution.arm
-
-
-def compare_all(file: SnapshotFile, results: Results) -> dict[SnapshotKey, SnapshotOutcome]:
+def compare_all(file: SnapshotFile, results: Results) -> dict[ExecutionKey, SnapshotOutcome]:
     """Compare every execution whose trials all went as expected; the usage of a failed one means nothing."""
-    outcomes: dict[SnapshotKey, SnapshotOutcome] = {}
+    outcomes: dict[ExecutionKey, SnapshotOutcome] = {}
     for summary in results.summaries():
         if summary.passed:
             trials = list(results.trials(summary.execution))
-            outcomes[snapshot_key(summary.execution)] = file.compare(results.plan, summary.execution, trials)
+            outcomes[summary.execution.key] = file.compare(results.plan, summary.execution, trials)
     return outcomes

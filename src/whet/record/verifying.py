@@ -14,7 +14,7 @@ from msgspec import Struct
 from whet.errors import RecordChanged, StoreError
 from whet.model import wire
 from whet.model.arm import RecordedArm
-from whet.model.run import Execution, Plan, RunInfo, Runner, SnapshotOutcome, TrialResult
+from whet.model.run import Execution, ExecutionKey, Plan, RunInfo, Runner, SnapshotOutcome, TrialResult
 from whet.model.suite import TRIGGERED, Case, Check, Limits, Suite, WorkspaceSpec
 from whet.reading.text import shown
 from whet.record.chain import Chain, Line, Reading, changed, counted, is_done, refuse_other_run
@@ -32,7 +32,6 @@ from whet.record.sealing import (
     unnamed_trials,
     unnamed_workspaces,
 )
-from whet.record.snapshots import SnapshotKey, snapshot_key
 from whet.version import __version__
 
 # The one check that a lift leaves out; no other check matters to results.
@@ -301,7 +300,7 @@ def _recomputed(run_dir: Path, results: _Run, lines: list[Line]) -> dict[str, An
     return document
 
 
-def _plan_of(results: _Run) -> tuple[Plan, dict[SnapshotKey, SnapshotOutcome]]:
+def _plan_of(results: _Run) -> tuple[Plan, dict[ExecutionKey, SnapshotOutcome]]:
     """Return the plan, as far as results depend on it, and the outcomes of snapshots."""
     found = [(case, execution) for case in results.cases for execution in case.executions]
     beside = {case.id for case, execution in found if execution.arm != results.baseline}
@@ -331,7 +330,7 @@ def _plan_of(results: _Run) -> tuple[Plan, dict[SnapshotKey, SnapshotOutcome]]:
         grown_from=results.grown_from,
     )
     snapshots = {
-        snapshot_key(execution): written.snapshot
+        execution.key: written.snapshot
         for execution, (_, written) in zip(executions, found, strict=True)
         if written.snapshot is not None
     }

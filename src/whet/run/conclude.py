@@ -10,11 +10,11 @@ from whet.dataclass import dataclass
 from whet.errors import RecordUnwritten, StoreError
 from whet.model.benchmark import Evaluated
 from whet.model.event import RunEnded
-from whet.model.run import SnapshotOutcome
+from whet.model.run import ExecutionKey, SnapshotOutcome
 from whet.record.journal import FREE_SPACE
 from whet.record.results import JournalResults, write_results
 from whet.record.sealing import shared_hashes
-from whet.record.snapshots import SnapshotKey, compare_all
+from whet.record.snapshots import compare_all
 from whet.run.run_state import ERRORED, FAILED, INTERRUPTED, PASSED, RunState, now
 
 # As for output that cannot be written: the run is fine, but a file that somebody waits for is missing.
@@ -58,7 +58,7 @@ def record_results(state: RunState) -> JournalResults:
     return results
 
 
-def _compare_snapshots(state: RunState) -> dict[SnapshotKey, SnapshotOutcome]:
+def _compare_snapshots(state: RunState) -> dict[ExecutionKey, SnapshotOutcome]:
     """Compare with the snapshots, and show each that is new, does not hold, or is unused."""
     file = state.snapshots
     if file is None:
