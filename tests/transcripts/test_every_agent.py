@@ -45,11 +45,11 @@ def test_no_record_breaks_it(folder: str, seed: int) -> None:
     assert read.observer.unreadable is None
 
 
-@pytest.mark.parametrize("inherit_home", [False, True])
-@pytest.mark.parametrize("agent", sorted(set(AGENTS.values()) - {"copilot"}))
-def test_the_login_of_the_user_is_known_so_that_it_can_be_masked(
-    agent: str, inherit_home: bool, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(
+    ("agent", "inherit_home"),
+    [*((agent, False) for agent in AGENTS.values() if agent != "copilot"), ("opencode", True), ("cursor-agent", True)],
+)
+def test_the_login_that_an_agent_gets_can_be_masked(agent: str, inherit_home: bool, tmp_path: Path) -> None:
     login = tmp_path / BY_TYPE[agent].files[0]
     login.parent.mkdir(parents=True)
     login.write_text('{"token": "a-secret-of-the-user"}')

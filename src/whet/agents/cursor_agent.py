@@ -29,6 +29,7 @@ class CursorAgent(RecordsAgent):
 
     program, skills = "cursor-agent", ".cursor/skills"
     login = (".config/cursor/auth.json",)
+    always_copies_login = True
     state = (".cursor/chats",)
     derived = ("input_tokens",)
 

@@ -46,6 +46,7 @@ class OpencodeAgent(RecordsAgent):
 
     program, skills = "opencode", ".config/opencode/skills"
     login = (".local/share/opencode/auth.json",)
+    always_copies_login = True
     state = tuple(f".local/share/opencode/opencode.db{part}" for part in ("", "-wal", "-shm"))
     derived = ("input_tokens", "output_tokens")
 

@@ -277,6 +277,8 @@ class RecordsAgent(AgentDefaults):
     # Where it looks for skills in its home, and the files there that log it in.
     skills: str
     login: tuple[str, ...] = ()
+    # Whether it gets a copy of these files even if it works in the user's own home.
+    always_copies_login = False
     # The figures of its usage that it does not report as we count them.
     derived: tuple[str, ...] = ()
     takes_skills: TakesSkills | None = "home"
@@ -295,12 +297,13 @@ class RecordsAgent(AgentDefaults):
     ) -> AgentCommand:
         """Return a command for *task*; *resume* goes before the `args` of the runner, and *last* after them.
 
-        It has a copy of the user's login even if the program works in the user's own home: whet masks what is in it.
+        A program with its own home gets a copy of the user's login, and whet masks what is in it.
         """
         self._reading.workspace = str(task.workspace)
         model = ("--model", task.runner.model) if task.runner.model else ()
         name, args = task.options.text("command") or self.program, task.options.texts("args")
-        login = credential_files(task, self.login)
+        copies = self.always_copies_login or env["HOME"] == str(task.home)
+        login = credential_files(task, self.login) if copies else {}
         return AgentCommand(
             argv=(name, *mode, *model, *resume, *args, *last),
             env=env,
