@@ -7,6 +7,7 @@ import random
 import pytest
 
 from whet.grade.difference import (
+    case_chance,
     chance,
     difference,
     difference_like_these,
@@ -143,6 +144,21 @@ def test_a_chance_is_where_the_interval_touches_zero():
 
     assert at is not None
     assert min(abs(at.low), abs(at.high)) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "expected"),
+    [((0, 3), (3, 3), 0.1), ((1, 3), (1, 3), 1.0), ((0, 5), (5, 5), 2 / 252), ((1, 4), (3, 4), 34 / 70)],
+)
+def test_one_case_is_judged_exactly(baseline, candidate, expected):
+    one, other = (_arm({"a": each})["a"] for each in (baseline, candidate))
+
+    assert case_chance(one, other) == pytest.approx(expected)
+    assert case_chance(other, one) == pytest.approx(expected)
+
+
+def test_one_case_with_scores_is_judged_by_its_interval():
+    assert case_chance([0.1, 0.2, 0.1], [0.9, 1.0, 0.9]) < 0.05 < case_chance([0.4, 0.6], [0.5, 0.7])
 
 
 def test_holm_makes_the_smallest_chance_pay_for_all():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -179,13 +180,18 @@ def request_of(command: str, given: dict[str, Any]) -> RunRequest:
         again=typed_again(),
         going_on=typed_for_resume("--verbose"),
         skill=given.get("skill"),
-        arms=tuple(given.get("arms", ())),
+        arms=_arms(given.get("arms", ())),
         add_trials=given.get("add_trials"),
     )
 
 
 # Agents that come with whet, or are any program of yours: whet knows no version and no login of theirs.
 _PART_OF_WHET = ("scripted", "replay", "command")
+
+
+def _arms(typed: Sequence[str]) -> tuple[str, ...]:
+    """Return each arm that was typed; names without a definition may be a comma list."""
+    return tuple(arm for text in typed for arm in ((text,) if "=" in text else split_list((text,))))
 
 
 def ready(plan: Plan, sandbox: Sandbox) -> tuple[str, ...]:

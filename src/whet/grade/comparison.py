@@ -11,6 +11,7 @@ from whet.grade.difference import (
     Difference,
     Values,
     Weights,
+    case_chance,
     chance,
     difference,
     difference_like_these,
@@ -219,8 +220,7 @@ def _interval(found: Difference) -> Interval:
 def _changes(baseline: Values, candidate: Values, weights: Weights) -> tuple[CaseChange, ...]:
     """Return every case that an arm has, those of both first judged together: many cases move by chance."""
     both = shared_cases(baseline, candidate)
-    alone = {case: {case: baseline[case]} for case in both}
-    chances = holm([chance(alone[case], {case: candidate[case]}) for case in both])
+    chances = holm([case_chance(baseline[case], candidate[case]) for case in both])
     likely = dict(zip(both, chances, strict=True))
     return tuple(
         CaseChange(

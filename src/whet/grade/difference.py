@@ -9,7 +9,7 @@ width of zero. Sums are exact (`fsum`), so that no order of cases or trials chan
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import erfc, exp, fsum, inf, log, sqrt
+from math import comb, erfc, exp, fsum, inf, log, sqrt
 from typing import TypeAlias
 
 from whet.dataclass import dataclass
@@ -152,6 +152,17 @@ def chance(baseline: Values, candidate: Values, weights: Weights | None = None) 
         _, _, least, most = pair.limits(z)
         low, high = (z, high) if least > 0 or most < 0 else (low, z)
     return erfc((low + high) / 2 / sqrt(2))
+
+
+def case_chance(baseline: Sequence[float], candidate: Sequence[float]) -> float:
+    """Return the same for one case; exactly (Fisher) if its trials pass or fail, because they are few."""
+    if not all(value in (0.0, 1.0) for value in (*baseline, *candidate)):
+        return chance({"": baseline}, {"": candidate})
+    first, second, passed = len(baseline), len(candidate), round(sum(baseline) + sum(candidate))
+    possible = range(max(0, passed - first), min(second, passed) + 1)
+    ways = [comb(first, passed - each) * comb(second, each) for each in possible]
+    seen = comb(first, round(sum(baseline))) * comb(second, round(sum(candidate)))
+    return sum(way for way in ways if way <= seen) / comb(first + second, passed)
 
 
 def holm(chances: Sequence[float]) -> list[float]:
