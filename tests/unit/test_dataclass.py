@@ -66,20 +66,6 @@ class Derived(Base):
     right: int = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Longer(Ours):
-    """One that is derived and has slots."""
-
-    last: str = "end"
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class LongerTheirs(Theirs):
-    """The same by the standard library."""
-
-    last: str = "end"
-
-
 def _said(make: Any, *args: Any, **kwargs: Any) -> str:
     with pytest.raises((TypeError, AttributeError)) as caught:
         make(*args, **kwargs)
@@ -155,46 +141,6 @@ def test_it_can_be_derived_from_by_ours_and_by_the_standard_one() -> None:
 
     assert Derived(1) == Derived(1, 2)
     assert Other(1).right == 3
-
-
-def test_one_that_is_derived_has_the_fields_of_both() -> None:
-    made, due = Longer(name="a", last="b"), LongerTheirs(name="a", last="b")
-
-    assert dataclasses.asdict(made) == dataclasses.asdict(due)
-    assert repr(made) == repr(due).replace("Theirs", "")
-    assert dataclasses.replace(made, size=4) == Longer(name="a", last="b", size=4)
-    assert pickle.loads(pickle.dumps(made)) == made
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        made.name = "b"  # type: ignore[misc]
-
-
-def test_the_first_instances_are_like_all_others() -> None:
-    @dataclass(frozen=True, slots=True)
-    class Many:
-        left: int
-        right: int = 2
-        parts: list[int] = dataclasses.field(default_factory=list)
-
-    made = [Many(1, right=number % 2) for number in range(10)]
-
-    assert made[0] == made[2] == made[8] != made[1]
-    assert len({id(each.parts) for each in made}) == 10
-
-
-def test_a_default_that_can_change_is_refused() -> None:
-    with pytest.raises(ValueError, match="the default of parts can change"):
-
-        @dataclass(slots=True)
-        class Wrong:
-            parts: list[int] = []  # noqa: RUF012 - this is what is refused
-
-
-def test_options_of_the_standard_library_alone_still_work() -> None:
-    @dataclass(order=True)
-    class Ordered:
-        left: int
-
-    assert sorted([Ordered(2), Ordered(1)]) == [Ordered(1), Ordered(2)]
 
 
 def test_methods_of_the_body_stay() -> None:

@@ -258,10 +258,10 @@ def _arm(values: Values, shares: Mapping[str, float]) -> _Arm:
     known = [_squares(each) / (len(each) - 1) for each in found if len(each) > 1]
     within = (fsum(known) + _ADDED_CASES * total) / (len(known) + _ADDED_CASES) if known else total
     return _Arm(
-        rate=sum(share * _mean(values[case]) for case, share in shares.items()),
+        rate=fsum(share * _mean(values[case]) for case, share in shares.items()),
         within=within,
         pooled=pooled,
-        thinning=sum(share * share / len(values[case]) for case, share in shares.items()),
+        thinning=fsum(share * share / len(values[case]) for case, share in shares.items()),
     )
 
 

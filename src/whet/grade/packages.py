@@ -173,7 +173,7 @@ class _Verification:
             "LOGS_DIR": str(logs),
             "SKILL_DIR": skill,
             "SKILL_BUNDLE": skill,
-            "EVAL_ARM": SKILL if self.evidence.skill else NO_SKILL,
+            "EVAL_ARM": SKILL if self.evidence.skill or self.evidence.arm == SKILL else NO_SKILL,
             "WHET_WORKSPACE": str(self.evidence.workspace),
         }
         if len(instruction.encode()) <= _LONGEST_VARIABLE:

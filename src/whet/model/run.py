@@ -6,7 +6,6 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
-from random import Random
 from typing import Any, Literal, TypeAlias, get_args
 
 from whet.dataclass import dataclass
@@ -155,6 +154,8 @@ class Plan:
 
     def round(self, number: int) -> Iterator[Trial]:
         """The *number*-th trial of each execution, in an order of its own, so that no arm always comes first."""
+        from random import Random  # noqa: PLC0415 - most runs compare nothing
+
         drawn = [execution for execution in self.executions if number <= execution.trials]
         # Not for secrets: the same seed must give the same order.
         Random(f"{self.seed}/{number}").shuffle(drawn)  # noqa: S311

@@ -10,9 +10,9 @@ from itertools import groupby
 from typing import BinaryIO
 
 from whet.errors import RecordUnwritten
-from whet.grade.comparison import comparisons_in, lifts_of
 from whet.grade.scores import arm_scores, combined_status, mean, rate_of
 from whet.model import wire
+from whet.model.comparison import Comparison
 from whet.model.event import ExecutionSummary
 from whet.model.grade import AS_EXPECTED, PASSED, STATUSES
 from whet.model.run import Execution, ExecutionKey, Plan, RunInfo, SnapshotOutcome, TrialResult
@@ -170,7 +170,17 @@ def write_document(file: BinaryIO, info: RunInfo, results: JournalResults, *, in
     file.write(DIGEST_OPENING + hashing.digest.hexdigest().encode() + DIGEST_CLOSING)
 
 
+def _compared(results: JournalResults) -> tuple[tuple[WrittenLift, ...], tuple[Comparison, ...]]:
+    """Return what arms say about each other; nothing if there is one."""
+    if results.plan.baseline is None:
+        return (), ()
+    from whet.grade.comparison import comparisons_in, lifts_of  # noqa: PLC0415 - most runs compare nothing
+
+    return tuple(written(lift, WrittenLift) for lift in lifts_of(results)), comparisons_in(results)
+
+
 def _figures(info: RunInfo, results: JournalResults, *, interrupted: bool, ended_at: str) -> RunFigures:
+    lift, comparisons = _compared(results)
     return RunFigures(
         run_id=info.run_id,
         suite=info.suite,
@@ -192,8 +202,8 @@ def _figures(info: RunInfo, results: JournalResults, *, interrupted: bool, ended
         total_usage=written(results.total_usage, WrittenUsage),
         interrupted_usage=written(results.cut_short, WrittenUsage),
         scores=arm_scores(results),
-        lift=tuple(written(lift, WrittenLift) for lift in lifts_of(results)),
-        comparisons=comparisons_in(results),
+        lift=lift,
+        comparisons=comparisons,
     )
 
 

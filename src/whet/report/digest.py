@@ -8,7 +8,6 @@ from dataclasses import field
 from pathlib import Path
 
 from whet.dataclass import dataclass
-from whet.grade.comparison import comparisons_in, lifts_of
 from whet.model.benchmark import CompletionReport
 from whet.model.comparison import Comparison
 from whet.model.event import ExecutionSummary, Results
@@ -153,8 +152,11 @@ class _Reader:
             self._execution(summary)
         digest = self._digest
         digest.tables = list(self._tables.values())
-        digest.lifts = lifts_of(self._results)
-        digest.comparisons = () if digest.lifts else comparisons_in(self._results)
+        if self._results.plan.baseline is not None:
+            from whet.grade.comparison import comparisons_in, lifts_of  # noqa: PLC0415 - most runs compare nothing
+
+            digest.lifts = lifts_of(self._results)
+            digest.comparisons = () if digest.lifts else comparisons_in(self._results)
         # The most frequent class first. Sorting keeps the order of equals.
         ordered = sorted(self._groups.items(), key=lambda item: -item[1].count)
         digest.failed = [group for (errored, _), group in ordered if not errored]

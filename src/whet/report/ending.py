@@ -7,12 +7,10 @@ from dataclasses import field
 from pathlib import Path
 
 from whet.dataclass import dataclass
-from whet.grade.comparison import told_lift
 from whet.model.benchmark import CompletionReport, Evaluated, Interval, SampleStatus, Summary
 from whet.model.comparison import Decision
 from whet.model.run import RunInfo
 from whet.reading.text import count, duration, left, middle, money, number, one_line, path_for_people, right, width
-from whet.report.comparison import sentence
 from whet.report.digest import (
     ERRORED,
     FAILURES,
@@ -170,9 +168,12 @@ def _fact(label: str, fact: str, screen: Screen) -> str:
 
 
 def _lifts(digest: Digest, screen: Screen) -> Iterator[str]:
-    if digest.lifts:
-        yield ""
-        yield screen.paint("Lift: what the skill adds to the score", "bold")
+    if not digest.lifts:
+        return
+    from whet.grade.comparison import told_lift  # noqa: PLC0415 - most runs compare nothing
+
+    yield ""
+    yield screen.paint("Lift: what the skill adds to the score", "bold")
     for lift in digest.lifts:
         style: Style = "good" if lift.value > 0 else "bad" if lift.value < 0 else "dim"
         yield f"  {screen.fit(one_line(lift.runner, 80))}  {screen.paint(screen.fit(told_lift(lift)), style)}"
@@ -180,14 +181,16 @@ def _lifts(digest: Digest, screen: Screen) -> Iterator[str]:
 
 def _decisions(digest: Digest, screen: Screen) -> Iterator[str]:
     styles: dict[Decision, Style] = {"better": "good", "not-worse": "good", "worse": "bad", "inconclusive": "warn"}
-    if digest.comparisons:
-        yield ""
-        yield screen.paint("Decision", "bold")
+    if not digest.comparisons:
+        return
+    from whet.report.comparison import sentence  # noqa: PLC0415 - most runs compare nothing
+
+    yield ""
+    yield screen.paint("Decision", "bold")
     for found in digest.comparisons:
         where = f"{screen.fit(one_line(found.runner, 80))}  " if found.runner else ""
         yield f"  {where}{screen.paint(screen.fit(sentence(found)), styles[found.verdict])}"
-    if digest.comparisons:
-        yield screen.paint("  whet compare says more, and whet gate decides", "dim")
+    yield screen.paint("  whet compare says more, and whet gate decides", "dim")
 
 
 def _names(names: Names, screen: Screen) -> Iterator[str]:
