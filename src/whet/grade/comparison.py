@@ -268,22 +268,29 @@ def lifts_of(results: Results) -> tuple[Lift, ...]:
     if {execution.arm for execution in results.plan.executions} != {SKILL, NO_SKILL}:
         return ()
     triggers: dict[str, list[bool]] = {}
+    arms: dict[str, dict[str, set[str]]] = {}
     for execution in results.plan.executions:
-        apart = {check.label for check in execution.case.checks if not check.compared}
+        runner, case = execution.runner.id, execution.case
+        arms.setdefault(runner, {}).setdefault(case.id, set()).add(execution.arm)
+        apart = {check.label for check in case.checks if not check.compared}
         if apart and execution.arm == SKILL:
-            asked = triggers.setdefault(execution.runner.id, [])
+            asked = triggers.setdefault(runner, [])
             asked += (
                 each.passed for trial in results.trials(execution) for each in trial.grades if each.check in apart
             )
-    return tuple(_lift(found, triggers.get(found.runner or "", [])) for found in comparisons_in(results))
+    return tuple(
+        _lift(found, [case for case, ran in arms[found.runner].items() if len(ran) > 1], triggers.get(found.runner, []))
+        for found in comparisons_in(results)
+        if found.runner is not None
+    )
 
 
-def _lift(found: Comparison, triggers: Sequence[bool]) -> Lift:
-    paired = tuple(
-        CaseLift(case=each.case, skill=each.candidate, no_skill=each.baseline, weight=each.weight)
+def _lift(found: Comparison, both: Sequence[str], triggers: Sequence[bool]) -> Lift:
+    paired = {
+        each.case: CaseLift(case=each.case, skill=each.candidate, no_skill=each.baseline, weight=each.weight)
         for each in found.cases
         if each.candidate is not None and each.baseline is not None
-    )
+    }
     return Lift(
         runner=found.runner or "",
         value=found.difference,
@@ -291,8 +298,8 @@ def _lift(found: Comparison, triggers: Sequence[bool]) -> Lift:
         high=found.high,
         skill=found.candidate_rate.value,
         no_skill=found.baseline_rate.value,
-        cases=paired,
-        unpaired=tuple(each.case for each in found.cases if each.candidate is None or each.baseline is None),
+        cases=tuple(paired.values()),
+        unpaired=tuple(case for case in both if case not in paired),
         triggered=sum(triggers),
         asked=len(triggers),
     )

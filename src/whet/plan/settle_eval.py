@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from whet.agents.callable import input_problems, missing_secrets
 from whet.agents.callable_reading import MANIFEST, SKIPPED, find_skills
@@ -110,11 +112,11 @@ def _resumed(request: EvalRequest) -> tuple[EvalRequest, Resumed | None]:
     return replace(request, run=earlier.request, asked=asked), earlier
 
 
-def _facts(asked: EvalAsked, source: str) -> dict[str, Any]:
+def _facts(asked: EvalAsked, source: str) -> EvalAsked:
     """Return what goes into run.json, with absolute paths: you may resume from another folder."""
     skills = tuple(str(Path(place).resolve()) for place in asked.skills)
     benchmark, tasks = (None, source) if asked.tasks else (source, None)
-    return asdict(replace(asked, skills=skills, benchmark=benchmark, tasks=tasks))
+    return structs.replace(asked, skills=skills, benchmark=benchmark, tasks=tasks)
 
 
 def _benchmark(request: EvalRequest) -> LoadedBenchmark:
