@@ -336,7 +336,8 @@ def test_losing_the_parent_of_the_workers_is_told_as_what_it_is(project: Project
     project.settings(SHELL)
     wait = "touch {outside}/begun; while [ ! -e {outside}/go ]; do sleep 0.05; done"
     project.suite(f"""
-        suite = [Case(id="a", prompt="{wait}", check=ok), Case(id="b", prompt="true", check=ok)]
+        def spoil(report, ctx): os.environ["SPOILT"] = "so that b needs another worker"
+        suite = [Case(id="a", prompt="{wait}", check=spoil), Case(id="b", prompt="true", check=ok)]
     """)
     process = project.start("suite.py", "--schedule", "serial")
     wait_for(project.outside / "begun")

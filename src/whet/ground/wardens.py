@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import marshal
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -257,6 +258,12 @@ class Wardens:
     def start(self) -> None:
         """Start the nursery now, so that it is ready when the first command needs it."""
         self._started()
+
+    def allow_files(self, soft: int, hard: int) -> None:
+        """Let commands have so many files open, as we may: the nursery may have started before."""
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if self._nursery is not None:
+            resource.prlimit(self._nursery.pid, resource.RLIMIT_NOFILE, (soft, hard))
 
     def borrow(self, control: int, held: int) -> None:
         """In a worker: ask the nursery of whet for wardens; each keeps *held* open until it ends."""

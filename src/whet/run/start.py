@@ -16,6 +16,7 @@ from whet.ground.descent import become_subreaper
 from whet.ground.mounts import private_mounts
 from whet.ground.sandbox import Sandbox, choose_sandbox
 from whet.ground.secrets import Masker
+from whet.ground.wardens import wardens
 from whet.model.event import RunStarted, SessionSeen
 from whet.model.request import RunRequest, Settings
 from whet.model.run import Plan, RunInfo, Trial, TrialResult
@@ -107,9 +108,9 @@ def _fit_open_files(plan: Plan) -> tuple[Plan, str | None]:
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return plan, None
     if hard == resource.RLIM_INFINITY or hard >= needed:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+        wardens.allow_files(needed, hard)
         return plan, None
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    wardens.allow_files(hard, hard)
     fits = max(1, (hard - _OWN_FILES) // _FILES_PER_TRIAL)
     warning = f"{fits} at a time instead of {at_once}: no more than {hard} files may be open (ulimit -Hn)"
     return replace(plan, max_parallel=fits), warning
