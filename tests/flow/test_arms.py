@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from typing import Any
 
@@ -347,3 +348,115 @@ def test_an_older_record_with_variants_can_be_read_verified_and_resumed(coin: Pr
     assert "an older whet wrote them" in verified.stdout
     assert "6 trials" in resumed.stdout, resumed.stdout + resumed.stderr
     assert resumed.code in (0, 1)
+
+
+def test_an_arm_that_only_errors_leaves_the_gate_open(coin: Project):
+    coin.run("--arm", "old=env:CHANCE=1", "--arm", "new=env:CHANCE=1", "--arm", "broken=env:PATH=/nothing")
+
+    gate = coin.whet("gate", "--margin", "50")
+
+    assert gate.code == 5
+    assert "broken" in gate.stdout
+
+
+def test_a_shard_has_all_arms_of_its_cases(coin: Project):
+    ran = coin.run("--arm", "old=env:CHANCE=0", "--arm", "new=env:CHANCE=1", "--shard", "1/2")
+
+    arms = {case["id"]: [each["arm"] for each in case["executions"]] for case in ran.results["cases"]}
+    assert arms == {f"case-{number}": ["old", "new"] for number in (0, 2, 4)}
+    assert coin.whet("verify", "latest").code == 0
+
+
+def test_a_resumed_run_keeps_its_arms(coin: Project):
+    first = coin.run("--arm", "old=env:CHANCE=1", "--arm", "new=env:CHANCE=1").folder.name
+
+    other = coin.whet("run", "--resume", first, "--arm", "third=env:CHANCE=1")
+    same = coin.whet("run", "--resume", first, "--arm", "old=env:CHANCE=1", "--arm", "new=env:CHANCE=1")
+
+    assert (other.code, "cannot change arms" in other.stderr) == (2, True)
+    assert same.code == 0
+
+
+def test_an_arm_that_no_selected_runner_can_run_is_an_error(coin: Project):
+    coin.settings(SETTINGS + SETTINGS.replace("coin", "other"))
+
+    done = coin.run("--runner", "coin", "--arm", "a=runner:coin", "--arm", "b=runner:other")
+
+    assert done.code == 2
+    assert 'nothing is selected for the arm "b"' in done.stderr
+
+
+def test_a_bench_suite_is_compared_by_its_own_command(project: Project):
+    project.settings('[runners.sh.agent]\ntype = "command"\ncommand = "sh"\nargs = ["-c", "echo $WORD > out.txt"]\n')
+    project.write(
+        "suite.json",
+        json.dumps({"name": "s", "cases": [{"id": "a", "prompt": "Go.", "expect": ["file:out.txt contains 'yes'"]}]}),
+    )
+
+    done = project.whet("bench", "suite.json", "--arm", "old=env:WORD=no", "--arm", "new=env:WORD=yes", "--runs", "4")
+
+    assert done.code == 0, done.stdout + done.stderr
+    assert _json(project, "compare")["difference"] == 1.0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("plan", "suite.py", "--effect", "nan"),
+        ("gate", "--min-rate", "nan"),
+        ("gate", "--margin", "nan"),
+        ("compare", "latest", "old"),
+        ("compare", "latest", "old", "old"),
+        ("compare", "latest", "old", "nobody"),
+        ("gate", "--min-rate", "50", "--baseline", "x"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_one_clear_error(coin: Project, words: tuple[str, ...]):
+    coin.run("--arm", "old=env:CHANCE=1", "--arm", "new=env:CHANCE=1", "--case", "case-0")
+
+    done = coin.whet(*words)
+
+    assert done.code == 2
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "change", [('"value":[', '"value":[7,'), ('"value":[', '"value":["x",'), ("whet/baseline/1", "?")]
+)
+def test_a_baseline_that_was_changed_is_refused(coin: Project, change: tuple[str, str]):
+    coin.run("--arm", "a=env:CHANCE=1")
+    coin.whet("baseline", "save", "b")
+    path = coin.root / "baselines" / "b.json"
+    path.write_text(path.read_text().replace(*change))
+
+    done = coin.whet("gate", "--baseline", "b")
+
+    assert done.code not in (0, 1, 5, 70)
+    assert "is not a baseline" in done.stderr
+
+
+def test_a_pipe_is_not_a_prompt(coin: Project):
+    os.mkfifo(coin.root / "pipe")
+
+    done = coin.run("--arm", "a=prompt:pipe", "--arm", "b=env:CHANCE=1")
+
+    assert (done.code, "is not a file" in done.stderr) == (2, True)
+
+
+def test_cases_are_compared_in_the_order_of_the_suite(coin: Project):
+    coin.run("--arm", "old=env:CHANCE=1", "--arm", "new=env:CHANCE=0", "--trials", "2")
+
+    assert [case["case"] for case in _json(coin, "compare")["cases"]] == [f"case-{number}" for number in range(6)]
+
+
+def test_a_run_that_is_not_finished_says_so_and_is_to_be_finished_first(coin: Project):
+    """As a kill leaves it: the first lines of the journal, and no results."""
+    first = coin.run("--arm", "old=env:CHANCE=0.5", "--arm", "new=env:CHANCE=0.5", "--trials", "2").folder
+    journal = first / "journal.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:15]))
+    (first / "results.json").unlink()
+
+    compared, gate = coin.whet("compare"), coin.whet("gate")
+
+    assert "the run is not finished: 9 trials are missing" in compared.stdout
+    assert (gate.code, f"finish the run first: whet run --resume {first.name}" in gate.stdout) == (5, True)

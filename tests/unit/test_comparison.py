@@ -110,7 +110,16 @@ def test_what_both_arms_take_is_compared_too():
 
 def test_arms_that_share_no_case_are_not_compared():
     assert compare_arms(_trials({"a": "p"}), _trials({"b": "p"})) is None
-    assert compare_arms(_trials({"a": "e"}), _trials({"a": "e"})) is None
+
+
+def test_an_arm_of_which_every_trial_errored_is_not_left_out():
+    baseline, broken = {f"c{n}": "ppp" for n in range(8)}, {f"c{n}": "eee" for n in range(8)}
+
+    found = _compared(baseline, broken)
+    beside = compare_candidates(_trials(baseline), {"broken": _trials(broken), "same": _trials(baseline)})
+
+    assert (found.verdict, found.errored.candidate) == ("inconclusive", 24)
+    assert beside["broken"].verdict == "inconclusive"
 
 
 def test_the_words_say_the_decision_first_and_what_may_be_chance():
@@ -118,7 +127,7 @@ def test_the_words_say_the_decision_first_and_what_may_be_chance():
     lines = list(comparison_lines(replace(found, runner="claude", looks=2, interleaved=False)))
 
     assert lines[0] == "new against old, on claude"
-    assert lines[1].startswith("  decision    new is better than old: +80 points (95 % interval +")
+    assert lines[1].startswith("  decision    new is better than old on claude: +80 points (95 % interval +")
     assert any("8 better, 0 worse, 0 the same" in line for line in lines)
     assert lines[-1] == "  looks       looked at 2 times, not interleaved: the arms ran at different times"
 

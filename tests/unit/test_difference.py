@@ -29,17 +29,24 @@ def _drawn(seed: int, cases: int, trials: int, rate: float) -> dict[str, list[fl
     return {f"case-{number}": [float(drawn.random() < rate) for _ in range(trials)] for number in range(cases)}
 
 
-def test_the_interval_is_that_of_stratified_newcombe():
-    baseline = _arm({"a": (1, 4), "b": (2, 4), "c": (3, 4)})
-    candidate = _arm({"a": (3, 4), "b": (4, 4), "c": (4, 4)})
-
-    found = difference(baseline, candidate)
+def test_the_interval_is_that_of_newcombe_and_a_little_wider():
+    found = difference(_arm({"a": (56, 70)}), _arm({"a": (48, 80)}))
 
     assert found is not None
-    # From another implementation, which pools the variance in a slightly different way.
-    assert found.value == pytest.approx(5 / 12)
-    assert (found.low, found.high) == (pytest.approx(0.0542, abs=0.004), pytest.approx(0.6705, abs=0.004))
-    assert found.baseline.low < 0.5 < found.baseline.high
+    # Newcombe (1998) has -0.3339 to -0.0524 for these.
+    assert found.value == pytest.approx(-0.2)
+    assert (found.low, found.high) == (pytest.approx(-0.345, abs=0.01), pytest.approx(-0.045, abs=0.01))
+
+
+def test_cases_that_differ_from_each_other_and_not_from_trial_to_trial_narrow_the_interval():
+    steady = {f"case-{number}": (5 * (number % 2), 5) for number in range(20)}
+    shaky = {f"case-{number}": (2 + number % 2, 5) for number in range(20)}
+
+    narrow, wide = difference(_arm(steady), _arm(steady)), difference(_arm(shaky), _arm(shaky))
+
+    assert narrow is not None
+    assert wide is not None
+    assert narrow.high - narrow.low < 0.8 * (wide.high - wide.low)
 
 
 def test_a_difference_of_few_alike_trials_has_a_wide_interval():
@@ -130,7 +137,7 @@ def test_arms_without_a_common_case_cannot_be_compared():
 
 
 def test_a_chance_is_small_where_the_interval_is_far_from_zero():
-    alike, apart = _arm({"a": (2, 4), "b": (2, 4)}), _arm({"a": (4, 4), "b": (4, 4)})
+    alike, apart = _arm({"a": (3, 6), "b": (3, 6)}), _arm({"a": (6, 6), "b": (6, 6)})
 
     assert chance(alike, alike) == 1.0
     assert chance(alike, apart) < 0.05 < chance(_arm({"a": (1, 2)}), _arm({"a": (2, 2)}))
@@ -158,7 +165,7 @@ def test_one_case_is_judged_exactly(baseline, candidate, expected):
 
 
 def test_one_case_with_scores_is_judged_by_its_interval():
-    assert case_chance([0.1, 0.2, 0.1], [0.9, 1.0, 0.9]) < 0.05 < case_chance([0.4, 0.6], [0.5, 0.7])
+    assert case_chance([0.1, 0.2, 0.1, 0.1], [0.9, 1.0, 0.9, 1.0]) < 0.05 < case_chance([0.4, 0.6], [0.5, 0.7])
 
 
 def test_holm_makes_the_smallest_chance_pay_for_all():

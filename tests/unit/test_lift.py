@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from whet.grade.comparison import lifts_of, told_lift
+from whet.model.arm import Arm
 from whet.model.event import Results
 from whet.model.grade import Status
 from whet.model.run import Attempt, Execution, Plan, Runner, TrialResult
@@ -26,6 +27,7 @@ class Scored:
     @property
     def plan(self) -> Plan:
         suite = Suite(name="s", cases=(), source=Path("s.json"), digest="")
+        arms = (Arm(name=SKILL, recorded={"skill": "1"}), Arm(name=NO_SKILL))
         executions = tuple(
             Execution(
                 case=Case(id=case, prompt="p", checks=(), weight=self.weights.get(case, 1.0)),
@@ -44,6 +46,7 @@ class Scored:
             max_parallel=1,
             retries=0,
             check_timeout_s=1.0,
+            arms=tuple(arm for arm in arms if any(arm.name == name for _, name, _ in self.scores)),
             baseline=NO_SKILL if any(arm == NO_SKILL for _, arm, _ in self.scores) else None,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,17 @@ from whet.errors import UsageError
 if TYPE_CHECKING:
     from whet.model.request import Settings
 
-_POINTS = click.FloatRange(0, 100)
+
+class _Number(click.FloatRange):
+    """A number in a range, which NaN is not."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return *value* as a number."""
+        number = super().convert(value, param, ctx)
+        return self.fail(f"{value} is not a number", param, ctx) if isnan(number) else number
+
+
+_POINTS = _Number(0, 100)
 _COMPARED = with_options(
     (
         click.argument("names", metavar="[RUN] [A B]", nargs=-1),
@@ -53,7 +64,7 @@ def compare_command(
 
 @click.command("gate", short_help="Exit with 0, 1 or 5: not worse, worse, or not known yet.")
 @_COMPARED
-@click.option("--max-cost-ratio", type=click.FloatRange(0, min_open=True), metavar="X", help="Allow X times the cost.")
+@click.option("--max-cost-ratio", type=_Number(0, min_open=True), metavar="X", help="Allow X times the cost.")
 @click.option("--min-rate", type=_POINTS, metavar="PERCENT", help="Ask for this rate instead of a comparison.")
 @click.option("--baseline", metavar="NAME", help="Compare with this stored baseline.")
 @JSON
@@ -119,14 +130,14 @@ def save(name: str, run: str, config_file: Path | None, **given: Any) -> int:
 @click.argument("suite", type=FILE)
 @click.option(
     "--effect",
-    type=click.FloatRange(0, 100, min_open=True),
+    type=_Number(0.1, 100),
     required=True,
     metavar="POINTS",
     help="The difference to find.",
 )
 @click.option(
     "--power",
-    type=click.FloatRange(50, 99.9),
+    type=_Number(50, 99.9),
     default=80.0,
     show_default=True,
     metavar="PERCENT",
@@ -134,7 +145,7 @@ def save(name: str, run: str, config_file: Path | None, **given: Any) -> int:
 )
 @click.option("--arms", type=click.IntRange(2, 100), default=2, show_default=True, metavar="N", help="How many arms.")
 @click.option("--from", "pilot", metavar="RUN", help="Learn from this run (default: the newest of SUITE).")
-@click.option("--max-cost", type=click.FloatRange(0, min_open=True), metavar="USD", help="Say what this can decide.")
+@click.option("--max-cost", type=_Number(0, min_open=True), metavar="USD", help="Say what this can decide.")
 @JSON
 @_FIND
 @CONFIG

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from whet.cli.common import (
-    AT_LEAST_1,
     CONFIG,
     FILE,
     given_settings,
@@ -37,6 +36,20 @@ _SELECTION = with_options(
         click.option("--runner", "runners", multiple=True, metavar="ID", help="Run only on this runner (repeatable)."),
         click.option("--shard", metavar="I/N", help="Run only the I-th of N equal parts of the selection."),
         click.option("--last-failed", is_flag=True, help="Run only what did not go as expected in the last run."),
+        click.option(
+            "--arm",
+            "--variant",
+            "arms",
+            multiple=True,
+            metavar="NAME[=SPEC]",
+            help="Compare this arm, such as new=skill:./v2,model:large; the first is the baseline (repeatable).",
+        ),
+        click.option(
+            "--add-trials",
+            type=click.IntRange(1, 100_000),
+            metavar="N",
+            help="With --resume: run every case N more times in every arm.",
+        ),
         click.option("--dry-run", is_flag=True, help="Print the plan and start nothing."),
         click.option("--resume", metavar="RUN", help="Run what is missing from an earlier run; you may omit SUITE."),
     )
@@ -58,17 +71,6 @@ _MANNER = with_options(
 @click.command("run", short_help="Run a suite and report the verdicts.")
 @_SELECTION
 @click.option("--skill", type=FILE, metavar="PATH", help="Test this skill: a folder, or an archive of one.")
-@click.option(
-    "--arm",
-    "--variant",
-    "arms",
-    multiple=True,
-    metavar="NAME[=SPEC]",
-    help="Compare this arm, such as new=skill:./v2,model:large; the first is the baseline (repeatable).",
-)
-@click.option(
-    "--add-trials", type=AT_LEAST_1, metavar="N", help="With --resume: run every case N more times in every arm."
-)
 @click.option("--update-snapshots", is_flag=True, help="Take new usage snapshots of what runs.")
 @setting("trials")
 @setting("timeout_ms")

@@ -63,15 +63,14 @@ def compare_arms(
     margin: float = MARGIN,
     z: float = Z95,
 ) -> Comparison | None:
-    """Compare two arms; None if no case has a trial that counts in both."""
-    found = difference(values_of(baseline), values_of(candidate), weights, z=z)
-    if found is None:
-        return None
+    """Compare two arms; None if no case has a trial in both."""
     if_failed, if_passed = (
         difference(values_of(baseline, errored), values_of(candidate, errored), weights, z=z) for errored in (0.0, 1.0)
     )
-    assert if_failed is not None
-    assert if_passed is not None
+    if if_failed is None or if_passed is None:
+        return None
+    # An arm of which all trials errored says nothing, and is not left out.
+    found = difference(values_of(baseline), values_of(candidate), weights, z=z) or if_failed
     low, high = min(if_failed.low, if_passed.low), max(if_failed.high, if_passed.high)
     verdict = decide(low, high, margin)
     both = (*baseline, *candidate)
@@ -129,7 +128,8 @@ def comparisons_of(
 ) -> tuple[Comparison, ...]:
     """Compare arms of a run, on each runner that both have; without names, all others with the first one."""
     first = baseline or samples.names[0]
-    others = tuple(candidates) or tuple(name for name in samples.names if name != first)
+    # All of them, also those that are not asked for: they were tried too.
+    others = tuple(name for name in samples.names if name != first)
     looks, z_of_level = _looks(samples, len(others))
     found: list[Comparison] = []
     for runner, trials in samples.of_arm(first).items():
@@ -146,6 +146,7 @@ def comparisons_of(
                 notes=samples.notes,
             )
             for name, each in compared.items()
+            if not candidates or name in candidates
         )
     return tuple(found)
 
@@ -265,7 +266,8 @@ def _taken(trials: Iterable[Sampled], amount: Amount) -> Values:
 
 def lifts_of(results: Results) -> tuple[Lift, ...]:
     """A lift for each runner that some case was run by with the skill and without; it compares the two arms."""
-    if {execution.arm for execution in results.plan.executions} != {SKILL, NO_SKILL}:
+    given = {arm.name: arm.facts().get("skill") != "none" for arm in results.plan.arms}
+    if given != {SKILL: True, NO_SKILL: False}:
         return ()
     triggers: dict[str, list[bool]] = {}
     arms: dict[str, dict[str, set[str]]] = {}

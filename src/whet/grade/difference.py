@@ -13,7 +13,7 @@ from math import comb, erfc, exp, fsum, inf, log, sqrt
 from typing import TypeAlias
 
 from whet.dataclass import dataclass
-from whet.grade.quantiles import FARTHEST_Z, t_quantile
+from whet.grade.quantiles import FARTHEST_Z, as_t, t_quantile
 from whet.grade.scores import Z95, weight_unit, wilson_interval
 from whet.model.benchmark import Interval
 
@@ -26,6 +26,11 @@ _ADDED_CASES = 2
 # The least share of the variance that lies within cases; scores may hardly vary within a case.
 _LEAST_BINARY, _LEAST_GRADED = 0.5, 0.25
 _STEPS = 40
+# If all cases are alike, these limits would be a little too close: 6 % instead of 5 % of arms that are alike differ.
+_CAUTION = 1.03
+# The variance of differences between cases if nothing is known of it, which counts as one case: with few cases that
+# happen to agree, other cases may well differ.
+_UNKNOWN_SPREAD = 0.5
 _LEAST_CASES = 2
 # The largest power of e that a number can hold is a little above.
 _LARGEST_LOG = 700.0
@@ -72,9 +77,12 @@ class _Pair:
     candidate: _Arm
     ratio: float
     cases: int
+    # The trials of the arm that has fewer.
+    trials: int
 
     def limits(self, z: float) -> tuple[Interval, Interval, float, float]:
         """Return the rates with their intervals, and the limits of the difference."""
+        z = _CAUTION * as_t(z, self.trials - 1)
         first, second = self.baseline.interval(self.ratio, z), self.candidate.interval(self.ratio, z)
         value = second.value - first.value
         low = value - _distance(second.value - second.low, first.high - first.value)
@@ -122,8 +130,7 @@ def rate_on_these_cases(values: Values, weights: Weights | None = None, *, z: fl
 def difference_like_these(baseline: Values, candidate: Values, weights: Weights | None = None) -> Interval | None:
     """Return the difference with its interval for cases like these; None if there are fewer than two cases.
 
-    A t interval of the differences of cases. One case of the variance within cases is added, so that differences which
-    happen to be alike do not give a width of zero.
+    A t interval of the differences of cases, to which one case of unknown spread is added.
     """
     shares = _shares(shared_cases(baseline, candidate), weights)
     if shares is None or len(shares) < _LEAST_CASES:
@@ -136,7 +143,7 @@ def difference_like_these(baseline: Values, candidate: Values, weights: Weights 
     count = 1 / squares
     spread = fsum(share * (changes[case] - value) ** 2 for case, share in shares.items()) / (1 - squares)
     least = (first.within * first.thinning + second.within * second.thinning) * count
-    variance = max(((count - 1) * spread + least) / count, least / 2)
+    variance = ((count - 1) * spread + max(least, _UNKNOWN_SPREAD)) / count
     half = t_quantile(0.975, len(shares) - 1) * sqrt(variance / count)
     return Interval(value=value + 0.0, low=max(-1.0, value - half), high=min(1.0, value + half))
 
@@ -230,7 +237,8 @@ def _pair(baseline: Values, candidate: Values, weights: Weights | None) -> _Pair
     least = _LEAST_BINARY if _is_binary(baseline, candidate, shares) else _LEAST_GRADED
     first, second = _arm(baseline, shares), _arm(candidate, shares)
     ratio = (first.within + second.within) / (first.pooled + second.pooled)
-    return _Pair(first, second, min(1.0, max(least, ratio)), len(shares))
+    trials = min(sum(len(arm[case]) for case in shares) for arm in (baseline, candidate))
+    return _Pair(first, second, min(1.0, max(least, ratio)), len(shares), trials)
 
 
 def _shares(cases: Sequence[str], weights: Weights | None) -> dict[str, float] | None:

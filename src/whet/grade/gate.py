@@ -15,6 +15,8 @@ from whet.model.comparison import Comparison, RunSamples
 
 Answer = Literal["pass", "fail", "unknown"]
 EXIT_CODES: dict[Answer, int] = {"pass": 0, "fail": 1, "unknown": 5}
+# A second look at a run asks for about so much.
+_ALPHA_OF_NEXT_LOOK = 0.007
 # Below this, a plan would take more trials than anybody runs.
 _SMALLEST_EFFECT = 0.005
 
@@ -85,7 +87,9 @@ def more_to_decide(found: Comparison, samples: RunSamples, *, parallel: int) -> 
     if distance < _SMALLEST_EFFECT:
         return None
     cases = sum(case.baseline is not None and case.candidate is not None for case in found.cases)
-    needed = trials_needed(cases, found.spread, distance, alpha=1 - found.level)
+    if not cases:
+        return None
+    needed = trials_needed(cases, found.spread, distance, alpha=min(_ALPHA_OF_NEXT_LOOK, 1 - found.level))
     done = samples.rounds
     more = max(FIRST_LOOK, ceil(needed.trials - done))
     arms = sum(1 for _ in samples.arms)

@@ -68,3 +68,9 @@ def z_of(alpha: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if erfc(middle / sqrt(2)) > alpha else (low, middle)
     return (low + high) / 2
+
+
+def as_t(z: float, degrees: int) -> float:
+    """Return about what a t variable exceeds as often as a normal one exceeds *z*, quickly (Cornish and Fisher)."""
+    n = max(1, degrees)
+    return z + (z**3 + z) / (4 * n) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n * n)

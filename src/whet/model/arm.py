@@ -40,6 +40,8 @@ class Arm:
     runner: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     prompt: str | None = None
+    # What a record says is special about it.
+    recorded: Mapping[str, str] | None = None
 
     @property
     def kind(self) -> str:
@@ -48,6 +50,8 @@ class Arm:
 
     def facts(self) -> dict[str, str]:
         """Return what is special about it, by content, so that two arms with the same facts do not differ."""
+        if self.recorded is not None:
+            return dict(self.recorded)
         env = {f"env {name}": _digest(value) for name, value in sorted(self.env.items())}
         given = {
             "skill": self.skill.digest if self.skill else "none",
@@ -56,17 +60,6 @@ class Arm:
             "prompt": _digest(self.prompt) if self.prompt is not None else None,
         }
         return {name: value for name, value in (given | env).items() if value is not None}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedArm(Arm):
-    """An arm of which the record says what is special about it."""
-
-    known: Mapping[str, str] = field(default_factory=dict)
-
-    def facts(self) -> dict[str, str]:
-        """Return what was recorded."""
-        return dict(self.known)
 
 
 def baseline_of(arms: Sequence[str]) -> str | None:

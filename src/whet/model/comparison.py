@@ -10,7 +10,6 @@ from whet.dataclass import dataclass
 from whet.model.benchmark import Interval
 
 Decision = Literal["better", "not-worse", "worse", "inconclusive"]
-DECISIONS: tuple[Decision, ...] = ("better", "not-worse", "worse", "inconclusive")
 # What is measured beside the verdicts, and the unit that people read it in.
 Amount = Literal["cost_usd", "seconds", "tokens", "steps"]
 AMOUNTS: tuple[Amount, ...] = ("cost_usd", "seconds", "tokens", "steps")

@@ -66,16 +66,17 @@ def _typed(name: str, text: str) -> ArmSpec:
     for piece in text.split(","):
         key, colon, value = (part.strip() for part in piece.partition(":"))
         if not colon or key not in _KEYS:
+            what = f'"{key}" is not a key of an arm' if colon else f'"{piece}" is not of the form key:value'
             other = f"the keys are {', '.join(_KEYS)}; a value with a comma goes into [arms.{name}] of the settings"
-            raise UsageError(
-                f'--arm {name}: "{piece}" is not of the form key:value', hint=did_you_mean(key, _KEYS) or other
-            )
+            raise UsageError(f"--arm {name}: {what}", hint=did_you_mean(key, _KEYS) or other)
         if not value:
             raise UsageError(f'--arm {name}: "{key}" has no value', hint=_EXAMPLE)
         if key == "env":
             variable, equals, content = value.partition("=")
             if not equals or not _VARIABLE.fullmatch(variable):
                 raise UsageError(f'--arm {name}: "{piece}" is not of the form env:KEY=VALUE')
+            if variable in env or variable.startswith("WHET_"):
+                raise UsageError(f"--arm {name}: {variable} is {'given twice' if variable in env else 'set by whet'}")
             env[variable] = content
         elif key in values:
             raise UsageError(f'--arm {name}: "{key}" is given twice')
@@ -136,12 +137,15 @@ def _skill(
 
 
 def _prompt(path: Path, where: str) -> str:
+    if not path.exists():
+        raise UsageError(f"{where}: there is no file {path}")
     try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
-        raise UsageError(f"{where}: there is no file {path}") from None
-    except (UnicodeDecodeError, IsADirectoryError):
+        # Not a pipe, which would wait for somebody to write.
+        text = path.read_text("utf-8") if path.is_file() else ""
+    except UnicodeDecodeError:
         raise UsageError(f"{where}: {path} is not a text file") from None
+    if not path.is_file():
+        raise UsageError(f"{where}: {path} is not a file")
     if len(text) > _LONGEST_PROMPT:
         raise UsageError(f"{where}: {path} is longer than {_LONGEST_PROMPT:,} characters")
     return text

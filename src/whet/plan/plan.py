@@ -46,6 +46,9 @@ def make_plan(
     arms = arms or tuple(Arm(name=name, skill=suite.skill if name == SKILL else None) for name in suite.arms)
     chosen = selected(suite, settings, selection, arms, words or {})
     compared = tuple(arm for arm in arms if any(arm is each for _, _, each in chosen))
+    for arm in arms:
+        if arm.runner is not None and arm not in compared and selection.only is None:
+            raise UsageError(f'nothing is selected for the arm "{arm.name}"', hint=f"it runs on {arm.runner} only")
     baseline = baseline_of([arm.name for arm in compared])
     beside = {case.id for case, _, arm in chosen if arm.name != baseline}
     executions = [
@@ -69,7 +72,7 @@ def make_plan(
     schedule = "serial" if in_place else _schedule(settings, workspace)
     return Plan(
         suite=suite,
-        executions=sharded(executions, selection.shard),
+        executions=sharded(executions, selection.shard, together=baseline is not None),
         schedule=schedule,
         max_parallel=1 if schedule == "serial" else settings.max_parallel,
         retries=settings.retries,
@@ -244,12 +247,14 @@ def _must_know(kind: str, names: Sequence[str], known: Sequence[str]) -> None:
     raise UnknownName(f"no {kind} is called {listed(unknown)}", hint=hint)
 
 
-def sharded(executions: list[Execution], shard: tuple[int, int] | None) -> tuple[Execution, ...]:
-    """Return the part of *executions* that was asked for."""
+def sharded(executions: list[Execution], shard: tuple[int, int] | None, *, together: bool) -> tuple[Execution, ...]:
+    """Return the part of *executions* that was asked for; with *together*, all of a case are in one part."""
     if shard is None:
         return tuple(executions)
     number, shards = shard
-    part = tuple(executions[number - 1 :: shards])
+    names = [each.case.id if together else str(each) for each in executions]
+    parts = list(dict.fromkeys(names))[number - 1 :: shards]
+    part = tuple(each for each, name in zip(executions, names, strict=True) if name in parts)
     if not part:
         selected = count(len(executions), "execution")
         raise UsageError(f"shard {number}/{shards} is empty", hint=f"only {selected} selected: use fewer shards")

@@ -71,7 +71,7 @@ def resume(run: RecordedRun, request: RunRequest) -> Resumed:
     _refuse_other_command(asked, request, name)
     if request.suite is not None and request.suite.resolve() != run.suite:
         raise UsageError(f"that run is of {run.suite}, not of {request.suite}", hint="leave the suite out")
-    if changed := _changed_flags(asked, request.flags) + _asked_again(request):
+    if changed := _changed_flags(asked, request.flags) + _asked_again(request, asked):
         raise UsageError(
             f"a resumed run does what it was asked the first time; it cannot change {', '.join(changed)}",
             hint=_NEW_RUN,
@@ -127,8 +127,9 @@ def _changed_flags(asked: RunFile, given: Mapping[str, Any]) -> list[str]:
     return [name for name, value in given.items() if not _is_free(name) and before.get(name) != value]
 
 
-def _asked_again(request: RunRequest) -> list[str]:
+def _asked_again(request: RunRequest, asked: RunFile) -> list[str]:
     """Return what of *request* is not a flag and cannot be asked of a run that has begun."""
     selecting = request.selection != Selection() or request.last_failed
     kept = ("model", "in_place", "fail_fast", "strict", "skill")
-    return [*(["selection"] if selecting else []), *(name for name in kept if getattr(request, name))]
+    arms = ["arms"] if request.arms and request.arms != asked.arms else []
+    return [*(["selection"] if selecting else []), *arms, *(name for name in kept if getattr(request, name))]

@@ -108,6 +108,9 @@ def read_baseline(path: Path) -> Baseline:
         raise UsageError(f"there is no baseline {path}", hint=f"store one: whet baseline save {path.stem}") from None
     except (OSError, wire.WireError) as error:
         raise StoreError(f"{path} is not a baseline: {error}") from error
+    figures = [value for arm in found.arms for trials in arm.cases.values() for value in trials.value]
+    if not all(value is None or 0 <= value <= 1 for value in figures) or min(found.weights.values(), default=0) < 0:
+        raise StoreError(f"{path} is not a baseline: a value is not between 0 and 1, or a weight is less than 0")
     if found.schema != _SCHEMA:
         raise StoreError(f'{path} is not a baseline: its schema is "{found.schema}", not {_SCHEMA}')
     return found

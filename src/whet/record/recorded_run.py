@@ -65,12 +65,18 @@ class RecordedRun:
         """By how many trials per case and arm the run was made longer."""
         return sum(line.grown or 0 for line in self.lines)
 
+    @property
+    def missing(self) -> int:
+        """How many of its trials have not ended."""
+        return (self.asked.trials or 0) + self.added * len(self.asked.plan) - len(self.done)
+
     def samples(self) -> RunSamples:
         """Return what its trials say in a comparison; an older whet recorded no arms."""
         names = tuple(self.asked.arm_facts) or tuple(dict.fromkeys(line.result.key.arm for line in self.lines))
         first = self.asked.baseline or baseline_of(names)
         trials: dict[tuple[str, str], list[Sampled]] = {}
-        for line in sorted(self.lines, key=lambda line: line.result.key.number):
+        places = {case: number for number, case in enumerate(self.asked.weights)}
+        for line in sorted(self.lines, key=lambda each: (places.get(each.result.key.case, 0), each.result.key.number)):
             key = line.result.key
             trials.setdefault((key.arm, key.runner), []).append(sampled(line.result))
         facts = list(self.asked.arm_facts.values())
@@ -85,7 +91,10 @@ class RecordedRun:
             weights=self.asked.weights,
             grown_from=self.grown_from,
             interleaved=self.asked.seed is not None,
-            notes=("the arms do not differ in anything",) if len(facts) > 1 and facts.count(facts[0]) > 1 else (),
+            notes=(
+                *(("the arms do not differ in anything",) if len(facts) > 1 and facts.count(facts[0]) > 1 else ()),
+                *((f"the run is not finished: {self.missing} trials are missing",) if self.missing > 0 else ()),
+            ),
         )
 
     @property

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from whet.errors import RecordChanged, StoreError
 from whet.model import wire
-from whet.model.arm import RecordedArm
+from whet.model.arm import Arm
 from whet.model.run import Execution, ExecutionKey, Plan, RunInfo, Runner, SnapshotOutcome, TrialResult
 from whet.model.suite import TRIGGERED, Case, Check, Limits, Suite, WorkspaceSpec
 from whet.reading.text import shown
@@ -324,7 +324,7 @@ def _plan_of(results: _Run) -> tuple[Plan, dict[ExecutionKey, SnapshotOutcome]]:
         max_parallel=results.max_parallel,
         retries=0,
         check_timeout_s=0,
-        arms=tuple(RecordedArm(name=arm.name, commit=arm.commit, known=arm.differs_by) for arm in results.arms),
+        arms=tuple(Arm(name=arm.name, commit=arm.commit, recorded=arm.differs_by) for arm in results.arms),
         baseline=results.baseline,
         seed=results.seed,
         grown_from=results.grown_from,

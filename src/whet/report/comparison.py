@@ -26,7 +26,7 @@ def sentence(found: Comparison) -> str:
     """Return the decision in one sentence, with its interval."""
     level = f"{100 * found.level:.3g} % interval"
     moved = f"{points(found.difference)} points ({level} {points(found.low)} to {points(found.high)})"
-    return f"{_decided(found)}: {moved}"
+    return f"{_decided(found)}{f' on {found.runner}' if found.runner else ''}: {moved}"
 
 
 def _decided(found: Comparison) -> str:
@@ -68,12 +68,14 @@ def _like_these(found: Comparison) -> str:
 
 
 def _case_lines(cases: Sequence[CaseChange]) -> Iterator[str]:
+    alone = [case for case in cases if case.baseline is None or case.candidate is None]
     better = sum(case.value > 0 for case in cases)
     worse = sum(case.value < 0 for case in cases)
     sure = sum(not case.may_be_chance for case in cases if case.value)
-    same = len(cases) - better - worse
+    same = len(cases) - better - worse - len(alone)
+    rest = f"; {len(alone)} without a value in both arms" if alone else ""
     chance = "each may be chance" if not sure else f"{sure} of them not by chance"
-    yield f"{better} better, {worse} worse, {same} the same" + (f"; {chance}" if better + worse else "")
+    yield f"{better} better, {worse} worse, {same} the same" + (f"; {chance}" if better + worse else "") + rest
     moved = sorted((case for case in cases if case.value), key=lambda case: (case.may_be_chance, -abs(case.value)))
     for case in moved[:_CASES_SHOWN]:
         mark = ", may be chance" if case.may_be_chance else ""

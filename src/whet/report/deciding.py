@@ -62,8 +62,11 @@ def compare(names: Sequence[str], settings: Settings, *, margin: float, shared: 
         raise UsageError("name a run and two arms at most", hint="whet compare RUN A B")
     if len(names) == _TWO and all(_is_run(name, settings) for name in names):
         return _compare_runs(*(_run(name, settings) for name in names), margin=margin, shared=shared)
-    run, *arms = names if len(names) in {1, _RUN_AND_ARMS} else ("latest", *names)
+    named = len(names) in {1, _RUN_AND_ARMS} or (names and _is_run(names[0], settings))
+    run, *arms = names if named else ("latest", *names)
     samples = _run(run, settings).samples()
+    if len(arms) == 1 or len(set(arms)) < len(arms):
+        raise UsageError("name two arms to compare", hint=f"the arms of {samples.name} are {', '.join(samples.names)}")
     _must_know(arms, samples)
     if len(samples.names) < _TWO:
         raise UsageError(
@@ -136,8 +139,9 @@ def _across(before: RunSamples, after: RunSamples, *, margin: float) -> Compared
                 *(replace(each, arm=names[1]) for each in after.arms if each.arm == new),
             ),
             weights={**before.weights, **after.weights},
+            grown_from=before.grown_from or after.grown_from,
             interleaved=False,
-            notes=notes,
+            notes=(*notes, *before.notes, *after.notes),
         )
         found += comparisons_of(both, margin=margin)
     return Compared(samples=after, comparisons=_some(tuple(found), after))
@@ -152,6 +156,7 @@ class GateOutcome:
     rates: dict[str, Any] | None = None
     more: More | None = None
     run: str | None = None
+    unfinished: bool = False
 
     @property
     def answer(self) -> Answer:
@@ -174,8 +179,10 @@ class GateOutcome:
     @property
     def advice(self) -> str:
         """What would decide it, and what that costs."""
+        if self.unfinished:
+            return f"finish the run first: whet run --resume {self.run}"
         if self.more is None or self.run is None:
-            return "the difference is so small that no reasonable number of trials would decide it"
+            return "more trials of this run would hardly decide it"
         cost = "" if self.more.cost_usd is None else f", about {money(self.more.cost_usd)}"
         hours = "" if self.more.hours is None else f", about {duration(self.more.hours * 3600)}"
         return f"to decide it: whet run --resume {self.run} --add-trials {self.more.trials}{cost}{hours}"
@@ -216,11 +223,14 @@ def gate(
     open_ones = [found for found in compared.comparisons if found.verdict == "inconclusive"]
     more = [more_to_decide(found, compared.samples, parallel=settings.max_parallel) for found in open_ones]
     known = [each for each in more if each is not None]
+    own = all(found.interleaved for found in compared.comparisons)
     return GateOutcome(
         gated=tuple(gated),
         compared=compared,
-        more=max(known, key=lambda each: each.trials) if known and len(known) == len(more) else None,
+        # More trials of one run say little if the other side does not grow with it.
+        more=max(known, key=lambda each: each.trials) if known and len(known) == len(more) and own else None,
         run=compared.samples.name,
+        unfinished=any("not finished" in note for found in compared.comparisons for note in found.notes),
     )
 
 
@@ -240,9 +250,7 @@ def _gate_rate(names: Sequence[str], settings: Settings, least: float) -> GateOu
         for (arm, runner), rate in rates.items()
     )
     shown = {f"{arm}@{runner}": rate for (arm, runner), rate in rates.items()}
-    return GateOutcome(
-        gated=gated, rates=shown, more=More(trials=max(2, samples.rounds), cost_usd=None, hours=None), run=samples.name
-    )
+    return GateOutcome(gated=gated, rates=shown, run=samples.name)
 
 
 def _compare_with_baseline(
@@ -284,6 +292,7 @@ def store_baseline(name: str, run: str, settings: Settings) -> str:
 class TrialPlan:
     """What a decision takes: trials per case and arm, and per trial dollars and seconds as far as they are known."""
 
+    suite: Path
     effect: float
     power: float
     cases: int
@@ -301,22 +310,22 @@ class TrialPlan:
         effect = f"{points(self.effect, sign=False)} points"
         yield f"To find a difference of {effect} in {count(self.cases, 'case')} in {percent(self.power)} of runs:"
         whole = count(self._trials(self.needed.trials), "trial")
-        trials = f"{self.needed.least} to {self.needed.most} trials per case and arm"
+        trials = f"{_range(str(self.needed.least), str(self.needed.most))} trials per case and arm"
         yield f"  {trials}; plan {self.needed.trials}, which is {whole} in {self.arms} arms"
         if self.cost_usd is not None:
-            yield f"  {money(self._cost(self.needed.least))} to {money(self._cost(self.needed.most))}"
+            yield f"  {_range(money(self._cost(self.needed.least)), money(self._cost(self.needed.most)))}"
         if self.seconds is not None:
             hours = [
                 duration(self._trials(n) * self.seconds / self.parallel) for n in (self.needed.least, self.needed.most)
             ]
-            yield f"  {hours[0]} to {hours[1]}, with {self.parallel} at a time"
+            yield f"  {_range(*hours)}, with {self.parallel} at a time"
         if self.pilot:
             yield f"  learned from {self.pilot}"
         else:
             yield "  no run to learn from yet: this is for cases that pass 70 % of the time"
         if self.max_cost is not None:
             yield self._affordable()
-        yield f"  next: whet run SUITE --trials {self.needed.trials} --arm old=... --arm new=..."
+        yield f"  next: whet run {self.suite} --trials {self.needed.trials} --arm old=... --arm new=..."
 
     def _trials(self, each: int) -> int:
         return each * self.cases * self.arms
@@ -360,6 +369,10 @@ class TrialPlan:
         }
 
 
+def _range(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"
+
+
 def plan_trials(
     suite: Path,
     settings: Settings,
@@ -380,6 +393,7 @@ def plan_trials(
     times = [trial.seconds for trial in trials if trial.seconds is not None]
     spread, seen = _spread(run.samples()) if run else (USUAL_SPREAD, None)
     return TrialPlan(
+        suite=suite,
         effect=effect,
         power=power,
         cases=cases,

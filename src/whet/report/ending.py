@@ -188,8 +188,7 @@ def _decisions(digest: Digest, screen: Screen) -> Iterator[str]:
     yield ""
     yield screen.paint("Decision", "bold")
     for found in digest.comparisons:
-        where = f"{screen.fit(one_line(found.runner, 80))}  " if found.runner else ""
-        yield f"  {where}{screen.paint(screen.fit(sentence(found)), styles[found.verdict])}"
+        yield f"  {screen.paint(screen.fit(sentence(found)), styles[found.verdict])}"
     yield screen.paint("  whet compare says more, and whet gate decides", "dim")
 
 
