@@ -168,6 +168,22 @@ def test_one_that_is_derived_has_the_fields_of_both() -> None:
         made.name = "b"  # type: ignore[misc]
 
 
+def test_a_class_that_derives_without_fields_protects_the_fields_alone() -> None:
+    class Plain(Base):
+        """Has attributes of its own, which are no fields."""
+
+    made: Any = Plain(1)
+    made.own = 2
+    assert made.own == 2
+    del made.own
+
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'left'"):
+        made.left = 3
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot delete field 'left'"):
+        del made.left
+    assert (made.left, hasattr(made, "own")) == (1, False)
+
+
 def test_the_first_instances_are_like_all_others() -> None:
     @dataclass(frozen=True, slots=True)
     class Many:
