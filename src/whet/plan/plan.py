@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from os import urandom
 from pathlib import Path
-from secrets import randbits
 
 from whet.errors import PathRefused, UnknownName, UsageError
 from whet.model.arm import Arm, baseline_of
@@ -79,7 +79,7 @@ def make_plan(
         strict=strict,
         arms=compared,
         baseline=baseline,
-        seed=None if baseline is None else seed if seed is not None else randbits(32),
+        seed=None if baseline is None else seed if seed is not None else int.from_bytes(urandom(4)),
     )
 
 
