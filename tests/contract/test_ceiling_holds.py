@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from whet.errors import AgentNotFound, AgentNotStarted
 from whet.ground import ceilings as holds
-from whet.ground.cgroups import CONTROLLERS, usable_places
+from whet.ground.cgroups import CONTROLLERS, _sweep, usable_places
 from whet.ground.sandbox import Boundary, Command, Ended, Sandbox
 from whet.model import plugins
 from whet.model.suite import Ceilings
@@ -190,3 +191,20 @@ def test_a_person_is_told_what_limits_of_the_system_cannot_hold(monkeypatch: pyt
     assert "memory is that of each single process" in said
     assert "CPUs become CPU time" in said
     assert holds.weaknesses(Ceilings()) is None
+
+
+def test_groups_of_processes_that_have_ended_are_swept_away_and_others_are_left(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    names = {
+        "ended": f"whet-{ended.pid}-1",
+        "ours": f"whet-{os.getpid()}-1",
+        "no number": "whet-x-1",
+        "foreign": "other",
+    }
+    for name in names.values():
+        (tmp_path / name).mkdir()
+
+    _sweep(tmp_path)
+
+    assert {what for what, name in names.items() if (tmp_path / name).exists()} == {"ours", "no number", "foreign"}

@@ -28,6 +28,11 @@ def as_user(uid: int) -> list[str]:
     return ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--"]
 
 
+def held_to_permissions() -> list[str]:
+    """What to put before a command so that the permissions of files hold for it, also where root runs it."""
+    return ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--"] if os.getuid() == 0 else []
+
+
 @contextmanager
 def folder_of(uid: int) -> Iterator[Path]:
     """A folder that belongs to this user, at a place where he may go."""

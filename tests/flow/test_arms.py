@@ -195,6 +195,18 @@ def test_a_stored_baseline_gates_later_runs(coin: Project):
     assert (missing.code, "whet baseline save nothing" in missing.stderr) == (2, True)
 
 
+def test_a_baseline_of_another_schema_is_refused(coin: Project):
+    coin.run("--arm", "main=env:CHANCE=1")
+    coin.whet("baseline", "save", "release")
+    stored = coin.root / "baselines" / "release.json"
+    stored.write_text(stored.read_text().replace("whet/baseline/1", "whet/baseline/2"))
+
+    gate = coin.whet("gate", "--baseline", "release")
+
+    assert gate.code == 2
+    assert 'its schema is "whet/baseline/2", not whet/baseline/1' in gate.stderr
+
+
 @pytest.mark.parametrize("name", ["../x", ".hidden", "a/b", ""])
 def test_a_baseline_has_a_plain_name(coin: Project, name: str):
     coin.run()
@@ -287,6 +299,7 @@ def test_arms_of_the_settings_are_selected_by_name(coin: Project):
         (["new=env:1=2"], "is not of the form env:KEY=VALUE"),
         (["new=runner:other"], 'no runner is called "other"'),
         (["new=prompt:missing.md"], "there is no file"),
+        (["new=prompt:."], "is not a text file"),
         (["new=skill:missing"], "is not a skill"),
         (["new=skill:git:HEAD"], "name its folder with --skill"),
         (["a=model:x", "a=model:y"], "two arms have the same name"),

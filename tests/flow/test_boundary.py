@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import threading
@@ -194,6 +195,29 @@ def test_it_has_a_network_only_where_it_may(walled: Project) -> None:
     assert "hello" in allowed
     assert refused.statuses == {"a": "failed"}
     assert "refused" in refused.message("a").lower() or "unreachable" in refused.message("a").lower()
+
+
+def test_a_scripted_agent_has_a_network_unless_it_may_not(walled: Project) -> None:
+    server = socket.create_server(("127.0.0.1", 0))
+    port = server.getsockname()[1]
+    threading.Thread(target=_answer, args=(server,), daemon=True).start()
+    script = f"import socket; print(socket.create_connection(('127.0.0.1', {port}), 5).recv(5))"
+    runner = '[runners.demo.agent]\ntype = "scripted"\nscript = "steps.json"\n'
+    walled.write("steps.json", json.dumps([{"run": f'python3 -c "{script}"'}, {"answer": "done"}]))
+    walled.suite("""
+        def heard(report, ctx):
+            heard = [getattr(event, "output", "") for event in report.events]
+            assert any("hello" in each for each in heard), heard
+        suite = [Case(id="a", prompt="call", check=heard)]
+    """)
+
+    walled.settings(runner)
+    allowed = walled.run().statuses
+    walled.settings(runner + "network = false\n")
+    refused = walled.run().statuses
+    server.close()
+
+    assert (allowed, refused) == ({"a": "passed"}, {"a": "failed"})
 
 
 def _answer(server: socket.socket) -> None:

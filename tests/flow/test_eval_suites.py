@@ -260,6 +260,18 @@ def test_the_judge_of_a_rubric_is_shown_what_the_agent_changed_in_its_files(skil
     assert "+a line that only the diff shows" in answer
 
 
+def test_the_key_of_the_judge_is_masked_whatever_its_variable_is_called(skilled: Project) -> None:
+    suite(skilled, rubric("echo the-judge-pays-with-this; exit 1", "It is true."), verifier_kind="llm_judge")
+    with ScriptedModel([verdict(10)]) as model:
+        judged_by(skilled, model, SHELL)
+        skilled.settings((skilled.root / "whet.toml").read_text() + 'key_variable = "MINE"\n')
+
+        done = run(skilled, env={"MINE": "the-judge-pays-with-this"})
+
+    assert done.statuses == {"c1": "failed"}, done.stdout + done.stderr
+    assert done.artifact("c1", "transcript.txt").read_text() == "***\n"
+
+
 def test_an_answer_that_keeps_the_judge_from_a_verdict_has_failed(skilled: Project) -> None:
     suite(skilled, rubric("echo a", "It is true."), verifier_kind="llm_judge")
     with ScriptedModel([{"say": "I would rather not."}, verdict(3), {"say": "No."}]) as model:

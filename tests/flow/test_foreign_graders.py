@@ -117,6 +117,16 @@ def test_a_grader_with_nothing_but_grade_decides_and_its_classes_are_recorded(ex
     assert done.trial("c")["notes"] == ["the classes are on holiday"]
 
 
+def test_of_two_installations_of_a_package_the_one_that_python_imports_counts(extended: Project) -> None:
+    extended.write("older/foreign-0.dist-info/METADATA", "Metadata-Version: 2.1\nName: foreign\nVersion: 0\n")
+    extended.write("older/foreign-0.dist-info/entry_points.txt", "[whet.graders]\nplain = gone_since:Plain\n")
+    extended.env["PYTHONPATH"] += f":{extended.root / 'older'}"
+
+    done = run(extended, "a|echo yes|plain|yes")
+
+    assert done.statuses == {"a": "passed"}, done.stderr
+
+
 def test_a_grader_in_a_worker_may_hang_or_end_its_process(extended: Project) -> None:
     done = run(extended, "a|echo|quick|fine", "b|echo|quick|hang", "c|echo|quick|die", "d|echo|quick|fine")
 

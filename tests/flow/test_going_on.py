@@ -89,6 +89,18 @@ def test_a_run_that_was_resumed_prints_what_was_typed_the_first_time(project: Pr
     ]  # fmt: skip
 
 
+def test_a_run_that_was_resumed_from_another_folder_prints_paths_that_lead_from_there(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite('suite = [Case(id="bad", prompt="exit 1", check=ok)]')
+    first = project.run("--verbose")
+
+    resumed = project.whet("run", "--resume", str(first.folder), cwd=project.outside)
+    again = project.whet(*printed(resumed, "--last-failed"), cwd=project.outside)
+
+    assert str(project.root / "suite.py") in printed(resumed, "--last-failed")
+    assert again.code == 1, again.stderr
+
+
 def test_what_is_made_of_an_evaluation_is_told_to_its_resume_again(project: Project) -> None:
     del project
     words = ["--skills", "a", "b", "--runs=2", "--format", "json", "--min-completion=0.5", "--k", "2", "--verbose"]

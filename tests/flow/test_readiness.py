@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from project import Project
+
+from whet.agents import programs
+from whet.ground.local import LocalSandbox
+from whet.model.run import Runner
+from whet.run.readiness import refuse_unready
 
 RUNNER = """
 [runners.{id}.agent]
@@ -52,6 +60,19 @@ def test_a_program_that_does_not_start_is_said_before_anything_begins(asked: Pro
     assert outcome.code == 2
     assert 'does not start: "--version" ended with exit code 1' in outcome.stderr
     assert nothing_began(asked)
+
+
+def test_a_program_that_takes_long_to_say_its_version_may_still_begin(
+    asked: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "_PATIENCE_S", 0.2)
+    asked.write("bin/claude", "#!/bin/sh\nexec sleep 60\n", mode=0o755)
+    execution: Any = SimpleNamespace(runner=Runner(id="r", agent="claude-code"))
+    plan: Any = SimpleNamespace(executions=[execution])
+
+    doubts = refuse_unready(plan, LocalSandbox(), {**asked.env, **LOGGED_IN})
+
+    assert doubts == ()
 
 
 def test_an_agent_that_nothing_logs_in_is_said_before_anything_begins(asked: Project) -> None:

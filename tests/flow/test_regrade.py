@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from ordinary import held_to_permissions
 from project import SHELL, Outcome, Project
 
 ANSWER = """
@@ -100,6 +101,25 @@ def test_the_workspace_of_a_passed_trial_is_made_again_from_its_changes(sh: Proj
 
     outcome = regrade(sh)
 
+    assert outcome.statuses == {"c": "passed"}, outcome.message("c")
+
+
+CLOSING = """
+    def check(report, ctx):
+        {check}
+    suite = [Case(id="c", prompt="echo x > closed.txt; chmod 000 closed.txt", check=check)]
+"""
+
+
+def test_a_file_that_the_agent_closed_is_part_of_its_kept_workspace_again(sh: Project) -> None:
+    sh.starter = tuple(held_to_permissions())
+    sh.suite(CLOSING.replace("{check}", 'assert False, "not yet"'))
+    kept = sh.run().trial("c")["workspace_dir"]
+    sh.suite(CLOSING.replace("{check}", 'assert [each.name for each in ctx.workspace.iterdir()] == ["closed.txt"]'))
+
+    outcome = regrade(sh)
+
+    assert kept is not None
     assert outcome.statuses == {"c": "passed"}, outcome.message("c")
 
 

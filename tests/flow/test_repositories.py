@@ -134,3 +134,21 @@ def test_the_submodules_of_a_worktree_come_along_too(boxed: Project) -> None:
     assert done.statuses == {"a": "passed"}, done.message("a")
     assert git(template / "libs" / "inner", "branch", "--format=%(refname:short)") == "main"
     assert git(main, "log", "-1", "--format=%s", "feature") == "add inner"
+
+
+@KINDS
+def test_a_workspace_that_trials_share_has_the_repository_too(project: Project, kind) -> None:
+    main = kind(project)
+    project.settings(SHELL)
+    project.suite("""
+        workspace = Workspace(mode="shared", template_dir="template")
+        AGENT = "git -c safe.directory=* log --format=%s; git branch --show-current; git branch made; git rev-parse --show-toplevel"
+        def looks(report, ctx):
+            assert report.final_output.splitlines() == ["add b.txt", "add a.txt", "feature", str(ctx.workspace)]
+        suite = [Case(id="a", prompt=AGENT, check=looks)]
+    """)
+
+    done = project.run()
+
+    assert done.statuses == {"a": "passed"}, done.message("a")
+    assert "made" not in git(main, "branch", "--all")

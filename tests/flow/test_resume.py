@@ -21,6 +21,7 @@ from project import PATIENCE_S, SHELL, Project, wait_for
 
 from whet.record import sources
 from whet.record.sources import Source
+from whet.run.scratch import clear_scratch
 
 KILLS = 20
 CASES, TRIALS, LANES = 20, 3, 4
@@ -181,6 +182,25 @@ def test_scratch_folders_of_a_killed_run_are_cleared_by_the_resume(project: Proj
 
     assert done.code == 0, done.stderr
     assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "stays"),
+    [("whet-12345678", 0o700, False), ("whet-12345678", 0o755, True), ("my-documents", 0o700, True)],
+    ids=["a scratch folder", "open to others", "another name"],
+)
+def test_a_note_of_a_scratch_folder_is_not_followed_to_anything_else(
+    tmp_path: Path, name: str, mode: int, stays: bool
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / name).mkdir()
+    (tmp_path / name).chmod(mode)
+    (tmp_path / "run" / ".scratch").symlink_to(tmp_path / name)
+
+    clear_scratch(tmp_path / "run")
+
+    assert (tmp_path / name).exists() is stays
+    assert list((tmp_path / "run").iterdir()) == []
 
 
 def test_a_torn_last_line_is_done_again_and_a_resume_of_a_whole_run_does_nothing(project: Project) -> None:

@@ -65,6 +65,19 @@ def test_every_mistake_is_reported_with_its_path(client: httpx2.Client) -> None:
     } <= paths
 
 
+@pytest.mark.parametrize(("count", "last"), [(200, "is missing"), (201, "and 1 more problems")])
+def test_of_many_mistakes_the_first_200_are_reported_and_the_rest_counted(
+    client: httpx2.Client, count: int, last: str
+) -> None:
+    wrong = suite_document(cases_json=[{"case_kind": "trigger_query", "expectation": "should_trigger"}] * count)
+
+    refused = client.post(SUITES, json=wrong)
+
+    details = refused.json()["details"]
+    assert (refused.status_code, len(details)) == (422, count)
+    assert details[-1]["message"] == last
+
+
 @pytest.mark.parametrize("count", [0, 501])
 def test_a_suite_has_1_to_500_cases(client: httpx2.Client, count: int) -> None:
     case = {"case_kind": "exact_match", "instruction": "say a", "expected": "a"}

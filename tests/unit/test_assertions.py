@@ -178,6 +178,16 @@ def test_bounds_a_diff_to_twenty_lines() -> None:
     assert len(said.splitlines()) == 3 + 20 + 1
 
 
+def test_a_diff_of_exactly_twenty_lines_is_whole() -> None:
+    # A heading, a place, and nine lines of each side.
+    left, right = ("\n".join(f"{word} {number}" for number in range(9)) for word in ("one", "two"))
+
+    said = message("assert left == right", left=left, right=right)
+
+    assert len(said.splitlines()) == 3 + 20
+    assert said.splitlines()[-1].strip() == "+ two 8"
+
+
 @dataclass
 class Point:
     x: int
@@ -245,6 +255,14 @@ def test_shows_where_an_unwanted_text_stands() -> None:
     said = message('assert "npm" not in text', text=text)
 
     assert "found: line 101, character 505: " in said
+
+
+def test_an_unwanted_text_at_the_very_start_is_shown_from_its_first_character() -> None:
+    text = "npm install, and then nothing worth a word for the rest of the line"
+
+    said = message('assert "npm" not in text', text=text)
+
+    assert "found: line 1, character 0: 'npm install, and then n'" in said
 
 
 # --- bounds

@@ -109,6 +109,14 @@ def test_a_record_without_hashes_is_read_and_gone_on_with_and_is_covered_from_th
         Journal(path)
 
 
+def test_a_line_without_a_hash_that_holds_more_than_a_result_has_lost_its_hash(path: Path) -> None:
+    (path.with_name("run.json")).write_text("{}")
+    path.write_bytes(wire.encode(result(1))[:-1] + b',"files":{}}\n')
+
+    with pytest.raises(RecordChanged, match="line 1 has changed: it does not end in a hash, and holds files"):
+        Journal(path)
+
+
 def test_hashes_that_were_all_taken_away_are_missed_because_run_json_speaks_of_them(path: Path) -> None:
     filled(path)
     path.write_bytes(b"".join(wire.encode(result(number)) + b"\n" for number in range(1, 3)))

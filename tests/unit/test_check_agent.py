@@ -11,7 +11,7 @@ import pytest
 
 from whet.agents.agent import AgentCommand, AgentDefaults, Task
 from whet.model.seen import Event, FinalOutput, Message, SessionEnded, ToolCall, ToolResult, UsageSeen
-from whet.testing.agent_contract import ContractBroken, check_agent
+from whet.testing.agent_contract import ContractBroken, check_agent, garbled
 
 LINES = [
     {"type": "call", "id": "1"},
@@ -155,3 +155,11 @@ def test_a_session_that_was_stopped_has_no_end(tmp_path: Path) -> None:
 def test_a_folder_without_a_recording_is_told(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"stdout\.jsonl"):
         check_agent(Careful, tmp_path)
+
+
+def test_only_a_few_records_of_a_kind_are_spoiled_so_that_a_long_recording_is_checked_in_time() -> None:
+    lines = [json.dumps({"type": "usage", "tokens": number}).encode() for number in range(100)]
+
+    few, many = ([*garbled(lines[:count])] for count in (10, 100))
+
+    assert len(few) == len(many)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from whet.grade.comparison import compare_arms, compare_candidates, decide
-from whet.model.comparison import Sampled
+from whet.grade.gate import gate_cost, more_to_decide
+from whet.model.comparison import ArmSamples, RunSamples, Sampled
 from whet.report.comparison import comparison_document, comparison_lines, comparisons_document
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
@@ -91,21 +92,67 @@ def test_several_candidates_share_one_error():
     assert beside["new"].level > alone["new"].level
 
 
-def test_what_both_arms_take_is_compared_too():
-    def arm(cost: float) -> list[Sampled]:
-        return [
-            Sampled(case=f"c{n}", value=1.0, cost_usd=cost * (1 + number / 10), seconds=2.0, tokens=1000, steps=3)
-            for n in range(4)
-            for number in range(3)
-        ]
+def _costly(cost: float) -> list[Sampled]:
+    return [
+        Sampled(case=f"c{n}", value=1.0, cost_usd=cost * (1 + number / 10), seconds=2.0, tokens=1000, steps=3)
+        for n in range(4)
+        for number in range(3)
+    ]
 
-    found = compare_arms(arm(0.10), arm(0.20))
+
+def _mixed(cost: float) -> list[tuple[Sampled, float]]:
+    """Trials with values of which a dearer arm has more that are good."""
+    return [(each, float(number % 3 < cost * 10)) for number, each in enumerate(_costly(cost))]
+
+
+def test_what_both_arms_take_is_compared_too():
+    found = compare_arms(_costly(0.10), _costly(0.20))
 
     assert found is not None
     cost = found.amounts[0]
     assert cost.ratio is not None
     assert (cost.amount, cost.ratio.value) == ("cost_usd", pytest.approx(2.0))
     assert cost.ratio.low > 1.5
+
+
+@pytest.mark.parametrize(
+    ("most", "answer"), [(1.5, "fail"), (2.0, "unknown"), (3.0, "pass")], ids=["too little", "as it looks", "enough"]
+)
+def test_a_gate_on_cost_fails_only_what_surely_costs_more(most, answer):
+    found = compare_arms(_costly(0.10), _costly(0.20))
+    assert found is not None
+
+    gated = gate_cost(found, most)
+
+    assert gated.answer == answer
+    assert gated.reason.startswith("costs 2.00 times as much (")
+    assert gated.reason.endswith(f"and {most:g} are allowed")
+
+
+def test_a_cost_that_is_not_known_decides_no_gate():
+    found = _compared({"a": "pp", "b": "pf"}, {"a": "pp", "b": "pf"})
+
+    assert gate_cost(found, 1.0).answer == "unknown"
+
+
+def test_what_would_decide_is_shared_by_the_trials_that_run_at_once():
+    arms = tuple(
+        ArmSamples(arm=name, runner="r", trials=tuple(replace(each, value=value) for each, value in _mixed(cost)))
+        for name, cost in (("old", 0.1), ("new", 0.3))
+    )
+    found = compare_arms(arms[0].trials, arms[1].trials)
+    samples = RunSamples(name="run", arms=arms, weights={})
+    assert found is not None
+
+    alone, four = (more_to_decide(found, samples, parallel=parallel) for parallel in (1, 4))
+
+    assert alone is not None
+    assert four is not None
+    assert alone.trials == four.trials
+    # Four cases in two arms, of two seconds each.
+    assert alone.hours == pytest.approx(alone.trials * 4 * 2 * 2.0 / 3600)
+    assert four.hours == pytest.approx(alone.hours / 4)
+    assert alone.cost_usd == pytest.approx(alone.trials * 4 * 2 * 0.2 * 1.1)
 
 
 def test_arms_that_share_no_case_are_not_compared():

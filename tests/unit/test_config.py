@@ -468,6 +468,14 @@ def test_a_file_that_is_no_text_is_an_error(tmp_path: Path) -> None:
     assert found == [f"{tmp_path}/whet.toml: is not UTF-8 text (byte 8)"]
 
 
+def test_a_home_alone_is_a_folder_too(tmp_path: Path) -> None:
+    write(tmp_path, '[run]\ncwd = "~"\nmounts = ["~other"]\n')
+
+    settings = load(tmp_path, environ={"HOME": "/home/me"})
+
+    assert (settings.cwd, settings.mounts) == (Path("/home/me"), (tmp_path / "~other",))
+
+
 def test_relative_paths_lead_from_the_file_that_names_them(tmp_path: Path) -> None:
     text = """
     [run]

@@ -143,6 +143,22 @@ def test_it_can_be_derived_from_by_ours_and_by_the_standard_one() -> None:
     assert Other(1).right == 3
 
 
+def test_a_class_that_derives_without_fields_protects_the_fields_alone() -> None:
+    class Plain(Base):
+        """Has attributes of its own, which are no fields."""
+
+    made: Any = Plain(1)
+    made.own = 2
+    assert made.own == 2
+    del made.own
+
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'left'"):
+        made.left = 3
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot delete field 'left'"):
+        del made.left
+    assert (made.left, hasattr(made, "own")) == (1, False)
+
+
 def test_methods_of_the_body_stay() -> None:
     @dataclass(frozen=True, slots=True)
     class Own:  # noqa: PLW1641 - the decorator adds it

@@ -138,6 +138,25 @@ def test_what_no_json_store_could_keep_is_refused(value: Any, path: str) -> None
     assert [each for each, _ in found] == [path]
 
 
+@pytest.mark.parametrize(
+    ("expected", "why"), [("a\0b", "holds a NUL character"), ("\ud800", "holds half a surrogate pair")]
+)
+def test_a_text_that_cannot_be_stored_is_refused_with_the_reason(expected: str, why: str) -> None:
+    found = problems(suite_of({**EXACT, "expected": expected}))
+
+    assert found == [("cases_json[0].expected", why)]
+
+
+@pytest.mark.parametrize("digest", ["0" * 63, "0" * 65, "g" * 64], ids=["short", "long", "no digits"])
+def test_the_digest_of_a_package_has_64_hexadecimal_digits(digest: str) -> None:
+    right = read_suite(suite_of({**PACKAGE, "environment_sha256": "0123456789abcdef" * 4}))
+
+    found = problems(suite_of({**PACKAGE, "environment_sha256": digest}))
+
+    assert found == [("cases_json[0].environment_sha256", "must be 64 hexadecimal digits")]
+    assert to_json(right)["cases_json"][0]["environment_sha256"] == "0123456789abcdef" * 4
+
+
 def test_nesting_without_end_is_refused_and_not_followed() -> None:
     deep: Any = 1
     for _ in range(5000):

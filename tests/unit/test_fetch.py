@@ -12,10 +12,12 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 import anyio
+import httpcore2
+import httpx2
 import pytest
 
 from whet.errors import PackageError, PackageUnreachable
-from whet.ground.fetching import fetch, is_public
+from whet.ground.fetching import _next, fetch, is_public
 from whet.ground.package_settings import (
     MIB,
     Buckets,
@@ -125,6 +127,24 @@ def test_any_other_answer_is_told_and_only_busy_servers_are_worth_another_try(
         fetched(f"{server.url}/a", tmp_path)
 
     assert type(caught.value) is kind
+
+
+def test_a_redirect_from_https_leads_to_https_alone() -> None:
+    def redirected(to: str) -> str:
+        answer = httpcore2.Response(302, headers=[(b"Location", to.encode())])
+        return str(_next(httpx2.URL("https://a.example/x/y"), answer))
+
+    assert [redirected(to) for to in ("z", "https://b.example/c")] == ["https://a.example/x/z", "https://b.example/c"]
+    with pytest.raises(PackageError, match="redirects from https to an address without encryption"):
+        redirected("http://a.example/x/y")
+
+
+def test_a_file_of_exactly_the_largest_size_is_fetched(serve, tmp_path: Path) -> None:
+    server = serve(lambda *_: (200, {}, bytes(MIB)))
+
+    found = fetched(f"{server.url}/a", tmp_path, PackageSettings(limits=PackageLimits(download_bytes=MIB)))
+
+    assert found.path.stat().st_size == MIB
 
 
 def test_a_file_that_is_too_large_is_refused_while_it_comes(serve, tmp_path: Path) -> None:
@@ -281,7 +301,7 @@ def test_a_reference_that_makes_no_sense_is_told(tmp_path: Path, ref: str, reaso
 def test_local_references_are_paths_and_file_addresses(tmp_path: Path) -> None:
     assert kind_of("../a.tar.gz") == kind_of("file:///a") == "local"
     assert local_path("a/b", tmp_path) == tmp_path / "a/b"
-    assert local_path("file:///a%20b", tmp_path) == Path("/a b")
+    assert local_path("file:///a%20b", tmp_path) == local_path("file://localhost/a%20b", tmp_path) == Path("/a b")
     with pytest.raises(PackageError, match="another machine"):
         local_path("file://host/a", tmp_path)
 

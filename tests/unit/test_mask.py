@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whet.ground import masking
 from whet.ground.secrets import HIDDEN, MaskedStream, Masker, looks_secret, secret_values, secrets_in
 
 SECRET = "sk-0123456789"
@@ -132,3 +134,16 @@ def test_a_masker_can_learn_more() -> None:
     masker.learn(["secret-two", "", "secret-one"])
 
     assert masker.text("secret-one secret-two") == f"{HIDDEN} {HIDDEN}"
+
+
+@pytest.mark.parametrize("before", [0, 1, 5, len(SECRET) - 1, len(SECRET)])
+def test_a_secret_on_the_border_of_two_pieces_of_a_large_file_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    monkeypatch.setattr(masking, "_PIECE", 1000)
+    (tmp_path / "large").write_bytes(b"x" * (1000 - before) + SECRET.encode() + b"y" * 1000)
+
+    problems = masking.mask_files(Masker((SECRET,)), tmp_path)
+
+    assert problems == []
+    assert (tmp_path / "large").read_text() == "x" * (1000 - before) + HIDDEN + "y" * 1000

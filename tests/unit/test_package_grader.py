@@ -22,7 +22,7 @@ from whet.ground.packages import Packages, Prepared, package_problems, package_w
 from whet.model.eval_cases import ResourceHints, TaskPackage
 from whet.model.grade import Changes, Grade
 from whet.model.session import SessionSummary
-from whet.model.suite import Case, Check, Suite
+from whet.model.suite import SKILL, Case, Check, Suite
 
 
 def script(*lines: str) -> str:
@@ -94,6 +94,7 @@ class Bench:
             timeout_s=5,
             prepared=prepared,
             arm=arm,
+            skill=self.folder / "skill" if arm == SKILL else None,
         )
 
     def log(self, name: str = "verifier.log") -> str:

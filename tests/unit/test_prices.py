@@ -39,6 +39,10 @@ def test_parts_that_do_not_fit_into_the_input_do_not_make_it_cheaper_than_free()
     assert cost(cached_tokens=900, cache_write_tokens=900) == cost(cached_tokens=900, cache_write_tokens=100)
 
 
+def test_more_from_a_cache_than_was_read_at_all_counts_as_all_of_it() -> None:
+    assert cost(cached_tokens=5000) == cost(cached_tokens=1000)
+
+
 @pytest.mark.parametrize(
     ("usage", "model"),
     [

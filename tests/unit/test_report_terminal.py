@@ -293,6 +293,17 @@ def test_many_failures_are_counted_and_not_all_shown():
     assert "  Timeout · 1 trial\n    ✗ core::case-399@claude/default#1\n" in ending
 
 
+def test_only_a_hundred_classes_stand_apart():
+    def one_of_a_kind(key):
+        return failed(key, failure_class=FailureClass(id=key.case, label=f"Kind {key.case}"))
+
+    printed = show(make_plan([f"case-{number}" for number in range(102)]), one_of_a_kind)
+
+    ending = printed.split("\nFailures\n")[1]
+    assert ending.count("  Kind case-") == 100
+    assert "  Other classes · 2 trials\n" in ending
+
+
 def test_a_long_table_keeps_the_rows_that_matter():
     outcome = by_case({"case-299": failed})
     printed = show(make_plan([f"case-{number}" for number in range(300)]), outcome)

@@ -236,6 +236,11 @@ def test_the_quantiles_of_t_are_those_of_the_tables(degrees: int, value: float) 
     assert t_quantile(0.975, degrees) == pytest.approx(value, abs=1e-4)
 
 
+@pytest.mark.parametrize(("share", "value"), [(0.6, 0.2602), (0.75, 0.6998), (0.9, 1.3722), (0.999, 4.1437)])
+def test_the_quantiles_of_t_are_those_of_the_tables_for_every_share(share: float, value: float) -> None:
+    assert t_quantile(share, 10) == pytest.approx(value, abs=1e-4)
+
+
 def test_a_difference_is_paired_by_task() -> None:
     before = {"a": [0.0, 1.0], "b": [1.0], "c": [0.5], "gone": [1.0]}
     after = {"a": [1.0, 1.0], "b": [0.0], "c": [0.5], "new": [1.0]}

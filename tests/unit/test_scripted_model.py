@@ -215,6 +215,13 @@ def test_a_fault_has_its_status_and_asks_to_try_again_at_once(wire: str, fault: 
     assert then == 200
 
 
+def test_a_fault_may_ask_to_try_again_later_in_seconds_and_in_milliseconds() -> None:
+    with ScriptedModel([{"fail": "rate-limit", "retry_after": 2.5}]) as model:
+        _, headers, _ = ask(model, "anthropic")
+
+    assert (headers["retry-after"], headers["retry-after-ms"]) == ("2.5", "2500")
+
+
 def test_an_overloaded_provider_says_so_in_its_own_way() -> None:
     with ScriptedModel([{"fail": "overloaded", "always": True}]) as model:
         statuses = {wire: ask(model, wire)[0] for wire in FORMATS}

@@ -68,6 +68,13 @@ def test_a_run_without_any_sign_of_an_effect_is_hopeless_near_its_end():
     assert not is_hopeless(nothing, done=10, rounds=10, effect=0.1)
 
 
+def test_no_run_is_hopeless_before_its_third_round():
+    nothing = _seen(0.5, 0.5, 2)
+
+    assert not is_hopeless(nothing, done=2, rounds=4, effect=0.01)
+    assert is_hopeless(nothing, done=3, rounds=4, effect=0.01)
+
+
 def test_a_run_that_is_nearly_decided_is_not_hopeless():
     nearly = _seen(0.375, 0.5, 8)
 
@@ -86,6 +93,13 @@ def test_a_large_pilot_narrows_the_range_of_a_plan():
     small, large = trials_needed(20, 0.2, 0.05, seen=60), trials_needed(20, 0.2, 0.05, seen=6000)
 
     assert large.most - large.least < small.most - small.least
+
+
+@pytest.mark.parametrize(("seen", "range_"), [(None, (17, 50)), (2, (4, 75)), (200, (29, 38))])
+def test_the_range_of_a_plan_is_as_wide_as_what_is_known_of_the_spread_is_doubtful(seen, range_):
+    needed = trials_needed(20, 0.19, 0.05, seen=seen)
+
+    assert (needed.least, needed.most) == range_
 
 
 def test_what_a_plan_takes_can_decide_its_effect():

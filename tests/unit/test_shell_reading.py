@@ -150,6 +150,8 @@ def test_redirections_stand_apart_from_the_words(line: str, redirections: tuple[
         ("xargs -0 -n 1 -I{} pnpm test", ("xargs -0 -n 1 -I{}",)),
         ("env -i -u X pnpm test", ("env -i -u X",)),
         ("env -S 'pnpm test'", ("env",)),
+        ("env -Spnpm test", ("env",)),
+        ("env --split-string=pnpm test", ("env",)),
         ("sudo timeout 5 bash -lc 'pnpm test'", ("sudo", "timeout 5", "bash -lc")),
         ("sh -c 'pnpm test'", ("sh -c",)),
         ("zsh -ic 'pnpm test' name arg", ("zsh -ic",)),
@@ -221,6 +223,8 @@ def test_settings_before_a_command_are_its_environment(line: str, env: tuple[tup
         "pnpm test && 'x' \"y\" `z` ${",
         "\x00; pnpm test",
         "\ud800 | pnpm test",
+        # More than one beginning without an end, one inside the other.
+        'echo "$(pnpm test; ${"',
     ],
 )
 def test_a_command_in_broken_surroundings_is_still_found(line: str) -> None:

@@ -45,3 +45,28 @@ def test_only_the_git_folder_at_the_top_is_left_out_of_an_inventory(tmp_path: Pa
         found = take_inventory(place)
 
     assert list(found.files) == ["sub/.git/HEAD"]
+
+
+def test_a_closed_folder_is_opened_up_for_good_where_a_person_is_to_read_it(tmp_path: Path) -> None:
+    (tmp_path / "closed" / "inner").mkdir(parents=True)
+    for folder in ("closed/inner", "closed"):
+        (tmp_path / folder).chmod(0)
+
+    with Descent(tmp_path, open_up=True) as place:
+        entered = [step.name for step in walk(place) if step.kind == "enter"]
+
+    assert entered == ["closed", "inner"]
+    assert {folder: (tmp_path / folder).stat().st_mode & 0o777 for folder in ("closed", "closed/inner")} == {
+        "closed": 0o700,
+        "closed/inner": 0o700,
+    }
+
+
+def test_permissions_that_are_lent_are_taken_back_when_we_leave(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "closed").chmod(0o100)
+
+    with Descent(tmp_path, force=True) as place:
+        modes = [(step.kind, (tmp_path / "closed").stat().st_mode & 0o777) for step in walk(place)]
+
+    assert modes == [("enter", 0o700), ("leave", 0o100)]

@@ -64,6 +64,15 @@ def test_a_tool_that_only_a_sign_tells_of_runs_until_the_model_is_asked_again() 
     assert long_silent(turn)
 
 
+def test_a_tool_that_only_a_sign_tells_of_has_ended_once_any_tool_gives_its_result() -> None:
+    turn = Turn(LIMIT_S)
+    turn.sign("tool")
+
+    turn.returned("1")
+
+    assert long_silent(turn)
+
+
 def test_after_a_whole_answer_nobody_waits_for_the_model() -> None:
     turn = Turn(LIMIT_S)
 

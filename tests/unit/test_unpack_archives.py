@@ -155,6 +155,7 @@ HOSTILE = {
     "file and folder": ([file("a"), file("a/b")], "which is a file"),
     "backslash": ([file("..\\evil")], "backslash"),
     "escape sequence": ([file("\x1b[2J")], "control character"),
+    "delete": ([file("a\x7f")], "control character"),
     "the root as a file": ([file("./")], 'called "./"'),
     "long name": ([file("a" * 256)], "too long"),
     "long path": ([file("/".join(["a" * 200] * 6))], "too long"),
@@ -279,6 +280,17 @@ def test_copies_by_hard_links_count_as_what_they_take(tmp_path: Path) -> None:
     message = refused(archive, PackageLimits(unpacked_bytes=5 * MIB))
 
     assert "more than 5 MiB at b" in message
+
+
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+def test_what_just_keeps_to_every_limit_is_unpacked(tmp_path: Path, kind: str) -> None:
+    names = [*(f"f{number}" for number in range(9)), "/".join("a" * 64)]
+    packed = tmp_path / "a"
+    archive = tar_of(packed, *map(file, names)) if kind == "tar" else zip_of(packed, **dict.fromkeys(names, "x"))
+
+    unpack(archive, tmp_path / "out", PackageLimits(entries=10))
+
+    assert [name for name in names if (tmp_path / "out" / name).read_text() != "x"] == []
 
 
 @pytest.mark.parametrize("kind", ["tar", "zip"])

@@ -33,6 +33,9 @@ def serve(request: bytes, printed: Printed) -> bytes:  # noqa: C901, PLR0911 - a
             return printed.text().encode()
         case [b"hang"]:
             time.sleep(600)
+        case [b"close"]:
+            os.closerange(3, 1000)
+            time.sleep(600)
         case [b"exit"]:
             os._exit(0)
         case [b"kill"]:
@@ -104,7 +107,7 @@ def test_what_is_printed_is_collected_for_its_own_call_only(workers: Workers) ->
     assert flood.endswith(b"(1000000 bytes in all)\n")
 
 
-@pytest.mark.parametrize("request_", [b"exit", b"kill"])
+@pytest.mark.parametrize("request_", [b"exit", b"kill", b"close"])
 def test_a_worker_that_dies_is_told_and_replaced(workers: Workers, request_: bytes) -> None:
     assert ask(workers, request_, b"echo next") == [WorkerDied, b"next"]
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import re
 import subprocess
-import tarfile
 from pathlib import Path
 
-from whet.errors import UsageError
+from whet.errors import PackageError, UsageError
 from whet.ground.copying import remove_tree
+from whet.ground.package_settings import package_settings
+from whet.ground.unpacking import unpack
 
 # What git may be given as a commit: nothing that could be an option or a path.
 _REF = re.compile(r"[A-Za-z0-9_@^~{}./+:-]+")
@@ -67,11 +67,13 @@ def _unpack(archive: bytes, place: Path, name: str) -> None:
     draft = place.with_name(f"{place.name}-{os.getpid()}")
     try:
         draft.mkdir(parents=True)
-        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-            tar.extractall(draft / name, filter="data")
+        file = draft.with_suffix(".tar")
+        file.write_bytes(archive)
+        unpack(file, draft / name, package_settings({}).limits)
         if not place.exists():
             draft.rename(place)
-    except (OSError, tarfile.TarError) as error:
+    except (OSError, PackageError) as error:
         raise UsageError(f"the skill cannot be unpacked to {place}: {error}") from error
     finally:
         remove_tree(draft)
+        draft.with_suffix(".tar").unlink(missing_ok=True)
