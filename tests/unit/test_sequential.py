@@ -13,7 +13,6 @@ from whet.grade.sequential import (
     is_hopeless,
     looks_after,
     power_by_end,
-    rounds_at_most,
     trials_needed,
     z_after_looks,
     z_at,
@@ -106,8 +105,3 @@ def test_what_a_plan_takes_can_decide_its_effect():
     needed = trials_needed(20, 0.2, 0.1)
 
     assert effect_within_reach(20, 0.2, needed.trials) <= 0.1 < effect_within_reach(20, 0.2, needed.trials // 2)
-
-
-def test_a_run_without_a_limit_of_rounds_gets_one_from_its_cases():
-    assert rounds_at_most(100, 0.1) < rounds_at_most(20, 0.1) < rounds_at_most(5, 0.1)
-    assert rounds_at_most(1000, 0.5) == 3

@@ -30,8 +30,6 @@ _SURCHARGE = 1.1
 # The variance within cases, summed over both arms, if there is no pilot: cases pass 70 % of the time, and half of the
 # variance lies between them.
 USUAL_SPREAD = 0.2
-# What looking after every round costs in the worst case, as a multiple of the trials of a plan without looks.
-_LOOKING = 1.25
 
 
 @lru_cache
@@ -165,11 +163,6 @@ def trials_needed(
         least=max(FIRST_LOOK, ceil(exact * max(0.1, 1 - doubt))),
         most=max(FIRST_LOOK, ceil(exact * (1 + doubt))),
     )
-
-
-def rounds_at_most(cases: int, effect: float) -> int:
-    """Return how many rounds a run until decided may take if you set no limit."""
-    return max(FIRST_LOOK + 1, ceil(_LOOKING * trials_needed(cases, USUAL_SPREAD, effect).trials))
 
 
 def effect_within_reach(cases: int, spread: float, trials: int, *, power: float = 0.8, alpha: float = ALPHA) -> float:
