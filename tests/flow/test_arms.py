@@ -453,7 +453,7 @@ def test_a_pipe_is_not_a_prompt(coin: Project):
 
     done = coin.run("--arm", "a=prompt:pipe", "--arm", "b=env:CHANCE=1")
 
-    assert (done.code, "is not a file" in done.stderr) == (2, True)
+    assert (done.code, "is not a text file" in done.stderr) == (2, True)
 
 
 def test_cases_are_compared_in_the_order_of_the_suite(coin: Project):

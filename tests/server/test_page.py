@@ -70,7 +70,7 @@ def test_after_sign_in_you_see_suites_and_the_outcome_of_their_runs(visitor: Vis
     run = visitor.page.get_by_role("table", name="Runs, newest first").get_by_role("row").nth(1)
     expect(run).to_contain_text("passed")
     expect(run).to_contain_text("1.00 without 0.50")
-    expect(run).to_contain_text(re.compile(r"\+0\.50 \(.* to \+1\.00\)"))
+    expect(run).to_contain_text(re.compile(r"\+0\.50 \(.* to \+0\.99\)"))
     expect(run).to_contain_text(re.compile(f"by {world.key[:13]}.*[0-9a-f]{{12}}.*sh"))
 
 

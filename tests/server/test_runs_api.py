@@ -71,7 +71,8 @@ def test_a_run_ends_with_results_events_and_evidence(client: httpx2.Client) -> N
     trials = client.get(f"{place}/trials").json()["trials"]
     assert len(trials) == 4
     artifacts = {each["path"] for each in client.get(f"{place}/artifacts").json()["artifacts"]}
-    transcript = f"{trials[0]['artifact_dir']}/transcript.txt"
+    first = next(trial for trial in trials if trial["key"]["case"] == results["cases"][0]["id"])
+    transcript = f"{first['artifact_dir']}/transcript.txt"
     assert {transcript, "results.json", "whet.log", "report.md"} <= artifacts
     assert client.get(f"{place}/artifacts/{transcript}").text == "done\n"
     assert [event["event"] for event in all_events(client, run["id"])] == [

@@ -284,6 +284,7 @@ def lifts_of(results: Results) -> tuple[Lift, ...]:
         _lift(found, [case for case, ran in arms[found.runner].items() if len(ran) > 1], triggers.get(found.runner, []))
         for found in comparisons_in(results)
         if found.runner is not None
+        and any(each.baseline is not None and each.candidate is not None for each in found.cases)
     )
 
 

@@ -145,7 +145,7 @@ def _prompt(path: Path, where: str) -> str:
     except UnicodeDecodeError:
         raise UsageError(f"{where}: {path} is not a text file") from None
     if not path.is_file():
-        raise UsageError(f"{where}: {path} is not a file")
+        raise UsageError(f"{where}: {path} is not a text file")
     if len(text) > _LONGEST_PROMPT:
         raise UsageError(f"{where}: {path} is longer than {_LONGEST_PROMPT:,} characters")
     return text
