@@ -211,8 +211,8 @@ class Difference:
     """How far two sets of samples are apart, over the tasks that both have."""
 
     value: float
-    low: float | None
-    high: float | None
+    low: float
+    high: float
     tasks: int
     better: tuple[str, ...]
     worse: tuple[str, ...]

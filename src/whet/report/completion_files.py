@@ -161,7 +161,6 @@ def compare(
     """Compare each skill on each benchmark, in the order of *before*.
 
     A skill regressed if the whole interval of its difference is below -margin.
-    With one task there is no interval, and the difference decides.
     """
     old, new = _by_key(before), _by_key(after)
     return [_change_of(key, old.get(key), new.get(key), margin) for key in dict.fromkeys((*old, *new))]
@@ -184,7 +183,6 @@ def _change_of(
 ) -> SkillChange:
     old, new = _scores(before), _scores(after)
     difference = paired_difference(old, new)
-    decisive = None if difference is None else difference.value if difference.high is None else difference.high
     return SkillChange(
         skill=key[0],
         benchmark=key[1],
@@ -195,7 +193,7 @@ def _change_of(
             TaskChange(task=task, before=mean(old.get(task, ())), after=mean(new.get(task, ())))
             for task in dict.fromkeys((*old, *new))
         ),
-        regressed=decisive is not None and decisive < -margin,
+        regressed=difference is not None and difference.high < -margin,
     )
 
 
@@ -239,8 +237,7 @@ def _section(change: SkillChange, labels: tuple[str, str]) -> Iterator[str]:
         return
     difference = change.difference
     if difference is not None:
-        low, high = difference.low, difference.high
-        interval = "" if low is None or high is None else f", 95 % interval {low:+.3f} to {high:+.3f}"
+        interval = f", 95 % interval {difference.low:+.3f} to {difference.high:+.3f}"
         yield f"The score changed by {difference.value:+.3f} over {difference.tasks} tasks{interval}."
         yield ""
     columns: list[tuple[str, Kind]] = [("", "text"), (labels[0], "number"), (labels[1], "number"), ("change", "number")]
