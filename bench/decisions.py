@@ -13,15 +13,16 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import exp, log
+from math import ceil, exp, log
 
-from whet.grade.comparison import compare_arms, compare_candidates, decide
-from whet.grade.difference import difference
-from whet.grade.sequential import ALPHA, is_hopeless, trials_needed, z_after_looks, z_at
-from whet.model.comparison import Sampled
+from whet.grade.comparison import compare_arms, compare_candidates
+from whet.grade.sequential import ALPHA, trials_needed, z_after_looks
+from whet.grade.until import look
+from whet.model.comparison import ArmSamples, RunSamples, Sampled, Until
 
 _BETWEEN = 0.5
 _CHECKS = 4
+_UNTIL = Until()
 
 
 @dataclass(frozen=True)
@@ -114,34 +115,42 @@ def cover(setting: Setting, runs: int, seed: int) -> tuple[float, float]:
     return held / runs, claimed / runs
 
 
-def until_decided(
-    setting: Setting, rounds: int, runs: int, seed: int, effect: float = 0.1
-) -> tuple[float, float, float]:
-    """Return how often a run that looks after each round ends with better, with worse, and its rounds on average."""
-    chance = random.Random(f"{seed} {setting} {rounds}")
-    better = worse = spent = 0
+@dataclass(frozen=True)
+class Ended:
+    """How runs until decided ended: the shares of better, worse and not worse, and their rounds on average."""
+
+    better: float
+    worse: float
+    not_worse: float
+    rounds: float
+
+
+def until_decided(setting: Setting, runs: int, seed: int, until: Until = _UNTIL, candidates: int = 1) -> Ended:
+    """Simulate runs that look after each round; with several candidates, one that is better or worse counts."""
+    chance = random.Random(f"{seed} {setting} {until} {candidates}")
+    ends: list[tuple[set[str], int]] = []
     for _ in range(runs):
         world = World(setting, chance)
-        first: dict[str, list[float]] = {case: [] for case in world.weights}
-        second: dict[str, list[float]] = {case: [] for case in world.weights}
-        done = 0
-        for done in range(1, rounds + 1):
-            for arm, rates in ((first, world.baseline), (second, world.candidate)):
-                for trial in world.trials(rates, 1):
-                    if trial.value is not None:
-                        arm[trial.case].append(trial.value)
-            if done < 2:
-                continue
-            found = difference(first, second, world.weights, z=z_at(done, rounds))
-            assert found is not None
-            said = decide(found.low, found.high, 0.0)
-            if said != "inconclusive":
-                better, worse = better + (said == "better"), worse + (said == "worse")
+        arms: dict[str, list[Sampled]] = {"old": []} | {f"new {number}": [] for number in range(candidates)}
+        for done in range(1, until.rounds + 1):
+            for name in arms:
+                arms[name] += world.trials(world.baseline if name == "old" else world.candidate, 1)
+            found = look(_samples(world, arms, until), until)
+            if found is not None and found.stop:
+                ends.append(({each.verdict for each in found.seen}, done))
                 break
-            if is_hopeless(found, done=done, rounds=rounds, effect=effect):
-                break
-        spent += done
-    return better / runs, worse / runs, spent / runs
+    said = [verdicts for verdicts, _ in ends]
+    shares = [sum(verdict in each for each in said) / runs for verdict in ("better", "worse", "not-worse")]
+    return Ended(*shares, rounds=sum(done for _, done in ends) / runs)
+
+
+def _samples(world: World, arms: dict[str, list[Sampled]], until: Until) -> RunSamples:
+    return RunSamples(
+        name="simulated",
+        arms=tuple(ArmSamples(arm=name, runner="r", trials=tuple(trials)) for name, trials in arms.items()),
+        weights=world.weights,
+        rounds_planned=until.rounds,
+    )
 
 
 def grown(setting: Setting, runs: int, seed: int) -> float:
@@ -214,6 +223,37 @@ def speed() -> float:
     return time.perf_counter() - began
 
 
+def print_until_decided(runs: int, seed: int, *, full: bool) -> None:
+    """Print how often runs until decided are wrong if arms are alike, and what they save if arms are not."""
+    highest = (-1.0, "")
+    sizes, bases = ((5, 8, 12, 20, 50), (0.05, 0.3, 0.5, 0.7, 0.95)) if full else ((5, 20), (0.05, 0.7, 0.95))
+    for cases, base, weighted, graded, errored in product(sizes, bases, (False, True), (False, True), (0.0, 0.2)):
+        setting = Setting(cases, 1, base, 0.0, weighted, graded, errored)
+        found = until_decided(setting, runs, seed)
+        highest = max(highest, (found.better + found.worse, str(setting)))
+        if found.better + found.worse > ALPHA:
+            print(f"  misses: {setting}: called different {found.better + found.worse:.3f}", flush=True)
+    print(f"until decided, A against A, most often called different: {highest[0]:.3f} ({highest[1]})")
+    for candidates in (2, 4):
+        found = until_decided(Setting(20, 1, 0.7), runs, seed, candidates=candidates)
+        wrong = f"better {found.better:.3f}, worse {found.worse:.3f}"
+        print(f"until decided, {candidates} candidates like the baseline: one called {wrong}", flush=True)
+    print("until decided, at most so many rounds that a fixed number of trials would find 10 points in 80 % of runs:")
+    for cases, base, effect in product((20, 50), (0.5, 0.7, 0.9), (0.0, 0.05, 0.1, 0.2)):
+        if base + effect < 1:
+            fixed = trials_needed(cases, base * (1 - base), 0.1).trials
+            until = Until(rounds=max(4, ceil(1.25 * fixed)))
+            found = until_decided(Setting(cases, 1, base, effect), runs, seed, until)
+            share = f"{found.rounds:.1f} rounds, {found.rounds / fixed:.2f} of {fixed}"
+            print(f"  {cases} cases, base {base}, effect {effect:+}: better {found.better:.2f}, {share}", flush=True)
+    for effect in (-0.05, 0.0):
+        found = until_decided(Setting(20, 1, 0.7, effect), runs, seed, Until(rounds=40, margin=0.05))
+        said = f"not worse {found.not_worse:.3f}, better {found.better:.3f}, worse {found.worse:.3f}"
+        print(
+            f"until decided with a margin of 5 points, effect {effect:+}: {said}, {found.rounds:.1f} rounds", flush=True
+        )
+
+
 def main() -> None:
     """Simulate, and print a line for each setting that misses, and the figures of all."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -233,12 +273,7 @@ def main() -> None:
             print(f"  misses: {setting}: cover {covered:.3f}, called different {claimed:.3f}", flush=True)
     print(f"lowest cover {lowest[0]:.3f} ({lowest[1]})")
     print(f"A against A, most often called different: {highest[0]:.3f} ({highest[1]})")
-    print("until decided, at most 10 rounds:")
-    for cases, base, effect in product((5, 20), (0.3, 0.7, 0.9), (0.0, 0.05, 0.1, 0.2)):
-        if base + effect < 1:
-            setting = Setting(cases, 1, base, effect)
-            better, worse, spent = until_decided(setting, 10, runs, seed)
-            print(f"  {setting}: better {better:.3f}, worse {worse:.3f}, {spent:.1f} rounds", flush=True)
+    print_until_decided(runs, seed, full=not chosen.corners)
     print("A against A, grown twice to double the size where nothing was decided:")
     for cases, trials, base in product((5, 20), (3, 5), (0.3, 0.7, 0.9)):
         setting = Setting(cases, trials, base)

@@ -50,6 +50,10 @@ def _lines(done: Outcome) -> list[str]:
     return done.stdout.splitlines()
 
 
+def _git(project: Project, *words: str) -> None:
+    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=project.root, check=True)
+
+
 def _json(project: Project, *args: str) -> dict[str, Any]:
     done = project.whet(*args, "--json")
     found: dict[str, Any] = json.loads(done.stdout)
@@ -87,6 +91,7 @@ def test_two_arms_that_are_alike_are_not_decided_and_the_gate_says_what_it_takes
     found = _json(coin, "gate")
 
     assert (gate.code, found["answer"], found["exit_code"]) == (5, "unknown", 5)
+    assert "  not known yet  whether two is better or worse than one" in gate.stdout
     assert f"whet run --resume {ran.folder.name} --add-trials" in gate.stdout
     assert "the arms one and two do not differ in anything" in ran.stdout + ran.stderr
 
@@ -152,6 +157,40 @@ def test_a_run_of_one_arm_has_a_gate_on_its_rate(coin: Project):
     assert (good.code, unknown.code) == (0, 5)
     assert compared.code == 2
     assert "has one arm, so there is nothing to compare" in compared.stderr
+
+
+def test_a_gate_on_rates_asks_nothing_of_the_baseline_and_names_what_would_decide(coin: Project):
+    ran = coin.run("--trials", "2", "--arm", "old=env:CHANCE=0", "--arm", "new=env:CHANCE=1")
+
+    good, unknown = coin.whet("gate", "--min-rate", "50"), coin.whet("gate", "--min-rate", "90")
+    longer = coin.whet(*unknown.stdout.partition("whet ")[2].partition(",")[0].split())
+
+    assert (good.code, unknown.code, longer.code) == (0, 5, 0)
+    assert f"to decide it: whet run --resume {ran.folder.name} --add-trials" in unknown.stdout
+    assert coin.whet("gate", "--min-rate", "90").code == 0
+
+
+def test_arms_of_other_names_are_named_and_a_run_is_not_its_own_baseline(coin: Project):
+    one = coin.run("--arm", "a=env:CHANCE=0.5", "--arm", "b=env:CHANCE=0.6").folder.name
+    coin.whet("baseline", "save", "release")
+    itself = coin.whet("gate", "--baseline", "release")
+    two = coin.run("--arm", "c=env:CHANCE=0.5", "--arm", "d=env:CHANCE=0.6").folder.name
+
+    other = coin.whet("compare", one, two)
+
+    assert "the baseline release is of this run, which is compared with itself" in itself.stdout
+    assert "run both with more trials" in itself.stdout
+    assert f"{one} has a, b; {two} has c, d" in other.stderr
+
+
+def test_only_arms_that_do_not_differ_are_told_as_such(coin: Project):
+    coin.run("--arm", "a=env:CHANCE=0.4", "--arm", "b=env:CHANCE=0.5", "--arm", "c=env:CHANCE=0.5")
+
+    assert [_json(coin, "compare", *pair)["notes"] for pair in (("a", "b"), ("b", "c"))] == [
+        [],
+        ["the arms do not differ in anything"],
+    ]
+    assert "do not differ in anything" in coin.whet("gate", "b", "c").stdout
 
 
 def test_two_runs_are_compared_and_said_not_to_be_interleaved(coin: Project):
@@ -249,15 +288,12 @@ def test_a_prompt_of_an_arm_comes_before_each_prompt_and_a_check_sees_the_arm(pr
 
 
 def test_an_arm_has_the_skill_of_a_commit_and_another_has_none(project: Project):
-    def git(*words: str) -> None:
-        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=project.root, check=True)
-
     project.settings('[runners.sh.agent]\ntype = "command"\ncommand = "sh"\n')
     skill = "---\nname: greet\ndescription: Greets.\n---\n\n"
     project.write("greet/SKILL.md", f"{skill}first version\n")
-    git("init", "-q")
-    git("add", "greet")
-    git("commit", "-qm", "first")
+    _git(project, "init", "-q")
+    _git(project, "add", "greet")
+    _git(project, "commit", "-qm", "first")
     project.write("greet/SKILL.md", f"{skill}second version\n")
     project.suite(
         """
@@ -434,7 +470,15 @@ def test_a_question_that_makes_no_sense_is_one_clear_error(coin: Project, words:
 
 
 @pytest.mark.parametrize(
-    "change", [('"value":[', '"value":[7,'), ('"value":[', '"value":["x",'), ("whet/baseline/1", "?")]
+    "change",
+    [
+        ('"value":[', '"value":[7,'),
+        ('"value":[', '"value":["x",'),
+        ('"tokens":[', '"tokens":[1,'),
+        ('"tokens":[', '"tokens":[-'),
+        ('"seconds":[', '"seconds":[1e300,'),
+        ("whet/baseline/1", "?"),
+    ],
 )
 def test_a_baseline_that_was_changed_is_refused(coin: Project, change: tuple[str, str]):
     coin.run("--arm", "a=env:CHANCE=1")
@@ -473,3 +517,75 @@ def test_a_run_that_is_not_finished_says_so_and_is_to_be_finished_first(coin: Pr
 
     assert "the run is not finished: 9 trials are missing" in compared.stdout
     assert (gate.code, f"finish the run first: whet run --resume {first.name}" in gate.stdout) == (5, True)
+    assert "the run is not finished" in coin.whet("gate", "--min-rate", "1").stdout
+
+
+def test_a_gate_lets_nothing_pass_of_a_run_that_was_cut_short(coin: Project):
+    first = coin.run("--arm", "old=env:CHANCE=0", "--arm", "new=env:CHANCE=1", "--trials", "6").folder
+    whole = coin.whet("gate")
+    journal = first / "journal.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:70]))
+    (first / "results.json").unlink()
+
+    cut = coin.whet("gate")
+
+    assert whole.code == 0
+    assert (cut.code, "finish the run first" in cut.stdout) == (5, True)
+    assert "new is better than old" in cut.stdout
+
+
+def test_arms_of_two_runs_share_one_error_as_candidates_of_one_do(coin: Project):
+    alone = ("--arm", "a=env:CHANCE=0.2", "--trials", "3")
+    several = ("--arm", "a=env:CHANCE=0.2", *(text for n in range(4) for text in ("--arm", f"x{n}=env:CHANCE=0.5")))
+    first = coin.run(*several, "--trials", "3").folder.name
+    second = coin.run(*several, "--trials", "3").folder.name
+    third = coin.run(*alone).folder.name
+    fourth = coin.run(*alone).folder.name
+
+    together = _json(coin, "compare", first, second)["comparisons"]
+    single = _json(coin, "compare", third, fourth)
+
+    assert single["level"] == pytest.approx(0.95)
+    assert len(together) == 5
+    # Holm: the most distinct pair pays for all five.
+    assert max(each["level"] for each in together) == pytest.approx(0.99)
+    assert {each["candidate"] for each in together} == {f"{second} {arm}" for arm in ("a", "x0", "x1", "x2", "x3")}
+
+
+def test_what_failed_last_time_is_run_again_in_every_arm_that_compares(coin: Project):
+    arms = ("--arm", "old=env:CHANCE=1", "--arm", "new=env:CHANCE=0.5")
+    first = coin.run(*arms)
+    failed = {trial["case"] for trial in first.trials if trial["status"] == "failed"}
+
+    again = coin.run("--last-failed")
+    both = {(case["id"], each["arm"]) for case in again.results["cases"] for each in case["executions"]}
+
+    assert 0 < len(failed) < 6
+    assert both == {(case, arm) for case in failed for arm in ("old", "new")}
+    assert coin.whet("compare").code == 0
+
+
+def test_a_resumed_run_keeps_to_the_commit_that_its_arm_was_taken_from(coin: Project):
+    coin.write("skill/SKILL.md", "---\nname: skill\ndescription: One.\n---\nOne.\n")
+    for words in (("init", "-q"), ("add", "skill"), ("commit", "-qm", "one")):
+        _git(coin, *words)
+    coin.write("skill/SKILL.md", "---\nname: skill\ndescription: Two.\n---\nTwo.\n")
+    ran = coin.run("--skill", "skill", "--arm", "old=skill:git:HEAD", "--arm", "new=skill:skill")
+    _git(coin, "commit", "-qam", "two")
+
+    longer = coin.whet("run", "--resume", "latest", "--add-trials", "1")
+
+    assert longer.code == ran.code, longer.stderr
+    assert len(longer.trials) == 2 * len(ran.asked["plan"])
+    assert longer.results["arms"][0]["commit"] == longer.asked["commits"]["old"]
+
+
+def test_a_run_whose_arms_name_files_is_resumed_in_another_folder(coin: Project):
+    coin.write("careful.md", "Be careful.")
+    coin.write("skill/SKILL.md", "---\nname: skill\ndescription: One.\n---\nOne.\n")
+    ran = coin.run("--arm", "old=skill:none", "--arm", "new=skill:skill,prompt:careful.md")
+
+    longer = coin.whet("run", "--resume", str(ran.folder), "--add-trials", "1", cwd=coin.outside)
+
+    assert longer.code in {0, 1}, longer.stderr
+    assert len(coin.journal()) == 24

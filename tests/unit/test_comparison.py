@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from whet.grade.comparison import compare_arms, compare_candidates, decide
-from whet.grade.gate import gate_cost, more_to_decide
+from whet.grade.gate import gate_cost, more_to_decide, rates_of
 from whet.model.comparison import ArmSamples, RunSamples, Sampled
 from whet.report.comparison import comparison_document, comparison_lines, comparisons_document
 
@@ -212,21 +212,6 @@ def test_arms_that_are_alike_are_called_different_in_at_most_five_percent(settin
     assert covered >= 0.92 - 0.02
 
 
-@pytest.mark.parametrize("base", [0.3, 0.9])
-def test_a_run_until_decided_calls_arms_that_are_alike_different_in_at_most_five_percent(base):
-    better, worse, _ = decisions.until_decided(decisions.Setting(20, 1, base), 10, runs=150, seed=1)
-
-    assert better + worse <= 0.05
-
-
-def test_a_run_until_decided_finds_a_large_effect_early():
-    better, worse, rounds = decisions.until_decided(decisions.Setting(20, 1, 0.5, 0.2), 10, runs=100, seed=1)
-
-    assert better > 0.9
-    assert worse == 0
-    assert rounds < 5
-
-
 def test_errors_that_hide_failures_make_nothing_better():
     assert decisions.hidden_failures(0.5, runs=150, seed=1) <= 0.025
 
@@ -245,3 +230,36 @@ def test_comparing_is_independent_of_the_order_of_trials():
     assert turned is not None
     assert sorted(there.cases, key=str) == sorted(turned.cases, key=str)
     assert replace(there, cases=()) == replace(turned, cases=())
+
+
+def test_only_what_is_decided_makes_it_easier_for_the_next_candidate():
+    cases = [str(number) for number in range(20)]
+    better = dict.fromkeys(cases, "ppppp")
+    baseline = better | dict.fromkeys(cases[:10], "fffff")
+    hiding, close = dict.fromkeys(cases, "eeeee") | {"1": "ppppp"}, baseline | {"1": "ppfff"}
+
+    beside = [
+        compare_candidates(_trials(baseline), {"first": _trials(first), "close": _trials(close)})
+        for first in (better, hiding)
+    ]
+
+    assert [found["first"].verdict for found in beside] == ["better", "inconclusive"]
+    assert [found["close"].level for found in beside] == [pytest.approx(0.95), pytest.approx(0.975)]
+
+
+def test_candidates_that_are_alike_have_the_same_interval():
+    baseline, better = dict.fromkeys("abcdef", "ffff"), dict.fromkeys("abcdef", "pppp")
+
+    found = compare_candidates(_trials(baseline), {"one": _trials(better), "two": _trials(better)})
+
+    assert (found["one"].low, found["one"].level) == (found["two"].low, found["two"].level)
+
+
+def test_a_rate_that_is_looked_at_again_is_known_less_well():
+    trials = tuple(_trials(dict.fromkeys("abcdef", "ppppf")))
+    once = RunSamples(name="run", arms=(ArmSamples(arm="a", runner="r", trials=trials),), weights={})
+    again = replace(once, grown_from=(2,))
+
+    first, second = (rates_of(samples)["a", "r"] for samples in (once, again))
+
+    assert second.low < first.low < first.value == second.value

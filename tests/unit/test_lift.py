@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from whet.grade.comparison import lifts_of, told_lift
+from whet.grade.comparison import lift_line, lifts_of
 from whet.model.arm import Arm
 from whet.model.event import Results
 from whet.model.grade import Status
@@ -85,7 +85,7 @@ def test_a_case_without_a_score_in_both_arms_is_named_and_not_counted() -> None:
 
     assert lift.unpaired == ("broken",)
     assert lift.value == 0.5
-    assert "1 without a score in both" in told_lift(lift)
+    assert "1 without a score in both" in lift_line(lift)
 
 
 def test_the_interval_holds_the_lift_and_narrows_with_cases_that_agree() -> None:
@@ -107,7 +107,7 @@ def test_a_single_case_has_a_lift_with_a_wide_interval() -> None:
     assert lift.low is not None
     assert lift.high is not None
     assert lift.low < 0 < lift.high
-    assert told_lift(lift).startswith("+0.50 (-")
+    assert lift_line(lift).startswith("+0.50 (-")
 
 
 def test_where_nothing_ran_without_the_skill_there_is_nothing_to_compare() -> None:

@@ -62,23 +62,32 @@ def _seen(baseline: float, candidate: float, trials: int, cases: int = 20):
 def test_a_run_without_any_sign_of_an_effect_is_hopeless_near_its_end():
     nothing = _seen(0.5, 0.5, 8)
 
-    assert is_hopeless(nothing, done=8, rounds=10, effect=0.1)
-    assert not is_hopeless(nothing, done=2, rounds=10, effect=0.1)
-    assert not is_hopeless(nothing, done=10, rounds=10, effect=0.1)
+    chance = power_by_end(nothing, done=8, rounds=10, effect=0.1)
+
+    assert is_hopeless(chance, done=8, rounds=10)
+    assert not is_hopeless(chance, done=10, rounds=10)
 
 
 def test_no_run_is_hopeless_before_its_third_round():
-    nothing = _seen(0.5, 0.5, 2)
-
-    assert not is_hopeless(nothing, done=2, rounds=4, effect=0.01)
-    assert is_hopeless(nothing, done=3, rounds=4, effect=0.01)
+    assert not is_hopeless(0.01, done=2, rounds=4)
+    assert is_hopeless(0.01, done=3, rounds=4)
 
 
 def test_a_run_that_is_nearly_decided_is_not_hopeless():
     nearly = _seen(0.375, 0.5, 8)
 
-    assert power_by_end(nearly, done=8, rounds=10, effect=0.1) > 0.3
-    assert not is_hopeless(nearly, done=8, rounds=10, effect=0.1)
+    chance = power_by_end(nearly, done=8, rounds=10, effect=0.1)
+
+    assert chance > 0.3
+    assert not is_hopeless(chance, done=8, rounds=10)
+
+
+def test_what_was_seen_counts_if_it_is_more_than_the_effect_that_was_asked_for():
+    much = _seen(0.25, 0.5, 4, cases=5)
+
+    chances = [power_by_end(much, done=4, rounds=10, effect=effect) for effect in (0.01, 0.2, 0.4)]
+
+    assert chances[0] == chances[1] < chances[2]
 
 
 def test_a_plan_takes_four_times_the_trials_for_half_the_effect():
@@ -105,3 +114,44 @@ def test_what_a_plan_takes_can_decide_its_effect():
     needed = trials_needed(20, 0.2, 0.1)
 
     assert effect_within_reach(20, 0.2, needed.trials) <= 0.1 < effect_within_reach(20, 0.2, needed.trials // 2)
+
+
+def test_a_pilot_whose_trials_never_vary_does_not_make_a_plan_too_short():
+    """A quarter of eight cases pass always and the rest never; in the candidate two more do."""
+    before, after = [1.0] * 2 + [0.0] * 6, [1.0] * 4 + [0.0] * 4
+    pilot = difference(_always(before, 5), _always(before, 5))
+    assert pilot is not None
+
+    needed = trials_needed(8, pilot.spread, 0.25)
+    found = difference(_always(before, needed.trials), _always(after, needed.trials))
+
+    assert found is not None
+    assert found.low > 0
+
+
+def test_a_case_that_never_passed_takes_as_many_trials_as_an_arm_that_passes_at_times():
+    chance = random.Random(3)
+    needed = trials_needed(1, 0.0, 0.2).trials
+
+    candidates = [[float(chance.random() < 0.2) for _ in range(needed)] for _ in range(200)]
+    found = [difference({"a": [0.0] * needed}, {"a": each}) for each in candidates]
+
+    assert sum(each is not None and each.low > 0 for each in found) >= 0.8 * 200
+
+
+@pytest.mark.parametrize("cases", [1, 2])
+def test_the_largest_effect_takes_as_many_trials_as_decide_it(cases):
+    trials = trials_needed(cases, 0.0, 1.0).trials
+
+    found = difference(_always([0.0] * cases, trials), _always([1.0] * cases, trials))
+
+    assert found is not None
+    assert found.low > 0
+
+
+def test_trials_that_never_vary_do_not_bring_every_effect_within_reach():
+    assert effect_within_reach(1, 0.0, 2) > 0.5
+
+
+def _always(values: list[float], trials: int) -> dict[str, list[float]]:
+    return {str(number): [value] * trials for number, value in enumerate(values)}

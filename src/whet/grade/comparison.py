@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import erfc, sqrt
+from math import erfc, inf, sqrt
+from typing import TypeAlias
 
 from whet.errors import Contaminated
 from whet.grade.difference import (
@@ -16,7 +17,6 @@ from whet.grade.difference import (
     difference,
     difference_like_these,
     holm,
-    holm_levels,
     ratio_of_means,
     shared_cases,
 )
@@ -26,6 +26,7 @@ from whet.grade.sequential import ALPHA, FIRST_LOOK, z_after_looks, z_at
 from whet.model.benchmark import Interval
 from whet.model.comparison import (
     AMOUNTS,
+    MOST_TAKEN,
     Amount,
     AmountChange,
     ArmSamples,
@@ -54,6 +55,22 @@ def decide(low: float, high: float, margin: float) -> Decision:
     return "worse" if high < 0 else "inconclusive"
 
 
+def differences(
+    baseline: Sequence[Sampled], candidate: Sequence[Sampled], weights: Weights | None, *, z: float
+) -> tuple[Difference, Difference, Difference] | None:
+    """Return the difference without errored trials, if all of them had failed, and if all had passed."""
+    found = difference(values_of(baseline), values_of(candidate), weights, z=z)
+    if found is not None and all(trial.value is not None for arm in (baseline, candidate) for trial in arm):
+        return found, found, found
+    if_failed, if_passed = (
+        difference(values_of(baseline, errored), values_of(candidate, errored), weights, z=z) for errored in (0.0, 1.0)
+    )
+    if if_failed is None or if_passed is None:
+        return None
+    # An arm of which all trials errored says nothing, and is not left out.
+    return found or if_failed, if_failed, if_passed
+
+
 def compare_arms(
     baseline: Sequence[Sampled],
     candidate: Sequence[Sampled],
@@ -64,13 +81,10 @@ def compare_arms(
     z: float = Z95,
 ) -> Comparison | None:
     """Compare two arms; None if no case has a trial in both."""
-    if_failed, if_passed = (
-        difference(values_of(baseline, errored), values_of(candidate, errored), weights, z=z) for errored in (0.0, 1.0)
-    )
-    if if_failed is None or if_passed is None:
+    ways = differences(baseline, candidate, weights, z=z)
+    if ways is None:
         return None
-    # An arm of which all trials errored says nothing, and is not left out.
-    found = difference(values_of(baseline), values_of(candidate), weights, z=z) or if_failed
+    found, if_failed, if_passed = ways
     low, high = min(if_failed.low, if_passed.low), max(if_failed.high, if_passed.high)
     verdict = decide(low, high, margin)
     both = (*baseline, *candidate)
@@ -97,6 +111,7 @@ def compare_arms(
         ),
         spread=found.spread,
         trials=sum(trial.value is not None for trial in both),
+        scored=any(trial.value is not None and 0 < trial.value < 1 for trial in both),
         contaminated=sum(trial.contaminated for trial in both),
     )
 
@@ -110,61 +125,114 @@ def compare_candidates(
     margin: float = MARGIN,
     z_of_level: Callable[[float], float] = z_of,
 ) -> dict[str, Comparison]:
-    """Compare each candidate with the baseline; all together they err as often as one alone would (Holm).
+    """Compare each candidate with one baseline."""
+    pairs = {(name, candidate): (baseline, trials) for candidate, trials in candidates.items()}
+    found = compare_pairs(pairs, weights, margin=margin, z_of_level=z_of_level)
+    return {candidate: each for (_, candidate), each in found.items()}
+
+
+# The names of a baseline and its candidate.
+Pair: TypeAlias = tuple[str, str]
+
+
+def compare_pairs(
+    pairs: Mapping[Pair, tuple[Sequence[Sampled], Sequence[Sampled]]],
+    weights: Weights | None = None,
+    *,
+    margin: float = MARGIN,
+    z_of_level: Callable[[float], float] = z_of,
+) -> dict[Pair, Comparison]:
+    """Compare two arms at a time; all together they err as often as one comparison alone would (Holm).
 
     *z_of_level* says how far an interval of a level reaches, which is farther if this is one of several looks.
     """
-    chances = [chance(values_of(baseline), values_of(trials), weights) for trials in candidates.values()]
-    levels = holm_levels(chances, ALPHA)
-    compared = {
-        candidate: compare_arms(baseline, trials, weights, names=(name, candidate), margin=margin, z=z_of_level(level))
-        for (candidate, trials), level in zip(candidates.items(), levels, strict=True)
-    }
-    return {candidate: found for candidate, found in compared.items() if found is not None}
+    chances = {names: chance(values_of(first), values_of(second), weights) for names, (first, second) in pairs.items()}
+    compared: dict[Pair, Comparison | None] = {}
+    remaining = len(pairs)
+    for likely in sorted(set(chances.values())):
+        # Those that are as likely have the same level, whatever their order.
+        z = z_of_level(ALPHA / max(1, remaining))
+        for names in (names for names in pairs if chances[names] == likely):
+            first, second = pairs[names]
+            found = compared[names] = compare_arms(first, second, weights, names=names, margin=margin, z=z)
+            # Only what is decided, also if its errored trials had gone the other way, makes it easier for the next.
+            remaining -= found is not None and (found.low > 0 or found.high < 0)
+    return {names: found for names in pairs if (found := compared[names]) is not None}
 
 
 def comparisons_of(
-    samples: RunSamples, *, baseline: str | None = None, candidates: Sequence[str] = (), margin: float = MARGIN
+    samples: RunSamples,
+    *,
+    baseline: str | None = None,
+    candidates: Sequence[str] = (),
+    pairs: Sequence[Pair] = (),
+    margin: float = MARGIN,
 ) -> tuple[Comparison, ...]:
-    """Compare arms of a run, on each runner that both have; without names, all others with the first one."""
+    """Compare arms of a run, on each runner that both have: *pairs* of them, or all others with the *baseline*.
+
+    Without a name, the baseline is the first one.
+    """
     first = baseline or samples.names[0]
     # All of them, also those that are not asked for: they were tried too.
-    others = tuple(name for name in samples.names if name != first)
-    looks, z_of_level = _looks(samples, len(others))
+    pairs = pairs or tuple((first, name) for name in samples.names if name != first)
+    looks, z_of_level = looks_at(samples, len(pairs))
     found: list[Comparison] = []
-    for runner, trials in samples.of_arm(first).items():
-        against = {name: arm for name in others if (arm := _on_runner(samples, name, first, runner)) is not None}
-        compared = compare_candidates(
-            trials, against, samples.weights, name=first, margin=margin, z_of_level=z_of_level
-        )
+    for runner in dict.fromkeys(runner for name, _ in pairs for runner in samples.of_arm(name)):
+        against = {pair: both for pair in pairs if (both := _on_runner(samples, pair, runner)) is not None}
+        compared = compare_pairs(against, samples.weights, margin=margin, z_of_level=z_of_level)
         found += (
             replace(
                 each,
                 runner=runner if runner in samples.of_arm(name) else None,
                 looks=looks,
                 interleaved=samples.interleaved,
-                notes=samples.notes,
+                notes=(*_alike(samples, before, name), *samples.notes, *_unseen(samples, before, name, runner)),
             )
-            for name, each in compared.items()
+            for (before, name), each in compared.items()
             if not candidates or name in candidates
         )
     return tuple(found)
 
 
-def _on_runner(samples: RunSamples, arm: str, baseline: str, runner: str) -> tuple[Sampled, ...] | None:
-    """Return the trials of *arm* to compare with those of the *baseline* on *runner*."""
-    found = samples.of_arm(arm)
-    if runner in found:
-        return found[runner]
+def on_runners(
+    samples: RunSamples, first: str
+) -> Iterable[tuple[str, tuple[Sampled, ...], dict[str, tuple[Sampled, ...]]]]:
+    """Yield each runner of the baseline *first*, its trials, and those of each candidate to compare them with."""
+    for runner, trials in samples.of_arm(first).items():
+        arms = {name: _on_runner(samples, (first, name), runner) for name in samples.names if name != first}
+        yield runner, trials, {name: both[1] for name, both in arms.items() if both is not None}
+
+
+def _alike(samples: RunSamples, *pair: str) -> tuple[str, ...]:
+    both = any(set(pair) <= set(group) for group in samples.alike)
+    return ("the arms do not differ in anything",) if both else ()
+
+
+def _unseen(samples: RunSamples, baseline: str, candidate: str, runner: str) -> Iterable[str]:
+    """Yield which of two arms has a skill that never showed; the candidate may have a runner of its own."""
+    own = runner if runner in samples.of_arm(candidate) else next(iter(samples.of_arm(candidate)))
+    compared = ((baseline, runner), (candidate, own))
+    return (each.unseen for each in samples.arms if (each.arm, each.runner) in compared and each.unseen)
+
+
+def _on_runner(samples: RunSamples, pair: Pair, runner: str) -> tuple[tuple[Sampled, ...], tuple[Sampled, ...]] | None:
+    """Return the trials of a baseline on *runner*, and those of the candidate to compare them with."""
+    before, after = (samples.of_arm(name) for name in pair)
+    if runner not in before:
+        return None
+    if runner in after:
+        return before[runner], after[runner]
     # Arms that differ by their runner have one each.
-    return next(iter(found.values())) if len(found) == 1 == len(samples.of_arm(baseline)) else None
+    return (before[runner], next(iter(after.values()))) if len(after) == 1 == len(before) else None
 
 
-def _looks(samples: RunSamples, candidates: int) -> tuple[int, Callable[[float], float]]:
+def looks_at(samples: RunSamples, candidates: int = 1) -> tuple[int, Callable[[float], float]]:
     """Return how often the run was looked at, and what that means for an interval."""
     done, planned = samples.rounds, samples.rounds_planned
-    if planned is not None and not samples.grown_from and done >= FIRST_LOOK:
-        return done - FIRST_LOOK + 1, lambda _: z_at(done, planned, ALPHA / max(1, candidates))
+    if planned is not None:
+        # An earlier look counts as if it were the first.
+        at = max(FIRST_LOOK, done)
+        return at - FIRST_LOOK + 1, lambda _: z_at(at, planned, ALPHA / max(1, candidates))
     sizes = (*samples.grown_from, done)
     return len(sizes), lambda level: z_after_looks(sizes, level)
 
@@ -173,14 +241,20 @@ def samples_of(results: Results) -> RunSamples:
     """Return what the trials of a run say, its baseline first."""
     plan = results.plan
     trials: dict[tuple[str, str], list[Sampled]] = {}
-    for execution in sorted(plan.executions, key=lambda each: each.arm != plan.baseline):
+    # A round that is not complete was not looked at, and does not count.
+    last = results.looks[-1].round if plan.until and results.looks else inf
+    compared = {arm.name for arm in plan.arms}
+    executions = (each for each in plan.executions if each.arm in compared)
+    for execution in sorted(executions, key=lambda each: each.arm != plan.baseline):
         found = trials.setdefault((execution.arm, execution.runner.id), [])
-        found += (sampled(result) for result in results.trials(execution))
+        if execution.case.id not in plan.voided:
+            found += (sampled(result) for result in results.trials(execution) if result.number <= last)
     return RunSamples(
         name=plan.suite.name,
         arms=tuple(ArmSamples(arm=arm, runner=runner, trials=tuple(each)) for (arm, runner), each in trials.items()),
         weights={execution.case.id: execution.case.weight for execution in plan.executions},
         grown_from=plan.grown_from,
+        rounds_planned=plan.until.rounds if plan.until else None,
         interleaved=plan.seed is not None,
     )
 
@@ -196,12 +270,18 @@ def sampled(result: TrialResult) -> Sampled:
     return Sampled(
         case=result.key.case,
         value=result.compared,
-        cost_usd=usage.cost_usd,
-        seconds=result.session_s,
-        tokens=usage.total_tokens,
-        steps=result.steps,
+        cost_usd=_possible(usage.cost_usd),
+        seconds=_possible(result.session_s),
+        tokens=_possible(usage.total_tokens),
+        steps=_possible(result.steps),
         contaminated=result.failure is not None and result.failure.code == Contaminated.code,
+        skill_shown=result.skill_shown,
     )
+
+
+def _possible(amount: float | None) -> float | None:
+    """Return an amount that a trial can have taken; agents say what they like, and the rest of it counts."""
+    return amount if amount is not None and amount <= MOST_TAKEN else None
 
 
 def values_of(trials: Iterable[Sampled], errored: float | None = None) -> Values:
@@ -273,6 +353,8 @@ def lifts_of(results: Results) -> tuple[Lift, ...]:
     arms: dict[str, dict[str, set[str]]] = {}
     for execution in results.plan.executions:
         runner, case = execution.runner.id, execution.case
+        if case.id in results.plan.voided:
+            continue
         arms.setdefault(runner, {}).setdefault(case.id, set()).add(execution.arm)
         apart = {check.label for check in case.checks if not check.compared}
         if apart and execution.arm == SKILL:
@@ -308,10 +390,10 @@ def _lift(found: Comparison, both: Sequence[str], triggers: Sequence[bool]) -> L
     )
 
 
-def told_lift(lift: Lift) -> str:
-    """The lift in one line."""
+def lift_line(lift: Lift) -> str:
+    """Return the lift in one line."""
     interval = f" ({lift.low:+.2f} to {lift.high:+.2f})" if lift.low is not None and lift.high is not None else ""
     counts = f"{lift.better} better, {lift.worse} worse, {lift.same} the same"
     rest = f"; {len(lift.unpaired)} without a score in both" if lift.unpaired else ""
-    told = f"{lift.value:+.2f}{interval}: {lift.skill:.2f} with the skill, {lift.no_skill:.2f} without; {counts}{rest}"
-    return f"{told}; triggered {lift.triggered} of {lift.asked}, not counted" if lift.asked else told
+    line = f"{lift.value:+.2f}{interval}: {lift.skill:.2f} with the skill, {lift.no_skill:.2f} without; {counts}{rest}"
+    return f"{line}; triggered {lift.triggered} of {lift.asked}, not counted" if lift.asked else line

@@ -32,6 +32,8 @@ _CAUTION = 1.03
 # happen to agree, other cases may well differ.
 _UNKNOWN_SPREAD = 0.5
 _LEAST_CASES = 2
+# Less than this of money, time, tokens or steps is nothing.
+_LEAST_TAKEN = 1e-12
 # The largest power of e that a number can hold is a little above.
 _LARGEST_LOG = 700.0
 
@@ -112,7 +114,8 @@ def difference(
         baseline=first,
         candidate=second,
         error=sqrt(fsum(arm.within * arm.thinning for arm in arms)),
-        spread=fsum(arm.within for arm in arms),
+        # As the limits have it: if trials hardly vary, that is more than was seen.
+        spread=fsum(pair.ratio * arm.pooled for arm in arms),
         cases=pair.cases,
     )
 
@@ -182,18 +185,6 @@ def holm(chances: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def holm_levels(chances: Sequence[float], alpha: float) -> list[float]:
-    """Return the level at which each is decided, if any of them may be wrong with a probability of *alpha* at most."""
-    order = sorted(range(len(chances)), key=chances.__getitem__)
-    levels, remaining = [0.0] * len(chances), len(chances)
-    for place in order:
-        levels[place] = alpha / remaining
-        # Only what is decided makes it easier for the next one.
-        if remaining > 1 and chances[place] < levels[place]:
-            remaining -= 1
-    return levels
-
-
 def ratio_of_means(baseline: Values, candidate: Values) -> Interval | None:
     """Return how many times as much the candidate takes, such as money or time, with its 95 % interval.
 
@@ -216,7 +207,7 @@ def _amount(values: Values, cases: Sequence[str]) -> tuple[float, float, int] | 
     """Return the mean over cases, the relative variance of that mean, and the degrees of freedom it has."""
     means = [_mean(values[case]) for case in cases]
     whole = _mean(means) if means else 0.0
-    if whole <= 0:
+    if whole < _LEAST_TAKEN:
         return None
     freedom = sum(len(values[case]) - 1 for case in cases)
     if freedom:

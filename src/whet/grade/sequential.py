@@ -27,6 +27,8 @@ _STEPS = 40
 _LEAST_SPENT = 1e-9
 # A pilot of few trials knows the variance only roughly, and Wilson's limits need a little more than normal ones.
 _SURCHARGE = 1.1
+# With fewer in an arm, not even trials that all fail and all pass are different.
+_FEWEST_TRIALS = 4
 # The variance within cases, summed over both arms, if there is no pilot: cases pass 70 % of the time, and half of the
 # variance lies between them.
 USUAL_SPREAD = 0.2
@@ -118,23 +120,24 @@ def z_after_looks(sizes: Sequence[int], alpha: float = ALPHA) -> float:
 def power_by_end(found: Difference, *, done: int, rounds: int, effect: float, alpha: float = ALPHA) -> float:
     """Return the chance that the last look decides, if one arm is better by *effect* from here on: the larger of both.
 
-    This is conditional power, given what was seen after round *done*.
+    This is conditional power, given what was seen after round *done*. If more than *effect* was seen, it goes on so.
     """
     if done >= rounds or found.error <= 0:
         return 0.0
     share = done / rounds
     seen = found.value / found.error
-    # What the z of the whole run would be on average.
-    drift = effect / (found.error * sqrt(share))
     last = z_at(rounds, rounds, alpha)
-    return max(_tail((last - way * seen * sqrt(share) - drift * (1 - share)) / sqrt(1 - share)) for way in (1, -1))
+    # What the z of the whole run would be on average.
+    drifts = {way: max(effect, way * found.value) / (found.error * sqrt(share)) for way in (1, -1)}
+    return max(
+        _tail((last - way * seen * sqrt(share) - drift * (1 - share)) / sqrt(1 - share))
+        for way, drift in drifts.items()
+    )
 
 
-def is_hopeless(found: Difference, *, done: int, rounds: int, effect: float, alpha: float = ALPHA) -> bool:
-    """Return whether a run may stop because its end will hardly decide."""
-    if not _FIRST_HOPELESS <= done < rounds:
-        return False
-    return power_by_end(found, done=done, rounds=rounds, effect=effect, alpha=alpha) < _LEAST_POWER
+def is_hopeless(power: float, *, done: int, rounds: int) -> bool:
+    """Return whether a run may stop because its end will hardly decide: that has a chance of *power* only."""
+    return _FIRST_HOPELESS <= done < rounds and power < _LEAST_POWER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,17 +158,21 @@ def trials_needed(
     and without a pilot the range says what cases that are easier or harder would take.
     """
     z = z_of(alpha) + z_of(2 * (1 - power))
-    exact = z * z * spread / (cases * effect * effect) * _SURCHARGE
+    # Trials of a pilot may always pass or always fail; those of an arm that is better or worse then do not.
+    least = effect * (1 - effect)
+    exact = z * z * max(spread, least) / (cases * effect * effect) * _SURCHARGE
     # The relative error of a variance that is known from so many trials.
     doubt = 1.28 * sqrt(2 / max(2, seen)) if seen is not None else 0.5
+    fewest = max(FIRST_LOOK, ceil(_FEWEST_TRIALS / cases))
     return Needed(
-        trials=max(FIRST_LOOK, ceil(exact)),
-        least=max(FIRST_LOOK, ceil(exact * max(0.1, 1 - doubt))),
-        most=max(FIRST_LOOK, ceil(exact * (1 + doubt))),
+        trials=max(fewest, ceil(exact)),
+        least=max(fewest, ceil(exact * max(0.1, 1 - doubt))),
+        most=max(fewest, ceil(exact * (1 + doubt))),
     )
 
 
 def effect_within_reach(cases: int, spread: float, trials: int, *, power: float = 0.8, alpha: float = ALPHA) -> float:
     """Return the smallest effect that so many trials per case and arm decide with that *power*."""
     z = z_of(alpha) + z_of(2 * (1 - power))
-    return z * sqrt(spread * _SURCHARGE / (cases * trials))
+    per_trial = z * z * _SURCHARGE / (cases * trials)
+    return max(sqrt(per_trial * spread), per_trial / (1 + per_trial))

@@ -9,7 +9,7 @@ from random import Random
 from whet.grade.difference import difference
 from whet.grade.quantiles import t_quantile
 from whet.grade.scores import by_task
-from whet.model.benchmark import Difference, Interval, PassK, Sample
+from whet.model.benchmark import Interval, PassK, Sample, TaskDifference
 
 RESAMPLES = 2000
 _LEVEL = 0.95
@@ -57,14 +57,14 @@ def paired_difference(
     after: Mapping[str, Sequence[float]],
     *,
     weights: Mapping[str, float] | None = None,
-) -> Difference | None:
+) -> TaskDifference | None:
     """By how much *after* is above *before* on the tasks of both; none where no task is in both."""
     found = difference(before, after, weights)
     if found is None:
         return None
     common = [task for task in before if before[task] and after.get(task)]
     changes = {task: _mean(after[task]) - _mean(before[task]) for task in common}
-    return Difference(
+    return TaskDifference(
         value=found.value,
         low=found.low,
         high=found.high,

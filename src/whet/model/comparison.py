@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Literal
 
 from whet.dataclass import dataclass
 from whet.model.benchmark import Interval
 
 Decision = Literal["better", "not-worse", "worse", "inconclusive"]
+# Why a run until decided ended; a look finds all but the end of the money.
+Stop = Literal["decided", "hopeless", "rounds", "money"]
 # What is measured beside the verdicts, and the unit that people read it in.
 Amount = Literal["cost_usd", "seconds", "tokens", "steps"]
 AMOUNTS: tuple[Amount, ...] = ("cost_usd", "seconds", "tokens", "steps")
+# The most rounds that a run until decided looks after, and the most trials that are added to one at a time.
+MOST_ROUNDS, MOST_ADDED = 100, 100_000
+# No trial takes more of anything, and squares of sums of this are still numbers.
+MOST_TAKEN = 1e15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
     """What one trial says: `value` is from 0 to 1, or None if the trial errored; amounts are None if unknown.
 
-    A `contaminated` trial errored because it found a skill that its arm should not have.
+    A `contaminated` trial errored because it found a skill that its arm should not have. `skill_shown` says whether it
+    shows the skill of its arm in any way; None if its arm has none.
     """
 
     case: str
@@ -29,6 +37,7 @@ class Sampled:
     tokens: float | None = None
     steps: float | None = None
     contaminated: bool = False
+    skill_shown: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,22 +48,40 @@ class ArmSamples:
     runner: str
     trials: tuple[Sampled, ...]
 
+    @property
+    def unseen(self) -> str | None:
+        """A sentence if the arm has a skill, and nothing shows that it ever reached this agent."""
+        seen = [trial.skill_shown for trial in self.trials if trial.skill_shown is not None]
+        if not seen or any(seen):
+            return None
+        shown = f"none of the {len(seen)} sessions shows it" if len(seen) > 1 else "the only session does not show it"
+        return f"the skill of the arm {self.arm} may never have reached {self.runner}: {shown}, not even in a list"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSamples:
     """All that a comparison needs of a run; `arms` are in their order, the baseline first.
 
     `grown_from` are the rounds that were done each time the run was made longer, since somebody had looked at it then.
-    A run until decided looked after each of its rounds, of which there were to be `rounds_planned` at most.
+    A run until decided looked after each of its rounds, of which there were to be `rounds_planned` at most. Its trials
+    are those of rounds that were complete.
     """
 
     name: str
     arms: tuple[ArmSamples, ...]
     weights: Mapping[str, float]
+    # What each case asks and checks; an older whet did not say so.
+    digests: Mapping[str, str] = field(default_factory=dict)
     grown_from: tuple[int, ...] = ()
     rounds_planned: int | None = None
     interleaved: bool = True
-    # Arms that do not differ in anything, and the like.
+    # What makes it longer: `whet run` or `whet eval`.
+    command: str = "run"
+    # Arms that do not differ in anything, in groups.
+    alike: tuple[tuple[str, ...], ...] = ()
+    # The runs that these are of and of which trials are missing: itself, or one of two.
+    unfinished: tuple[str, ...] = ()
+    # What holds for every comparison of it, such as that it is not finished.
     notes: tuple[str, ...] = ()
 
     @property
@@ -140,9 +167,45 @@ class Comparison:
     # The variance of a trial within its case, summed over both arms, and the trials that it is known from.
     spread: float
     trials: int
+    # Whether trials count by scores between 0 and 1, so that rates are mean scores.
+    scored: bool = False
     runner: str | None = None
     contaminated: int = 0
     looks: int = 1
     interleaved: bool = True
     # What a reader must know before relying on it, one sentence each.
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Until:
+    """What a run until decided was asked: the effect that matters, and the most rounds.
+
+    With a `margin`, "not worse by so much" is a decision too.
+    """
+
+    effect: float = 0.10
+    rounds: int = 10
+    margin: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One comparison after a round; `chance` is that of a decision by the last round, if the effect is real."""
+
+    candidate: str
+    runner: str
+    difference: float
+    low: float
+    high: float
+    verdict: Decision
+    chance: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What was seen after a round, and why the run stops there; None if it goes on."""
+
+    round: int
+    seen: tuple[Seen, ...]
+    stop: Stop | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,33 +18,58 @@ from whet.plan.skill import find_skill, skill_store
 from whet.reading.text import did_you_mean
 
 _KEYS = ("skill", "model", "runner", "env", "prompt")
-_WITHOUT, _GIT = "none", "git:"
+WITHOUT, GIT = "none", "git:"
 _EXAMPLE = "write it like new=skill:./v2,model:large"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LONGEST_PROMPT = 1_000_000
 
 
 def bind_arms(
-    suite: Suite, typed: Sequence[str], settings: Settings, skill: Path | None
+    suite: Suite,
+    typed: Sequence[str],
+    settings: Settings,
+    skill: Path | None,
+    commits: Mapping[str, str] | None = None,
 ) -> tuple[Suite, tuple[Arm, ...]]:
     """Return the arms that were asked for, and the suite with the skill that they are about.
 
-    *skill* is what `--skill` names. Without any `--arm`, the arms are the suite's own.
+    *skill* is what `--skill` names. Without any `--arm`, the arms are the suite's own. *commits* are those that arms of
+    a run to go on with were taken from: since then, a branch may have moved.
     """
     specs = [_parse(text, settings) for text in typed]
+    pinned = [_pinned(spec, commits or {}) if isinstance(spec, ArmSpec) else spec for spec in specs]
     own = [Arm(name=name, skill=suite.skill if name == SKILL else None) for name in suite.arms]
     defined = [spec for spec in specs if isinstance(spec, ArmSpec)]
     if not defined:
         return suite, tuple(own)
-    if len({spec.name for spec in defined}) < len(defined):
-        raise UsageError("--arm: two arms have the same name")
+    _refuse_same_names(defined)
     known = {arm.name: arm for arm in own}
-    arms = [_found(spec, suite, settings, skill) if isinstance(spec, ArmSpec) else known.get(spec) for spec in specs]
+    arms = [_found(spec, suite, settings, skill) if isinstance(spec, ArmSpec) else known.get(spec) for spec in pinned]
     missing = [spec for spec, arm in zip(specs, arms, strict=True) if arm is None and isinstance(spec, str)]
     if missing:
         raise UnknownName(f'no arm is called "{missing[0]}"', hint=_known(missing[0], known, settings))
     found = tuple(arm for arm in arms if arm is not None)
     return replace(suite, skill=_tested(suite.skill, found)), found
+
+
+def parse_arms(typed: Sequence[str], settings: Settings) -> Iterator[ArmSpec]:
+    """Yield each arm that was typed; raises for a name that the settings do not define."""
+    specs = [_parse(text, settings) for text in typed]
+    _refuse_same_names([spec for spec in specs if isinstance(spec, ArmSpec)])
+    for spec in specs:
+        if not isinstance(spec, ArmSpec):
+            raise UnknownName(f'no arm is called "{spec}"', hint=_known(spec, {}, settings))
+        yield spec
+
+
+def _refuse_same_names(specs: Sequence[ArmSpec]) -> None:
+    if len({spec.name for spec in specs}) < len(specs):
+        raise UsageError("--arm: two arms have the same name")
+
+
+def _pinned(spec: ArmSpec, commits: Mapping[str, str]) -> ArmSpec:
+    commit = commits.get(spec.name)
+    return spec if commit is None else replace(spec, skill=f"{GIT}{commit}")
 
 
 def _parse(text: str, settings: Settings) -> ArmSpec | str:
@@ -75,8 +100,8 @@ def _typed(name: str, text: str) -> ArmSpec:
             variable, equals, content = value.partition("=")
             if not equals or not _VARIABLE.fullmatch(variable):
                 raise UsageError(f'--arm {name}: "{piece}" is not of the form env:KEY=VALUE')
-            if variable in env or variable.startswith("WHET_"):
-                raise UsageError(f"--arm {name}: {variable} is {'given twice' if variable in env else 'set by whet'}")
+            if variable in env:
+                raise UsageError(f"--arm {name}: {variable} is given twice")
             env[variable] = content
         elif key in values:
             raise UsageError(f'--arm {name}: "{key}" is given twice')
@@ -87,7 +112,10 @@ def _typed(name: str, text: str) -> ArmSpec:
 
 def _spec(name: str, values: Mapping[str, Any], base: Path) -> ArmSpec:
     skill, prompt = values.get("skill"), values.get("prompt")
-    if skill is not None and skill != _WITHOUT and not skill.startswith(_GIT):
+    for variable in values.get("env") or {}:
+        if variable.startswith("WHET_"):
+            raise UsageError(f"arm {name}: {variable} is set by whet", hint="choose another name for the variable")
+    if skill is not None and skill != WITHOUT and not skill.startswith(GIT):
         skill = str(base / Path(skill).expanduser())
     return ArmSpec(
         name=name,
@@ -127,10 +155,10 @@ def _skill(
             return suite.skill, None
         case "none":
             return None, None
-        case text if text.startswith(_GIT):
+        case text if text.startswith(GIT):
             if skill is None:
                 raise UsageError(f"{where}: {text} needs to know which skill", hint="name its folder with --skill")
-            folder, commit = folder_at_commit(skill.resolve(), text.removeprefix(_GIT), skill_store(settings))
+            folder, commit = folder_at_commit(skill.resolve(), text.removeprefix(GIT), skill_store(settings))
             return find_skill(folder, suite.source, settings, where), commit
         case text:
             return find_skill(Path(text), suite.source, settings, where), None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from whet.dataclass import dataclass
 from whet.errors import StoreError, UsageError
 from whet.model import wire
-from whet.model.comparison import ArmSamples, RunSamples, Sampled
+from whet.model.comparison import MOST_TAKEN, ArmSamples, RunSamples, Sampled
 from whet.model.run import id_problem
 from whet.record.folder import write_atomically, writing
 
@@ -45,6 +45,7 @@ class Baseline:
     suite_digest: str | None
     saved_at: str
     weights: dict[str, float]
+    digests: dict[str, str] = field(default_factory=dict)
     arms: tuple[_Arm, ...]
 
     def samples(self) -> RunSamples:
@@ -57,7 +58,7 @@ class Baseline:
             )
             for each in self.arms
         )
-        return RunSamples(name=self.name, arms=arms, weights=self.weights, interleaved=False)
+        return RunSamples(name=self.name, arms=arms, weights=self.weights, digests=self.digests, interleaved=False)
 
 
 def baseline_path(folder: Path, name: str) -> Path:
@@ -79,6 +80,7 @@ def save_baseline(path: Path, samples: RunSamples, *, suite: str, digest: str | 
         suite_digest=digest,
         saved_at=saved_at,
         weights=dict(samples.weights),
+        digests=dict(samples.digests),
         arms=tuple(_Arm(arm=each.arm, runner=each.runner, cases=_by_case(each)) for each in samples.arms),
     )
     with writing(path):
@@ -106,14 +108,30 @@ def read_baseline(path: Path) -> Baseline:
         found = wire.decode(path.read_bytes(), Baseline)
     except FileNotFoundError:
         raise UsageError(f"there is no baseline {path}", hint=f"store one: whet baseline save {path.stem}") from None
-    except (OSError, wire.WireError) as error:
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+    except wire.WireError as error:
         raise StoreError(f"{path} is not a baseline: {error}") from error
-    figures = [value for arm in found.arms for trials in arm.cases.values() for value in trials.value]
-    if not all(value is None or 0 <= value <= 1 for value in figures) or min(found.weights.values(), default=0) < 0:
-        raise StoreError(f"{path} is not a baseline: a value is not between 0 and 1, or a weight is less than 0")
-    if found.schema != _SCHEMA:
-        raise StoreError(f'{path} is not a baseline: its schema is "{found.schema}", not {_SCHEMA}')
+    if problem := _problem(found):
+        raise StoreError(f"{path} is not a baseline: {problem}")
     return found
+
+
+def _problem(found: Baseline) -> str | None:
+    """Return what is wrong with a baseline that somebody may have edited."""
+    if found.schema != _SCHEMA:
+        return f'its schema is "{found.schema}", not {_SCHEMA}'
+    if len({(arm.arm, arm.runner) for arm in found.arms}) < len(found.arms):
+        return "it has an arm twice on one runner"
+    every = [trials for arm in found.arms for trials in arm.cases.values()]
+    if not all(value is None or 0 <= value <= 1 for trials in every for value in trials.value):
+        return "a value is not between 0 and 1"
+    amounts = [(each.cost_usd, each.seconds, each.tokens, each.steps) for each in every]
+    if any(len(amount) != len(each.value) for each, four in zip(every, amounts, strict=True) for amount in four):
+        return "a case has lists of different lengths"
+    if not all(each is None or 0 <= each <= MOST_TAKEN for four in amounts for amount in four for each in amount):
+        return "a cost, a time or a number of tokens or steps is less than 0, or not a number"
+    return "a weight is less than 0" if min(found.weights.values(), default=0) < 0 else None
 
 
 def _by_case(arm: ArmSamples) -> dict[str, _Trials]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from msgspec import to_builtins
 
 from whet.model.benchmark import Interval
-from whet.model.comparison import Amount, AmountChange, CaseChange, Comparison, Decision
+from whet.model.comparison import Amount, AmountChange, CaseChange, Comparison, Decision, Stop
+from whet.model.event import Looked, Results
 from whet.reading.text import count, duration, money, number, percent
 
 SCHEMA = "whet/comparison/1"
@@ -29,6 +30,41 @@ def sentence(found: Comparison) -> str:
     return f"{_decided(found)}{f' on {found.runner}' if found.runner else ''}: {moved}"
 
 
+def look_line(looked: Looked) -> str:
+    """Return what was seen after a round: intervals, the chance to decide, and the money so far."""
+    look, until = looked.look, looked.until
+    runners = {each.runner for each in look.seen}
+    seen = "; ".join(
+        f"{each.candidate}{f' on {each.runner}' if len(runners) > 1 else ''} {points(each.difference)} points "
+        f"({points(each.low)} to {points(each.high)})"
+        for each in look.seen
+    )
+    open_ones = [each.chance for each in look.seen if each.verdict == "inconclusive"]
+    real = f"if {points(until.effect, sign=False)} points are real"
+    ahead = f"{percent(min(open_ones))} chance to decide by the end {real}" if open_ones else "decided"
+    outlook = {"hopeless": "hopeless", "rounds": "that was the last one"}.get(look.stop or "", ahead)
+    cost = "" if looked.cost_usd is None else f", {money(looked.cost_usd)} spent"
+    # What may be cut off on a narrow screen comes last.
+    return f"round {look.round} of {until.rounds}{cost}: {seen}: {outlook}"
+
+
+def why_stopped(results: Results) -> str:
+    """Return why a run until decided ended, in a sentence; nothing for other runs."""
+    until = results.plan.until
+    if until is None:
+        return ""
+    words: dict[Stop | None, str] = {
+        "decided": "it is decided",
+        "hopeless": f"a difference of {points(until.effect, sign=False)} points would hardly be found by the end",
+        "rounds": "that was the last round",
+        "money": "the money is spent; --resume with a larger --max-cost continues",
+        None: "it did not end",
+    }
+    looks = results.looks
+    where = f"after round {looks[-1].round} of {until.rounds}" if looks else "before its first look"
+    return f"stopped {where}: {words[results.stopped]}"
+
+
 def _decided(found: Comparison) -> str:
     margin = points(found.margin, sign=False)
     words: dict[Decision, str] = {
@@ -44,9 +80,12 @@ def comparison_lines(found: Comparison) -> Iterator[str]:
     """Yield all that a comparison says, the decision first."""
     yield f"{found.candidate} against {found.baseline}" + (f", on {found.runner}" if found.runner else "")
     yield f"  decision    {sentence(found)}"
-    yield f"  rates       {_rate(found.baseline, found.baseline_rate)}; {_rate(found.candidate, found.candidate_rate)}"
+    share = _score if found.scored else percent
+    rates = ((found.baseline, found.baseline_rate), (found.candidate, found.candidate_rate))
+    words = "; ".join(_rate(name, rate, scored=found.scored) for name, rate in rates)
+    yield f"  {'mean score' if found.scored else 'rates':10}  {words}"
     yield f"  like these  {_like_these(found)}"
-    for label, text in (("cases", line) for line in _case_lines(found.cases)):
+    for label, text in (("cases", line) for line in _case_lines(found.cases, share)):
         yield f"  {label:10}  {text}" if not text.startswith(" ") else f"              {text.strip()}"
     for change in found.amounts:
         yield f"  {_TITLES[change.amount]:10}  {_amount(change, found)}"
@@ -55,7 +94,9 @@ def comparison_lines(found: Comparison) -> Iterator[str]:
     yield from (f"  note        {note}" for note in found.notes)
 
 
-def _rate(name: str, rate: Interval) -> str:
+def _rate(name: str, rate: Interval, *, scored: bool) -> str:
+    if scored:
+        return f"{name} {_score(rate.value)} ({_score(rate.low)} to {_score(rate.high)})"
     return f"{name} {percent(rate.value)} ({points(rate.low, sign=False)} to {percent(rate.high)})"
 
 
@@ -67,7 +108,11 @@ def _like_these(found: Comparison) -> str:
     return f"{points(low)} to {points(high)} points on other cases like these: {known}; only more cases narrow this"
 
 
-def _case_lines(cases: Sequence[CaseChange]) -> Iterator[str]:
+def _score(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _case_lines(cases: Sequence[CaseChange], share: Callable[[float], str]) -> Iterator[str]:
     alone = [case for case in cases if case.baseline is None or case.candidate is None]
     better = sum(case.value > 0 for case in cases)
     worse = sum(case.value < 0 for case in cases)
@@ -79,13 +124,9 @@ def _case_lines(cases: Sequence[CaseChange]) -> Iterator[str]:
     moved = sorted((case for case in cases if case.value), key=lambda case: (case.may_be_chance, -abs(case.value)))
     for case in moved[:_CASES_SHOWN]:
         mark = ", may be chance" if case.may_be_chance else ""
-        yield f"  {case.case}: {_share(case.baseline)} to {_share(case.candidate)}{mark}"
+        yield f"  {case.case}: {share(case.baseline or 0.0)} to {share(case.candidate or 0.0)}{mark}"
     if len(moved) > _CASES_SHOWN:
         yield f"  and {count(len(moved) - _CASES_SHOWN, 'more case')}"
-
-
-def _share(value: float | None) -> str:
-    return "nothing" if value is None else percent(value)
 
 
 def _amount(change: AmountChange, found: Comparison) -> str:

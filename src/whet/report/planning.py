@@ -1,0 +1,200 @@
+"""Answer `whet plan`: how many trials a decision takes, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from math import ceil, floor
+from pathlib import Path
+from typing import Any
+
+from whet.dataclass import dataclass
+from whet.errors import SuiteError, UsageError
+from whet.grade.comparison import comparisons_of
+from whet.grade.sequential import ALPHA, USUAL_SPREAD, Needed, effect_within_reach, trials_needed
+from whet.model.comparison import MOST_ROUNDS, RunSamples
+from whet.model.request import Settings
+from whet.model.suite import Suite
+from whet.reading.text import count, duration, money, percent
+from whet.record.recorded_run import RecordedRun, newest_run
+from whet.report.comparison import points
+from whet.report.deciding import run_with_trials
+from whet.suites.format import load_suite
+
+# A run that looks after each round needs so many times the rounds at most, and hardly saves any if there are few.
+_ROUNDS_AHEAD, _WORTH_LOOKING = 1.25, 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialPlan:
+    """What a decision takes: trials per case and arm, and per trial dollars and seconds as far as they are known."""
+
+    suite: Path
+    command: str
+    effect: float
+    power: float
+    cases: int
+    arms: int
+    needed: Needed
+    parallel: int
+    pilot: str | None
+    cost_usd: float | None
+    seconds: float | None
+    max_cost: float | None
+    spread: float
+
+    def lines(self) -> Iterator[str]:
+        """Yield the plan in words."""
+        effect = f"{points(self.effect, sign=False)} points"
+        yield f"To find a difference of {effect} in {count(self.cases, 'case')} in {percent(self.power)} of runs:"
+        whole = count(self._trials(self.needed.trials), "trial")
+        trials = f"{_range(str(self.needed.least), str(self.needed.most))} trials per case and arm"
+        yield f"  {trials}; plan {self.needed.trials}, which is {whole} in {self.arms} arms"
+        if self.cost_usd is not None:
+            yield f"  {_range(money(self._cost(self.needed.least)), money(self._cost(self.needed.most)))}"
+        if self.seconds is not None:
+            hours = [
+                duration(self._trials(n) * self.seconds / self.parallel) for n in (self.needed.least, self.needed.most)
+            ]
+            yield f"  {_range(*hours)}, with {self.parallel} at a time"
+        if self.pilot:
+            yield f"  learned from {self.pilot}"
+        else:
+            yield "  no run to learn from yet: this is for cases that pass 70 % of the time"
+        if self.max_cost is not None:
+            yield self._affordable()
+        more = (f"new-{number}" for number in range(2, self.arms))
+        arms = " ".join(f"--arm {name}=..." for name in ("old", "new", *more))
+        start = "whet run {} --trials {}" if self.command == "run" else "whet eval --benchmark {} --runs {}"
+        yield f"  next: {start.format(self.suite, self.needed.trials)} {arms}"
+        rounds = ceil(_ROUNDS_AHEAD * self.needed.trials)
+        if self.command == "run" and _WORTH_LOOKING <= rounds <= MOST_ROUNDS:
+            until = f"--until-decided --effect {points(self.effect, sign=False)} --max-rounds {rounds}"
+            yield f"  or, fewer trials as a rule: whet run {self.suite} {until} {arms}"
+
+    def _trials(self, each: int) -> int:
+        return each * self.cases * self.arms
+
+    def _cost(self, each: int) -> float:
+        assert self.cost_usd is not None
+        return self._trials(each) * self.cost_usd
+
+    def _affordable(self) -> str:
+        assert self.max_cost is not None
+        if not self.cost_usd:
+            return "  what the money can decide is not known: no run says what a trial costs"
+        trials = floor(self.max_cost / (self.cases * self.arms * self.cost_usd))
+        if trials < 1:
+            return f"  {money(self.max_cost)} does not pay for one trial of each case in each arm"
+        reach = effect_within_reach(self.cases, self.spread, trials, power=self.power, alpha=_alpha(self.arms))
+        paid = f"{money(self.max_cost)} pays for {count(trials, 'trial')} per case and arm"
+        found = (
+            "too few to find any difference" if reach >= 1 else f"which find {points(reach, sign=False)} points or more"
+        )
+        return f"  {paid}, {found}"
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan as JSON."""
+        cost = (
+            None
+            if self.cost_usd is None
+            else {"low": self._cost(self.needed.least), "high": self._cost(self.needed.most)}
+        )
+        return {
+            "schema": "whet/plan/1",
+            "effect": self.effect,
+            "power": self.power,
+            "cases": self.cases,
+            "arms": self.arms,
+            "trials": self.needed.trials,
+            "low": self.needed.least,
+            "high": self.needed.most,
+            "cost_usd": cost,
+            "seconds": None
+            if self.seconds is None
+            else self._trials(self.needed.trials) * self.seconds / self.parallel,
+            "pilot": self.pilot,
+        }
+
+
+def _alpha(arms: int) -> float:
+    """Return the error that the first of several candidates to be decided may make: they share one (Holm)."""
+    return ALPHA / (arms - 1)
+
+
+def _range(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"
+
+
+def plan_trials(
+    suite: Path,
+    settings: Settings,
+    *,
+    effect: float,
+    power: float,
+    arms: int,
+    pilot: str | None,
+    max_cost: float | None,
+) -> TrialPlan:
+    """Plan a comparison on *suite*, from the run *pilot* or else the newest of the suite."""
+    loaded, command = _loaded(suite)
+    cases = sum(case.weight > 0 for case in loaded.cases)
+    if not cases:
+        raise UsageError(f"{suite} has no cases to compare")
+    run = run_with_trials(pilot, settings) if pilot is not None else _newest(suite, settings)
+    trials = [trial for arm in run.samples().arms for trial in arm.trials] if run else []
+    costs = [trial.cost_usd for trial in trials if trial.cost_usd is not None]
+    times = [trial.seconds for trial in trials if trial.seconds is not None]
+    spread, seen = _spread(run.samples()) if run else (USUAL_SPREAD, None)
+    return TrialPlan(
+        suite=suite,
+        command=command,
+        effect=effect,
+        power=power,
+        cases=cases,
+        arms=arms,
+        needed=trials_needed(cases, spread, effect, power=power, alpha=_alpha(arms), seen=seen),
+        parallel=settings.max_parallel,
+        pilot=run.run_dir.name if run else None,
+        cost_usd=sum(costs) / len(costs) if costs else None,
+        seconds=sum(times) / len(times) if times else None,
+        max_cost=max_cost,
+        spread=spread,
+    )
+
+
+def _loaded(suite: Path) -> tuple[Suite, str]:
+    """Return a suite, or the benchmark at that path as one, and the command that runs it."""
+    try:
+        return load_suite(suite), "run"
+    except SuiteError:
+        from whet.suites.benchmarks import as_suite, find_benchmark, read_benchmark  # noqa: PLC0415
+
+        # What is no benchmark either is a suite with these mistakes.
+        with suppress(SuiteError, UsageError):
+            return as_suite(read_benchmark(find_benchmark(str(suite), [])).benchmark, {}), "eval"
+        raise
+
+
+def _newest(suite: Path, settings: Settings) -> RecordedRun | None:
+    try:
+        return newest_run(settings.output_dir, suite.resolve())
+    except UsageError:
+        return None
+
+
+def _spread(samples: RunSamples) -> tuple[float, int | None]:
+    """Return the variance within cases of two arms, and from how many trials it is known."""
+    names = samples.names
+    found = comparisons_of(samples)[:1] if len(names) > 1 else comparisons_of(_twice(samples))[:1]
+    if not found:
+        return USUAL_SPREAD, None
+    trials = sum(trial.value is not None for arm in samples.arms for trial in arm.trials)
+    return found[0].spread, trials
+
+
+def _twice(samples: RunSamples) -> RunSamples:
+    """Return a run of one arm as two that are alike."""
+    again = tuple(replace(each, arm=f"{each.arm} again") for each in samples.arms)
+    return replace(samples, arms=(*samples.arms, *again))
