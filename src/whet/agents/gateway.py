@@ -1,0 +1,378 @@
+"""The gateway between agents and their providers: it puts keys in, counts what passes, and lets nothing else through.
+
+A passage is for one agent. Only that agent can reach it: through a socket in its own network, or by a secret in the
+path. Import it only if an agent goes through it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
+from urllib.parse import unquote
+
+import h11
+
+from whet.agents.gateway_asking import Asking, Kept, Source, copied
+from whet.agents.gateway_http import Answer, Client, Cut, Gone, Incoming, error_answer
+from whet.agents.gateway_ledger import Entry, Ledger
+from whet.agents.gateway_routes import Pass, Route
+from whet.agents.gateway_tunnel import Tunnels
+from whet.agents.gateway_upstream import (
+    KeyMask,
+    Question,
+    Unreachable,
+    Unsendable,
+    Upstream,
+    answer_headers,
+    pieces_of,
+    query_with_key,
+    question_headers,
+)
+from whet.agents.gateway_wire import Answer as Reading
+from whet.agents.gateway_wire import Asked, error_kind, format_of
+from whet.errors import AgentError, BudgetSpent, RunBudgetSpent
+
+# An agent that opens more waits until one of them is closed.
+_MOST_CONNECTIONS = 128
+_BACKLOG = 1024
+# Of an error, what is read for its words.
+_MOST_ERROR = 64 * 1024
+_SETTLE_S = 0.5
+_PAUSE_S = 0.05
+_ERROR = 400
+_NO_ALLOWANCE, _FORBIDDEN, _NOT_FOUND, _UPGRADE, _UNREACHABLE = 402, 403, 404, 426, 502
+
+
+class Passage:
+    """The way of one agent to its provider."""
+
+    def __init__(
+        self,
+        route: Route,
+        upstream: Upstream,
+        *,
+        tunnels: Tunnels | None = None,
+        most_connections: int = _MOST_CONNECTIONS,
+    ) -> None:
+        self._route, self._upstream = route, upstream
+        # What may answer before the provider.
+        self.sources: tuple[Source, ...] = ()
+        self._tunnels = tunnels or Tunnels(())
+        self._secret = secrets.token_hex(16)
+        self._listeners: list[socket.socket] = []
+        self._kept = Kept()
+        self._room = asyncio.Semaphore(most_connections)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self._stop: Callable[[], object] = lambda: None
+        self._ledger: Ledger | None = None
+        self._pass: Pass | None = None
+        # Why the agent is to be ended, if something here decides that.
+        self.verdict: AgentError | None = None
+
+    def given(self, address: str, env: dict[str, str] | None = None) -> Pass:
+        """Return what the agent gets to come through here, where *address* leads to our listener."""
+        whole = f"{address}/{self._secret}/{self._route.provider.name}"
+        self._pass = Pass(route=self._route, address=whole, secret=self._secret, env=env or {})
+        return self._pass
+
+    def listen(self) -> str:
+        """Listen on a port of loopback, and return its address."""
+        listener = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
+        self.accept(listener)
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+    def accept(self, listener: socket.socket) -> None:
+        """Take connections from *listener* from now on."""
+        listener.setblocking(False)
+        self._listeners.append(listener)
+        self._start(self._accept_all(listener))
+
+    def begin(self, ledger: Ledger, stop: Callable[[], object]) -> None:
+        """Account to *ledger* from now on; *stop* ends the agent."""
+        self._ledger, self._stop, self.verdict = ledger, stop, None
+
+    async def settle(self) -> None:
+        """Give what is under way a moment to end: an agent may exit with the last word of an answer."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SETTLE_S):
+                await self._quiet.wait()
+
+    async def close(self) -> None:
+        """End everything that is under way."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        for listener in self._listeners:
+            listener.close()
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _accept_all(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._room.acquire()
+            try:
+                connection, _ = await loop.sock_accept(listener)
+            except OSError:
+                # No more files may be open at the moment.
+                self._room.release()
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            # Otherwise the kernel would hold small pieces back until the agent has confirmed the one before.
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._start(self._converse(connection))
+
+    async def _converse(self, connection: socket.socket) -> None:
+        """Answer the requests of one connection, one after the other."""
+        try:
+            client = Client(*await asyncio.open_connection(sock=connection))
+        except OSError:
+            connection.close()
+            self._room.release()
+            return
+        try:
+            while (incoming := await client.request()) is not None and self._ledger is not None:
+                if incoming.method == "CONNECT":
+                    await self._tunnel(client, incoming, self._ledger)
+                    return
+                await self._answer(client, incoming, self._ledger)
+        except h11.RemoteProtocolError as error:
+            await client.refuse_garbage(error)
+        except (Gone, Cut, h11.LocalProtocolError, OSError):
+            # The agent or the provider broke it off, which is noted where it matters.
+            pass
+        finally:
+            self._room.release()
+            await client.close()
+
+    async def _tunnel(self, client: Client, incoming: Incoming, ledger: Ledger) -> None:
+        entry = ledger.begin("CONNECT", incoming.target, model=False)
+        refused = await self._tunnels.open(client, incoming.target)
+        entry.status = 200 if refused is None else _FORBIDDEN
+        ledger.done(entry, "answered" if refused is None else "refused", said=refused or "")
+
+    async def _answer(self, client: Client, incoming: Incoming, ledger: Ledger) -> None:
+        """Answer a request, unless the agent hangs up before."""
+        uploaded = asyncio.Event()
+        work = asyncio.ensure_future(self._exchange(client, incoming, ledger, uploaded))
+        watch = asyncio.ensure_future(_gone(client, uploaded))
+        self._under_way += 1
+        self._quiet.clear()
+        try:
+            await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            left = not work.done()
+            for task in (work, watch):
+                task.cancel()
+            await asyncio.wait({work, watch})
+            if left and not work.cancelled():
+                # It ended at the same moment, and has noted how.
+                work.exception()
+            self._under_way -= 1
+            if not self._under_way:
+                self._quiet.set()
+        if left:
+            raise Gone
+        work.result()
+
+    async def _exchange(self, client: Client, incoming: Incoming, ledger: Ledger, uploaded: asyncio.Event) -> None:
+        found = self._path(incoming)
+        if isinstance(found, Answer):
+            await client.drain()
+            await client.answer(found)
+            return
+        path, query = found
+        format = format_of(path) if incoming.method == "POST" else None  # noqa: A001 - the word for it
+        entry = ledger.begin(incoming.method, path, model=format is not None)
+        entry.asked = Asked(format=format)
+        if format is not None and (refused := self._refused(ledger)) is not None:
+            await client.drain()
+            entry.status = refused.status
+            ledger.done(entry, "refused")
+            await client.answer(refused)
+            return
+        async with contextlib.AsyncExitStack() as stack:
+            asking = Asking(
+                incoming=incoming,
+                entry=entry,
+                path=path,
+                query=query,
+                body=bytearray(),
+                rest=client.body(),
+                stack=stack,
+                kept=self._kept,
+            )
+            stack.callback(asking.forget)
+            asking.rest = copied(asking.rest, asking, ledger, uploaded)
+            if not incoming.has_body:
+                await asking.whole()
+            await self._pass_on(client, asking, ledger)
+
+    def _path(self, incoming: Incoming) -> tuple[str, str] | Answer:
+        """Return the path at the provider and the query, or why the request is none of this agent's."""
+        path, _, query = incoming.target.partition("?")
+        begin = f"/{self._secret}/{self._route.provider.name}"
+        if incoming.upgrades:
+            return error_answer(_UPGRADE, "only HTTP passes here", [(b"upgrade", b"HTTP/1.1")])
+        if not secrets.compare_digest(path[: len(begin)].encode(), begin.encode()):
+            return error_answer(_NOT_FOUND, "there is nothing at this address")
+        rest = path[len(begin) :]
+        strange = not rest.isascii() or not rest.isprintable() or "\\" in unquote(rest)
+        if (rest and not rest.startswith("/")) or strange or {".", ".."} & set(unquote(rest).split("/")):
+            return error_answer(_ERROR, "this path leads elsewhere")
+        return rest, query
+
+    def _refused(self, ledger: Ledger) -> Answer | None:
+        """Return the refusal if a budget is spent, and end the agent."""
+        if (reason := ledger.refusal()) is not None:
+            verdict: AgentError = BudgetSpent(reason)
+        elif (reason := ledger.no_allowance()) is not None:
+            verdict = RunBudgetSpent(reason)
+        else:
+            return None
+        self.end_with(verdict)
+        return error_answer(_NO_ALLOWANCE, reason)
+
+    def end_with(self, verdict: AgentError) -> None:
+        """End the agent, for this reason."""
+        self.verdict = self.verdict or verdict
+        self._stop()
+
+    async def _pass_on(self, client: Client, asking: Asking, ledger: Ledger) -> None:
+        """Ask whoever answers, and give the agent the answer while it comes."""
+        entry = asking.entry
+        answer: Answer | None = None
+        reading: Reading | None = None
+        error = bytearray()
+        try:
+            ledger.sent(entry)
+            answer = await self._ask(asking, 0)
+            entry.status = answer.status
+            reading = Reading(entry.asked.format, _content_type(answer))
+            await client.answer(_followed(answer, reading, error, partial(ledger.heard, entry)))
+        except Unreachable as trouble:
+            ledger.done(entry, "unreachable", kind="network", said=str(trouble))
+            await asking.whole()
+            await client.refuse(_UNREACHABLE, f"the provider cannot be reached: {trouble}")
+        except Unsendable as trouble:
+            entry.status = _ERROR
+            ledger.done(entry, "refused")
+            await asking.whole()
+            await client.refuse(_ERROR, f"this cannot be sent: {trouble}")
+        except Cut as trouble:
+            self._done(ledger, entry, reading, error, broken=str(trouble))
+            raise
+        except (asyncio.CancelledError, Gone, OSError):
+            self._done(ledger, entry, reading, error, left=True)
+            raise
+        except BaseException:
+            ledger.done(entry, "refused")
+            raise
+        else:
+            self._done(ledger, entry, reading, error)
+
+    def _done(
+        self,
+        ledger: Ledger,
+        entry: Entry,
+        reading: Reading | None,
+        error: bytearray,
+        *,
+        broken: str | None = None,
+        left: bool = False,
+    ) -> None:
+        if reading is not None:
+            reading.finish()
+        tokens, model = (reading.tokens, reading.model) if reading else ({}, None)
+        told = partial(ledger.done, entry, tokens=tokens, model=model)
+        if broken is not None:
+            told("cut", kind="network", said=f"the answer broke off: {broken}")
+        elif left and not (reading and reading.complete):
+            told("left")
+        elif entry.status is not None and entry.status >= _ERROR:
+            kind, said = error_kind(entry.status, bytes(error))
+            told("failed", kind=kind, said=said)
+        elif reading is not None and reading.error is not None:
+            kind, said = error_kind(None, {"error": dict(reading.error)})
+            told("failed", kind=kind if kind != "other" else "server", said=said)
+        else:
+            told("answered")
+
+    async def _ask(self, asking: Asking, depth: int) -> Answer:
+        """Ask the sources in their order, and the provider in the end."""
+        if depth < len(self.sources):
+            return await self.sources[depth].answer(asking, partial(self._ask, depth=depth + 1))
+        return await self._provider(asking)
+
+    async def _provider(self, asking: Asking) -> Answer:
+        keys = self._pass.real_keys if self._pass else {}
+        incoming = asking.incoming
+        query = f"?{query_with_key(asking.query, keys)}" if asking.query else ""
+        question = Question(
+            method=incoming.method,
+            url=f"{self._route.url}{asking.path}{query}",
+            headers=question_headers(incoming.headers, keys),
+            body=bytes(asking.body) or (asking.rest if incoming.has_body else None),
+        )
+        response = await asking.stack.enter_async_context(self._upstream.ask(question))
+        mask = KeyMask(keys)
+        headers = [(name, mask.all_of(value)) for name, value in answer_headers(response)]
+
+        async def pieces() -> AsyncIterator[bytes]:
+            async for piece in pieces_of(response):
+                if covered := mask.feed(piece):
+                    yield covered
+            if rest := mask.finish():
+                yield rest
+
+        return Answer(status=response.status_code, headers=headers, pieces=pieces())
+
+
+async def _gone(client: Client, uploaded: asyncio.Event) -> None:
+    """Return when the agent hangs up after its request."""
+    await uploaded.wait()
+    await client.watch()
+
+
+def _content_type(answer: Answer) -> str:
+    found = next((value for name, value in answer.headers if name.lower() == b"content-type"), b"")
+    return found.decode("latin-1").strip().lower()
+
+
+def _followed(answer: Answer, reading: Reading, error: bytearray, heard: Callable[[], object]) -> Answer:
+    """Return *answer*, read while it passes; the agent gets each piece first."""
+    source = answer.pieces
+
+    async def pieces() -> AsyncIterator[bytes]:
+        if source is None:
+            heard()
+            yield answer.data
+            note(answer.data)
+            return
+        async with contextlib.aclosing(source) as rest:  # type: ignore[type-var] # they are generators
+            async for piece in rest:
+                heard()
+                yield piece
+                note(piece)
+
+    def note(piece: bytes) -> None:
+        if answer.status >= _ERROR:
+            error.extend(piece[: _MOST_ERROR - len(error)])
+        else:
+            reading.feed(piece)
+
+    length = any(name.lower() == b"content-length" for name, _ in answer.headers)
+    more = () if length or source is not None else ((b"content-length", str(len(answer.data)).encode()),)
+    return Answer(status=answer.status, headers=[*answer.headers, *more], pieces=pieces())

@@ -1,0 +1,240 @@
+"""The normal form of a request: what is the same whenever an agent asks the same, on any machine.
+
+Left out are ids, times, the places of an attempt, the word in the copy of a skill, the order of keys, and the fields
+that settings name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from whet.ground.secrets import Masker
+
+Tree: TypeAlias = Any
+
+_DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? "
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
+_CLOCK = r"\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?: ?[AP]M)?"
+_ZONE = r"(?: ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d))?"
+_TIMES = re.compile(
+    rf"\b\d{{4}}-\d\d-\d\d(?:[T_ ]{_CLOCK}{_ZONE})?"
+    rf"|\b(?:{_DAY})?{_MONTH} +\d{{1,2}}(?:,? \d{{4}})?(?: +{_CLOCK}{_ZONE}(?: \d{{4}})?)?"
+    rf"|\b(?:{_DAY})?\d{{1,2}}/\d{{1,2}}/\d{{4}}"
+    rf"|\b{_CLOCK}{_ZONE}"
+    r"|\b1[5-9]\d{8}(?:\d{3}|\.\d+)?\b"
+    r"|\b\d+(?:\.\d+)? ?(?:ms|s|sec|seconds)\b"
+)
+_IDS = re.compile(
+    r"(?:\b[a-z]{2,12}[_-])?(?<![0-9a-f])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![0-9a-f])"
+    r"|\b(?:toolu|call|msg|resp|rs|fc|fco|ctc|item|req|chatcmpl|thread|session|ses|prt|answer|cch)[_=-][\w-]{5,}"
+    r"|\b(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{12,}\b"
+    r"|(?<=\bID: )[0-9a-f]{4,}\b"
+)
+_MARK = "{{whet:%s}}"
+_MARKED = re.compile(r"\{\{whet:([a-z-]+)\}\}")
+# A place that is shorter could be a part of any word.
+_SHORTEST = 4
+_MOST_SHOWN, _WIDEST = 5, 160
+
+
+class Forms:
+    """Brings requests into their normal form, and keeps answers apart from where they were recorded.
+
+    *places* are texts that differ from attempt to attempt, by their names.
+    """
+
+    def __init__(self, places: Mapping[str, str], ignored: Iterable[str] = ()) -> None:
+        known = {name: text for name, text in places.items() if len(text) >= _SHORTEST}
+        self._places = known
+        forms = [(text, name) for name, text in known.items()]
+        # As some agents write the path of a folder in the name of another one.
+        forms += [(re.sub(r"[^A-Za-z0-9]", "-", text), name) for name, text in known.items() if text.startswith("/")]
+        self._by_text = dict(sorted(forms, key=lambda form: len(form[0]), reverse=True))
+        self._any = re.compile("|".join(map(re.escape, self._by_text)) or r"(?!)")
+        # Some agents call a folder of their own by the name of the workspace.
+        names = [text.rpartition("/")[2] for text in known.values() if text.startswith("/")]
+        self._named = re.compile(rf"(?<=/)(?:{'|'.join(map(re.escape, names)) or '(?!)'})(?![\w.-])")
+        self._kernel = re.compile(re.escape(os.uname().release))
+        self._ignored = [tuple(path.split(".")) for path in ignored]
+
+    def normal(self, method: str, path: str, query: str, body: bytes) -> Tree:
+        """Return the normal form of a request."""
+        kept = "&".join(part for part in query.split("&") if part and not part.startswith("key="))
+        try:
+            asked = json.loads(body) if body else None
+        except (ValueError, RecursionError):
+            asked = {"sha256": hashlib.sha256(body).hexdigest()}
+        for ignored in self._ignored:
+            _remove(asked, ignored)
+        return {"method": method, "path": path, "query": kept, "body": self._tree(asked)}
+
+    def _tree(self, value: Tree) -> Tree:
+        match value:
+            case str():
+                return self._text(value)
+            case dict():
+                return {str(key): self._tree(value[key]) for key in sorted(value)}
+            case list():
+                return [self._tree(item) for item in value]
+            case _:
+                return value
+
+    def _text(self, text: str) -> str:
+        text = self._named.sub("<place>", self._kernel.sub("<kernel>", self.stored(text)))
+        return _IDS.sub("<id>", _TIMES.sub("<time>", text))
+
+    def stored(self, text: str) -> str:
+        """Return *text* with marks instead of places."""
+        return self._any.sub(lambda found: _MARK % self._by_text[found[0]], text)
+
+    def restored(self, text: str) -> str:
+        """Return *text* with the places of this attempt instead of marks."""
+        return _MARKED.sub(lambda found: self._places.get(found[1], found[0]), text)
+
+    def stored_frames(self, frames: list[str], masker: Masker) -> list[str]:
+        """Return the frames of a stream without secrets and with marks instead of places.
+
+        Both may be spread over several frames, as a model says them word by word.
+        """
+        parsed = [_data(frame) for frame in frames]
+        channels: dict[object, list[tuple[int, Any, Any]]] = {}
+        for number, seen in enumerate(parsed):
+            for channel, holder, key in _deltas(seen):
+                channels.setdefault(channel, []).append((number, holder, key))
+        changed = {number for deltas in channels.values() for number in self._joined(deltas, masker)}
+        written = [_framed(frame, parsed[n]) if n in changed else frame for n, frame in enumerate(frames)]
+        return [self.stored(masker.text(frame)) for frame in written]
+
+    def _joined(self, deltas: list[tuple[int, Any, Any]], masker: Masker) -> Iterator[int]:
+        """Move what several deltas share into the first of them; yield the numbers of changed frames."""
+        texts = [holder[key] for _, holder, key in deltas]
+        starts = [0]
+        for text in texts:
+            starts.append(starts[-1] + len(text))
+        whole = "".join(texts)
+        for begin, end in sorted(self._spans(whole, masker), reverse=True):
+            first, last = bisect_right(starts, begin, hi=len(texts)) - 1, bisect_left(starts, end) - 1
+            if first == last:
+                continue
+            texts[first] = texts[first][: begin - starts[first]] + whole[begin:end]
+            for index in range(first + 1, last + 1):
+                texts[index] = texts[index][max(0, end - starts[index]) :]
+            for index in range(first, last + 1):
+                number, holder, key = deltas[index]
+                holder[key] = texts[index]
+                yield number
+
+    def _spans(self, text: str, masker: Masker) -> Iterator[tuple[int, int]]:
+        """Yield where places and secrets are."""
+        yield from (found.span() for found in self._any.finditer(text))
+        data = text.encode("utf-8", "surrogatepass")
+        for begin, end in masker.found(data):
+            yield tuple(len(data[:at].decode("utf-8", "surrogatepass")) for at in (begin, end))  # type: ignore[misc] # two
+
+
+def _remove(value: Tree, path: tuple[str, ...]) -> None:
+    """Leave a field out; `*` stands for every field or item."""
+    if not path:
+        return
+    name, *rest = path
+    if isinstance(value, list):
+        for item in value:
+            _remove(item, tuple(rest) if name == "*" else path)
+    elif isinstance(value, dict):
+        for key in list(value) if name == "*" else [name] if name in value else []:
+            if rest:
+                _remove(value[key], tuple(rest))
+            else:
+                del value[key]
+
+
+def _data(frame: str) -> dict[str, Any]:
+    lines = [line[5:] for line in frame.splitlines() if line.startswith("data:")]
+    try:
+        found = json.loads("\n".join(lines)) if lines else None
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+def _framed(frame: str, seen: dict[str, Any]) -> str:
+    """Return *frame* with other data."""
+    kept = [line for line in frame.split("\n") if line and not line.startswith("data:")]
+    return "\n".join([*kept, f"data: {json.dumps(seen, ensure_ascii=False)}", "", ""])
+
+
+def _deltas(seen: dict[str, Any]) -> Iterator[tuple[object, Any, Any]]:
+    """Yield the texts of which a frame has a piece: what they are a piece of, and where they are."""
+    delta = seen.get("delta")
+    place = (seen.get("type"), seen.get("index"), seen.get("item_id"), seen.get("output_index"))
+    if isinstance(delta, str):
+        yield place, seen, "delta"
+    elif isinstance(delta, dict):
+        yield from (((*place, key), delta, key) for key in ("text", "partial_json", "thinking") if _is_text(delta, key))
+    for index, choice in enumerate(seen.get("choices") or ()):
+        said = choice.get("delta") if isinstance(choice, dict) else None
+        if not isinstance(said, dict):
+            continue
+        yield from (((index, key), said, key) for key in ("content", "reasoning_content") if _is_text(said, key))
+        for call in said.get("tool_calls") or ():
+            function = call.get("function") if isinstance(call, dict) else None
+            if isinstance(function, dict) and _is_text(function, "arguments"):
+                yield (index, "call", call.get("index")), function, "arguments"
+
+
+def _is_text(holder: dict[str, Any], key: str) -> bool:
+    return isinstance(holder.get(key), str)
+
+
+def differences(asked: Tree, recorded: Tree) -> list[str]:
+    """Return where two normal forms differ, the first few places, in words."""
+    found = [*_differences(asked, recorded, "")]
+    rest = len(found) - _MOST_SHOWN
+    return [*found[:_MOST_SHOWN], *([f"and {rest} more"] if rest > 0 else [])]
+
+
+def closeness(asked: Tree, recorded: Tree) -> tuple[int, int]:
+    """Return how alike two normal forms are, for a comparison with others: the fewer differences, the more."""
+    same = asked["method"] == recorded["method"] and asked["path"] == recorded["path"]
+    return int(same), -sum(1 for _ in _differences(asked, recorded, ""))
+
+
+def _differences(asked: Tree, recorded: Tree, place: str) -> Iterator[str]:
+    if isinstance(asked, dict) and isinstance(recorded, dict):
+        for key in sorted({*asked, *recorded}):
+            inner = f"{place}.{key}" if place else key
+            if key not in recorded:
+                yield f"{inner}: {_shown(asked[key])} was not there"
+            elif key not in asked:
+                yield f"{inner}: {_shown(recorded[key])} is no longer there"
+            else:
+                yield from _differences(asked[key], recorded[key], inner)
+    elif isinstance(asked, list) and isinstance(recorded, list):
+        for number, (one, other) in enumerate(zip(asked, recorded, strict=False)):
+            yield from _differences(one, other, f"{place}[{number}]")
+        if len(asked) != len(recorded):
+            yield f"{place}: {len(asked)} items instead of {len(recorded)}"
+    elif asked != recorded:
+        yield f"{place}: {_apart(asked, recorded)}"
+
+
+def _apart(asked: Tree, recorded: Tree) -> str:
+    """Show two values from where they differ."""
+    if not (isinstance(asked, str) and isinstance(recorded, str)):
+        return f"{_shown(asked)} instead of {_shown(recorded)}"
+    pairs = enumerate(zip(asked, recorded, strict=False))
+    begin = next((at for at, (one, other) in pairs if one != other), min(len(asked), len(recorded)))
+    before = max(0, begin - _WIDEST // 8)
+    dots = "..." if before else ""
+    return f"{_shown(dots + asked[before:])} instead of {_shown(dots + recorded[before:])}"
+
+
+def _shown(value: Tree) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}..."

@@ -1,0 +1,267 @@
+"""The accounts of a session at the gateway: every request with its time, tokens and cost, and what may still be asked.
+
+What happens after the time limit of the session does not count: a request that whet interrupts is not an outage.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from whet.agents.gateway_wire import Asked
+from whet.agents.prices import load_prices, priced
+from whet.dataclass import dataclass
+from whet.ground.secrets import Masker
+from whet.model.seen import Trouble, TroubleKind
+from whet.model.session import Usage, from_gateway
+from whet.model.suite import Limits
+
+REQUESTS = "requests.jsonl"
+# How a request ended: answered, with an error of the provider, not at all, or the agent did not wait for the end.
+Outcome = Literal["answered", "failed", "cut", "unreachable", "left", "refused"]
+_LONGEST_WORD = 200
+_LONGEST_MESSAGE = 500
+# An agent that asks without end must not fill the disk.
+_MOST_LINES = 100_000
+# The rounding error of a sum of dollars.
+_ROUNDING_USD = 1e-9
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    """One request on its way."""
+
+    number: int
+    method: str
+    path: str
+    at: str
+    began: float
+    asked: Asked = field(default_factory=Asked)
+    # Who answered, if it was not the provider: a tape, the cache, or a fault on purpose.
+    by: str | None = None
+    status: int | None = None
+    # When it was handed on, when its answer began, and when its last piece came.
+    sent: float | None = None
+    first: float | None = None
+    heard: float = 0.0
+    retries: int = 0
+    digest: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Witness:
+    """What the gateway saw of the provider until the end of a session, or until its time limit.
+
+    `trouble` came after the last good answer, `troubles` times. `silent_s` is for how long the provider had said
+    nothing although it was asked.
+    """
+
+    asked: int = 0
+    answered: int = 0
+    trouble: Trouble | None = None
+    troubles: int = 0
+    silent_s: float = 0.0
+
+
+class Ledger:
+    """What one session asked for and got."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        masker: Masker,
+        limits: Limits | None = None,
+        silence_s: float = 30.0,
+        allowance: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._path, self._masker, self._limits = path, masker, limits or Limits()
+        self._silence_s, self._allowance = silence_s, allowance
+        timeout_s = self._limits.timeout_s
+        self._until = time.monotonic() + timeout_s if timeout_s else None
+        self._file: int | None = None
+        self._open: dict[int, Entry] = {}
+        self._failed: dict[bytes, int] = {}
+        self._waited_s, self._waiting_since = 0.0, 0.0
+        self._numbers = self._lines = 0
+        self._firsts: list[float] = []
+        self._trouble: Trouble | None = None
+        self._troubles = self._answered = 0
+        self.usage = Usage()
+        # Requests to models, and those of them whose tokens or cost are not known.
+        self.asked = self.untold = self.unpriced = 0
+        load_prices()
+
+    def begin(self, method: str, path: str, *, model: bool) -> Entry:
+        """Note that a request has come; of a *model*, if it is one."""
+        self._numbers += 1
+        self.asked += model
+        now = time.monotonic()
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        return Entry(number=self._numbers, method=method, path=path, at=at, began=now, heard=now)
+
+    def refusal(self) -> str | None:
+        """Return why no other request may be made, if a budget is spent."""
+        limits, spent = self._limits, self.usage
+        if limits.budget_usd is not None and (spent.cost_usd or 0.0) >= limits.budget_usd - _ROUNDING_USD:
+            return f"has spent ${spent.cost_usd or 0.0:.6g} of a budget of ${limits.budget_usd:g}"
+        if limits.budget_tokens is not None and (spent.total_tokens or 0) >= limits.budget_tokens:
+            return f"has used {spent.total_tokens or 0} of {limits.budget_tokens} tokens"
+        if limits.budget_requests is not None and self.asked > limits.budget_requests:
+            return f"has made {self.asked - 1} of {limits.budget_requests} requests to its model"
+        return None
+
+    def no_allowance(self) -> str | None:
+        """Return why no other request of the whole run may be made, if its money is spent."""
+        return self._allowance()
+
+    def sent(self, entry: Entry) -> None:
+        """Note that the provider is being asked."""
+        if not self._open:
+            self._waiting_since = entry.began
+        entry.sent = entry.heard = time.monotonic()
+        self._open[entry.number] = entry
+
+    def heard(self, entry: Entry) -> None:
+        """Note a piece of an answer."""
+        now = time.monotonic()
+        if self._late(now):
+            return
+        entry.heard = now
+        if entry.first is None:
+            entry.first = now
+
+    def done(
+        self,
+        entry: Entry,
+        outcome: Outcome,
+        *,
+        tokens: Mapping[str, int] | None = None,
+        model: str | None = None,
+        kind: TroubleKind | None = None,
+        said: str = "",
+    ) -> None:
+        """Note how a request ended, and write its line."""
+        now = time.monotonic()
+        late = self._late(now)
+        if entry.asked.format is not None:
+            usage = self._count(entry, outcome, tokens or {}, model)
+            if not late:
+                self._judge(entry, outcome, kind, said, now)
+        else:
+            usage = Usage()
+        if not late or outcome != "left":
+            self._close(entry, now)
+        self._write(entry, outcome, usage, model, kind, now)
+
+    def _late(self, now: float) -> bool:
+        return self._until is not None and now > self._until
+
+    def _close(self, entry: Entry, now: float) -> None:
+        if self._open.pop(entry.number, None) is not None and not self._open:
+            self._waited_s += now - self._waiting_since
+
+    def _count(self, entry: Entry, outcome: Outcome, tokens: Mapping[str, int], model: str | None) -> Usage:
+        """Add what a request took; one that failed as a whole took nothing, nor one that the cache answered."""
+        if entry.by == "cache":
+            return Usage()
+        usage = priced(from_gateway(tokens), model or entry.asked.model)
+        if usage.cost_usd is None and model != entry.asked.model:
+            # A provider may answer with a name of its own for the model.
+            usage = priced(usage, entry.asked.model)
+        if usage.total_tokens is None:
+            self.untold += outcome in ("answered", "left") and entry.first is not None
+        else:
+            self.unpriced += usage.cost_usd is None
+        if tokens:
+            self.usage = self.usage + usage
+        return usage
+
+    def _judge(self, entry: Entry, outcome: Outcome, kind: TroubleKind | None, said: str, now: float) -> None:
+        """A good answer ends all trouble; an agent that stops waiting for a silent provider tells of one."""
+        if outcome == "answered" and kind is None:
+            self._answered += 1
+            self._trouble, self._troubles = None, 0
+            self._failed.pop(entry.digest, None)
+            if entry.first is not None:
+                self._firsts.append(entry.first - entry.began)
+            return
+        if outcome == "left" and now - entry.heard >= self._silence_s:
+            kind, said = "network", f"the provider said nothing for {now - entry.heard:.0f} s, and the agent hung up"
+        if kind is None:
+            return
+        self._failed[entry.digest] = self._failed.get(entry.digest, 0) + 1
+        message = self._masker.text(said[:_LONGEST_MESSAGE]) or kind
+        self._trouble = Trouble(message=message, kind=kind, status=entry.status)
+        self._troubles += 1
+
+    def retried(self, entry: Entry, digest: bytes) -> None:
+        """Note how often the same request had failed before."""
+        entry.digest, entry.retries = digest, self._failed.get(digest, 0)
+
+    def witness(self) -> Witness:
+        """Return what was seen until now, or until the time limit."""
+        now = time.monotonic()
+        at = min(now, self._until) if self._until is not None else now
+        waiting = [entry.heard for entry in self._open.values() if entry.asked.format is not None]
+        return Witness(
+            asked=self.asked,
+            answered=self._answered,
+            trouble=self._trouble,
+            troubles=self._troubles,
+            silent_s=max(0.0, at - max(waiting)) if waiting else 0.0,
+        )
+
+    @property
+    def told(self) -> bool:
+        """Whether the tokens of all that was answered are known, and there were any."""
+        return self.usage.total_tokens is not None and not self.untold
+
+    @property
+    def waited_s(self) -> float:
+        """The time in which at least one request was under way."""
+        since = time.monotonic() - self._waiting_since if self._open else 0.0
+        return self._waited_s + since
+
+    @property
+    def first_token_s(self) -> float | None:
+        """The usual time from a request to the beginning of its answer."""
+        return sorted(self._firsts)[len(self._firsts) // 2] if self._firsts else None
+
+    def _write(
+        self, entry: Entry, outcome: Outcome, usage: Usage, model: str | None, kind: TroubleKind | None, now: float
+    ) -> None:
+        self._lines += 1
+        if self._lines > _MOST_LINES:
+            return
+        line: dict[str, Any] = {
+            "at": entry.at,
+            "method": entry.method[:_LONGEST_WORD],
+            "path": entry.path[:_LONGEST_WORD],
+            "format": entry.asked.format,
+            "model": (model or entry.asked.model or "")[:_LONGEST_WORD] or None,
+            "outcome": outcome,
+            "status": entry.status,
+            "trouble": kind,
+            "by": entry.by,
+            "retries": entry.retries,
+            "first_token_s": None if entry.first is None else round(entry.first - entry.began, 4),
+            "duration_s": round(now - entry.began, 4),
+            **{name: getattr(usage, name) for name in usage.sources if name != "total_tokens"},
+            "cost_usd": usage.cost_usd,
+        }
+        if self._file is None:
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        os.write(self._file, self._masker.data(json.dumps(line, ensure_ascii=False).encode("utf-8", "replace")) + b"\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None

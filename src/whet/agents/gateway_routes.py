@@ -1,0 +1,180 @@
+"""Which traffic of an agent goes through the gateway, and the variables by which the agent finds it.
+
+The agent gets made-up keys. The gateway knows which real one each of them stands for, and where it belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import field, replace
+from typing import Literal
+
+from whet.agents.agent import Agent, Options, Task
+from whet.dataclass import dataclass
+from whet.ground.secrets import looks_secret
+from whet.model import plugins
+from whet.model.run import Runner
+
+Network = Literal["none", "model", "full"]
+# Only these carry keys; a made-up key anywhere else stays what it is.
+KEY_HEADERS = (b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """A provider by the variables of its own tools: its address, and the keys that it takes, the usual one first.
+
+    Without `url`, it is reached only where the variable says so. `elsewhere` are variables that send an agent to
+    another place, with a login of another kind.
+    """
+
+    name: str
+    base: str
+    keys: tuple[str, ...]
+    url: str | None = None
+    elsewhere: tuple[str, ...] = ()
+
+
+PROVIDERS = {
+    provider.name: provider
+    for provider in (
+        Provider(
+            name="anthropic",
+            base="ANTHROPIC_BASE_URL",
+            keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+            url="https://api.anthropic.com",
+            elsewhere=("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"),
+        ),
+        Provider(
+            name="openai",
+            base="OPENAI_BASE_URL",
+            keys=("OPENAI_API_KEY", "CODEX_API_KEY"),
+            url="https://api.openai.com/v1",
+        ),
+        Provider(
+            name="gemini",
+            base="GOOGLE_GEMINI_BASE_URL",
+            keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+            url="https://generativelanguage.googleapis.com",
+            elsewhere=("GOOGLE_GENAI_USE_VERTEXAI",),
+        ),
+        # These two are asked for by the address of a compatible server, and are direct otherwise.
+        Provider(name="openai-compatible", base="OPENAI_BASE_URL", keys=("OPENAI_API_KEY",)),
+        Provider(name="copilot", base="COPILOT_PROVIDER_BASE_URL", keys=("COPILOT_PROVIDER_API_KEY",)),
+    )
+}
+# Agents that ask a model and take no address, or none that whet knows.
+_ALWAYS_DIRECT = ("cursor-agent", "acp")
+# Stands for a provider that is not asked.
+_NOWHERE = "http://127.0.0.1:9"
+# What a runner of type `command` or `acp` may name.
+NAMED = ("anthropic", "openai", "gemini")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """A way to a provider: where it is, and its real keys by the variables that they are from."""
+
+    provider: Provider
+    url: str
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+
+def network_of(runner: Runner) -> Network:
+    """Return what *runner* may reach."""
+    given = runner.options.get("network", True)
+    if isinstance(given, str):
+        return given  # type: ignore[return-value] # the settings allow no other
+    return "full" if given else "none"
+
+
+def route_of(
+    runner: Runner, environ: Mapping[str, str], more: Mapping[str, str] | None = None, *, played: bool = False
+) -> Route | str:
+    """Return the way of *runner* to its provider through the gateway, or why there is none.
+
+    *environ* is our own; *more* are variables of the case. If answers are *played*, no key is needed.
+    """
+    name = provider_of(runner)
+    if name is None:
+        return "its agent takes no address of another provider"
+    provider = PROVIDERS[name]
+    known = {**environ, **Options(runner.options).table("env"), **(more or {})}
+    if away := next((each for each in provider.elsewhere if known.get(each)), None):
+        return f"{away} sends it elsewhere"
+    keys = {each: known[each].strip() for each in provider.keys if known.get(each, "").strip()}
+    url = known.get(provider.base) or provider.url or (_NOWHERE if played else None)
+    if url is None:
+        return f"{provider.base} is not set"
+    if not url.startswith(("http://", "https://")):
+        return f"{provider.base} is not an address"
+    if not keys and not played and not (network_of(runner) == "model" and known.get(provider.base)):
+        return f"there is no key in {' or '.join(provider.keys)}"
+    return Route(provider=provider, url=url.rstrip("/"), keys=keys)
+
+
+def provider_of(runner: Runner) -> str | None:
+    """Return the name of the provider that *runner* is known to use, if its agent takes an address."""
+    named = Options(runner.options).text("provider")
+    if named is not None:
+        return named
+    agent: Agent = plugins.find("agents", runner.agent)()
+    # One of a third party may be older than this.
+    ask = getattr(agent, "provider_of", None)
+    return ask(runner) if ask else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """What an agent is given instead of what it would need: an address of the gateway, and made-up keys."""
+
+    route: Route
+    address: str
+    secret: str
+    # More variables, such as those of a proxy.
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """All that stands for the provider in the environment of the agent."""
+        provider = self.route.provider
+        given = {name: self.made_up(name) for name in self.route.keys or provider.keys[:1]}
+        return {provider.base: self.address, **given, **self.env}
+
+    def made_up(self, name: str) -> str:
+        """Return the key that stands for the one in the variable *name*."""
+        return f"sk-whet-{self.route.provider.keys.index(name)}-{self.secret}"
+
+    @property
+    def real_keys(self) -> dict[bytes, bytes]:
+        """The real keys by the made-up ones."""
+        return {self.made_up(name).encode(): key.encode() for name, key in self.route.keys.items()}
+
+    def task(self, task: Task) -> Task:
+        """Return *task* as the agent gets it: other secrets that its adapter would pass on stay outside as well."""
+        options = task.options
+        kept = {*options.texts("pass_env")} - set(self.route.provider.keys)
+        environ = {name: value for name, value in task.environ.items() if name in kept or not looks_secret(name)}
+        env = {**options.table("env"), **self.variables}
+        runner = replace(task.runner, options={**task.runner.options, "env": env})
+        return replace(task, environ=environ, runner=runner, routed=True)
+
+    def case_env(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables of a case without what would lead around the gateway."""
+        provider = self.route.provider
+        return {name: value for name, value in env.items() if name != provider.base and name not in provider.keys}
+
+
+def unrouted(runners: Iterable[Runner], environ: Mapping[str, str], *, played: bool = False) -> list[tuple[str, str]]:
+    """Return the runners that ask for the model alone and cannot have it, each with the reason."""
+    asked = {runner.id: runner for runner in runners if network_of(runner) == "model"}
+    found = ((name, route_of(runner, environ, played=played)) for name, runner in asked.items())
+    return [(name, why) for name, why in found if isinstance(why, str)]
+
+
+def route_words(route: Route | str, runner: Runner) -> str | None:
+    """Return how an agent asks its model, for the record; None if it is not known to ask one."""
+    if isinstance(route, Route):
+        return f"gateway to {route.provider.name}"
+    asks = provider_of(runner) is not None or runner.agent in _ALWAYS_DIRECT
+    return f"direct: {route}" if asks else None

@@ -1,0 +1,245 @@
+"""The way from the gateway to providers: one HTTP client for a run, and one limit for each provider.
+
+Import it only if an agent goes through the gateway: the HTTP library takes long to import.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import httpx2
+
+from whet.agents.gateway_http import Cut, Headers, end_to_end
+from whet.agents.gateway_routes import KEY_HEADERS
+from whet.dataclass import dataclass
+from whet.ground.secrets import written_forms
+
+_CONNECT_S = 30.0
+# Told to wait, but not for how long.
+_PAUSE_S = 1.0
+_LONGEST_PAUSE_S = 60.0
+_BUSY = (429, 529)
+_MOST_ON_LINE = 32
+_READABLE = ("gzip", "deflate")
+_SHORTEST_KEY = 16
+
+
+class Unreachable(Exception):
+    """A provider could not be asked at all."""
+
+
+class Unsendable(Exception):
+    """A request of the agent cannot be sent as it is, which says nothing about the provider."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A request as it goes to a provider."""
+
+    method: str
+    url: str
+    headers: Headers
+    body: AsyncIterator[bytes] | bytes | None
+
+
+@dataclass(slots=True)
+class _Line:
+    """A client of the HTTP library, and its requests under way: it looks at all of them for each new one."""
+
+    client: httpx2.AsyncClient
+    busy: int = 0
+
+
+class Upstream:
+    """Asks providers; proxies are those of our own environment."""
+
+    def __init__(self, *, most_requests: int | None = None) -> None:
+        self._certificates = httpx2.create_ssl_context()
+        self._lines: list[_Line] = []
+        self._most = most_requests
+        self._turnstiles: dict[str, Turnstile] = {}
+
+    @asynccontextmanager
+    async def ask(self, question: Question) -> AsyncIterator[httpx2.Response]:
+        """Ask, and give the answer as soon as it begins; raises `Unreachable`."""
+        try:
+            url = httpx2.URL(question.url)
+        except httpx2.InvalidURL as error:
+            raise Unsendable(str(error)) from error
+        turnstile = self._turnstile(url.host)
+        await turnstile.enter()
+        line = self._free_line()
+        line.busy += 1
+        try:
+            request = line.client.build_request(
+                question.method, url, headers=list(question.headers), content=question.body
+            )
+            try:
+                response = await line.client.send(request, stream=True)
+            except httpx2.LocalProtocolError as error:
+                raise Unsendable(str(error)) from error
+            except (httpx2.HTTPError, OSError) as error:
+                raise Unreachable(str(error) or type(error).__name__) from error
+            turnstile.heard(response.status_code, response.headers.get("retry-after"))
+            try:
+                yield response
+            finally:
+                await response.aclose()
+        finally:
+            line.busy -= 1
+            turnstile.leave()
+
+    def _free_line(self) -> _Line:
+        """Return the first client that has room, or a new one."""
+        found = next((line for line in self._lines if line.busy < _MOST_ON_LINE), None)
+        if found is None:
+            # Without limits of its own: how long an agent waits is up to the agent.
+            client = httpx2.AsyncClient(
+                verify=self._certificates,
+                timeout=httpx2.Timeout(None, connect=_CONNECT_S),
+                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=_MOST_ON_LINE),
+                follow_redirects=False,
+            )
+            found = _Line(client)
+            self._lines.append(found)
+        return found
+
+    def _turnstile(self, host: str) -> Turnstile:
+        return self._turnstiles.setdefault(host, Turnstile(self._most))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for line in self._lines:
+            await line.client.aclose()
+        self._lines.clear()
+
+
+class Turnstile:
+    """Lets so many requests at a time pass to one provider; if the provider is too busy, all of them wait.
+
+    Without a limit, everybody passes: agents know by themselves how to wait.
+    """
+
+    def __init__(self, most: int | None) -> None:
+        self._room = asyncio.Semaphore(most) if most is not None else None
+        self._closed_until = 0.0
+        self._pause_s = _PAUSE_S
+
+    async def enter(self) -> None:
+        """Wait until there is room."""
+        if self._room is None:
+            return
+        await self._room.acquire()
+        try:
+            # Again and again: it may be closed once more in the meantime.
+            while (left_s := self._closed_until - time.monotonic()) > 0:  # noqa: ASYNC110
+                await asyncio.sleep(left_s)
+        except BaseException:
+            self._room.release()
+            raise
+
+    def leave(self) -> None:
+        """Make room for the next one."""
+        if self._room is not None:
+            self._room.release()
+
+    def heard(self, status: int, retry_after: str | None) -> None:
+        """Close for a while if the provider is too busy."""
+        if status not in _BUSY:
+            self._pause_s = _PAUSE_S
+            return
+        asked = float(retry_after) if retry_after and retry_after.replace(".", "", 1).isdecimal() else self._pause_s
+        self._closed_until = time.monotonic() + min(asked, _LONGEST_PAUSE_S)
+        self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
+
+
+async def pieces_of(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """Yield the pieces of an answer, unpacked; raises `Cut` if it breaks off."""
+    packed = response.headers.get("content-encoding", "").lower() in _READABLE
+    try:
+        async for piece in response.aiter_bytes() if packed else response.aiter_raw():
+            yield piece
+    except (httpx2.HTTPError, OSError) as error:
+        raise Cut(str(error) or type(error).__name__) from error
+
+
+def answer_headers(response: httpx2.Response) -> list[tuple[bytes, bytes]]:
+    """Return the headers of an answer as the agent gets it: `pieces_of` unpacks it."""
+    packed = response.headers.get("content-encoding", "").lower() in _READABLE
+    dropped = (b"content-encoding", b"content-length") if packed else ()
+    return [(name, value) for name, value in end_to_end(response.headers.raw) if name not in dropped]
+
+
+def question_headers(headers: Headers, keys: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a request as the provider gets it: with the real keys, to be answered without packing."""
+    kept = [
+        (name, _with_key(value, keys) if name in KEY_HEADERS else value)
+        for name, value in end_to_end(headers)
+        if name not in (b"host", b"accept-encoding", b"expect")
+    ]
+    return [*kept, (b"accept-encoding", b"identity")]
+
+
+def _with_key(value: bytes, keys: Mapping[bytes, bytes]) -> bytes:
+    for made_up, real in keys.items():
+        value = value.replace(made_up, real)
+    return value
+
+
+def query_with_key(query: str, keys: Mapping[bytes, bytes]) -> str:
+    """Return a query with the real key where a made-up one is: some agents send it there."""
+    parts = query.split("&")
+    found = [_with_key(part.encode(), keys).decode() if part.startswith("key=") else part for part in parts]
+    return "&".join(found)
+
+
+class KeyMask:
+    """Covers real keys in an answer, piece by piece; a provider may repeat what it was sent.
+
+    What covers a key is as long as the key, so that the length of an answer stays true.
+    """
+
+    def __init__(self, keys: Mapping[bytes, bytes]) -> None:
+        covered = [key.decode() for key in keys.values() if _is_told_apart(key)]
+        forms = {form.encode() for key in covered for form in written_forms(key)}
+        self._forms = sorted((form for form in forms if form), key=len, reverse=True)
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> bytes:
+        """Return what can be passed on now."""
+        data = self._rest + piece if self._rest else piece
+        held = max((_begun(data, form) for form in self._forms), default=0)
+        cut = len(data) - held
+        data, self._rest = data[:cut], data[cut:]
+        return self.all_of(data)
+
+    def all_of(self, data: bytes) -> bytes:
+        """Return *data*, which is all there is, without keys."""
+        for form in self._forms:
+            if form in data:
+                data = data.replace(form, b"*" * len(form))
+        return data
+
+    def finish(self) -> bytes:
+        """Return what was held back."""
+        rest, self._rest = self._rest, b""
+        return self.all_of(rest)
+
+
+def _is_told_apart(key: bytes) -> bool:
+    """Return whether a key cannot be an ordinary word, as servers of your own take, such as "placeholder"."""
+    return len(key) >= _SHORTEST_KEY and any(byte in b"0123456789" for byte in key)
+
+
+def _begun(data: bytes, form: bytes) -> int:
+    """Return how many bytes at the end of *data* begin *form*."""
+    end = len(data)
+    at = data.find(form[:1], max(0, end - len(form) + 1))
+    while at >= 0:
+        if form.startswith(data[at:]):
+            return end - at
+        at = data.find(form[:1], at + 1)
+    return 0

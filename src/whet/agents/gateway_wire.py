@@ -1,0 +1,229 @@
+"""What a request to a model asks for, and what its answer took: the four wire formats, whole and in streams.
+
+Nothing here changes what passes through. A reader looks at the pieces of an answer on their way, and keeps no more of
+them than it needs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, TypeAlias
+
+from whet.agents.records import input_figures, number, parse, plus, rows, status_kind, table, text
+from whet.dataclass import dataclass
+from whet.model.seen import TroubleKind
+
+Format = Literal["messages", "responses", "chat", "gemini"]
+Tokens: TypeAlias = dict[str, int | None]
+
+# A frame of a stream may hold a whole answer; a larger one is not read.
+_MOST_BYTES = 32 * 1024 * 1024
+_GEMINI = re.compile(r"/models/(?P<model>[^/:]+):(?:stream)?[gG]enerateContent$")
+_ENDINGS: dict[str, Format] = {"/messages": "messages", "/responses": "responses", "/chat/completions": "chat"}
+_STREAM = "text/event-stream"
+_JSON = "application/json"
+# How providers say that the model of a request is not known, or that the request does not fit into it.
+_NO_MODEL = re.compile(r"model: |models/\S+ is not found|The model `[^`]*` does not exist")
+_NO_ROOM = re.compile(
+    r"prompt is too long|maximum context length|input token count .* exceeds|context window", re.IGNORECASE
+)
+_NO_ROOM_CODE = "context_length_exceeded"
+_NO_KEY = "API_KEY_INVALID"
+_BAD_REQUEST = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a request asks for; without a format, it is not a question to a model."""
+
+    format: Format | None = None
+    model: str | None = None
+    temperature: float | None = None
+
+
+def format_of(path: str) -> Format | None:
+    """Return the format of what is posted to *path*; None if no model answers there."""
+    if _GEMINI.search(path):
+        return "gemini"
+    return next((name for ending, name in _ENDINGS.items() if path.endswith(ending)), None)
+
+
+def read_request(path: str, body: bytes) -> Asked:
+    """Return what a posted *body* asks for; an unreadable one has no model."""
+    named = _GEMINI.search(path)
+    seen = parse(body)
+    config = table(seen, "generationConfig") if named else seen
+    given = config.get("temperature")
+    return Asked(
+        format=format_of(path),
+        model=named["model"] if named else text(seen, "model"),
+        temperature=float(given) if isinstance(given, int | float) and not isinstance(given, bool) else None,
+    )
+
+
+def _of_messages(usage: Mapping[str, Any]) -> Tokens:
+    """What a cache read or wrote is no part of its input."""
+    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    return {**input_figures(*(number(usage, name) for name in names)), "output_tokens": number(usage, "output_tokens")}
+
+
+def _of_responses(usage: Mapping[str, Any]) -> Tokens:
+    return {
+        "input_tokens": number(usage, "input_tokens"),
+        "cached_tokens": number(usage, "input_tokens_details", "cached_tokens"),
+        "output_tokens": number(usage, "output_tokens"),
+        "reasoning_tokens": number(usage, "output_tokens_details", "reasoning_tokens"),
+    }
+
+
+def _of_chat(usage: Mapping[str, Any]) -> Tokens:
+    return {
+        "input_tokens": number(usage, "prompt_tokens"),
+        "cached_tokens": number(usage, "prompt_tokens_details", "cached_tokens"),
+        "output_tokens": number(usage, "completion_tokens"),
+        "reasoning_tokens": number(usage, "completion_tokens_details", "reasoning_tokens"),
+    }
+
+
+def _of_gemini(usage: Mapping[str, Any]) -> Tokens:
+    """Thoughts are no part of its output, and what its own tools read is no part of its input."""
+    thoughts = number(usage, "thoughtsTokenCount")
+    # An answer of thoughts alone, or of nothing, has no candidates to count.
+    written = number(usage, "candidatesTokenCount") if "candidatesTokenCount" in usage else 0
+    return {
+        "input_tokens": plus(number(usage, "promptTokenCount"), number(usage, "toolUsePromptTokenCount")),
+        "cached_tokens": number(usage, "cachedContentTokenCount"),
+        "output_tokens": plus(written, thoughts),
+        "reasoning_tokens": thoughts,
+    }
+
+
+_FIGURES: dict[Format, Callable[[Mapping[str, Any]], Tokens]] = {
+    "messages": _of_messages,
+    "responses": _of_responses,
+    "chat": _of_chat,
+    "gemini": _of_gemini,
+}
+# Where a whole answer, the beginning of a stream or its end tell their figures.
+_PLACES = (("message", "usage"), ("response", "usage"), ("usage",), ("usageMetadata",))
+# Only such frames have figures; the others need not be parsed.
+_TELLING = (b'"usage', b'"error"')
+_LAST = (b'"message_stop"', b'"response.completed"', b'"response.incomplete"', b'"finishReason"')
+_DONE = b"[DONE]"
+_MODEL_KEYS = (("message", "model"), ("response", "model"), ("model",), ("modelVersion",))
+
+
+class Answer:
+    """Reads an answer while it passes: its tokens, the model that gave it, and an error in the middle of a stream."""
+
+    def __init__(self, format: Format | None, content_type: str) -> None:  # noqa: A002 - the word for it
+        self._format = format
+        self._frames = Frames() if content_type.startswith(_STREAM) else None
+        self._whole = bytearray() if content_type.startswith(_JSON) else None
+        self._usage: dict[str, Any] = {}
+        self.model: str | None = None
+        # The error that a stream ended with, after it had begun well.
+        self.error: Mapping[str, Any] | None = None
+        # Whether a stream has said that it ends: some agents do not wait for more.
+        self.complete = False
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next piece."""
+        if self._frames is not None:
+            for frame in self._frames.feed(piece):
+                self._take(frame)
+        elif self._whole is not None:
+            self._whole += piece
+            if len(self._whole) > _MOST_BYTES:
+                self._whole = None
+
+    def finish(self) -> None:
+        """Take what has no end, and a whole answer."""
+        if self._frames is not None:
+            for frame in self._frames.finish():
+                self._take(frame)
+        elif self._whole is not None:
+            whole, self._whole = bytes(self._whole), None
+            # A stream of Gemini that is no stream of events is a list of answers.
+            for seen in rows(parse(b'{"all":' + whole + b"}"), "all") if whole[:1] == b"[" else (parse(whole),):
+                self._note(table(seen))
+
+    @property
+    def tokens(self) -> dict[str, int]:
+        """What it took, by our names, as far as it was told; empty if nothing was."""
+        if self._format is None or not self._usage:
+            return {}
+        return {name: value for name, value in _FIGURES[self._format](self._usage).items() if value is not None}
+
+    def _take(self, frame: bytes) -> None:
+        self.complete = self.complete or frame == _DONE or any(word in frame for word in _LAST)
+        if any(word in frame for word in _TELLING):
+            self._note(parse(frame))
+
+    def _note(self, seen: Mapping[str, Any]) -> None:
+        """Later figures replace earlier ones: every format tells totals, some of them in two parts."""
+        for keys in _PLACES:
+            self._usage |= {name: value for name, value in table(seen, *keys).items() if value is not None}
+        self.model = next((found for keys in _MODEL_KEYS if (found := text(seen, *keys))), self.model)
+        failed = table(seen, "error") or table(seen, "response", "error")
+        if failed:
+            self.error = failed
+
+
+class Frames:
+    """Takes a stream of events apart; gives the data of each event."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._data: list[bytes] = []
+        self._size = 0
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        """Yield the events that are complete with *piece*."""
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        for line in lines:
+            yield from self._line(line.rstrip(b"\r"))
+        if len(self._rest) > _MOST_BYTES:
+            self._rest = b""
+
+    def finish(self) -> Iterator[bytes]:
+        """Yield an event that the end of the stream completes."""
+        rest, self._rest = self._rest, b""
+        yield from self._line(rest.rstrip(b"\r"))
+        yield from self._line(b"")
+
+    def _line(self, line: bytes) -> Iterator[bytes]:
+        if line.startswith(b"data:"):
+            self._size += len(line)
+            if self._size <= _MOST_BYTES:
+                self._data.append(line[5:].removeprefix(b" "))
+        elif not line and self._data:
+            whole = b"\n".join(self._data)
+            self._data.clear()
+            self._size = 0
+            yield whole
+
+
+def error_kind(status: int | None, body: bytes | Mapping[str, Any]) -> tuple[TroubleKind, str]:
+    """Return what an error of a provider is about, and its words; only the words tell some of them apart."""
+    seen = parse(body) if isinstance(body, bytes) else body
+    error = table(seen, "error") or dict(seen)
+    said = text(error, "message") or text(seen, "message") or (text(seen, "error") or "")
+    code = text(error, "code") or text(error, "type") or ""
+    if code == _NO_ROOM_CODE or (status in (None, _BAD_REQUEST, 413) and _NO_ROOM.search(said)):
+        return "context", said
+    if code == "model_not_found" or (status == 404 and _NO_MODEL.match(said)):  # noqa: PLR2004
+        return "model-rejected", said
+    if status == 404:  # noqa: PLR2004 - of an address, not of a model
+        return "other", said
+    if any(text(detail, "reason") == _NO_KEY for detail in rows(error, "details")):
+        return "auth", said
+    kinds: dict[str, TroubleKind] = {
+        "overloaded_error": "overloaded",
+        "rate_limit_error": "rate-limit",
+        "rate_limit_exceeded": "rate-limit",
+        "api_error": "server",
+        "server_error": "server",
+    }
+    return kinds.get(code) or status_kind(status), said

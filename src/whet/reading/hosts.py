@@ -1,0 +1,40 @@
+"""Hosts that an agent may reach, as people write them: `api.example.com:443`, `*.example.org:443`, `127.0.0.1:8080`."""
+
+from __future__ import annotations
+
+import re
+
+# A name, or the same with `*.` in front, or a number; and a port.
+_NAME = r"(?:\*\.)?[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\]"
+_HOST = re.compile(rf"(?P<host>{_NAME}):(?P<port>[0-9]{{1,5}})")
+_LAST_PORT = 65_535
+
+
+def read_host(text: str) -> tuple[str, int] | None:
+    """Return name and port, or None if *text* is not both."""
+    found = _HOST.fullmatch(text)
+    if found is None or not 0 < int(found["port"]) <= _LAST_PORT:
+        return None
+    return found["host"].lower(), int(found["port"])
+
+
+def host_problem(text: str) -> str | None:
+    """Return what is wrong with a host that is allowed, or None."""
+    if read_host(text) is None:
+        return 'must be a host and a port, such as "api.example.com:443" or "*.example.org:443"'
+    return None
+
+
+def is_number(host: str) -> bool:
+    """Return whether *host* is a number, or may be read as one: no name ends in one."""
+    last = host.rsplit(".", 1)[-1]
+    return host.startswith("[") or last.isdecimal() or last.startswith("0x")
+
+
+def fits(host: str, allowed: str) -> bool:
+    """Return whether *host* is the one that is *allowed*, as it is written: `127.1` is not `127.0.0.1`."""
+    if host.startswith("*"):
+        return False
+    if allowed.startswith("*."):
+        return host.endswith(allowed[1:]) and not is_number(host)
+    return host == allowed

@@ -1,0 +1,299 @@
+"""The gateway in a run: which sessions go through it, and what their record has from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from whet.agents.agent import Options, Task
+from whet.agents.gateway_routes import Route, network_of, route_of, route_words, unrouted
+from whet.dataclass import dataclass
+from whet.errors import AgentError, BudgetSpent, CassetteMissed, UsageError
+from whet.ground.sandbox import Boundary, Inlet, Sandbox
+from whet.model.request import Settings
+from whet.model.run import Runner, Trial, folder_name
+from whet.model.session import Usage
+
+if TYPE_CHECKING:
+    from whet.agents.gateway import Passage
+    from whet.agents.gateway_asking import Source
+    from whet.agents.gateway_ledger import Ledger, Witness
+    from whet.agents.gateway_routes import Pass
+    from whet.agents.gateway_upstream import Upstream
+    from whet.ground.secrets import Masker
+
+# The rounding error of a sum of dollars: spending exactly the budget is allowed.
+_ROUNDING_USD = 1e-9
+_PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
+_NO_PROXY = dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
+
+
+class Through:
+    """The way of one agent through the gateway, with the accounts of the session that it is in."""
+
+    def __init__(self, passage: Passage, given: Pass, inlet: Inlet | None) -> None:
+        self._passage, self._given, self._inlet = passage, given, inlet
+        self._ledger: Ledger | None = None
+
+    def task(self, task: Task) -> Task:
+        """Return *task* with made-up keys."""
+        return self._given.task(task)
+
+    def env(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables of a case without what would lead around the gateway."""
+        return self._given.case_env(env)
+
+    def boundary(self, boundary: Boundary) -> Boundary:
+        """Return *boundary* with the gateway as the only address, if that was asked for."""
+        return boundary if self._inlet is None else replace(boundary, network=False, inlet=self._inlet)
+
+    def begin(self, ledger: Ledger, stop: Callable[[], object]) -> None:
+        """Account to *ledger* from now on; *stop* ends the agent."""
+        if self._ledger is not None:
+            self._ledger.close()
+        self._ledger = ledger
+        self._passage.begin(ledger, stop)
+
+    def answer_from(self, sources: tuple[Source, ...]) -> None:
+        """Ask *sources* before the provider."""
+        self._passage.sources = sources
+
+    @property
+    def places(self) -> dict[str, str]:
+        """What of the gateway differs from attempt to attempt."""
+        return {"gateway": self._given.address, "secret": self._given.secret}
+
+    @property
+    def url(self) -> str:
+        """Where the provider is."""
+        return self._given.route.url
+
+    def miss(self, error: AgentError) -> None:
+        """End the agent, because a cassette has no answer."""
+        self._passage.end_with(error)
+
+    @property
+    def verdict(self) -> AgentError | None:
+        """Why the gateway ended the agent, if it did."""
+        return self._passage.verdict
+
+    async def settle(self) -> None:
+        """Wait a moment for what is under way."""
+        await self._passage.settle()
+
+    @property
+    def asked(self) -> int:
+        """How often the model was asked in this session."""
+        return self._ledger.asked if self._ledger else 0
+
+    @property
+    def spent_usd(self) -> float:
+        """What this session has spent so far, as far as it is known."""
+        return (self._ledger.usage.cost_usd if self._ledger else None) or 0.0
+
+    def witness(self) -> Witness | None:
+        """Return what the gateway saw of the provider; None if the agent was not started."""
+        return self._ledger.witness() if self._ledger else None
+
+    def usage(self, told: Usage) -> Usage:
+        """Return what the session used: what the gateway read in answers, or what the agent *told* if it knows more."""
+        ledger = self._ledger
+        if ledger is None or not ledger.told:
+            return told
+        if ledger.unpriced and told.cost_usd is not None:
+            return replace(ledger.usage, cost_usd=told.cost_usd, cost_source=told.cost_source)
+        # A part of the cost is no cost.
+        return replace(ledger.usage, cost_usd=None, cost_source=None) if ledger.unpriced else ledger.usage
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """What a session says of the gateway."""
+        ledger = self._ledger
+        if ledger is None:
+            return {}
+        first = ledger.first_token_s
+        return {
+            "requests": ledger.asked,
+            "model_s": round(ledger.waited_s, 4),
+            "first_token_s": None if first is None else round(first, 4),
+        }
+
+    def hold_budget(self, budget_usd: float | None) -> None:
+        """Raise if the last answer went beyond the budget."""
+        if budget_usd is not None and self.spent_usd > budget_usd + _ROUNDING_USD:
+            raise BudgetSpent(f"has spent ${self.spent_usd:.6g} of a budget of ${budget_usd:g}")
+
+    async def close(self) -> None:
+        """End everything that is under way."""
+        await self._passage.close()
+        if self._ledger is not None:
+            self._ledger.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One session: of which trial, where its record is, and which texts in it differ from attempt to attempt."""
+
+    trial: Trial
+    folder: Path
+    # Where the record is below `trials` of the run folder.
+    place: Path
+    places: Mapping[str, str]
+
+
+class Gateways:
+    """Opens ways through the gateway for the sessions of a run; loads what it needs with the first."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str], sandbox: Sandbox, masker: Masker) -> None:
+        self._settings, self._environ, self._sandbox, self._masker = settings, environ, sandbox, masker
+        self._upstream: Upstream | None = None
+        self._open: set[Through] = set()
+        # Says why the whole run may ask no more, if its money is spent.
+        self.allowance: Callable[[], str | None] = lambda: None
+        # Shows a message to people.
+        self.notice: Callable[[str], object] = lambda _: None
+        self._told_of_turns = False
+
+    @property
+    def under_way_usd(self) -> float:
+        """What sessions under way have spent so far."""
+        return sum(through.spent_usd for through in self._open)
+
+    def route(self, trial: Trial) -> Route | None:
+        """Return the way of *trial* to its provider; None if its agent goes there directly, or nowhere."""
+        found = self._found(trial)
+        return found if isinstance(found, Route) else None
+
+    def words(self, trial: Trial) -> str | None:
+        """Return the same in words, for the record."""
+        return route_words(self._found(trial), trial.execution.runner)
+
+    def _found(self, trial: Trial) -> Route | str:
+        runner = trial.execution.runner
+        if network_of(runner) == "none":
+            return "it has no network"
+        return route_of(runner, self._environ, trial.execution.case.env, played=self._settings.cassette is not None)
+
+    async def open(self, trial: Trial) -> Through | None:
+        """Open a way for the agent of *trial*, if it has one; close it after its last session."""
+        route = self.route(trial)
+        if route is None:
+            return None
+        # Only here: the HTTP library takes long to import.
+        from whet.agents.gateway import Passage  # noqa: PLC0415
+        from whet.agents.gateway_tunnel import Tunnels  # noqa: PLC0415
+        from whet.agents.gateway_upstream import Upstream  # noqa: PLC0415
+
+        runner = trial.execution.runner
+        if self._upstream is None:
+            self._upstream = Upstream(most_requests=self._settings.gateway.get("max_requests"))
+        confined = network_of(runner) == "model" and getattr(self._sandbox, "has_inlets", False)
+        allowed = Options(runner.options).texts("allow") if confined else ()
+        passage = Passage(route, self._upstream, tunnels=Tunnels(allowed))
+        if not confined:
+            return Through(passage, passage.given(passage.listen()), None)
+        inlet = Inlet(take=passage.accept)
+        proxy = {**dict.fromkeys(_PROXIES, inlet.address), **_NO_PROXY, "NODE_USE_ENV_PROXY": "1"} if allowed else {}
+        return Through(passage, passage.given(inlet.address, proxy), inlet)
+
+    def begin(self, through: Through, session: Session, stop: Callable[[], object]) -> None:
+        """Open the accounts of a session; raises `CassetteMissed` if it has no cassette to be played."""
+        from whet.agents.gateway_ledger import REQUESTS, Ledger  # noqa: PLC0415 - as above
+
+        ledger = Ledger(
+            session.folder / REQUESTS,
+            masker=self._masker,
+            limits=session.trial.execution.limits,
+            silence_s=self._settings.model_silence_s,
+            allowance=self.allowance,
+        )
+        through.begin(ledger, stop)
+        self._open.add(through)
+        through.answer_from(tuple(self._sources(through, session)))
+
+    def _sources(self, through: Through, session: Session) -> Iterator[Source]:
+        """Yield what may answer before the provider, the first one first."""
+        settings, runner = self._settings, session.trial.execution.runner
+        faults = runner.options.get("faults") or settings.gateway.get("faults")
+        if faults:
+            from whet.agents.gateway_faults import Faults  # noqa: PLC0415 - as above
+
+            key = replace(session.trial.key, arm="")
+            yield Faults(faults, f"{key}/{session.folder.name}")
+        if settings.cassette or settings.record_to:
+            yield from self._tapes(through, session)
+        if "cache_dir" in settings.gateway:
+            from whet.agents.gateway_faults import Cache  # noqa: PLC0415
+
+            judges = session.trial.key.arm == "judge"
+            yield Cache(settings.gateway["cache_dir"], through.url, self._masker, judges=judges)
+
+    def _tapes(self, through: Through, session: Session) -> Iterator[Source]:
+        from whet.agents.gateway_forms import Forms  # noqa: PLC0415 - as above
+        from whet.agents.gateway_tapes import Player, Recorder, read_tape, tape_path, tape_to_play  # noqa: PLC0415
+
+        settings, suite = self._settings, folder_name(session.trial.key.suite)
+        forms = Forms({**session.places, **through.places}, settings.gateway.get("ignore", ()))
+        if settings.cassette is not None:
+            path, borrowed = tape_to_play(settings.cassette, suite, session.place)
+            asks = settings.cassette_mode == "new"
+            if path is None and not asks:
+                raise CassetteMissed(
+                    f"there is no cassette for {session.trial.key} in {settings.cassette}",
+                    hint="record one with --record-to, or use --cassette-mode new",
+                )
+            if borrowed and not self._told_of_turns:
+                self._told_of_turns = True
+                self.notice(f"more trials than {settings.cassette} has cassettes of: they are taken in turn")
+            yield Player(
+                path or settings.cassette,
+                read_tape(path) if path else [],
+                forms,
+                miss=through.miss,
+                asks=asks,
+                real_time=settings.cassette_speed == "real",
+            )
+            if asks:
+                yield Recorder(path or tape_path(settings.cassette, suite, session.place), forms, self._masker)
+        if settings.record_to is not None:
+            yield Recorder(tape_path(settings.record_to, suite, session.place), forms, self._masker)
+
+    def end(self, through: Through) -> None:
+        """Count what a session has spent no longer: its record does."""
+        self._open.discard(through)
+
+    async def close(self) -> None:
+        """Close the connections to providers."""
+        if self._upstream is not None:
+            await self._upstream.close()
+            self._upstream = None
+
+
+def hold_routes(
+    runners: Iterable[Runner], environ: Mapping[str, str], sandbox: Sandbox, *, played: bool = False
+) -> tuple[str, ...]:
+    """Raise for runners that ask for the model alone and cannot have it; return notes on those without a boundary."""
+    asked = {runner.id: runner for runner in runners if network_of(runner) == "model"}
+    if found := unrouted(asked.values(), environ, played=played):
+        raise UsageError(
+            "\n".join(f'runners.{name}.agent.network = "model": {why}' for name, why in found),
+            hint="only an agent with a key in a variable can go through the gateway (docs: gateway)",
+        )
+    if getattr(sandbox, "has_inlets", False):
+        return ()
+    strict = [name for name, runner in asked.items() if runner.options.get("network_required") is True]
+    if strict:
+        raise UsageError(
+            "\n".join(
+                f'runners.{name}.agent.network = "model": the {sandbox.name} sandbox leaves the network open'
+                for name in strict
+            ),
+            hint="use bubblewrap (`whet doctor` says what it needs), or leave out `network_required`",
+        )
+    return tuple(
+        f'runner {name}: `network = "model"` is no boundary in the {sandbox.name} sandbox; its agent asks the model '
+        "through the gateway, and can reach everything else as well"
+        for name in asked
+    )
