@@ -1,0 +1,70 @@
+"""`whet doctor --container IMAGE`: what of this machine's agents would work in an image, and what is missing there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+import anyio
+
+from whet.agents.programs import KNOWN, Finding, KnownAgent, State, find_program
+from whet.errors import AttemptError, UsageError
+from whet.ground.carried import ask_image, brought
+from whet.ground.engine import INITS, Engine, find_engine
+from whet.ground.images import Images
+from whet.model.task import ImageSpec
+
+# Programs that tasks and agents use inside, and who misses them.
+_USED = {
+    "sh": "tasks and checks need a shell",
+    "bash": "Claude Code runs no commands without it, and most tasks need it",
+    "git": "agents often need it",
+    "python3": "scripted agents need it",
+}
+
+
+def examine_image(text: str, engine: str | None, environ: Mapping[str, str]) -> list[Finding]:
+    """Return all findings for containers of the image that *text* names; a folder with a Dockerfile is built."""
+    try:
+        found = find_engine(engine)
+        spec = ImageSpec.of(str(Path(text).resolve()) if text.startswith(("./", "../", "/")) else text)
+        image = anyio.run(Images(found).prepare, spec)
+    except (UsageError, AttemptError) as error:
+        return [_finding("machine", "image", "problem", error.message, error.hint)]
+    return [
+        _finding("machine", "image", "ok", f"{image}, by {found.program}"),
+        *_machine(found),
+        *(_program(found, image, name, why) for name, why in _USED.items()),
+        *(_agent(found, image, agent, environ) for agent in KNOWN),
+    ]
+
+
+def _machine(engine: Engine) -> Iterator[Finding]:
+    if not engine.init:
+        hint = f"install catatonit ({INITS[0]}): without it, a command is the first process and ignores most signals"
+        yield _finding("machine", "init", "warning", "podman has no program that reaps processes", hint)
+
+
+def _program(engine: Engine, image: str, name: str, why: str) -> Finding:
+    said = ask_image(engine, image, 'command -v "$1"', name)
+    return _finding("machine", name, "ok" if said.ok else "absent", said.out.strip() or "not in the image", why)
+
+
+def _agent(engine: Engine, image: str, agent: KnownAgent, environ: Mapping[str, str]) -> Finding:
+    program = find_program(agent.program, environ)
+    if program is None:
+        message = "not on this machine: install it here, or into the image with run.install"
+        return _finding("agents", agent.type, "absent", message)
+    carried = brought(Path(program), environ, engine, image)
+    places = ", ".join(str(inside) for inside in carried.packages)
+    if not carried.libraries:
+        return _finding("agents", agent.type, "ok", f"mounted at {places}")
+    names = ", ".join(sorted(inside.name for inside in carried.libraries))
+    return _finding("agents", agent.type, "ok", f"mounted at {places}, with libraries that the image lacks: {names}")
+
+
+def _finding(
+    part: Literal["machine", "agents"], name: str, state: State, message: str, hint: str | None = None
+) -> Finding:
+    return Finding(part=part, name=name, state=state, message=message, hint=None if state == "ok" else hint)

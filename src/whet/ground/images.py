@@ -1,0 +1,172 @@
+"""Images of containers: by name, or built from a folder with a Dockerfile once by its content; and their removal."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import stat
+import tempfile
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import field
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from whet.dataclass import dataclass
+from whet.errors import ImageError, ImageMissing
+from whet.ground.engine import IMAGE_LABEL, Engine, Said, state_folder
+from whet.ground.process import run_process
+from whet.model.task import ImageSpec
+
+_TAG = "localhost/whet"
+_HASH_SHOWN = 24
+_LOG_END = 1200
+_DOCKERFILE = "Dockerfile"
+_PULL_S = 3600.0
+
+
+@dataclass(slots=True)
+class Images:
+    """The images of one run; trials that need the same image wait for one build.
+
+    `keep` puts the log of a build into the record, under the name of the image.
+    """
+
+    engine: Engine
+    keep: Callable[[str, str], None] = lambda _, __: None
+    _locks: defaultdict[ImageSpec, anyio.Lock] = field(default_factory=lambda: defaultdict(anyio.Lock))
+    _ready: dict[ImageSpec, str] = field(default_factory=dict)
+    _wrong: dict[ImageSpec, ImageError] = field(default_factory=dict)
+
+    async def prepare(self, spec: ImageSpec) -> str:
+        """Return the name of the image of *spec*, after building or fetching it the first time."""
+        async with self._locks[spec]:
+            if spec in self._wrong:
+                raise self._wrong[spec]
+            if spec not in self._ready:
+                try:
+                    self._ready[spec] = await self._made(spec)
+                except ImageError as error:
+                    self._wrong[spec] = error
+                    raise
+            return self._ready[spec]
+
+    async def _made(self, spec: ImageSpec) -> str:
+        if spec.folder is not None:
+            base = await self._built(spec.folder, spec.build_timeout_s)
+        else:
+            base = await self._named(spec)
+        return base if spec.install is None else await self._derived(base, spec)
+
+    async def _named(self, spec: ImageSpec) -> str:
+        """Return the image by its name, and pull it if it is not here."""
+        name = spec.name or ""
+        if (await self._call("image", "inspect", name)).ok:
+            return name
+        said = await self._call("pull", "--quiet", name, timeout_s=_PULL_S)
+        if not said.ok:
+            raise ImageMissing(f"image {name} is not here, and cannot be pulled: {said.why}")
+        return name
+
+    async def _built(self, folder: Path, timeout_s: float) -> str:
+        digest = await anyio.to_thread.run_sync(_hash_of, folder)
+        return await self._build(digest, folder, f"{folder}/{_DOCKERFILE}", timeout_s)
+
+    async def _derived(self, base: str, spec: ImageSpec) -> str:
+        """Return the image with what `install` adds, for the base as it is now."""
+        assert spec.install is not None
+        found = await self._call("image", "inspect", "--format", "{{.Id}}", base)
+        recipe = f"FROM {base}\nUSER 0\nRUN {spec.install}\n".replace("\r", "")
+        digest = hashlib.sha256(f"{found.out.strip()}\0{recipe}".encode()).hexdigest()
+        with _context(recipe) as folder:
+            return await self._build(digest, folder, f"{folder}/{_DOCKERFILE}", spec.build_timeout_s)
+
+    async def _build(self, digest: str, folder: Path, recipe: str, timeout_s: float) -> str:
+        tag = f"{_TAG}:{digest[:_HASH_SHOWN]}"
+        async with _alone(digest):
+            if (await self._call("image", "inspect", tag)).ok:
+                return tag
+            log = bytearray()
+            command = self.engine.command(
+                *("build", "--tag", tag, "--label", f"{IMAGE_LABEL}={digest}", "--file", recipe, *self._network),
+                str(folder),
+            )
+            ended = await run_process(command, timeout_s=timeout_s, stdout=log.extend, stderr=log.extend)
+        text = log.decode(errors="replace")
+        self.keep(digest[:_HASH_SHOWN], text)
+        if ended.timed_out:
+            raise ImageError(f"the image was still being built after {timeout_s:g} s", hint=_end(text))
+        if ended.exit_code != 0:
+            raise ImageError(f"the image cannot be built from {recipe}", hint=_end(text))
+        return tag
+
+    @property
+    def _network(self) -> tuple[str, ...]:
+        """The network of build steps: docker has one by itself, podman may have none but ours."""
+        return ("--network", "host") if self.engine.is_podman else ()
+
+    async def _call(self, *args: str, timeout_s: float = 120.0) -> Said:
+        return await self.engine.call(*args, timeout_s=timeout_s)
+
+
+def _end(text: str) -> str:
+    return text.strip()[-_LOG_END:]
+
+
+@asynccontextmanager
+async def _alone(digest: str) -> AsyncIterator[None]:
+    """Keep another whet from building the same image meanwhile."""
+    folder = state_folder("images")
+    folder.mkdir(exist_ok=True)
+    with (folder / digest[:_HASH_SHOWN]).open("w") as file:
+        await anyio.to_thread.run_sync(fcntl.flock, file, fcntl.LOCK_EX, abandon_on_cancel=True)
+        yield
+
+
+@contextmanager
+def _context(recipe: str) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="whet-image-") as name:
+        Path(name, _DOCKERFILE).write_text(recipe)
+        yield Path(name)
+
+
+def _hash_of(folder: Path) -> str:
+    if not (folder / _DOCKERFILE).is_file():
+        raise ImageError(f"{folder} has no {_DOCKERFILE}")
+    return content_hash(folder)
+
+
+def content_hash(folder: Path) -> str:
+    """Return a hash of what is in *folder*: paths, kinds, rights to execute, contents and targets of links."""
+    whole = hashlib.sha256()
+    for path in _sorted(folder):
+        found = path.lstat()
+        whole.update(f"{path.relative_to(folder)}\0{stat.S_IFMT(found.st_mode)}\0{found.st_mode & 0o111}\0".encode())
+        if stat.S_ISLNK(found.st_mode):
+            whole.update(os.fsencode(path.readlink()))
+        elif stat.S_ISREG(found.st_mode):
+            with path.open("rb") as file:
+                whole.update(hashlib.file_digest(file, "sha256").digest())
+    return whole.hexdigest()
+
+
+def _sorted(folder: Path) -> Iterator[Path]:
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        yield from (Path(place, name) for name in sorted((*folders, *names)))
+
+
+def built_images(engine: Engine) -> list[str]:
+    """Return the images that whet has built, by their names."""
+    said = engine.ask("image", "ls", "--filter", f"label={IMAGE_LABEL}", "--format", "{{.Repository}}:{{.Tag}}")
+    return [name for name in dict.fromkeys(said.out.split()) if name.startswith(f"{_TAG}:")] if said.ok else []
+
+
+def remove_images(engine: Engine, names: list[str]) -> list[str]:
+    """Remove images, and return why some are left: by force, containers that run would go with them."""
+    said = [(name, engine.ask("image", "rm", name)) for name in names]
+    return [f"{name}: {each.why}" for name, each in said if not each.ok]

@@ -1,0 +1,448 @@
+"""The container of a task: one for a whole attempt, in which the agent works and the verifier decides afterwards.
+
+It is a sandbox: each command is executed in it. It starts with the first one, because only then it is known what to
+mount. Everything that the agent started ends before anything else is executed, and `/tests` is empty until then.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import field, replace
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from whet.dataclass import dataclass
+from whet.errors import EnvironmentFailed, SandboxError
+from whet.ground.carried import PLACE, Carried, carry, has_program
+from whet.ground.container import Beginning, bound, env_options, inner_env, limits, new_name, of_lines, refusal, streams
+from whet.ground.copying import remove_tree
+from whet.ground.descent import children, descendants, signal_all
+from whet.ground.engine import LEFT_LABEL, Engine
+from whet.ground.process import open_process, run_process
+from whet.ground.runtime import RunningContainer
+from whet.ground.sandbox import Availability, Boundary, Command, Ended, InImage, Sink, Talk, is_there
+from whet.ground.task_environment import from_host
+from whet.ground.wardens import end_all
+from whet.model.suite import Ceilings
+from whet.model.task import Healthcheck, TaskEnvironment, TaskStep
+
+TESTS, LOGS = Path("/tests"), Path("/logs")
+_PARTS = ("agent", "verifier", "artifacts")
+_PATIENCE_S = 120.0
+# How long to wait for the first process of a container to reap others; not every image has one that does.
+_REAPING_S = 3.0
+# How the engine, and the runtime below it, say that there is no such program.
+_NOT_STARTED, _NOT_THERE = (1, 126, 127, 255), 127
+_ENGINE_SAYS = re.compile(r"Error: |OCI runtime|runc exec|exec failed|time=|[0-9TZ:.-]+ ")
+# Another sleep when the first one ends, whatever the image's `sleep` takes for long.
+_STAY = 'echo "$0"; while :; do sleep 86400; done'
+
+
+async def workdir_of(engine: Engine, image: str) -> str:
+    """Return the folder that commands of an image start in."""
+    return (await engine.call("image", "inspect", "--format", "{{.Config.WorkingDir}}", image)).out.strip() or "/"
+
+
+def ceilings_of(environment: TaskEnvironment, usual: Ceilings) -> Ceilings:
+    """Return what a container may use: what its task says, or else the settings."""
+    return Ceilings(
+        memory_mb=environment.memory_mb or usual.memory_mb,
+        processes=usual.processes,
+        cpus=environment.cpus or usual.cpus,
+    )
+
+
+@dataclass(slots=True, eq=False)
+class TaskContainer:
+    """The sandbox of one attempt; `folder` is its place on this machine, for what both sides see."""
+
+    name = "container"
+    holds_network = True
+    has_inlets = False
+
+    place: InImage
+    environment: TaskEnvironment
+    folder: Path
+    workdir: Path
+    network: bool
+    keep_services: bool = False
+    user: str | None = None
+    ceilings: Ceilings = field(default_factory=Ceilings)
+    # The images of separate verifiers, by the name of the step.
+    verifier_images: Mapping[str, str] = field(default_factory=dict)
+    # An image of a verifier's own has its tests in it.
+    shows_tests: bool = True
+    # Whether the rewards so far allow another step.
+    goes_on: bool = True
+    # What is put there before the next command of the agent.
+    _next: TaskStep | None = None
+    # The home and the temporary folder that it was started with, if that was before its trial began.
+    homes: tuple[Path, Path] | None = None
+    _started_with: tuple[Boundary, Carried] | None = None
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _name: str | None = None
+    _first: int = 0
+    _running: RunningContainer | None = None
+    _services: frozenset[int] = frozenset()
+    _mounted: tuple[Path, ...] = ()
+
+    @classmethod
+    def availability(cls) -> Availability:
+        """Return that it can be used: the engine was asked before."""
+        return Availability(usable=True)
+
+    @property
+    def engine(self) -> Engine:
+        """What makes containers."""
+        return Engine(self.place.engine)
+
+    @property
+    def tests(self) -> Path:
+        """What is visible at `/tests`, read-only; empty until the agent is done."""
+        return self.folder / "tests"
+
+    def logs(self, part: str) -> Path:
+        """What is visible at `/logs/PART`."""
+        return self.folder / "logs" / part
+
+    async def run(self, command: Command, boundary: Boundary, *, timeout_s: float, stdout: Sink, stderr: Sink) -> Ended:
+        """Execute *command* in the container; afterwards nothing that it started is left, unless services are kept."""
+        said = Beginning(stderr)
+        async with self._executing(command, boundary) as (outer, program):
+            ended = await run_process(outer, timeout_s=timeout_s, stdout=stdout, stderr=said)
+        return self._explained(ended, said.text, program)
+
+    @asynccontextmanager
+    async def open(self, command: Command, boundary: Boundary, *, stdout: Sink, stderr: Sink) -> AsyncIterator[Talk]:
+        """Keep *command* running; see `Sandbox.open`."""
+        said = Beginning(stderr)
+        async with (
+            self._executing(command, boundary) as (outer, program),
+            open_process(outer, stdout=stdout, stderr=said) as talk,
+        ):
+            yield talk
+        if talk.ended is not None:
+            self._explained(talk.ended, said.text, program)
+
+    @asynccontextmanager
+    async def _executing(self, command: Command, boundary: Boundary) -> AsyncIterator[tuple[Command, str]]:
+        carried = await carry(command, self.place)
+        if self._name is None:
+            await self._start(boundary, carried)
+        elif lacking := [path for path, _ in carried.mounts if path not in self._mounted]:
+            raise SandboxError(f"{lacking[0]} was not mounted when the container started")
+        if self._next is not None:
+            step, self._next = self._next, None
+            await self._prepare(step)
+        env = {name: value for name, value in inner_env(carried).items() if name != "TMPDIR"}
+        cwd = command.cwd if command.cwd.is_relative_to(self.workdir) else self.workdir
+        with self._exec(carried.argv, env, cwd, self.user) as outer:
+            try:
+                yield replace(outer, stdin=command.stdin), carried.argv[0]
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(self._end_strays)
+
+    @contextmanager
+    def _exec(self, argv: tuple[str, ...], env: Mapping[str, str], cwd: Path, user: str | None) -> Iterator[Command]:
+        """Yield the call that executes *argv* in the container."""
+        if self._running is not None and self._running.takes(user):
+            with self._running.executing(argv, env, cwd, user) as given:
+                yield replace(self.engine.command(), argv=given)
+            return
+        who = () if user is None else ("--user", user)
+        with env_options(env) as options:
+            call = ("exec", "--interactive", "--workdir", str(cwd), *who, *options, str(self._name), *argv)
+            yield self.engine.command(*call, env=of_lines(env))
+
+    def _explained(self, ended: Ended, said: str, program: str) -> Ended:
+        """Raise if the command could not be started; as it may say the same itself, look for it in the image."""
+        if ended.exit_code in _NOT_STARTED and _ENGINE_SAYS.match(said):
+            there = program.startswith(f"{PLACE}/") or has_program(self.place.engine, self.place.image, program)
+            if not there:
+                raise refusal(_NOT_THERE, program, said)
+        return ended
+
+    async def _start(self, boundary: Boundary, carried: Carried) -> None:
+        """Start the container, wait until it stays, and wait until its environment is healthy."""
+        name, token, heard = new_name(), secrets.token_hex(8), _Heard()
+        self._started_with = (boundary, carried)
+        await anyio.to_thread.run_sync(self._make_folders)
+        shown = tuple(self._shown(boundary, carried))
+        env = from_host(self.environment.env, os.environ)
+        argv = (
+            *("run", "--interactive", "--pull", "never", "--name", name, *self.place.labels, *self.engine.init),
+            *("--cidfile", str(self.folder / "id")),
+            *(*streams(self.engine), "--network", "host" if self.network else "none", *limits(self.ceilings)),
+            *(option for options in shown for option in options),
+        )
+        heard.wanted = token.encode()
+        with env_options(env) as given:
+            tail = ("--workdir", str(self.workdir), *given, self.place.image, "sh", "-c", _STAY, token)
+            outer = self.engine.command(*argv, *tail, env=of_lines(env))
+            # In this order at the end: the container is removed, and then nothing is left to wait for.
+            opened = open_process(outer, stdout=heard, stderr=heard)
+            talk = await self._stack.enter_async_context(opened)
+            self._stack.push_async_callback(self._remove, name)
+            await _until(heard, talk)
+        self._name, self._mounted = name, tuple(inside for inside, _ in carried.mounts)
+        await self._find(name)
+        if self.environment.healthcheck is not None:
+            await self.wait_until_healthy(self.environment.healthcheck)
+        self._services = frozenset(descendants(self._first)) if self._first else frozenset()
+
+    async def _find(self, name: str) -> None:
+        """Find the container among the processes of this machine, to execute in it and to end what it started."""
+        identifier = await anyio.to_thread.run_sync((self.folder / "id").read_text)
+        self._running = await anyio.to_thread.run_sync(RunningContainer.find, self.engine, identifier.strip())
+        if self._running is not None:
+            self._first = self._running.pid
+        else:
+            self._first = int(str((await self.engine.state(name)).get("Pid") or 0))
+
+    def _make_folders(self) -> None:
+        for folder in (self.tests, *(self.logs(part) for part in _PARTS)):
+            folder.mkdir(parents=True, exist_ok=True)
+            # The user of the image may be anybody.
+            folder.chmod(0o777)
+
+    def _shown(self, boundary: Boundary, carried: Carried) -> Iterator[tuple[str, ...]]:
+        if self.shows_tests:
+            yield bound(self.tests, TESTS, "ro")
+        for part in _PARTS:
+            yield bound(self.logs(part), LOGS / part, "rw")
+        for path in boundary.readable:
+            if is_there(path):
+                yield bound(path, path, "ro")
+        for path in boundary.writable:
+            # The user of the image may be anybody; nobody else on this machine gets as far as here.
+            path.chmod(0o777)
+            yield bound(path, path, "rw")
+        for path, folder in boundary.shown_at:
+            yield bound(folder, path, "ro")
+        for inside, path in carried.mounts:
+            yield bound(path, inside, "ro")
+
+    def expect(self, step: TaskStep) -> None:
+        """Prepare for *step* before the next command: only then the container is sure to run."""
+        self._next = step
+
+    async def _prepare(self, step: TaskStep) -> None:
+        """Begin a step: with logs of its own, its files in the working folder, and a healthy environment."""
+        await anyio.to_thread.run_sync(self.forget, *_PARTS)
+        if step.workdir is not None:
+            await self.put(step.workdir, str(self.workdir))
+            if (step.workdir / "setup.sh").is_file():
+                ended, said = await self.execute("sh ./setup.sh", timeout_s=_PATIENCE_S)
+                if ended.exit_code != 0:
+                    shown = said.decode(errors="replace").strip()[-500:]
+                    raise EnvironmentFailed(f"setup.sh of step {step.name} failed", hint=shown or None)
+        if step.healthcheck is not None:
+            await self.wait_until_healthy(step.healthcheck)
+
+    async def wait_until_healthy(self, check: Healthcheck) -> None:
+        """Ask until the environment is ready; raises `EnvironmentFailed` after as many failures as it may have."""
+        began, failures, said = time.monotonic(), 0, b""
+        while True:
+            starting = time.monotonic() - began < check.start_period_s
+            ended, said = await self.execute(check.command, timeout_s=check.timeout_s)
+            if ended.exit_code == 0 and not ended.timed_out:
+                return
+            failures += not starting
+            if failures >= check.retries:
+                shown = said.decode(errors="replace").strip()[-500:]
+                raise EnvironmentFailed(f"the environment did not become healthy: {check.command}", hint=shown or None)
+            await anyio.sleep(check.start_interval_s if starting else check.interval_s)
+
+    async def execute(
+        self, script: str, *, timeout_s: float, user: str | None = None, env: Mapping[str, str] | None = None
+    ) -> tuple[Ended, bytes]:
+        """Execute a line of shell, whose processes may stay; return how it ended and the end of what it printed."""
+        assert self._name is not None
+        kept = bytearray()
+
+        def keep(chunk: bytes) -> None:
+            kept.extend(chunk)
+            del kept[:-1_000_000]
+
+        with self._exec(("sh", "-c", script), env or {}, self.workdir, user or self.user) as command:
+            ended = await run_process(command, timeout_s=timeout_s, stdout=keep, stderr=keep)
+        return ended, bytes(kept)
+
+    async def begin(self, boundary: Boundary | None = None) -> None:
+        """Start the container now, if no command has done so."""
+        if self._name is None:
+            await self._start(boundary or Boundary(writable=()), Carried(argv=("sh",), env={}))
+
+    async def put(self, source: Path, inside: str) -> None:
+        """Copy what is in the folder *source* to the folder *inside*."""
+        said = await self.engine.call("cp", f"{source}/.", f"{self._name}:{inside}", timeout_s=_PATIENCE_S)
+        if not said.ok:
+            raise EnvironmentFailed(f"{source} cannot be copied to {inside}: {said.why}")
+
+    async def take(self, inside: str, target: Path) -> bool:
+        """Copy *inside* out of the container to *target*; return whether there was such a file or folder."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return (await self.engine.call("cp", f"{self._name}:{inside}", str(target), timeout_s=_PATIENCE_S)).ok
+
+    def anew(self, folder: Path) -> TaskContainer:
+        """Return a container as this one was at its start."""
+        return replace(
+            self,
+            folder=folder,
+            goes_on=True,
+            homes=None,
+            _next=None,
+            _stack=AsyncExitStack(),
+            _name=None,
+            _first=0,
+            _running=None,
+            _mounted=(),
+        )
+
+    def next(self, folder: Path, attempt: str, homes: tuple[Path, Path]) -> TaskContainer:
+        """Return the container of another trial of the same task, which `warm` starts."""
+        return replace(self.anew(folder), place=replace(self.place, attempt=attempt), homes=homes)
+
+    async def warm(self, before: tuple[Path, Path]) -> None:
+        """Start as the container of the last trial did, whose homes were *before*, with homes of its own."""
+        if self._started_with is None or self.homes is None:
+            return
+        boundary, carried = self._started_with
+        own = dict(zip(before, self.homes, strict=True))
+        writable = tuple(own.get(path, path) for path in boundary.writable)
+        await self._start(replace(boundary, writable=writable), carried)
+
+    async def other(
+        self, folder: Path, *, network: bool, environment: TaskEnvironment | None, image: str
+    ) -> TaskContainer:
+        """Return a new container for a verifier: of its own image, or with the file system of this one."""
+        if environment is None:
+            tag = f"localhost/whet-left:{secrets.token_hex(8)}"
+            label = f"LABEL {LEFT_LABEL}={self.place.owner}"
+            argv = ("commit", "--quiet", "--change", label, str(self._name), tag)
+            said = await self.engine.call(*argv, timeout_s=_PATIENCE_S)
+            if not said.ok:
+                raise EnvironmentFailed(f"what the agent left cannot be shown to its verifier: {said.why}")
+            self._stack.push_async_callback(self.engine.call, "image", "rm", "--force", tag)
+            place, workdir, own = replace(self.place, image=tag), self.workdir, False
+            environment = replace(self.environment, healthcheck=None)
+        else:
+            place, own = replace(self.place, image=image), True
+            workdir = Path(environment.workdir or await workdir_of(self.engine, image))
+        return TaskContainer(
+            place=place,
+            environment=environment,
+            folder=folder,
+            workdir=workdir,
+            network=network,
+            ceilings=ceilings_of(environment, self.ceilings),
+            shows_tests=not own,
+        )
+
+    def show_tests(self, folders: tuple[Path, ...]) -> None:
+        """Put the tests into `/tests`, later folders over earlier ones; nothing else is there."""
+        _empty(self.tests)
+        for folder in folders:
+            shutil.copytree(folder, self.tests, symlinks=True, dirs_exist_ok=True)
+        for path in self.tests.rglob("*.sh"):
+            if not path.is_symlink():
+                path.chmod(0o755)
+
+    def forget(self, *parts: str) -> None:
+        """Remove what is in the logs of *parts*: whatever the agent wrote there decides nothing."""
+        for part in parts:
+            _empty(self.logs(part))
+
+    def _end_strays(self) -> None:
+        """End what was started since the environment was ready; services of the environment go on."""
+        if self.keep_services or not self._first:
+            return
+        began = time.monotonic()
+        while strays := self._strays():
+            running = [pid for pid in strays if _runs(pid)]
+            if running and time.monotonic() - began > _PATIENCE_S:
+                raise SandboxError(f"these processes could not be ended: {running}")
+            if not running and time.monotonic() - began > _REAPING_S:
+                return
+            # A stopped process starts nothing. A dead one still counts to the limit until it is reaped.
+            signal_all(running, signal.SIGSTOP)
+            signal_all(self._strays(), signal.SIGKILL)
+            time.sleep(0.005)
+
+    def _strays(self) -> list[int]:
+        kept = {pid for pid in children(self._first) if pid in self._services}
+        kept |= {each for pid in kept for each in descendants(pid)}
+        return [pid for pid in descendants(self._first) if pid not in kept]
+
+    async def _remove(self, name: str) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.engine.remove(name)
+
+    async def remove(self) -> None:
+        """Remove the container and what it showed."""
+        with anyio.CancelScope(shield=True):
+            await self._stack.aclose()
+            await anyio.to_thread.run_sync(remove_tree, self.folder)
+
+    async def close(self) -> None:
+        """End the wardens."""
+        await end_all()
+
+
+def _empty(folder: Path) -> None:
+    """Remove what is in *folder*, and not the folder itself, which is mounted."""
+    if problems := [each for path in list(folder.iterdir()) for each in remove_tree(path)]:
+        raise SandboxError(problems[0])
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False
+
+
+class _Heard:
+    """A sink that waits for a word."""
+
+    def __init__(self) -> None:
+        self.wanted = b""
+        self.event = anyio.Event()
+        self._kept = bytearray()
+
+    def __call__(self, chunk: bytes) -> None:
+        self._kept += chunk[:10_000]
+        del self._kept[:-20_000]
+        if self.wanted in self._kept:
+            self.event.set()
+
+    @property
+    def text(self) -> str:
+        return self._kept.decode(errors="replace").strip()
+
+
+async def _until(heard: _Heard, talk: Talk) -> None:
+    """Wait until the container stays; raises if it ends, or says nothing for too long."""
+
+    async def over(scope: anyio.CancelScope) -> None:
+        await talk.over()
+        scope.cancel()
+
+    with anyio.move_on_after(_PATIENCE_S):
+        async with anyio.create_task_group() as group:
+            group.start_soon(over, group.cancel_scope)
+            await heard.event.wait()
+            group.cancel_scope.cancel()
+    if not heard.event.is_set():
+        last = heard.text.splitlines()[-1:] or ["it said nothing"]
+        raise EnvironmentFailed(f"the container of the task does not stay: {last[0]}")

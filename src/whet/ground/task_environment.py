@@ -1,0 +1,21 @@
+"""The variables of a task: some of them come from this machine, and only if the task names them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from whet.errors import EnvironmentFailed
+
+_FROM_HOST = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\}", re.DOTALL)
+
+
+def from_host(env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return variables with those of this machine filled in; raises `EnvironmentFailed` for one that is not set."""
+    found = {}
+    for name, value in env.items():
+        match = _FROM_HOST.fullmatch(value)
+        if match is not None and match[1] not in environ and match[2] is None:
+            raise EnvironmentFailed(f"variable {name} of the task is {value}, and {match[1]} is not set here")
+        found[name] = value if match is None else environ.get(match[1], match[2] or "")
+    return found

@@ -1,0 +1,50 @@
+"""Which trials of a plan run in containers, and what each of them starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from whet.model.request import Settings
+from whet.model.run import Plan, Runner
+from whet.model.suite import Case
+from whet.model.task import ImageSpec
+
+CONTAINER = "container"
+_HINT = 'set run.image = "NAME", or "./DIR" with a Dockerfile; or give --image, or an image of the runner or the case'
+
+
+def image_of(settings: Settings, case: Case, runner: Runner) -> ImageSpec | None:
+    """Return what a container starts from: the case decides, then the runner, then the settings."""
+    install = runner.options.get("install") or settings.install
+    if case.task is not None:
+        return replace(case.task.environment.image, install=install)
+    if case.image is not None:
+        return replace(case.image, install=case.image.install or install)
+    named = runner.options.get("image") or settings.image
+    return None if named is None else ImageSpec.of(str(named), install)
+
+
+def needs_containers(plan: Plan, settings: Settings) -> bool:
+    """Return whether any trial runs in a container."""
+    return settings.sandbox == CONTAINER or any(execution.case.task for execution in plan.executions)
+
+
+def sandbox_of(plan: Plan, settings: Settings) -> str:
+    """Return the name of the sandbox of a run: of tasks that name their environment, containers."""
+    if settings.sandbox == "auto" and all(execution.case.task for execution in plan.executions):
+        return CONTAINER
+    return settings.sandbox
+
+
+def image_problems(plan: Plan, settings: Settings) -> Iterator[str]:
+    """Yield a line if trials would run in containers of no image."""
+    tasks = [execution.case.id for execution in plan.executions if execution.case.task]
+    if tasks and settings.sandbox not in {"auto", CONTAINER}:
+        yield f"run.sandbox: {tasks[0]} is a task with a container of its own; leave out {settings.sandbox}"
+    if settings.sandbox != CONTAINER:
+        return
+    pairs = ((execution.case, execution.runner) for execution in plan.executions)
+    lacking = dict.fromkeys(runner.id for case, runner in pairs if image_of(settings, case, runner) is None)
+    if lacking:
+        yield f"run.image: no image is named for {', '.join(lacking)}: {_HINT}"

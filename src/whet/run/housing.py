@@ -1,0 +1,157 @@
+"""The containers of a run: which image a trial starts from, built before its clock starts, and who removes them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from whet.dataclass import dataclass
+from whet.errors import AttemptError, UsageError
+from whet.ground.container import ContainerSandbox
+from whet.ground.engine import Engine, Mark, engine_state
+from whet.ground.images import Images
+from whet.ground.sandbox import InImage
+from whet.ground.task_container import TaskContainer, ceilings_of, workdir_of
+from whet.model.request import Settings
+from whet.model.run import Trial
+from whet.model.task import TaskSpec
+from whet.plan.images import image_of
+from whet.run.homes import make_home, trial_folder
+
+_Key: TypeAlias = tuple[str, str, str]
+
+
+def _key(trial: Trial) -> _Key:
+    return trial.key.case, trial.key.runner, trial.key.arm
+
+
+@dataclass(slots=True)
+class Housing:
+    """What the containers of one run share."""
+
+    settings: Settings
+    run_id: str
+    mark: Mark
+    images: Images
+    scratch: Path
+    _workdirs: dict[str, str] = field(default_factory=dict)
+    _numbers: count[int] = field(default_factory=lambda: count(1))
+    # With `keep_warm`: the container of the next trial, the highest number that began, and what goes on aside.
+    _spare: dict[_Key, tuple[TaskContainer, asyncio.Task[None]]] = field(default_factory=dict)
+    _highest: dict[_Key, int] = field(default_factory=dict)
+    _going: set[asyncio.Task[None]] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, settings: Settings, run_dir: Path, scratch: Path, keep: Callable[[Path, str], None]) -> Housing:
+        """Find the engine, and leave the mark by which containers are found again."""
+        engine = _engine(settings)
+
+        def log(name: str, text: str) -> None:
+            folder = run_dir / "images"
+            folder.mkdir(exist_ok=True)
+            keep(folder / f"{name}.log", text)
+
+        images = Images(engine, log)
+        return cls(settings=settings, run_id=run_dir.name, mark=Mark(engine), images=images, scratch=scratch)
+
+    def close(self) -> None:
+        """Remove what is left."""
+        self.mark.close()
+
+    async def sandbox(self, trial: Trial, attempt: str) -> ContainerSandbox | TaskContainer | AttemptError:
+        """Return the sandbox of an attempt, or why there is none; an image may have to be built first."""
+        case, runner = trial.execution.case, trial.execution.runner
+        spec = image_of(self.settings, case, runner)
+        if spec is None:
+            raise UsageError(f"no image is named for {case.id}")
+        try:
+            place = InImage(
+                engine=self.images.engine.program,
+                image=await self.images.prepare(spec),
+                owner=self.mark.owner,
+                run=self.run_id,
+                attempt=attempt,
+                installs=spec.install is not None,
+            )
+            if case.task is None:
+                return ContainerSandbox(place)
+            return await self._warm(trial, attempt) or await self._task(case.task, place)
+        except AttemptError as error:
+            return error
+
+    async def leave(self, sandbox: object) -> None:
+        """Remove the container of a task at the end of its attempt; other containers end with their commands."""
+        if isinstance(sandbox, TaskContainer):
+            if self.settings.keep_warm:
+                self._do(sandbox.remove())
+            else:
+                await sandbox.remove()
+
+    def prepare_next(self, trial: Trial, sandbox: object, homes: tuple[Path, Path]) -> None:
+        """Start the container of the next trial of a task, while this one is graded."""
+        number = self._highest.get(_key(trial), 0) + 1
+        if not self.settings.keep_warm or not isinstance(sandbox, TaskContainer) or number > trial.execution.trials:
+            return
+        if _key(trial) in self._spare:
+            return
+        coming = replace(trial, key=replace(trial.key, number=number))
+        attempt = f"{trial_folder(coming.key)}/1"
+        spare = sandbox.next(self.scratch / f"k{next(self._numbers)}", attempt, make_home(self.scratch))
+        self._spare[_key(trial)] = (spare, self._do(spare.warm(homes)))
+
+    async def _warm(self, trial: Trial, attempt: str) -> TaskContainer | None:
+        """Return the container that was started for this attempt, if there is one that works."""
+        self._highest[_key(trial)] = max(self._highest.get(_key(trial), 0), trial.key.number)
+        spare, started = self._spare.pop(_key(trial), (None, None))
+        if spare is None or started is None:
+            return None
+        try:
+            await asyncio.shield(started)
+        except AttemptError:
+            attempt = ""
+        if spare.place.attempt == attempt:
+            return spare
+        self._do(spare.remove())
+        return None
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._going.add(task)
+        return task
+
+    async def settle(self) -> None:
+        """Wait for what goes on aside, and remove containers that no trial took."""
+        for spare, _ in self._spare.values():
+            self._do(spare.remove())
+        self._spare.clear()
+        await asyncio.gather(*self._going, return_exceptions=True)
+
+    async def _task(self, task: TaskSpec, place: InImage) -> TaskContainer:
+        """Return the container of a task, with the images of its separate verifiers built as well."""
+        verifiers = {step.name: step.verifier.environment for step in task.steps if step.verifier.environment}
+        images = {name: await self.images.prepare(environment.image) for name, environment in verifiers.items()}
+        workdir = task.environment.workdir or self._workdirs.get(place.image)
+        if workdir is None:
+            workdir = self._workdirs[place.image] = await workdir_of(self.images.engine, place.image)
+        return TaskContainer(
+            place=place,
+            environment=task.environment,
+            folder=self.scratch / f"k{next(self._numbers)}",
+            workdir=Path(workdir),
+            network=task.agent_network,
+            keep_services=self.settings.keep_services,
+            user=task.user,
+            ceilings=ceilings_of(task.environment, self.settings.ceilings),
+            verifier_images=images,
+        )
+
+
+def _engine(settings: Settings) -> Engine:
+    state = engine_state(settings.container)
+    if not state.usable:
+        raise UsageError(f"sandbox container: {state.reason}", hint=state.remedy or None)
+    return Engine(state.details["program"])

@@ -1,0 +1,359 @@
+"""The Harbor format: a folder with a `task.toml`, or a folder of such folders, run where they lie.
+
+A task that whet cannot run, such as one of several containers, is left out and named with the reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from whet.errors import Problem, SuiteError
+from whet.model.suite import Case, Check, Limits, Solution, Suite, WorkspaceSpec
+from whet.model.task import Collect, Healthcheck, ImageSpec, TaskEnvironment, TaskSpec, TaskStep, TaskVerifier
+from whet.reading.fields import Fields, Findings
+from whet.reading.settings_files import TOML
+
+TASK = "task.toml"
+VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
+USUAL_TIMEOUT_S = 600.0
+# What agents get whose task says nothing: Harbor has no limit then.
+_AGENT_TIMEOUT_S = 3600.0
+_CONTEXT, _TESTS, _SOLUTION, _STEPS = "environment", "tests", "solution", "steps"
+_SCRIPT, _SOLVE, _INSTRUCTION = "test.sh", "solve.sh", "instruction.md"
+_COMPOSE = ("docker-compose.yaml", "docker-compose.yml", "compose.yaml", "compose.yml")
+_CANARY = re.compile(r"\A\s*(?:<!--(?:(?!-->).)*-->|#[^\n]*)[ \t]*\n?", re.DOTALL)
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)i?B?", re.IGNORECASE)
+_IN_MB = {"": 1 / 1024**2, "K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
+
+
+class Unfit(ValueError):
+    """A task that whet cannot run, and why."""
+
+
+class HarborFormat:
+    """A folder with a task, or with tasks."""
+
+    def recognizes(self, path: Path) -> bool:
+        """Return whether *path* is a task, or a folder of tasks."""
+        return path.is_dir() and bool(tasks_in(path))
+
+    def lower(self, path: Path) -> Suite:
+        """Read every task; those that cannot run are left out, and if none is left that is the error."""
+        cases, lost, told = [], [], hashlib.sha256()
+        for task in tasks_in(path):
+            findings = Findings(str(task / TASK), language=TOML)
+            try:
+                cases.append(read_task(task, Fields({}, findings, case=task.name)))
+                if findings.problems:
+                    cases.pop()
+                    lost += [_left_out(task, f"{each.field}: {each.message}") for each in findings.problems]
+                told.update(_told(task))
+            except (ValueError, TypeError, KeyError, OSError, RecursionError) as error:
+                lost.append(_left_out(task, str(error)))
+            lost += findings.warnings
+        if not cases:
+            raise SuiteError(lost)
+        return Suite(
+            name=path.name,
+            cases=tuple(cases),
+            source=path,
+            digest=told.hexdigest(),
+            usual_timeout_s=_AGENT_TIMEOUT_S,
+            workspace=WorkspaceSpec(),
+            lost=tuple(lost),
+            held_out=(path,),
+        )
+
+
+def _left_out(task: Path, why: str) -> Problem:
+    return Problem(file=str(task / TASK), case=task.name, message=f"is left out: {why}")
+
+
+def tasks_in(root: Path) -> list[Path]:
+    """Find the tasks at *root*: one, a folder of them, or a project with them in `tasks`."""
+    if (root / TASK).is_file():
+        return [root]
+    for place in (root, root / "tasks"):
+        try:
+            found = sorted(Path(entry.path) for entry in os.scandir(place) if entry.is_dir())
+        except OSError:
+            continue
+        if tasks := _tasks_of(found):
+            return tasks
+    return []
+
+
+def _tasks_of(folders: list[Path]) -> list[Path]:
+    """Return which *folders* are tasks; beside tasks, one that cannot be looked into may be another, so it raises."""
+    tasks: list[Path] = []
+    closed: OSError | None = None
+    for folder in folders:
+        try:
+            if (folder / TASK).is_file():
+                tasks.append(folder)
+        except OSError as error:
+            closed = closed or error
+    if tasks and closed:
+        raise closed
+    return tasks
+
+
+def _told(task: Path) -> bytes:
+    """Return a digest of a task: of what its agent is asked and graded by, and of the look of its environment."""
+    whole = hashlib.sha256(task.name.encode())
+    for place, folders, names in os.walk(task):
+        folders.sort()
+        inner = Path(place).relative_to(task)
+        for name in sorted(names):
+            path = Path(place, name)
+            found = path.lstat()
+            whole.update(f"{inner / name}\0{found.st_size}\0".encode())
+            if inner.parts[:1] == (_CONTEXT,):
+                # It may be large; the image is built by its content.
+                whole.update(str(found.st_mtime_ns).encode())
+            elif path.is_file():
+                whole.update(path.read_bytes())
+    return whole.digest()
+
+
+def read_task(task: Path, top: Fields) -> Case:
+    """Return the case of the task in *task*; raises `Unfit` if it cannot run."""
+    try:
+        top.values = tomllib.loads((task / TASK).read_text("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise Unfit(f"{TASK} cannot be read: {error}") from error
+    version = str(top.values.get("schema_version", top.values.get("version", VERSIONS[-1])))
+    if version not in VERSIONS:
+        top.warn("", f"schema_version {version}: whet reads it as {VERSIONS[-1]}")
+    environment, agent = top.table("environment"), top.table("agent")
+    _refuse(task, environment)
+    spec = TaskSpec(
+        folder=task,
+        environment=_environment(task / _CONTEXT, environment, top),
+        steps=tuple(_steps(task, top)),
+        user=_user(agent),
+        network=_network(agent, default=None),
+        strategy="final" if top.given("multi_step_reward_strategy") == "final" else "mean",
+        solution_env=_env(top.table("solution")),
+    )
+    prompts = [instruction(task / _STEPS / step.name if step.name else task) for step in spec.steps]
+    several = len(prompts) > 1
+    return Case(
+        id=task.name,
+        prompt=prompts[0],
+        then=tuple(prompts[1:]),
+        checks=tuple(
+            Check(
+                grader="task",
+                params={"step": number},
+                label=step.name or f"{_TESTS}/{_SCRIPT}",
+                turn=number + 1 if several else None,
+                soft=True,
+            )
+            for number, step in enumerate(spec.steps)
+        ),
+        tags=tags(top.table("task"), top.table("metadata")),
+        limits=Limits(timeout_s=_agent_limit(top, agent)),
+        needs_agent=False,
+        scored=True,
+        task=spec,
+        workspace=WorkspaceSpec(),
+        solution=Solution(folder=True) if any(step.solution for step in spec.steps) else None,
+    )
+
+
+def _agent_limit(top: Fields, agent: Fields) -> float | None:
+    """Return the time of all steps together; None if one of them has no limit."""
+    usual = agent.number("timeout_sec", above=0)
+    tables = [top.object(place, item).table("agent") for place, item in top.items("steps")]
+    limits = [table.number("timeout_sec", above=0) or usual for table in tables] or [usual]
+    return None if None in limits else sum(each for each in limits if each is not None)
+
+
+def _refuse(task: Path, environment: Fields) -> None:
+    """Raise for what containers here cannot do."""
+    if not (task / _CONTEXT).is_dir():
+        raise Unfit(f"it has no folder {_CONTEXT}")
+    for name in _COMPOSE:
+        if (task / _CONTEXT / name).is_file():
+            raise Unfit(f"{_CONTEXT}/{name}: whet starts one container for a task, and no services beside it")
+    if str(environment.given("os") or "linux").lower() != "linux":
+        raise Unfit("it is made for Windows")
+    for name in ("gpus", "tpu"):
+        if environment.given(name):
+            raise Unfit(f"environment.{name}: whet gives containers no accelerator")
+
+
+def _environment(context: Path, given: Fields, top: Fields) -> TaskEnvironment:
+    build_s = given.number("build_timeout_sec", above=0) or USUAL_TIMEOUT_S
+    named = given.text("docker_image")
+    if named is None and not (context / "Dockerfile").is_file():
+        raise Unfit(f"{context.name} has no Dockerfile, and no docker_image is named")
+    image = ImageSpec(name=named, folder=None if named else context.resolve(), build_timeout_s=build_s)
+    for name, meaning in (("mcp_servers", "they are not started"), ("skills_dir", "name skills with the runner")):
+        if given.given(name):
+            top.warn("", f"environment.{name}: {meaning}")
+    return TaskEnvironment(
+        image=image,
+        workdir=given.text("workdir"),
+        env=_env(given),
+        network=bool(_network(given, default=True)),
+        cpus=given.number("cpus", above=0),
+        memory_mb=_megabytes(given, "memory"),
+        storage_mb=_megabytes(given, "storage"),
+        healthcheck=_healthcheck(given),
+    )
+
+
+def _network(given: Fields, *, default: bool | None) -> bool | None:
+    mode = given.text("network_mode")
+    if mode is None:
+        return given.flag("allow_internet") if "allow_internet" in given.values else default
+    if mode == "allowlist":
+        raise Unfit(f"{given.path}.network_mode allowlist: whet cannot allow hosts one by one")
+    if mode not in {"public", "no-network"}:
+        given.problem("network_mode", f'must be "public", "no-network" or "allowlist", not {mode}')
+    return mode == "public"
+
+
+def _megabytes(given: Fields, name: str) -> int | None:
+    """Read a size in MB; older tasks write it as text, such as 2G."""
+    own, old = given.given(f"{name}_mb"), given.given(name)
+    if old is None:
+        return None if own is None else int(given.number(f"{name}_mb", above=0) or 0) or None
+    found = _SIZE.fullmatch(str(old).strip())
+    if found is None:
+        given.problem(name, f'must be a size such as "2G", not {old!r}')
+        return None
+    size = int(float(found[1]) * _IN_MB[found[2].upper()])
+    if own is not None and int(own) != size:
+        given.problem(name, f"says {old}, and {name}_mb says {own}")
+    return size
+
+
+def _healthcheck(given: Fields) -> Healthcheck | None:
+    if given.given("healthcheck") is None:
+        return None
+    table = given.table("healthcheck")
+    usual = Healthcheck(command="")
+    seconds = {
+        f"{name}_s": table.number(f"{name}_sec", least=0)
+        for name in ("interval", "timeout", "start_period", "start_interval")
+    }
+    retries = table.whole("retries", least=1)
+    return Healthcheck(
+        command=table.text("command", required=True) or "",
+        **{name: getattr(usual, name) if value is None else float(value) for name, value in seconds.items()},
+        retries=usual.retries if retries is None else retries,
+    )
+
+
+def _steps(task: Path, top: Fields) -> Iterator[TaskStep]:
+    """Yield the steps of a task; one without any is itself its only step."""
+    written = top.given("steps")
+    if not written:
+        yield TaskStep(
+            name="",
+            verifier=_verifier(task, None, top.table("verifier"), top),
+            solution=_folder(task, _SOLUTION, _SOLVE),
+        )
+        return
+    for number, step in enumerate(top.object(place, item) for place, item in top.items("steps")):
+        name = step.text("name", required=True) or f"step-{number + 1}"
+        place = task / _STEPS / name
+        if not (place / _INSTRUCTION).is_file():
+            raise Unfit(f"step {name} has no {_STEPS}/{name}/{_INSTRUCTION}")
+        own = step.table("verifier")
+        merged = Fields({**top.table("verifier").values, **own.values}, top.findings, own.path, top.case)
+        yield TaskStep(
+            name=name,
+            verifier=_verifier(task, place, merged, top, more=step.given("artifacts")),
+            workdir=_folder(place, "workdir"),
+            healthcheck=_healthcheck(step),
+            solution=_folder(place, _SOLUTION, _SOLVE) or _folder(task, _SOLUTION, _SOLVE),
+            least=_least(step),
+        )
+
+
+def _folder(place: Path, name: str, needed: str | None = None) -> Path | None:
+    found = place / name
+    return found if found.is_dir() and (needed is None or (found / needed).is_file()) else None
+
+
+def _least(step: Fields) -> dict[str, float]:
+    given = step.given("min_reward")
+    if given is None:
+        return {}
+    return (
+        {str(key): float(value) for key, value in given.items()}
+        if isinstance(given, Mapping)
+        else {"reward": float(given)}
+    )
+
+
+def _verifier(task: Path, step: Path | None, given: Fields, top: Fields, more: Any = None) -> TaskVerifier:
+    own = given.given("environment")
+    mode = given.text("environment_mode") or ("separate" if own is not None else "shared")
+    if mode == "shared" and own is not None:
+        raise Unfit("verifier.environment is given, and environment_mode is shared")
+    tests = tuple(
+        folder for place in (task, step) if place is not None and (folder := _folder(place, _TESTS)) is not None
+    )
+    environment = None
+    if mode == "separate":
+        table = given.table("environment") if own is not None else top.table("environment")
+        environment = _environment(tests[-1] if tests else task / _TESTS, table, top)
+    elif not any((folder / _SCRIPT).is_file() for folder in tests):
+        raise Unfit(f"it has no {_TESTS}/{_SCRIPT}")
+    return TaskVerifier(
+        tests=() if environment else tests,
+        timeout_s=given.number("timeout_sec", above=0) or USUAL_TIMEOUT_S,
+        env=_env(given),
+        user=_user(given),
+        network=_network(given, default=None),
+        environment=environment,
+        artifacts=tuple(_artifacts(top.given("artifacts"), more)),
+        collect=tuple(_collects(given)),
+    )
+
+
+def _artifacts(*lists: Any) -> Iterator[str]:
+    for item in (item for given in lists for item in given or ()):
+        yield str(item["source"] if isinstance(item, Mapping) else item)
+
+
+def _collects(given: Fields) -> Iterator[Collect]:
+    for hook in (given.object(place, item) for place, item in given.items("collect")):
+        limit_s = hook.number("timeout_sec", above=0) or Collect(command="").timeout_s
+        yield Collect(command=hook.text("command", required=True) or "", timeout_s=limit_s, user=_user(hook))
+
+
+def _user(given: Fields) -> str | None:
+    found = given.given("user")
+    return None if found is None else str(found)
+
+
+def _env(given: Fields) -> dict[str, str]:
+    return {name: str(value) for name, value in given.table("env").values.items()}
+
+
+def instruction(folder: Path) -> str:
+    """Return the instruction without the canary at its beginning, which is meant for training filters."""
+    if not (folder / _INSTRUCTION).is_file():
+        raise Unfit(f"it has no {_INSTRUCTION}")
+    text = (folder / _INSTRUCTION).read_text("utf-8", "replace")
+    while (found := _CANARY.match(text)) and "canary" in found[0].lower():
+        text = text[found.end() :]
+    return text.strip()
+
+
+def tags(task: Fields, metadata: Fields) -> tuple[str, ...]:
+    """Return the words that a task is filed under."""
+    words = [*metadata.texts("tags"), *task.texts("keywords"), metadata.text("category"), metadata.text("difficulty")]
+    return tuple(dict.fromkeys(word for word in words if word is not None))

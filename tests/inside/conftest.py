@@ -1,0 +1,64 @@
+"""Fixtures of tests in containers. All of them belong to root's part: an ordinary user may have no subordinate ids."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+# The project of a flow test, and the programs and the model of real agents, are used here too.
+for _folder in ("flow", "agents"):
+    sys.path.append(str(Path(__file__).resolve().parents[1] / _folder))
+
+from images import image, podman, small_image, why_not  # noqa: E402
+from project import SHELL, Project  # noqa: E402
+
+__all__ = ["image", "podman", "small_image"]
+_HERE = Path(__file__).parent
+_PASSED_ON = ("CONTAINERS_CONF", "BUILDAH_ISOLATION")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark everything in this folder."""
+    for item in items:
+        if item.path.is_relative_to(_HERE):
+            item.add_marker(pytest.mark.root)
+            item.add_marker(pytest.mark.containers)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip where there are no containers, and say why."""
+    del item
+    # Others are told that these tests are for root.
+    if os.geteuid() == 0 and (reason := why_not()) is not None:
+        pytest.skip(reason)
+
+
+@pytest.fixture
+def project(tmp_path: Path, podman: Callable[..., str]) -> Iterator[Project]:
+    """A project whose trials run in containers."""
+    del podman
+    made = Project(tmp_path / "project", sandbox="container")
+    made.env |= {name: os.environ[name] for name in _PASSED_ON}
+    made.settings(SHELL)
+    yield made
+    made.clear()
+    subprocess.run(["rm", "-rf", str(tmp_path / "project"), str(tmp_path / "outside")], check=False)
+
+
+@pytest.fixture
+def cleaning() -> None:
+    """Asked for by tests that remove all images: no other test runs meanwhile."""
+
+
+@pytest.fixture(autouse=True)
+def _images_stay(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Keep tests that remove images apart from those that use them, also on other workers."""
+    with Path(f"/var/tmp/whet-tests-{os.getuid()}.cleaning").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX if "cleaning" in request.fixturenames else fcntl.LOCK_SH)
+        yield

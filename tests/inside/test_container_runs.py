@@ -1,0 +1,251 @@
+"""Whole runs in containers: what an agent sees there, what is built, and what is left."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from images import containers_left
+from project import Outcome, Project
+
+SUITE = """
+@case(prompt={prompt})
+def works(session, ctx):
+    {check}
+"""
+WAITING = """
+suite = [
+    Case(id=f"waits-{number}", prompt="echo {token}; sleep 600; : {token}", check=ok, timeout_ms=600_000)
+    for number in range(10)
+]
+"""
+
+
+def run_one(project: Project, prompt: str, check: str = "pass", *args: str) -> Outcome:
+    project.suite(SUITE.replace("{prompt}", repr(prompt)).replace("{check}", check))
+    return project.run(*args)
+
+
+def test_an_agent_works_in_its_workspace_and_sees_the_image_instead_of_the_machine(
+    project: Project, image: str
+) -> None:
+    secret = project.outside / "secret"
+    secret.write_text("of the machine")
+    prompt = f"cat {secret} /etc/hostname 2>&1; ls /etc > listed; echo hello > made; touch /etc/new || echo closed"
+
+    ended = run_one(project, prompt, "assert sorted(ctx.changes().created) == ['listed', 'made']", "--image", image)
+
+    assert ended.statuses == {"works": "passed"}, ended.stderr + ended.stdout
+    said = ended.session("works")["final_output"]
+    assert "of the machine" not in said
+    assert "closed" in said
+    assert containers_left(f"whet.run={ended.folder.name}") == []
+
+
+def test_commands_of_checks_run_in_the_same_image(project: Project, image: str) -> None:
+    check = "assert ctx.run(['sh', '-c', 'ls /app && ! test -e /usr/bin/apt-get']).ok"
+
+    ended = run_one(project, "true", check, "--image", image)
+
+    assert ended.statuses == {"works": "passed"}, ended.message("works")
+
+
+def test_without_an_image_nothing_starts(project: Project) -> None:
+    ended = run_one(project, "true")
+
+    assert ended.code == 2
+    assert "no image is named for sh" in ended.stderr
+    assert "run.image" in ended.stderr
+
+
+def test_an_image_that_nobody_has_is_the_fault_of_nobody_in_the_trial(project: Project) -> None:
+    ended = run_one(project, "true", "pass", "--image", "127.0.0.1:1/nothing:none")
+
+    assert ended.statuses == {"works": "errored"}
+    assert ended.codes == {"works": "image-missing"}
+    assert "127.0.0.1:1/nothing:none" in ended.message("works")
+
+
+def test_a_folder_is_built_once_by_its_content_and_clean_removes_it(
+    project: Project, image: str, cleaning: None
+) -> None:
+    project.write("box/Dockerfile", f"FROM {image}\nCOPY note /note\nRUN echo built-{{token}} > /built\n")
+    project.write("box/note", "first {token}\n")
+
+    def seen() -> tuple[str, int]:
+        """What the agent reads, and how many images were built."""
+        ended = run_one(project, "cat /note /built", "pass", "--image", "./box", "--trials", "2")
+        return ended.session("works")["final_output"].split()[0], len(list(ended.folder.glob("images/*.log")))
+
+    first, again = seen(), seen()
+    project.write("box/note", "second {token}\n")
+    changed = seen()
+    cleaned = project.whet("clean", "--images")
+
+    assert (first, again, changed) == (("first", 1), ("first", 0), ("second", 1))
+    assert "removed" in cleaned.stdout
+    assert seen() == ("second", 1)
+
+
+def test_a_build_that_fails_says_why_and_its_log_is_kept(project: Project, image: str) -> None:
+    project.write("box/Dockerfile", f"FROM {image}\nRUN echo the-reason >&2; exit 3\n")
+
+    ended = run_one(project, "true", "pass", "--image", "./box")
+
+    assert ended.codes == {"works": "image"}
+    assert "the-reason" in ended.message("works")
+    assert "the-reason" in next((ended.folder / "images").glob("*.log")).read_text()
+
+
+def test_a_command_of_the_settings_installs_into_a_derived_image_once(
+    project: Project, image: str, cleaning: None
+) -> None:
+    project.settings(f"""
+        [run]
+        image = "{image}"
+        install = "echo installed > /usr/bin/tool-{project.token}"
+        [runners.sh.agent]
+        type = "command"
+        command = "sh"
+    """)
+
+    ended = run_one(project, f"cat /usr/bin/tool-{project.token}", "pass", "--trials", "2")
+    project.whet("clean", "--images")
+
+    assert ended.statuses == {"works": "passed"}
+    assert ended.session("works")["final_output"].strip() == "installed"
+
+
+def test_the_case_decides_on_its_image_before_the_runner_and_the_settings(
+    project: Project, image: str, small_image: str
+) -> None:
+    project.suite(f"""
+        @case(prompt="command -v python3 || echo none", image="{small_image}")
+        def own(session, ctx): pass
+        @case(prompt="command -v python3 || echo none")
+        def usual(session, ctx): pass
+    """)
+
+    ended = project.run("--image", image)
+
+    assert ended.session("own")["final_output"].strip() == "none"
+    assert ended.session("usual")["final_output"].strip() == "/usr/bin/python3"
+
+
+def test_limits_and_the_network_hold(project: Project, image: str) -> None:
+    project.settings("""
+        [defaults]
+        max_memory_mb = 64
+        max_processes = 30
+        [runners.sh.agent]
+        type = "command"
+        command = "sh"
+        network = false
+    """)
+    hungry = "python3 -c 'x = bytearray(500_000_000)'; echo $?; cat /proc/net/dev | wc -l; "
+    forks = "(for i in $(seq 60); do sleep 5 & done) 2>/dev/null; set -- /proc/[0-9]*; echo $#"
+
+    ended = run_one(project, hungry + forks, "pass", "--image", image)
+
+    memory, interfaces, processes = ended.session("works")["final_output"].split()[:3]
+    assert memory != "0"
+    # Two lines of a head, and the loopback.
+    assert interfaces == "3"
+    assert int(processes) <= 31
+
+
+def test_a_program_is_looked_for_in_the_image_unless_it_is_named_from_here(project: Project, image: str) -> None:
+    tool = project.write("tool", "#!/bin/sh\necho mounted $0\n", mode=0o755)
+    project.settings(f"""
+        [run]
+        image = "{image}"
+        [runners.mounted.agent]
+        type = "command"
+        command = "./tool"
+        [runners.inside.agent]
+        type = "command"
+        command = "{tool}"
+        [runners.named.agent]
+        type = "command"
+        command = "busybox"
+        args = ["echo", "of the image"]
+    """)
+    project.suite("suite = [Case(id='works', prompt='do', check=ok)]")
+
+    ended = project.run()
+
+    said = {
+        trial["runner"]: (ended.folder / trial["artifact_dir"] / "transcript.txt").read_text().strip()
+        for trial in ended.trials
+        if not trial["failure"]
+    }
+    assert said == {"mounted": "mounted /opt/whet/agent/tool", "named": "of the image"}
+    assert [trial["failure"]["code"] for trial in ended.trials if trial["failure"]] == ["agent-not-found"]
+
+
+def test_a_variable_of_several_lines_and_a_secret_reach_the_agent_and_no_argument_list(
+    project: Project, image: str
+) -> None:
+    project.settings(f"""
+        [run]
+        image = "{image}"
+        [runners.sh.agent]
+        type = "command"
+        command = "sh"
+        env = {{ LINES_OF = "one\\ntwo", TOOL_API_KEY = "hidden-{project.token}" }}
+    """)
+
+    ended = run_one(project, 'echo "$LINES_OF" | wc -l; test -n "$TOOL_API_KEY" && sleep 1 && echo there')
+
+    assert ended.session("works")["final_output"].split() == ["2", "there"]
+
+
+def begun(project: Project, image: str, count: int) -> subprocess.Popen[bytes]:
+    """Begin a run whose agents wait, and return its process once *count* of their containers run."""
+    project.suite(WAITING)
+    process = project.start("suite.py", "--image", image, "--max-parallel", str(count))
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if (project.output_dir / "latest").exists():
+            run = (project.output_dir / "latest").resolve().name
+            if len(containers_left(f"whet.run={run}")) >= count and len(project.left()) >= count:
+                return process
+        time.sleep(0.2)
+    process.kill()
+    project.outcome(process)
+    raise AssertionError("the containers never came")
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_no_container(project: Project, image: str) -> None:
+    process = begun(project, image, 3)
+    run = (project.output_dir / "latest").resolve().name
+
+    process.send_signal(signal.SIGINT)
+    ended = project.outcome(process, within_s=60)
+
+    assert ended.code == 130
+    assert containers_left(f"whet.run={run}") == []
+    assert project.left_after_a_while() == []
+
+
+@pytest.mark.slow
+def test_after_a_kill_among_ten_containers_the_next_start_of_any_run_leaves_none(
+    project: Project, image: str, tmp_path: Path
+) -> None:
+    process = begun(project, image, 10)
+    run = (project.output_dir / "latest").resolve().name
+
+    process.kill()
+    project.outcome(process, within_s=60)
+    other = Project(tmp_path / "other")
+    other.settings('[runners.sh.agent]\ntype = "command"\ncommand = "true"\n')
+    other.suite("suite = [Case(id='other', prompt='x', check=ok)]")
+    ended = other.run()
+
+    assert ended.code == 0, ended.stderr
+    assert containers_left(f"whet.run={run}") == []
+    assert project.left_after_a_while() == []
