@@ -22,6 +22,28 @@ _OPTIONS = (
 )
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1280, "height": 900}
+# The contrast of every text with what is behind it, as the WCAG reckons it; those below what it asks for are returned.
+CONTRAST = """() => {
+  const parts = (colour) => colour.match(/[0-9.]+/g).map(Number);
+  const shine = ([r, g, b]) => [r, g, b].map((c) => c / 255)
+    .map((c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = (one) => {
+    for (; one; one = one.parentElement) {
+      const found = parts(getComputedStyle(one).backgroundColor);
+      if (found.length === 3 || found[3] > 0) return found;
+    }
+    return [255, 255, 255];
+  };
+  return [...document.querySelectorAll("body *")]
+    .filter((one) => one.checkVisibility())
+    .filter((one) => [...one.childNodes].some((child) => child.nodeType === 3 && child.data.trim()))
+    .map((one) => {
+      const [a, b] = [shine(parts(getComputedStyle(one).color)), shine(behind(one))].sort((x, y) => y - x);
+      return [one.textContent.slice(0, 40), one.className, (a + 0.05) / (b + 0.05)];
+    })
+    .filter(([, , ratio]) => ratio < 4.5);
+}"""
 
 
 def find_chromium() -> str | None:
@@ -80,7 +102,7 @@ class Visit:
         self.page.goto("about:blank")
         self.page.goto(f"{self.server.url}/#{address}")
         self.page.locator("main:not([aria-busy]) h1").wait_for()
-        if "/runs/" in address:
+        if address.endswith("show=files"):
             self.page.locator(".files").first.wait_for()
 
     def unfold(self) -> None:

@@ -75,17 +75,18 @@ class Server:
 
     def plain(self, *arguments: str) -> str:
         """What a command prints that succeeds."""
-        ended = self._command(*arguments)
+        ended = self.ended(*arguments)
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
 
     def fails(self, *arguments: str) -> str:
         """The error that a command prints."""
-        ended = self._command(*arguments)
+        ended = self.ended(*arguments)
         assert ended.returncode == 2, ended.stdout + ended.stderr
         return ended.stderr
 
-    def _command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def ended(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A command that has ended."""
         return subprocess.run(
             [sys.executable, "-m", "whet", *arguments],
             env=self.environment(),

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from serving import SUITES, Server, suite_document
+from running import CONFIG, script_case, wait_for_run
+from serving import SUITES, Server, suite_document, wait_until
+
+from whet.service.client import pack_skill
 
 
 @pytest.fixture
@@ -134,3 +141,134 @@ def test_every_page_is_listed(server: Server, key_file: Path) -> None:
 
     assert set(made) == {201}
     assert len({suite["id"] for suite in listed}) == 103
+
+
+@pytest.fixture(scope="module")
+def runner(fresh_database: Callable[[], str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that can run suites."""
+    folder = tmp_path_factory.mktemp("runner")
+    (folder / "whet.toml").write_text(CONFIG)
+    options = ("--config", str(folder / "whet.toml"), "--sandbox", "local", "--requests-per-minute", "100000")
+    served = Server(fresh_database(), folder / "data", options).start()
+    yield served
+    assert served.stop() == 0
+
+
+@pytest.fixture
+def runner_key(runner: Server, organisation: str, tmp_path: Path) -> Path:
+    path = tmp_path / "runner-key"
+    path.write_text(runner.key(organisation))
+    return path
+
+
+def _push(runner: Server, key: Path, tmp_path: Path, *scripts: str) -> str:
+    cases = [script_case(script) for script in scripts]
+    file = _write(tmp_path / "runnable.json", cases_json=cases, supports_no_skill=True)
+    return _suites(runner, key, "push", str(file)).split()[0]
+
+
+def _skill(folder: Path, word: str) -> Path:
+    folder.mkdir()
+    (folder / "SKILL.md").write_text("---\nname: greet\ndescription: Greets.\n---\n")
+    (folder / "word").write_text(word)
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config").write_text("private")
+    return folder
+
+
+def _ran(server: Server, key: Path, *arguments: str) -> tuple[int, str, str]:
+    ended = server.ended("suites", "run", *arguments, "--server", server.url, "--key-file", str(key))
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+def test_a_run_is_started_followed_and_decided_from_the_command_line(
+    runner: Server, runner_key: Path, tmp_path: Path
+) -> None:
+    suite_id = _push(runner, runner_key, tmp_path, 'cat "$WHET_SKILL/word"', "echo done")
+    good, bad = _skill(tmp_path / "good", "done"), _skill(tmp_path / "bad", "wrong")
+    common = (suite_id, "--runner", "sh", "--arm", "skill", "--trials", "5")
+
+    first = _ran(runner, runner_key, *common, "--skill", str(good), "--label", "one")
+    second = _ran(runner, runner_key, *common, "--skill", str(bad))
+
+    assert first[0] == 0, first
+    assert first[1].splitlines()[1] == "  10 passed of 10 trials"
+    assert "  passed             exact_match-2 @ sh/skill #5" in first[2].splitlines()
+    assert second[0] == 1, second
+    assert "  this run is worse than the run before on sh: -50 points" in second[1]
+    assert "  newly failing: exact_match-1" in second[1].splitlines()
+
+
+def test_arms_are_compared_from_the_command_line(runner: Server, runner_key: Path, tmp_path: Path) -> None:
+    suite_id = _push(runner, runner_key, tmp_path, 'cat "$WHET_SKILL/word"')
+    new = _skill(tmp_path / "new", "done")
+
+    arms = ("--arm", "old=skill:none", "--arm", f"new=skill:{new}")
+    code, said, _ = _ran(runner, runner_key, suite_id, "--runner", "sh", *arms, "--trials", "6")
+
+    assert code == 0, said
+    assert said.splitlines()[0] == "Decision"
+    assert said.splitlines()[1].startswith("  new is better than old on sh: +100 points")
+
+
+def test_a_folder_is_the_same_skill_wherever_and_whenever_it_is_packed(tmp_path: Path) -> None:
+    first, second = _skill(tmp_path / "first", "a"), _skill(tmp_path / "second", "a")
+    os.utime(second / "word", (1, 1))
+
+    assert pack_skill(first) == pack_skill(second)
+    assert b"private" not in gzip.decompress(pack_skill(first))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--skill", "nowhere"), "there is no skill nowhere"),
+        (("--arm", "a=env:X=1", "--arm", "b=skill:none"), '--arm a: "env:X=1" cannot be used on a service'),
+        (("--runner", "nobody"), "is not a runner of this service; known: sh"),
+        (("--skill", "label:nothing", "--runner", "sh"), 'no skill has the label "nothing"'),
+    ],
+)
+def test_a_run_that_cannot_start_is_one_error(
+    runner: Server, runner_key: Path, tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    suite_id = _push(runner, runner_key, tmp_path, "echo done")
+
+    refused = _refused(runner, runner_key, "run", suite_id, *arguments)
+
+    assert said in refused
+    assert "Traceback" not in refused
+
+
+def test_a_run_goes_on_without_who_started_it_and_is_cancelled(
+    runner: Server, runner_key: Path, tmp_path: Path
+) -> None:
+    suite_id = _push(runner, runner_key, tmp_path, f"touch {tmp_path}/begun; sleep 1000")
+    run_id = _suites(runner, runner_key, "run", suite_id, "--runner", "sh", "--no-wait").strip()
+    wait_until((tmp_path / "begun").exists)
+
+    said = _suites(runner, runner_key, "cancel", run_id)
+
+    assert said.split()[0] == run_id
+    with runner.client(runner_key.read_text()) as client:
+        assert wait_for_run(client, run_id)["status"] == "cancelled"
+    assert "there is no such run" in _refused(runner, runner_key, "cancel", "nothing")
+
+
+def test_who_waits_for_a_run_waits_through_a_restart_of_the_service(
+    runner: Server, runner_key: Path, tmp_path: Path
+) -> None:
+    script = f"touch {tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; echo done"
+    suite_id = _push(runner, runner_key, tmp_path, script)
+    runner.options += ("--port", runner.url.rpartition(":")[2])
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(_ran, runner, runner_key, suite_id, "--runner", "sh")
+        wait_until((tmp_path / "begun").exists)
+
+        runner.stop()
+        runner.start()
+        (tmp_path / "go").touch()
+
+        code, said, told = waiting.result()
+    assert code == 0, told
+    assert "1 passed" in said
+    assert told.count("exact_match-1 @ sh/no_skill #1") == 1

@@ -21,7 +21,13 @@ def _place(folder: Path, results: dict[str, object] | None, log: str = "") -> Ru
     return RunFolder(folder)
 
 
-WHOLE = {"interrupted": False, "cases": [1, 2], "suite_path": "/srv", "lift": [{"value": 1.0, "cases": [3]}]}
+WHOLE = {
+    "interrupted": False,
+    "cases": [1, 2],
+    "suite_path": "/srv",
+    "lift": [{"value": 1.0, "cases": [3]}],
+    "comparisons": [{"verdict": "better", "cases": [4]}],
+}
 
 
 @pytest.mark.parametrize(("code", "outcome"), [(0, "passed"), (1, "failed"), (3, "errored")])
@@ -33,7 +39,8 @@ def test_complete_results_complete_a_run_even_if_it_was_cancelled(
 
     assert ending is not None
     assert (ending.status, ending.outcome) == ("completed", outcome)
-    assert json.loads(ending.summary or b"") == {"interrupted": False, "lift": [{"value": 1.0}]}
+    without_cases = {"lift": [{"value": 1.0}], "comparisons": [{"verdict": "better"}]}
+    assert json.loads(ending.summary or b"") == {"interrupted": False, **without_cases}
 
 
 @pytest.mark.parametrize("results", [None, {"interrupted": True}])

@@ -23,7 +23,6 @@ from whet.service.http import fingerprint
 from whet.service.runs import (
     Ending,
     NewEvent,
-    RunBody,
     add_events,
     create_run,
     end_run,
@@ -128,7 +127,7 @@ def _run(database: Database) -> tuple[str, str]:
     key, _ = create_key(database, "acme", ["run"])
     with database.writing() as connection:
         suite = create_suite(connection, key.organisation_id, b"{}", b"[]")
-        return key.organisation_id, create_run(connection, key.organisation_id, (suite.id, 1), RunBody()).id
+        return key.organisation_id, create_run(connection, key.organisation_id, (suite.id, 1), {}).id
 
 
 def test_an_event_is_added_once(database: Database) -> None:
@@ -214,7 +213,7 @@ def test_the_service_without_its_extra_says_what_to_install() -> None:
 
 def test_the_client_needs_no_extra() -> None:
     script = (
-        "import sys, whet.cli.service, whet.service.client; print(*sorted({n.partition('.')[0] for n in sys.modules}))"
+        "import sys, whet.cli.suites, whet.service.client; print(*sorted({n.partition('.')[0] for n in sys.modules}))"
     )
 
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

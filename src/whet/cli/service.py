@@ -1,4 +1,4 @@
-"""`whet serve`, `keys` and `suites`: run the service, manage its keys, and exchange suites with it."""
+"""`whet serve`, `keys` and `orgs`: run the service, and manage its keys and organisations."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from whet.cli.common import AT_LEAST_1, FILE, JSON, with_options
+from whet.cli.common import AT_LEAST_1, FILE, JSON
 from whet.errors import UsageError
 from whet.model.request import SANDBOXES
-from whet.reading.text import count
+from whet.reading.text import aligned, count
 
 if TYPE_CHECKING:
     from whet.service.auth import Key
-    from whet.service.client import SuitesClient
     from whet.service.database import Database
+    from whet.service.quotas import Usage
 
 
 DATA_DIR = ".whet/service"
@@ -65,7 +66,7 @@ DATA = click.option(
 )
 @click.option(
     "--sandbox",
-    type=click.Choice(SANDBOXES),
+    metavar=f"[{'|'.join(SANDBOXES)}]",
     default="bubblewrap",
     show_default=True,
     help="The sandbox that agents and verifiers run in.",
@@ -90,6 +91,18 @@ DATA = click.option(
     metavar="ADDRESS",
     help="Trust X-Forwarded-For from this address or network (repeatable).",
 )
+@click.option("--keep-days", type=AT_LEAST_1, metavar="N", help="Delete runs N days after their end.")
+@click.option("--keep-runs", type=AT_LEAST_1, metavar="N", help="Keep only the newest N runs of each suite.")
+@click.option("--quota-runs", type=AT_LEAST_1, metavar="N", help="Let each organisation keep at most N runs.")
+@click.option("--quota-mb", type=AT_LEAST_1, metavar="N", help="Let each organisation keep at most N MB.")
+@click.option(
+    "--min-free-mb",
+    type=click.IntRange(min=0),
+    default=500,
+    show_default=True,
+    metavar="N",
+    help="Be ready only if so much of the disk is free.",
+)
 def serve_command(
     *,
     host: str,
@@ -104,6 +117,11 @@ def serve_command(
     max_body_mb: int,
     max_bundle_mb: int,
     trusted_proxies: tuple[str, ...],
+    keep_days: int | None,
+    keep_runs: int | None,
+    quota_runs: int | None,
+    quota_mb: int | None,
+    min_free_mb: int,
 ) -> int:
     """Serve suites and runs over HTTP until you interrupt it.
 
@@ -111,7 +129,8 @@ def serve_command(
     """
     with _server_extra():
         from whet.service.database import default_database
-        from whet.service.service import MB, Limits
+        from whet.service.quotas import Quota
+        from whet.service.service import MB, Limits, Retention
         from whet.service.start import serve
 
     return serve(
@@ -123,7 +142,10 @@ def serve_command(
             requests_per_minute=requests_per_minute,
             max_body_bytes=max_body_mb * MB,
             max_bundle_bytes=max_bundle_mb * MB,
+            quota=Quota(runs=quota_runs, bytes=None if quota_mb is None else quota_mb * MB),
         ),
+        retention=Retention(days=keep_days, runs=keep_runs),
+        min_free_bytes=min_free_mb * MB,
         workers=workers,
         sandbox=sandbox,
         allow_private_addresses=allow_private_addresses,
@@ -132,6 +154,7 @@ def serve_command(
 
 
 _SCOPES = ("read", "write", "run")
+_MB = 1024 * 1024
 
 
 @click.group("keys", short_help="Create, list and revoke keys of the service.")
@@ -150,16 +173,25 @@ def keys_command() -> None:
     type=click.Choice(_SCOPES),
     help="What the key may do (repeatable; default: all).",
 )
+@click.option("--label", metavar="TEXT", help="What the key is for, such as the name of a CI job.")
 @DATABASE
 @DATA
 @JSON
-def create(organisation: str, scopes: tuple[str, ...], database: str | None, data_dir: Path, as_json: bool) -> None:
+def create(
+    *,
+    organisation: str,
+    scopes: tuple[str, ...],
+    label: str | None,
+    database: str | None,
+    data_dir: Path,
+    as_json: bool,
+) -> None:
     """Create a key and print it. whet cannot show it again."""
     _warn_of_readers()
     with closing(_open(database, data_dir)) as opened:
         from whet.service.auth import create_key
 
-        key, secret = create_key(opened, organisation, scopes or _SCOPES)
+        key, secret = create_key(opened, organisation, scopes or _SCOPES, label)
     if as_json:
         click.echo(json.dumps({**_facts(key), "key": secret}))
         return
@@ -173,7 +205,7 @@ def create(organisation: str, scopes: tuple[str, ...], database: str | None, dat
 @DATA
 @JSON
 def list_keys(organisation: str | None, database: str | None, data_dir: Path, as_json: bool) -> None:
-    """List the prefixes of all keys."""
+    """List all keys: prefix, organisation, what they may do, when they were created and last used, and the label."""
     with closing(_open(database, data_dir)) as opened:
         from whet.service.auth import list_keys
 
@@ -181,9 +213,8 @@ def list_keys(organisation: str | None, database: str | None, data_dir: Path, as
     if as_json:
         click.echo(json.dumps({"keys": [_facts(key) for key in found]}))
         return
-    for key in found:
-        state = "revoked" if key.revoked else ", ".join(key.scopes)
-        click.echo(f"{key.prefix}  {key.organisation}  {state}")
+    for line in aligned([_row(key) for key in found]):
+        click.echo(line)
 
 
 @keys_command.command("revoke")
@@ -234,7 +265,26 @@ def _facts(key: Key) -> dict[str, Any]:
         "organisation": key.organisation,
         "scopes": list(key.scopes),
         "revoked": key.revoked,
+        "label": key.label,
+        "created_at": _time(key.created_us),
+        "used_at": _time(key.used_us),
     }
+
+
+def _row(key: Key) -> list[str]:
+    state = "revoked" if key.revoked else ", ".join(key.scopes)
+    used = f"used {_day(key.used_us)}" if key.used_us is not None else "never used"
+    return [key.prefix, key.organisation, state, f"created {_day(key.created_us)}", used, key.label or ""]
+
+
+def _time(moment_us: int | None) -> str | None:
+    if moment_us is None:
+        return None
+    return datetime.fromtimestamp(moment_us / 1_000_000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _day(moment_us: int) -> str:
+    return datetime.fromtimestamp(moment_us / 1_000_000, UTC).date().isoformat()
 
 
 def _warn_of_readers() -> None:
@@ -251,140 +301,61 @@ def _warn_of_readers() -> None:
         )
 
 
-_KEY = "WHET_API_KEY"
-# Fields of a suite that cannot change after it is created.
-_PROVENANCE = ("source_id", "source_kind")
+@click.group("orgs", short_help="Show what organisations keep, and set their quotas.")
+def orgs_command() -> None:
+    """Show what each organisation of the service keeps, and set how much it may keep."""
 
 
-_asking = with_options(
-    (
-        click.option(
-            "--server", metavar="URL", envvar="WHET_SERVER", show_envvar=True, help="The address of the service."
-        ),
-        click.option(
-            "--key-file", type=FILE, metavar="FILE", help=f"Read the key from this file (default: the key in {_KEY})."
-        ),
-    )
-)
-
-
-@click.group("suites", short_help="Exchange eval suites with a service.")
-def suites_command() -> None:
-    """Exchange eval suites with a service. The key comes from a file or the environment, never from an option."""
-
-
-@suites_command.command("list")
-@_asking
+@orgs_command.command("list")
+@DATABASE
+@DATA
 @JSON
-def list_suites(server: str | None, key_file: Path | None, as_json: bool) -> None:
-    """List the suites of the organisation."""
-    with _client(server, key_file) as client:
-        found = list(client.all())
+def list_organisations(database: str | None, data_dir: Path, as_json: bool) -> None:
+    """List organisations with their runs, their bytes, and the quotas that are their own."""
+    with closing(_open(database, data_dir)) as opened:
+        from whet.service.quotas import list_usage
+
+        found = list_usage(opened)
     if as_json:
-        click.echo(json.dumps({"suites": found}, ensure_ascii=False, indent=2))
+        click.echo(json.dumps({"organisations": [_usage(each) for each in found]}))
         return
-    for suite in found:
-        runnable = "" if suite["runnable"] else "  (not runnable)"
-        cases = count(suite["case_count"], "case")
-        click.echo(f"{suite['id']}  v{suite['version']}  {cases}  {suite['name']}{runnable}")
+    for line in aligned([_usage_row(each) for each in found]):
+        click.echo(line)
 
 
-@suites_command.command("get")
-@click.argument("id_", metavar="ID")
-@click.option("--version", type=click.IntRange(min=1), metavar="N", help="Get this version instead of the newest.")
-@_asking
-def get(id_: str, version: int | None, server: str | None, key_file: Path | None) -> None:
-    """Print a suite as JSON."""
-    with _client(server, key_file) as client:
-        click.echo(json.dumps(client.get(id_, version), ensure_ascii=False, indent=2))
-
-
-@suites_command.command("pull")
-@click.argument("id_", metavar="ID")
-@click.option("--version", type=click.IntRange(min=1), metavar="N", help="Get this version instead of the newest.")
-@click.option("--output", type=FILE, metavar="FILE", help="Write to this file (default: NAME.json).")
-@click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
-@_asking
-def pull(
-    *, id_: str, version: int | None, output: Path | None, force: bool, server: str | None, key_file: Path | None
+@orgs_command.command("quota")
+@click.argument("organisation", metavar="ORG")
+@click.option("--runs", type=click.IntRange(min=0), metavar="N", help="The most runs that it may keep.")
+@click.option("--mb", type=click.IntRange(min=0), metavar="N", help="The most MB of runs and skills.")
+@DATABASE
+@DATA
+@JSON
+def quota(
+    *, organisation: str, runs: int | None, mb: int | None, database: str | None, data_dir: Path, as_json: bool
 ) -> None:
-    """Write a suite to a file.
+    """Set the quota of an organisation, from the next request on.
 
-    Run the file with "whet run", or send it back with "whet suites push".
+    What you leave out is as "whet serve" says for all.
     """
-    with _client(server, key_file) as client:
-        suite = client.get(id_, version)
-    from whet.model.run import folder_name
+    with closing(_open(database, data_dir)) as opened:
+        from whet.service.quotas import Quota, set_quota
 
-    target = output or Path(f"{folder_name(suite['name'])}.json")
-    if target.exists() and not force:
-        raise UsageError(f"{target} already exists", hint="name another file with --output, or use --force")
-    _write(target, suite)
-    click.echo(f"{target}: {suite['name']}, version {suite['version']}")
+        wanted = Quota(runs=runs, bytes=None if mb is None else mb * _MB)
+        found = set_quota(opened, organisation, wanted)
+    click.echo(json.dumps(_usage(found)) if as_json else "  ".join(_usage_row(found)))
 
 
-@suites_command.command("push")
-@click.argument("file", type=FILE)
-@click.option("--new", is_flag=True, help="Create a new suite, even from a file that you pulled.")
-@_asking
-def push(file: Path, new: bool, server: str | None, key_file: Path | None) -> None:
-    """Send a suite to the service.
-
-    A suite that you pulled becomes its next version, and its file is updated. Any other suite is created.
-    """
-    document = _read(file)
-    from whet.suites.eval_documents import read_suite, to_json
-
-    plain = to_json(read_suite(document))
-    id_, version = document.get("id"), document.get("version")
-    with _client(server, key_file) as client:
-        if new or not isinstance(id_, str) or not isinstance(version, int):
-            suite = client.create(plain)
-        else:
-            change = {name: value for name, value in plain.items() if name not in _PROVENANCE}
-            suite = client.change(id_, {"resource_limits_json": {}, **change}, version=version)
-            # The next push must start from this version, or the service refuses it.
-            _write(file, suite)
-    click.echo(f"{suite['id']}  v{suite['version']}  {suite['name']}")
-    for reason in suite["not_runnable_reasons"]:
-        click.echo(f"not runnable: {reason}")
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "organisation": usage.organisation,
+        "runs": usage.runs,
+        "bytes": usage.bytes,
+        "quota_runs": usage.own.runs,
+        "quota_bytes": usage.own.bytes,
+    }
 
 
-def _write(file: Path, suite: dict[str, Any]) -> None:
-    try:
-        file.write_text(json.dumps(suite, ensure_ascii=False, indent=2) + "\n", "utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {file}: {error.strerror}") from error
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(file.read_bytes())
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from error
-    except ValueError as error:
-        raise UsageError(f"{file} is not JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise UsageError(f"{file} is not a suite", hint="it must be a JSON object with cases_json")
-    return document
-
-
-def _client(server: str | None, key_file: Path | None) -> SuitesClient:
-    if not server:
-        raise UsageError("no service was given", hint="name it with --server, or in WHET_SERVER")
-    key = _key(key_file)
-    from whet.service.client import SuitesClient
-
-    return SuitesClient(server, key)
-
-
-def _key(key_file: Path | None) -> str:
-    if key_file is None:
-        key = os.environ.get(_KEY, "").strip()
-        if not key:
-            raise UsageError("no key was given", hint=f"put it into {_KEY}, or name a file with --key-file")
-        return key
-    try:
-        return key_file.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {key_file}: {error}") from error
+def _usage_row(usage: Usage) -> list[str]:
+    runs = "" if usage.own.runs is None else f" of {usage.own.runs}"
+    room = "" if usage.own.bytes is None else f" of {usage.own.bytes / _MB:,.0f} MB"
+    return [usage.organisation, f"{count(usage.runs, 'run')}{runs}", f"{usage.bytes / _MB:,.1f} MB{room}"]

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from copy import deepcopy
-from dataclasses import dataclass
-from importlib.resources import files
 from typing import Annotated, Any, Literal
 
 import anyio
-from fastapi import APIRouter, FastAPI, Header
+from fastapi import APIRouter, FastAPI, Header, Request
 from fastapi.openapi.utils import get_openapi
 from prometheus_client import CONTENT_TYPE_LATEST
 from sqlalchemy.exc import SQLAlchemyError
@@ -21,11 +18,16 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from whet.service import routes_evidence, routes_runs, routes_suites
+from whet.report.pages import INDEX, PAGE_HEADERS, SAFE_HEADERS, page_files
+from whet.service import routes_evidence, routes_runs, routes_skills, routes_suites, routes_view
+from whet.service.asking import LabelBody, RunBody
 from whet.service.auth import At
 from whet.service.http import Strict, answer
+from whet.service.keeping import keep
+from whet.service.ready import Readiness, Ready
 from whet.service.refusals import answer_problems, not_found
-from whet.service.runs import RunBody, count_by_status
+from whet.service.routes_skills import SkillLabelBody
+from whet.service.runs import count_by_status
 from whet.service.service import Metrics, Service
 from whet.service.work import dispatch
 from whet.suites.eval_documents import CHANGEABLE, suite_schema
@@ -41,6 +43,7 @@ def make_app(service: Service) -> FastAPI:
     async def working(_: FastAPI) -> AsyncIterator[None]:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(dispatch, service)
+            tasks.start_soon(keep, service)
             yield
             service.notices.stop()
             tasks.cancel_scope.cancel()
@@ -58,7 +61,9 @@ def make_app(service: Service) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.service = service
-    routers = [routes_suites.router, routes_runs.router, routes_evidence.router, _operation]
+    app.state.readiness = Readiness(service)
+    own = (routes_suites, routes_runs, routes_evidence, routes_skills, routes_view)
+    routers = [*(module.router for module in own), _operation]
     for router in routers:
         app.include_router(router)
     answer_problems(app, routers)
@@ -72,11 +77,6 @@ def make_app(service: Service) -> FastAPI:
 
 _operation = APIRouter(tags=["operation"])
 _METHODS = ("GET", "POST", "PATCH", "DELETE")
-_SAFE_HEADERS = {
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-store",
-}
 
 
 class Health(Strict):
@@ -92,6 +92,14 @@ async def health(service: At) -> Response:
     """Say whether the service works and reaches its database."""
     state = "ok" if await _run_counts(service) is not None else "down"
     return answer({"status": state, "database": state, "version": __version__}, 200 if state == "ok" else 503)
+
+
+@_operation.get("/readyz", response_model=Ready, responses={503: {"model": Ready}})
+async def ready(request: Request) -> Response:
+    """Say whether the service can take runs: database, migrations, sandbox, and room on the disk."""
+    readiness: Readiness = request.app.state.readiness
+    found = await readiness.look()
+    return answer(found, 503 if found.reasons else 200)
 
 
 @_operation.get(
@@ -131,7 +139,7 @@ class _Watching:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
-                for name, value in _SAFE_HEADERS.items():
+                for name, value in SAFE_HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 
@@ -150,69 +158,22 @@ class _Watching:
 # The page for people. Its files are public and need no key.
 
 _page = APIRouter(include_in_schema=False)
-_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
-# The browser loads and runs only our own files, sends nothing elsewhere, and lets no other page frame ours.
-# Trusted types without a policy make it refuse `innerHTML` and the like, so no text becomes markup.
-_POLICY = (
-    "default-src 'none'; "
-    "script-src 'self'; "
-    "style-src 'self'; "
-    "img-src 'self'; "
-    "connect-src 'self'; "
-    "base-uri 'none'; "
-    "form-action 'none'; "
-    "frame-ancestors 'none'; "
-    "require-trusted-types-for 'script'; "
-    "trusted-types 'none'"
-)
-_PAGE_HEADERS = {
-    "content-security-policy": _POLICY,
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    # The browser asks each time, so that a page never mixes files of two versions.
-    "cache-control": "no-cache",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    content: bytes
-    media_type: str
-    etag: str
-
-
-def _read_files() -> dict[str, _File]:
-    found = {}
-    for item in files("whet.service").joinpath("page").iterdir():
-        ending = item.name[item.name.rfind(".") :]
-        if ending in _TYPES:
-            content = item.read_bytes()
-            found[item.name] = _File(content, _TYPES[ending], f'"{hashlib.sha256(content).hexdigest()[:32]}"')
-    return found
-
-
-_FILES = _read_files()
 _Known = Annotated[str | None, Header(alias="if-none-match")]
 
 
 @_page.get("/")
 async def index(known: _Known = None) -> Response:
     """Get the page."""
-    return await part("index.html", known)
+    return await part(INDEX, known)
 
 
 @_page.get("/page/{name}")
 async def part(name: str, known: _Known = None) -> Response:
     """Get a file of the page."""
-    file = _FILES.get(name)
+    file = page_files().get(name)
     if file is None:
         raise not_found("page")
-    headers = {**_PAGE_HEADERS, "etag": file.etag}
+    headers = {**PAGE_HEADERS, "etag": file.etag}
     if known is not None and file.etag in known:
         return Response(status_code=304, headers=headers)
     return Response(file.content, headers=headers, media_type=file.media_type)
@@ -242,6 +203,8 @@ _LINKS = {
         "list_artifacts",
         "get_results",
         "cancel_run",
+        "change_run",
+        "delete_run",
     ),
 }
 
@@ -272,7 +235,11 @@ def _add_schemas(document: dict[str, Any]) -> None:
         name: _without_null(rule) for name, rule in suite["properties"].items() if name in CHANGEABLE
     }
     schemas = document["components"]["schemas"]
-    schemas.update(parts, EvalSuite=suite, EvalSuitePatch=change, RunBody=RunBody.model_json_schema())
+    schemas.update(routes_view.view_schemas())
+    schemas.update(parts, EvalSuite=suite, EvalSuitePatch=change)
+    for body in (RunBody, LabelBody, SkillLabelBody):
+        own = body.model_json_schema(ref_template=f"{_THERE}{{model}}")
+        schemas.update(own.pop("$defs", {}), **{body.__name__: own})
 
 
 def _moved(value: Any) -> Any:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 import re
 import secrets
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy.exc import SQLAlchemyError
 
 from whet.errors import UsageError
 from whet.service.database import Database, keys, now_us, organisations
@@ -23,6 +27,9 @@ from whet.service.service import Service
 SCOPES = ("read", "write", "run")
 # whet_<8 digits to show>_<43 characters that only the owner has>. They are random, so one hash without salt is enough.
 _KEY = re.compile(r"(whet_[0-9a-f]{8})_[A-Za-z0-9_-]{43}")
+_LONGEST_LABEL = 100
+# A last use is stored at most this often for each key, so that reading does not become writing.
+_USE_EVERY_S = 60.0
 _ORGANISATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -36,6 +43,10 @@ class Key:
     prefix: str
     scopes: tuple[str, ...]
     revoked: bool = False
+    label: str | None = None
+    created_us: int = 0
+    # To the minute.
+    used_us: int | None = None
 
     @classmethod
     def of(cls, row: Any) -> Key:
@@ -47,6 +58,9 @@ class Key:
             prefix=row.prefix,
             scopes=tuple(row.scopes.split(",")) if row.scopes else (),
             revoked=row.revoked_us is not None,
+            label=row.label,
+            created_us=row.created_us,
+            used_us=row.used_us,
         )
 
 
@@ -55,13 +69,17 @@ _SELECT = select(keys, organisations.c.name).join(organisations)
 _BY_PREFIX = _SELECT.where(keys.c.prefix == bindparam("prefix"))
 
 
-def create_key(database: Database, organisation: str, scopes: Sequence[str]) -> tuple[Key, str]:
+def create_key(
+    database: Database, organisation: str, scopes: Sequence[str], label: str | None = None
+) -> tuple[Key, str]:
     """Create a key, and its organisation if that is new; returns the key and its secret, which is not stored."""
     if not _ORGANISATION.fullmatch(organisation):
         raise UsageError(
             f'"{organisation}" is not a valid name for an organisation',
             hint="use up to 100 letters, digits, dots, - and _",
         )
+    if label is not None and (not 0 < len(label) <= _LONGEST_LABEL or not label.isprintable()):
+        raise UsageError(f"the label must be one line of up to {_LONGEST_LABEL} characters")
     prefix = f"whet_{secrets.token_hex(4)}"
     secret = f"{prefix}_{secrets.token_urlsafe(32)}"
     with database.writing() as connection:
@@ -71,6 +89,8 @@ def create_key(database: Database, organisation: str, scopes: Sequence[str]) -> 
             organisation=organisation,
             prefix=prefix,
             scopes=tuple(scope for scope in SCOPES if scope in scopes),
+            label=label,
+            created_us=now_us(),
         )
         connection.execute(
             insert(keys).values(
@@ -79,7 +99,8 @@ def create_key(database: Database, organisation: str, scopes: Sequence[str]) -> 
                 prefix=prefix,
                 hash=_hash(secret),
                 scopes=",".join(key.scopes),
-                created_us=now_us(),
+                created_us=key.created_us,
+                label=label,
             )
         )
     return key, secret
@@ -148,11 +169,26 @@ def _with_scope(scope: str) -> Callable[..., Awaitable[Key]]:
         if wait_s := service.rates.wait_s(key.id):
             raise _too_often(wait_s, "too many requests")
         service.rates.take(key.id)
+        await _note_use(service, key)
         if scope not in key.scopes:
             raise Refused(403, f'this key lacks the scope "{scope}"')
         return key
 
     return check
+
+
+async def _note_use(service: Service, key: Key) -> None:
+    now = time.monotonic()
+    if now - service.key_uses.get(key.id, -math.inf) < _USE_EVERY_S:
+        return
+    service.key_uses[key.id] = now
+    # A database that others write to is no reason to refuse a reader.
+    with suppress(SQLAlchemyError):
+        await service.write(_store_use, key.id)
+
+
+def _store_use(connection: Connection, key_id: str) -> None:
+    connection.execute(update(keys).where(keys.c.id == key_id).values(used_us=now_us()))
 
 
 def _wrong_key(service: Service, address: str) -> Refused:

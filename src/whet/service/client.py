@@ -1,8 +1,14 @@
-"""The client of a service, with which the command line exchanges suites."""
+"""The client of a service, with which the command line exchanges suites and starts runs."""
 
 from __future__ import annotations
 
+import gzip
+import io
+import json
+import tarfile
+import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -13,6 +19,16 @@ from whet.version import __version__
 
 _TIMEOUT_S = 60.0
 _PATH = "/api/v1/eval-suites"
+_SKILLS = "/api/v1/skills"
+_MANIFEST = "SKILL.md"
+_NOT_OF_IT = {".git", ".whet"}
+# How a service names skills that it has or can fetch, and a run without one.
+_NAMED = ("sha256:", "label:", "https://", "http://", "r2://", "s3://")
+_WITHOUT = "none"
+_LAST_EVENTS = ("run_completed", "run_failed", "run_cancelled")
+# How long a service may be away, for example to be upgraded, while somebody waits for a run.
+_PATIENCE_S = 120.0
+_PAUSE_S = 1.0
 _REFUSED = 400
 _CHANGED = 412
 
@@ -60,6 +76,67 @@ class SuitesClient:
         headers = {"if-match": f'"{version}"'}
         return self._suite("PATCH", f"{_PATH}/{quote(id_, safe='')}", json=document, headers=headers)
 
+    def skill(self, name: str) -> str:
+        """Return *name* as a run can name it: a folder or an archive here is uploaded first."""
+        if name == _WITHOUT or name.startswith(_NAMED):
+            return name
+        place = Path(name).expanduser()
+        if place.is_dir():
+            packed = pack_skill(place)
+        elif place.is_file():
+            packed = place.read_bytes()
+        else:
+            raise UsageError(f"there is no skill {name}", hint="name a folder, an archive, sha256:DIGEST or label:NAME")
+        found = self._ask("POST", _SKILLS, files={"skill": ("skill.tar.gz", packed)})
+        return f"sha256:{found['skill']['sha256']}"
+
+    def start(self, id_: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Start a run of a suite and return it."""
+        return self._run("POST", f"{_PATH}/{quote(id_, safe='')}/runs", json=body)
+
+    def run(self, run_id: str) -> dict[str, Any]:
+        """Return a run."""
+        return self._run("GET", _run_path(run_id))
+
+    def cancel(self, run_id: str) -> dict[str, Any]:
+        """Cancel a run and return it."""
+        return self._run("POST", f"{_run_path(run_id)}/cancel")
+
+    def events(self, run_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield name and data of each event of a run until it ends; goes on after a broken connection."""
+        last, since = "0", time.monotonic()
+        while True:
+            try:
+                for number, name, data in self._stream(run_id, last):
+                    last, since = number, time.monotonic()
+                    yield name, data
+                    if name in _LAST_EVENTS:
+                        return
+            except httpx2.HTTPError as error:
+                if time.monotonic() - since > _PATIENCE_S:
+                    hint = "the run goes on if the service does"
+                    raise UsageError(f"{self._server} cannot be reached: {error}", hint=hint) from None
+            time.sleep(_PAUSE_S)
+
+    def _stream(self, run_id: str, last: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        with self._http.stream("GET", f"{_run_path(run_id)}/events", headers={"last-event-id": last}) as response:
+            if response.status_code >= _REFUSED:
+                response.read()
+                raise _refusal(response.status_code, response.json())
+            event: dict[str, str] = {}
+            for line in response.iter_lines():
+                name, _, value = line.partition(": ")
+                if line:
+                    event[name] = value
+                    continue
+                if "data" in event:
+                    yield event["id"], event["event"], json.loads(event["data"])
+                event = {}
+
+    def _run(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+        found: dict[str, Any] = self._ask(method, path, **more)["run"]
+        return found
+
     def _suite(self, method: str, path: str, **more: Any) -> dict[str, Any]:
         found: dict[str, Any] = self._ask(method, path, **more)["suite"]
         return found
@@ -75,6 +152,29 @@ class SuitesClient:
         if response.status_code >= _REFUSED or not isinstance(body, dict):
             raise _refusal(response.status_code, body)
         return body
+
+
+def _run_path(run_id: str) -> str:
+    return f"/api/v1/runs/{quote(run_id, safe='')}"
+
+
+def pack_skill(folder: Path) -> bytes:
+    """Return an archive of a skill that is the same for the same files, whenever and wherever it is made."""
+    if not (folder / _MANIFEST).is_file():
+        raise UsageError(f"{folder} is not a skill: it has no {_MANIFEST}")
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as archive:
+        for path in sorted(folder.rglob("*")):
+            parts = path.relative_to(folder).parts
+            if not _NOT_OF_IT & set(parts):
+                entry = archive.gettarinfo(path, "/".join(("skill", *parts)))
+                entry.mtime, entry.uid, entry.gid, entry.uname, entry.gname = 0, 0, 0, "", ""
+                if entry.isreg():
+                    with path.open("rb") as content:
+                        archive.addfile(entry, content)
+                else:
+                    archive.addfile(entry)
+    return packed.getvalue()
 
 
 def _refusal(status: int, body: Any) -> UsageError:

@@ -14,6 +14,8 @@ from typing import Any, Literal, get_args
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
@@ -31,6 +33,9 @@ organisations = sa.Table(
     sa.Column("id", sa.String(36), primary_key=True),
     sa.Column("name", sa.String(100), nullable=False, unique=True),
     sa.Column("created_us", sa.BigInteger, nullable=False),
+    # Null is what the server allows every organisation.
+    sa.Column("quota_runs", sa.Integer),
+    sa.Column("quota_bytes", sa.BigInteger),
 )
 
 keys = sa.Table(
@@ -43,6 +48,8 @@ keys = sa.Table(
     sa.Column("scopes", sa.String(100), nullable=False),
     sa.Column("created_us", sa.BigInteger, nullable=False),
     sa.Column("revoked_us", sa.BigInteger),
+    sa.Column("label", sa.String(100)),
+    sa.Column("used_us", sa.BigInteger),
 )
 
 suites = sa.Table(
@@ -68,6 +75,8 @@ suite_versions = sa.Table(
     sa.Column("created_us", sa.BigInteger, nullable=False),
 )
 
+# A run with `deleted_us` is gone for everybody; only its folder, or what is left of it, has still to be removed.
+# `previous` is the comparison with the run before, and `bytes` the size of the folder, once the run has ended.
 runs = sa.Table(
     "runs",
     metadata,
@@ -85,6 +94,10 @@ runs = sa.Table(
     sa.Column("ended_us", sa.BigInteger),
     sa.Column("cancel_us", sa.BigInteger),
     sa.Column("event_count", sa.Integer, nullable=False),
+    sa.Column("label", sa.String(100)),
+    sa.Column("bytes", sa.BigInteger),
+    sa.Column("previous", sa.LargeBinary),
+    sa.Column("deleted_us", sa.BigInteger),
     sa.Index("runs_by_age", "organisation_id", "created_us", "id"),
     sa.Index("runs_of_suite", "suite_id", "created_us", "id"),
     sa.Index("runs_by_status", "status", "created_us"),
@@ -103,6 +116,21 @@ run_events = sa.Table(
     sa.UniqueConstraint("run_id", "mark", name="run_events_once"),
 )
 
+# What people say of trials. A run that is deleted takes its notes with it.
+notes = sa.Table(
+    "notes",
+    metadata,
+    sa.Column("id", sa.String(16), primary_key=True),
+    sa.Column("run_id", sa.String(36), sa.ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("trial", sa.LargeBinary, nullable=False),
+    sa.Column("author", sa.LargeBinary),
+    sa.Column("text", sa.LargeBinary, nullable=False),
+    sa.Column("verdict", sa.String(10)),
+    sa.Column("at", sa.String(40), nullable=False),
+    sa.Column("created_us", sa.BigInteger, nullable=False),
+    sa.Index("notes_of_run", "run_id", "created_us"),
+)
+
 bundles = sa.Table(
     "bundles",
     metadata,
@@ -110,6 +138,8 @@ bundles = sa.Table(
     sa.Column("sha256", sa.String(64), primary_key=True),
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("created_us", sa.BigInteger, nullable=False),
+    sa.Column("label", sa.String(100)),
+    sa.Index("bundles_by_label", "organisation_id", "label", unique=True),
 )
 
 idempotency = sa.Table(
@@ -132,7 +162,7 @@ _EXAMPLES = "write sqlite:///whet.db or postgresql://user@host/name"
 CONNECTIONS = 16
 # How long a write waits for its turn. It occupies a thread that others could read with.
 _PATIENCE_S = 10.0
-# Any constant will do. Whoever migrates holds this lock, so that two servers do not migrate at once.
+# Any constant works. A server that migrates holds this lock, so that two servers do not migrate at the same time.
 _MIGRATION_LOCK = 7_739_844_001
 
 
@@ -280,9 +310,20 @@ def _check(database: Database) -> None:
         raise UsageError(f"{database.shown} cannot be opened: {reason}", hint=_EXAMPLES) from None
 
 
-def _migrate(database: Database) -> None:
+def _migrations() -> Config:
     config = Config()
     config.set_main_option("script_location", "whet.service:migrations")
+    return config
+
+
+def is_migrated(connection: Connection) -> bool:
+    """Return whether the tables are those of this version."""
+    newest = ScriptDirectory.from_config(_migrations()).get_current_head()
+    return MigrationContext.configure(connection).get_current_revision() == newest
+
+
+def _migrate(database: Database) -> None:
+    config = _migrations()
     with database.writing() as connection:
         if not database.is_sqlite:
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")

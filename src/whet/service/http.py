@@ -15,7 +15,7 @@ from uuid import UUID
 import anyio
 import msgspec
 from fastapi import Depends, Header, Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy import Connection, Select, Table, and_, delete, insert, or_, select
 from sqlalchemy.exc import IntegrityError
 from starlette.requests import ClientDisconnect, Request
@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.types import Message
 
 from whet.service.database import idempotency, now_us
-from whet.service.refusals import Refused, invalid_request, not_found
+from whet.service.refusals import Refused, invalid_request, invalid_values, not_found
 from whet.service.service import Limits, Service
 
 JSON = "application/json"
@@ -47,12 +47,17 @@ def _id_of(what: str) -> Callable[[str], Awaitable[str]]:
     """Return a dependency that gives the id in a path; text that cannot be an id is not found."""
 
     async def read(id: Annotated[str, Path(max_length=100)]) -> str:  # noqa: A002
-        try:
-            return str(UUID(id))
-        except ValueError:
-            raise not_found(what) from None
+        return read_id(id, what)
 
     return read
+
+
+def read_id(text: str, what: str) -> str:
+    """Return the id that *text* is; text that cannot be an id is not found."""
+    try:
+        return str(UUID(text))
+    except ValueError:
+        raise not_found(what) from None
 
 
 SuiteId = Annotated[str, Depends(_id_of("suite"))]
@@ -197,6 +202,23 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key in keys if keys.count(key) > 1)
         raise Refused(400, f'the body has the key "{twice[:_LONGEST_KEY]}" twice in one object')
     return found
+
+
+B = TypeVar("B", bound=BaseModel)
+
+
+def checked(kind: type[B], value: Any) -> B:
+    """Return *value* as a *kind*; raises Refused with every problem."""
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        raise invalid_values(error.errors(include_url=False, include_input=False, include_context=False)) from None
+
+
+def document_body(name: str) -> dict[str, Any]:
+    """Describe the body of a request for OpenAPI by the name of its schema."""
+    content = {JSON: {"schema": {"$ref": f"#/components/schemas/{name}"}}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 # Entity tags.

@@ -13,6 +13,7 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from whet.record.recorded_run import journal_lines
+from whet.report.pages import HARMLESS
 from whet.service.auth import At
 from whet.service.http import DEFAULT_LIMIT, Limit, NextCursor, Strict, answer, split_page
 from whet.service.refusals import Refused, invalid_request, not_found, problems
@@ -30,8 +31,6 @@ _STREAM = "text/event-stream"
 # Proxies close connections that are silent for long.
 _SILENCE_S = 15.0
 _LAST_EVENTS = frozenset({"run_completed", "run_failed", "run_cancelled"})
-# A file of an agent must never run in the browser of somebody who looks at it.
-_HARMLESS = {"content-security-policy": "sandbox; default-src 'none'", "content-disposition": "attachment"}
 _FILE: dict[int | str, dict[str, Any]] = {
     200: {"description": "The file, as bytes.", "content": {"application/octet-stream": {}}}
 }
@@ -113,7 +112,7 @@ async def get_artifact(path: Annotated[str, Path(max_length=4000)], run: OneRun,
     found = await in_thread(RunFolder.of(service.data_dir, run.id).file, path)
     if found is None:
         raise not_found("artifact")
-    return FileResponse(found, media_type="application/octet-stream", headers=_HARMLESS)
+    return FileResponse(found, media_type="application/octet-stream", headers=HARMLESS)
 
 
 @router.get(

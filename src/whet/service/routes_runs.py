@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
+import logging
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Depends, Query, Request
-from pydantic import ValidationError
 from sqlalchemy import Connection
-from sqlalchemy.exc import IntegrityError
 from starlette.datastructures import UploadFile
-from starlette.formparsers import MultiPartException
-from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse, Response
 
-from whet.model.eval_cases import EvalSuite
 from whet.model.run import NO_AGENT
-from whet.service import bundles, http, runs
-from whet.service.auth import At, Key, Reader, Starter
+from whet.service import bundles, http, keeping, runs
+from whet.service.asking import LabelBody, RunBody, find_skills, problems_of
+from whet.service.auth import At, Key, Reader, Starter, Writer
 from whet.service.database import Status
-from whet.service.refusals import Refused, invalid_request, invalid_values, problems
+from whet.service.quotas import refuse_over_quota
+from whet.service.refusals import Refused, invalid_request, problems
+from whet.service.routes_skills import FORM, MOST_JSON, keep_upload, read_form
 from whet.service.run_folder import RunFolder
-from whet.service.runs import Run, RunAnswer, RunBody, RunPage
-from whet.service.service import MB, QUEUE, Limits, Service, in_thread, reasons_against
+from whet.service.runs import Run, RunAnswer, RunPage
+from whet.service.service import QUEUE, RETENTION, Limits, Service, in_thread, reasons_against
 from whet.service.suites import get_suite
-from whet.suites.eval_documents import WITHOUT_AGENT, needs_of, not_runnable_reasons
+from whet.suites.eval_documents import needs_of, not_runnable_reasons
 
+log = logging.getLogger("whet.service")
 router = APIRouter(prefix="/api/v1", tags=["runs"])
 
-_FORM = "multipart/form-data"
 _FORM_SCHEMA: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
@@ -44,11 +41,10 @@ _BODY = {
         "required": True,
         "content": {
             http.JSON: {"schema": {"$ref": "#/components/schemas/RunBody"}},
-            _FORM: {"schema": _FORM_SCHEMA},
+            FORM: {"schema": _FORM_SCHEMA},
         },
     }
 }
-_MOST_JSON = MB
 _RESULTS: dict[int | str, dict[str, Any]] = {200: {"description": "As `whet schema results` describes them."}}
 
 
@@ -83,62 +79,54 @@ async def create_run(
     if upload is not None:
         body = await in_thread(_keep_upload, service, caller, body, upload)
     parts = (b"create run", suite_id.encode(), msgspec.json.encode(body.model_dump(), order="sorted"))
+    made: set[str] = set()
+
+    def create(connection: Connection) -> Run:
+        run = _create(connection, service, caller, suite_id, body)
+        made.add(run.id)
+        return run
+
     run = await http.create_once(
         service,
         caller.organisation_id,
         (idempotency_key, http.fingerprint(*parts)),
-        lambda connection: _create(connection, service, caller, suite_id, body),
+        create,
         lambda connection, known: runs.get_run(connection, caller.organisation_id, known),
     )
+    if run.id in made:
+        log.info(
+            "run %s queued by %s: suite %s, version %d, runner %s",
+            *(run.id, _who(caller), run.suite_id, run.suite_version, run.runner or NO_AGENT),
+        )
     service.notices.notify(QUEUE)
     return http.answer({"run": run}, 202, {"location": f"{router.prefix}/runs/{run.id}"})
+
+
+def _who(caller: Key) -> str:
+    return f"{caller.prefix} of {caller.organisation}"
 
 
 async def _read_request(request: Request, limits: Limits) -> tuple[RunBody, UploadFile | None]:
     """Return the body, and the archive that came with it, if any."""
     kind = http.content_type(request)
     if kind == http.JSON:
-        return _parse(await http.read_body(request, _MOST_JSON, limits.body_timeout_s)), None
-    if kind != _FORM:
-        raise Refused(415, f"the content type must be {http.JSON} or {_FORM}")
-    http.limit_body(request, limits.max_bundle_bytes + _MOST_JSON, limits.body_timeout_s)
-    try:
-        form = await request._get_form(max_files=1, max_fields=1, max_part_size=_MOST_JSON)  # noqa: SLF001
-    except MultiPartException as error:
-        raise Refused(400, f"the form cannot be read: {error.message}") from None
-    except ClientDisconnect:
-        raise Refused(400, "the body ended early") from None
-    unknown = [(name, "is not a field of this form") for name in form if name not in _FORM_SCHEMA["properties"]]
-    if unknown:
-        raise invalid_request(*unknown)
-    body, upload = form.get("request", "{}"), form.get("skill")
-    if not isinstance(body, str):
-        raise invalid_request(("request", "must be a field with JSON, not a file"))
-    if isinstance(upload, str):
-        raise invalid_request(("skill", "must be a file"))
-    return _parse(body.encode(errors="replace")), upload
+        return _parse(await http.read_body(request, MOST_JSON, limits.body_timeout_s)), None
+    if kind != FORM:
+        raise Refused(415, f"the content type must be {http.JSON} or {FORM}")
+    body, upload = await read_form(request, limits, "request")
+    return _parse((body if body is not None else "{}").encode(errors="replace")), upload
 
 
 def _parse(body: bytes) -> RunBody:
-    try:
-        return RunBody.model_validate(http.decode_json(body))
-    except ValidationError as error:
-        raise invalid_values(error.errors(include_url=False, include_input=False)) from None
+    return http.checked(RunBody, http.decode_json(body))
 
 
 def _keep_upload(service: Service, caller: Key, body: RunBody, upload: UploadFile) -> RunBody:
     """Store the archive, and name it in the request."""
     if body.skill is not None:
         raise invalid_request(("skill", "is given twice: as a file and by name"))
-    folder = bundles.bundles_dir(service.data_dir, caller.organisation_id)
-    try:
-        digest, size = bundles.keep_bundle(folder, upload.file, service.bundle_limits)
-    except bundles.SkillError as error:
-        raise invalid_request(("skill", str(error))) from None
-    # The same archive may have been uploaded before.
-    with suppress(IntegrityError), service.database.writing() as connection:
-        bundles.add_bundle(connection, caller.organisation_id, digest, size)
-    return body.model_copy(update={"skill": f"{bundles.UPLOADED}{digest}"})
+    kept = keep_upload(service, caller.organisation_id, upload)
+    return body.model_copy(update={"skill": f"{bundles.UPLOADED}{kept.sha256}"})
 
 
 def _create(connection: Connection, service: Service, caller: Key, suite_id: str, body: RunBody) -> Run:
@@ -146,42 +134,20 @@ def _create(connection: Connection, service: Service, caller: Key, suite_id: str
     organisation_id = caller.organisation_id
     stored = get_suite(connection, organisation_id, suite_id, version=body.suite_version)
     suite = stored.suite()
-    needs = needs_of(suite, agent=body.runner not in (None, NO_AGENT))
+    runners = (body.runner, *(arm.runner for arm in body.arms or ()))
+    needs = needs_of(suite, agent=any(runner not in (None, NO_AGENT) for runner in runners))
     reasons = [*not_runnable_reasons(suite), *reasons_against(needs, service.lacking)]
     if reasons:
         raise Refused(409, "the suite is not runnable", details=[("", reason) for reason in reasons])
-    wrong = [*_skill_problems(connection, organisation_id, suite, body), *_runner_problems(service, suite, body)]
+    wrong = dict.fromkeys(problems_of(service, suite, body))
     if wrong:
         raise invalid_request(*wrong)
+    asked = find_skills(connection, organisation_id, body)
     if runs.count_waiting(connection, organisation_id) >= service.limits.max_waiting_runs:
         raise Refused(429, "too many runs are waiting", headers={"retry-after": "60"})
-    return runs.create_run(connection, organisation_id, (stored.id, stored.version), body, caller.prefix)
-
-
-def _skill_problems(
-    connection: Connection, organisation_id: str, suite: EvalSuite, body: RunBody
-) -> Iterator[tuple[str, str]]:
-    if body.arm == "no_skill" and not suite.supports_no_skill:
-        yield "arm", "the suite does not support no_skill"
-    if body.skill is None:
-        if body.arm == "skill" or not suite.supports_no_skill:
-            yield "skill", "is missing: upload an archive, or name one"
-        return
-    if (problem := bundles.reference_problem(body.skill)) is not None:
-        yield "skill", problem
-    digest = bundles.uploaded_digest(body.skill)
-    if digest is not None and not bundles.has_bundle(connection, organisation_id, digest):
-        yield "skill", "no such archive was uploaded"
-
-
-def _runner_problems(service: Service, suite: EvalSuite, body: RunBody) -> Iterator[tuple[str, str]]:
-    known = ", ".join(service.runners) or "none is configured"
-    if body.runner in (None, NO_AGENT):
-        needing = next((index for index, case in enumerate(suite.cases) if case.kind not in WITHOUT_AGENT), None)
-        if needing is not None:
-            yield "runner", f"is missing, and cases_json[{needing}] needs an agent; known: {known}"
-    elif body.runner not in service.runners:
-        yield "runner", f"is not a runner of this service; known: {known}"
+    refuse_over_quota(connection, service.limits.quota, organisation_id, more_runs=1)
+    asked["asked_by"] = caller.prefix
+    return runs.create_run(connection, organisation_id, (stored.id, stored.version), asked, body.label)
 
 
 @router.get("/eval-suites/{id}/runs", response_model=RunPage, responses=problems(404, 422))
@@ -230,8 +196,31 @@ async def cancel_run(caller: Starter, service: At, id_: http.RunId) -> Response:
     run = await service.write(runs.cancel_run, caller.organisation_id, id_)
     if run.ended and run.status != "cancelled":
         raise Refused(409, f"the run has already ended: it is {run.status}")
+    log.info("run %s cancelled by %s", run.id, _who(caller))
     service.notices.notify(run.id)
     return http.answer({"run": run})
+
+
+@router.patch(
+    "/runs/{id}",
+    response_model=RunAnswer,
+    responses=problems(400, 404, 408, 413, 415, 422),
+    openapi_extra=http.document_body("LabelBody"),
+)
+async def change_run(request: Request, caller: Starter, service: At, id_: http.RunId) -> Response:
+    """Give a run another label, or none."""
+    body = http.checked(LabelBody, (await http.read_json(request, service.limits))[1])
+    return http.answer({"run": await service.write(runs.label_run, caller.organisation_id, id_, body.label)})
+
+
+@router.delete("/runs/{id}", status_code=204, response_model=None, responses=problems(404, 409, 422))
+async def delete_run(caller: Writer, service: At, id_: http.RunId) -> Response:
+    """Delete a run that has ended, with all its files. It is gone at once, and its files soon after."""
+    await service.write(keeping.delete_run, caller.organisation_id, id_)
+    log.info("run %s deleted by %s", id_, _who(caller))
+    service.notices.notify(id_)
+    service.notices.notify(RETENTION)
+    return Response(status_code=204)
 
 
 @router.get("/runs/{id}/results", response_model=None, responses={**_RESULTS, **problems(404, 409, 422)})

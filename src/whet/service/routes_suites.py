@@ -71,12 +71,6 @@ class VersionPage(http.Strict):
     next_cursor: http.NextCursor
 
 
-def _document_body(name: str) -> dict[str, Any]:
-    """Describe the body of a request by the name of its schema."""
-    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
-    return {"requestBody": {"required": True, "content": content}}
-
-
 @router.get("", response_model=SuitePage, responses=problems(422))
 async def list_suites(caller: Reader, service: At, page: http.Paged) -> Response:
     """List the suites of the organisation, newest first, without their cases."""
@@ -89,7 +83,7 @@ async def list_suites(caller: Reader, service: At, page: http.Paged) -> Response
     status_code=201,
     response_model=SuiteAnswer,
     responses=problems(409, *_BODY),
-    openapi_extra=_document_body("EvalSuite"),
+    openapi_extra=http.document_body("EvalSuite"),
 )
 async def create_suite(
     request: Request, caller: Writer, service: At, idempotency_key: http.IdempotencyKey = None
@@ -124,7 +118,7 @@ async def get_suite(caller: Reader, service: At, id_: http.SuiteId, if_none_matc
     "/{id}",
     response_model=SuiteAnswer,
     responses=problems(404, 412, *_BODY),
-    openapi_extra=_document_body("EvalSuitePatch"),
+    openapi_extra=http.document_body("EvalSuitePatch"),
 )
 async def change_suite(
     request: Request, caller: Writer, service: At, id_: http.SuiteId, if_match: http.IfMatch = None

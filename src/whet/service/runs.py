@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 from sqlalchemy import Connection, func, insert, select, update
 
+from whet.model.comparison import Decision
 from whet.service.database import Status, now_us, run_events, runs
 from whet.service.http import Moment, NextCursor, Page, Strict
 from whet.service.refusals import not_found
@@ -22,20 +23,51 @@ Outcome = Literal["passed", "failed", "errored"]
 _EVENTS_AT_ONCE = 500
 
 
-class RunBody(Strict):
-    """What to run a suite with."""
+class RunArm(Strict):
+    """One arm of a run, as it was asked for."""
 
-    runner: str | None = Field(
-        default=None, max_length=200, description="One of the server's runners; none for no agent."
-    )
-    skill: str | None = Field(
-        default=None,
-        max_length=2000,
-        description="The address of an archive (https, r2, s3), or sha256:DIGEST of one that was uploaded before.",
-    )
-    arm: Literal["skill", "no_skill"] | None = Field(default=None, description="Only this arm.")
-    trials: int | None = Field(default=None, ge=1, le=100, description="Samples of every case.")
-    suite_version: int | None = Field(default=None, ge=1, le=2**31 - 1, description="The newest by default.")
+    name: str
+    skill: str | None
+    skill_label: str | None
+    runner: str | None
+    model: str | None
+
+
+class Decided(Strict):
+    """An arm of this run beside the same arm of the run before."""
+
+    arm: str
+    runner: str | None
+    verdict: Decision
+    difference: float
+    low: float
+    high: float
+    said: str = Field(description="The decision in one sentence.")
+
+
+class Moved(Strict):
+    """A case whose mean value changed."""
+
+    case: str
+    arm: str
+    runner: str | None
+    weight: float
+    before: float
+    after: float
+    may_be_chance: bool
+
+
+class Previous(Strict):
+    """The comparison with the last completed run of the suite on the same runner and arms."""
+
+    run_id: str
+    suite_version: int
+    skill: str | None
+    newly_failing: list[str]
+    newly_passing: list[str]
+    decisions: list[Decided]
+    moved: list[Moved] = Field(description="The cases that moved most, at most 20 of each arm.")
+    refused: str | None = Field(description="Why nothing could be decided.")
 
 
 class Run(Strict):
@@ -49,8 +81,11 @@ class Run(Strict):
     outcome: Outcome | None
     runner: str | None
     skill: str | None
+    skill_label: str | None = Field(description="The label by which the skill was asked for.")
     arm: str | None
+    arms: list[RunArm] | None
     trials: int | None
+    label: str | None
     asked_by: str | None = Field(description="The prefix of the key that started it.")
     summary: dict[str, Any] | None
     error: str | None
@@ -59,6 +94,8 @@ class Run(Strict):
     ended_at: Moment | None
     cancel_requested_at: Moment | None
     event_count: int
+    bytes: int | None = Field(description="The size of its files, once it has ended.")
+    previous: Previous | None
 
     @property
     def ended(self) -> bool:
@@ -77,8 +114,10 @@ class Run(Strict):
             suite_version=row.suite_version,
             status=row.status,
             outcome=row.outcome,
-            # A request leaves out what is null, and "asked_by" if it is from an old version.
-            **{name: asked.get(name) for name in ("runner", "skill", "arm", "trials", "asked_by")},
+            # A request leaves out what is null, and what an old version did not know.
+            **{name: asked.get(name) for name in ("runner", "skill", "skill_label", "arm", "trials", "asked_by")},
+            arms=[_arm(each) for each in asked["arms"]] if asked.get("arms") else None,
+            label=row.label,
             summary=msgspec.json.decode(row.summary) if row.summary is not None else None,
             error=row.error.decode() if row.error is not None else None,
             created_at=shown_time(row.created_us),
@@ -86,7 +125,13 @@ class Run(Strict):
             ended_at=shown_time(row.ended_us),
             cancel_requested_at=shown_time(row.cancel_us),
             event_count=row.event_count,
+            bytes=row.bytes,
+            previous=Previous.model_validate_json(row.previous) if row.previous is not None else None,
         )
+
+
+def _arm(asked: dict[str, Any]) -> RunArm:
+    return RunArm.model_construct(**{name: asked.get(name) for name in RunArm.model_fields})
 
 
 def shown_time(moment_us: int | None) -> str | None:
@@ -117,6 +162,9 @@ class Ending:
     outcome: Outcome | None = None
     summary: bytes | None = None
     error: str | None = None
+    # The size of the folder, and the comparison with the run before.
+    bytes: int | None = None
+    previous: Previous | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +219,14 @@ def events_after(connection: Connection, run_id: str, number: int) -> Sequence[A
 
 
 def create_run(
-    connection: Connection, organisation_id: str, suite: tuple[str, int], body: RunBody, asked_by: str | None = None
+    connection: Connection,
+    organisation_id: str,
+    suite: tuple[str, int],
+    asked: Mapping[str, Any],
+    label: str | None = None,
 ) -> Run:
-    """Add a run of a version of a suite to the queue; *asked_by* is the prefix of a key."""
+    """Add a run of a version of a suite to the queue, with what was *asked*."""
     id_ = str(uuid.uuid4())
-    asked = {**body.model_dump(exclude_none=True, exclude={"suite_version"}), "asked_by": asked_by}
     connection.execute(
         insert(runs).values(
             id=id_,
@@ -186,6 +237,7 @@ def create_run(
             request=msgspec.json.encode(asked),
             created_us=now_us(),
             event_count=0,
+            label=label,
         )
     )
     add_events(connection, id_, [NewEvent("queued", "run_queued")])
@@ -194,17 +246,25 @@ def create_run(
 
 def get_run(connection: Connection, organisation_id: str, id_: str) -> Run:
     """Return a run of the organisation; raises Refused if there is none."""
-    row = connection.execute(select(runs).where(runs.c.organisation_id == organisation_id, runs.c.id == id_)).first()
+    query = select(runs).where(runs.c.organisation_id == organisation_id, runs.c.id == id_, runs.c.deleted_us.is_(None))
+    row = connection.execute(query).first()
     if row is None:
         raise not_found("run")
     return Run.of(row)
+
+
+def label_run(connection: Connection, organisation_id: str, id_: str, label: str | None) -> Run:
+    """Give a run of the organisation another label, or none."""
+    get_run(connection, organisation_id, id_)
+    connection.execute(update(runs).where(runs.c.id == id_).values(label=label))
+    return get_run(connection, organisation_id, id_)
 
 
 def list_runs(
     connection: Connection, organisation_id: str, page: Page, *, suite_id: str | None, status: Status | None
 ) -> tuple[list[Run], str | None]:
     """Return a page of the organisation's runs, newest first, and the cursor of the next one."""
-    query = select(runs).where(runs.c.organisation_id == organisation_id)
+    query = select(runs).where(runs.c.organisation_id == organisation_id, runs.c.deleted_us.is_(None))
     if suite_id is not None:
         query = query.where(runs.c.suite_id == suite_id)
     if status is not None:
@@ -213,17 +273,31 @@ def list_runs(
     return [Run.of(row) for row in rows], cursor
 
 
+def _waiting(organisation_id: str) -> Any:
+    return (runs.c.organisation_id == organisation_id) & runs.c.status.in_(("queued", "running"))
+
+
 def count_waiting(connection: Connection, organisation_id: str) -> int:
     """Return how many runs of the organisation have not ended."""
-    query = select(func.count()).where(
-        runs.c.organisation_id == organisation_id, runs.c.status.in_(("queued", "running"))
-    )
-    return connection.execute(query).scalar_one()
+    return connection.execute(select(func.count()).where(_waiting(organisation_id))).scalar_one()
+
+
+def waiting_with(connection: Connection, organisation_id: str, skill: str) -> str | None:
+    """Return the id of a run of the organisation that has not ended and names this *skill*."""
+    rows = connection.execute(select(runs.c.id, runs.c.request).where(_waiting(organisation_id)))
+    return next((row.id for row in rows if skill in named_skills(row.request)), None)
+
+
+def named_skills(request: bytes) -> set[str]:
+    """Return the skills that the request of a run names, also those of its arms."""
+    asked: dict[str, Any] = msgspec.json.decode(request)
+    return {each["skill"] for each in (asked, *asked.get("arms", ())) if each.get("skill") is not None}
 
 
 def count_by_status(connection: Connection) -> dict[str, int]:
     """Return how many runs have each status."""
-    rows = connection.execute(select(runs.c.status, func.count()).group_by(runs.c.status))
+    query = select(runs.c.status, func.count()).where(runs.c.deleted_us.is_(None)).group_by(runs.c.status)
+    rows = connection.execute(query)
     return {row[0]: row[1] for row in rows}
 
 
@@ -258,6 +332,8 @@ def end_run(connection: Connection, id_: str, ending: Ending, *, only_from: Stat
             outcome=ending.outcome,
             summary=ending.summary,
             error=ending.error.encode(errors="replace") if ending.error else None,
+            bytes=ending.bytes,
+            previous=ending.previous.model_dump_json().encode() if ending.previous is not None else None,
             ended_us=now_us(),
         )
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import logging
 import math
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from whet.grade.judge_client import find_key, judge_settings
 from whet.ground.package_settings import Buckets, PackageLimits, PackageSettings
 from whet.model.request import Settings
 from whet.service.database import CONNECTIONS, STATUSES, Database
+from whet.service.quotas import Quota
 from whet.suites.eval_documents import Need
 
 log = logging.getLogger("whet.service")
@@ -32,6 +34,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 MB = 1024 * 1024
 QUEUE = "queue"
+RETENTION = "retention"
 _MINUTE_S = 60.0
 _PAUSE_S = 1.0
 # From this many on, names whose allowance is full again are forgotten.
@@ -54,6 +57,16 @@ class Limits:
     # Wrong keys from one address, per minute.
     failures_per_minute: int = 60
     body_timeout_s: float = 60.0
+    # Of each organisation without its own.
+    quota: Quota = field(default_factory=Quota)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long runs are kept after their end, and how many of each suite; None is without a limit."""
+
+    days: int | None = None
+    runs: int | None = None
 
 
 class Notices:
@@ -207,11 +220,18 @@ class Service:
     workers: int = 2
     packages: PackageSettings = field(default_factory=lambda: PackageSettings(allow_private_addresses=False))
     limits: Limits = field(default_factory=Limits)
+    retention: Retention = field(default_factory=Retention)
+    # The service is not ready for runs if less than this is free.
+    min_free_bytes: int = 500 * MB
     metrics: Metrics = field(default_factory=Metrics)
     notices: Notices = field(default_factory=Notices)
     rates: Rates = field(init=False)
     failures: Rates = field(init=False)
     streams: collections.Counter[str] = field(default_factory=collections.Counter)
+    # When the last use of each key was stored.
+    key_uses: dict[str, float] = field(default_factory=dict)
+    # Held by whoever changes both the file and the row of a skill.
+    bundle_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.rates = Rates(self.limits.requests_per_minute)

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from whet.ground.package_settings import package_settings
 from whet.ground.sandbox import require_sandbox
 from whet.plan.settings import load_settings
 from whet.service.app import make_app
-from whet.service.bundles import clear_drafts
+from whet.service.bundles import clear_bundles, known_bundles
 from whet.service.database import Database, open_database
 from whet.service.service import Limits, Service, find_lacking
 
@@ -52,6 +53,7 @@ def serve(
 ) -> int:
     """Answer requests and work on runs until we are asked to end; returns the exit code."""
     _log_to_stderr()
+    _warn_without_tls(address[0], trusted_proxies)
     data_dir = _private_folder(data_dir)
     config = config_file.resolve() if config_file is not None else _empty_config(data_dir)
     settings = load_settings(config, flags={}, environ=os.environ, config_file=config)
@@ -68,7 +70,8 @@ def serve(
         _database_lock(database),
         _listen(address) as listener,
     ):
-        clear_drafts(data_dir)
+        with database.reading() as connection:
+            clear_bundles(data_dir, known_bundles(connection))
         service = Service(
             database=database,
             data_dir=data_dir,
@@ -95,6 +98,22 @@ def _log_to_stderr() -> None:
         logger.handlers = [handler]
         logger.setLevel(level)
         logger.propagate = False
+
+
+def _warn_without_tls(host: str, trusted_proxies: tuple[str, ...]) -> None:
+    """Warn if other machines can reach us: we speak no TLS, and keys are sent in a header."""
+    try:
+        found = {ip_address(str(each[4][0]).partition("%")[0]) for each in socket.getaddrinfo(host, None)}
+    except (OSError, ValueError):
+        # Listening on it will fail, and say why.
+        return
+    if trusted_proxies or all(address.is_loopback for address in found):
+        return
+    log.warning(
+        "other machines can reach %s, and keys and results are sent without encryption: listen on 127.0.0.1 behind "
+        "a proxy with TLS, and name the proxy with --trusted-proxy",
+        host,
+    )
 
 
 def _private_folder(data_dir: Path) -> Path:

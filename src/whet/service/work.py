@@ -6,8 +6,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,12 @@ from anyio.abc import Process
 from whet.ground.wardens import kill_marked
 from whet.model.run import NO_AGENT
 from whet.run.parts import HIDDEN_VARIABLE
-from whet.service.bundles import SkillError, fetch_skill
+from whet.service.bundles import WITHOUT, SkillError, fetch_skills
+from whet.service.comparing import compare_with_previous
+from whet.service.keeping import folder_bytes
 from whet.service.run_folder import RunFolder, Tail
 from whet.service.runs import Ending, Outcome, Queue, Run, end_run, get_run, running_runs
-from whet.service.service import QUEUE, Service, in_thread, persistently
+from whet.service.service import QUEUE, RETENTION, Service, in_thread, persistently
 from whet.service.suites import get_suite
 
 log = logging.getLogger("whet.service")
@@ -56,6 +60,7 @@ async def dispatch(service: Service) -> None:
 
     async with anyio.create_task_group() as tasks:
         for run in await persistently(lambda: service.read(running_runs)):
+            log.info("run %s resumed: the last server ended before it did", run.id)
             await slots.acquire()
             tasks.start_soon(worker, run)
         while True:
@@ -68,6 +73,7 @@ async def _next(service: Service, queue: Queue) -> Run:
         changed = service.notices.listen(QUEUE)
         run = await persistently(lambda: service.write(queue.take))
         if run is not None:
+            log.info("run %s started", run.id)
             service.notices.notify(run.id)
             return run
         await changed.wait()
@@ -77,17 +83,23 @@ async def _next(service: Service, queue: Queue) -> Run:
 
 async def work_on(service: Service, run: Run) -> None:
     """Bring *run* to its end from any state. We are cancelled if the server stops, and the next one goes on."""
+    folder, began = RunFolder.of(service.data_dir, run.id), time.monotonic()
     try:
-        ending = await _bring_to_end(service, run, RunFolder.of(service.data_dir, run.id))
+        ending = await _bring_to_end(service, run, folder)
+        if ending.status == "completed":
+            ending = replace(ending, previous=await in_thread(compare_with_previous, service, run))
     except SkillError as error:
         ending = Ending(status="failed", error=str(error))
     except Exception:
         # One run must not stop the others. The reason is for the operator.
         log.exception("run %s failed inside the service", run.id)
         ending = Ending(status="failed", error="the service could not carry out this run; its log says why")
-    await persistently(lambda: service.write(end_run, run.id, ending))
-    service.notices.notify(run.id)
-    service.notices.notify(QUEUE)
+    ended = replace(ending, bytes=await in_thread(folder_bytes, folder.path))
+    await persistently(lambda: service.write(end_run, run.id, ended))
+    verdict = f", {ended.outcome}" if ended.outcome else ""
+    log.info("run %s ended after %.1f s: %s%s", run.id, time.monotonic() - began, ended.status, verdict)
+    for name in (run.id, QUEUE, RETENTION):
+        service.notices.notify(name)
 
 
 async def _bring_to_end(service: Service, run: Run, folder: RunFolder) -> Ending:
@@ -98,10 +110,10 @@ async def _bring_to_end(service: Service, run: Run, folder: RunFolder) -> Ending
     for _ in range(_MOST_STARTS):
         if await _is_cancelled(service, run):
             return Ending(status="cancelled")
-        skill = await fetch_skill(service, run, folder)
+        skills = await fetch_skills(service, run, folder)
         service.metrics.started.inc()
         async with _followed(service, run, folder), _cancelling(service, run) as cancel:
-            code = await _run_process(service, run, folder, skill, cancel)
+            code = await _run_process(service, run, folder, skills, cancel)
         ending = await in_thread(lambda: conclude(code, folder, cancelled=cancel.is_set()))  # noqa: B023
         if ending is not None:
             return ending
@@ -168,9 +180,11 @@ async def _followed(service: Service, run: Run, folder: RunFolder) -> AsyncItera
     await look()
 
 
-async def _run_process(service: Service, run: Run, folder: RunFolder, skill: Path | None, cancel: anyio.Event) -> int:
+async def _run_process(
+    service: Service, run: Run, folder: RunFolder, skills: Sequence[Path | None], cancel: anyio.Event
+) -> int:
     """Start the process and wait for it; ends it when *cancel* is set, or when we are cancelled."""
-    command = await in_thread(_command, service, run, folder, skill)
+    command = await in_thread(_command, service, run, folder, skills)
     with folder.log.open("ab") as output:
         process = await anyio.open_process(
             command,
@@ -215,22 +229,43 @@ def _signal(send: Callable[[], object]) -> None:
         send()
 
 
-def _command(service: Service, run: Run, folder: RunFolder, skill: Path | None) -> list[str]:
+def _command(service: Service, run: Run, folder: RunFolder, skills: Sequence[Path | None]) -> list[str]:
     """Return the command that starts the run, or resumes it if it has a record."""
     record = folder.record
-    options = {
-        "--config": service.config_file,
-        "--output-dir": folder.records,
-        "--sandbox": service.sandbox,
-        "--skill": skill,
-        "--runner": run.runner or NO_AGENT,
-        "--arm": run.arm,
-        "--trials": run.trials,
-    }
-    given = [part for name, value in options.items() if value is not None for part in (name, str(value))]
+    options: list[tuple[str, object]] = [
+        ("--config", service.config_file),
+        ("--output-dir", folder.records),
+        ("--sandbox", service.sandbox),
+        # Checks of the skill need to know of one, also if only arms have it.
+        ("--skill", next((skill for skill in skills if skill is not None), None)),
+        *(("--runner", runner or NO_AGENT) for runner in _runners(run)),
+        ("--arm", run.arm),
+        *(("--arm", arm) for arm in _arms(run, skills)),
+        ("--trials", run.trials),
+    ]
+    given = [part for name, value in options if value is not None for part in (name, str(value))]
     arguments = ["--resume", str(record)] if record is not None else [str(folder.suite), *given]
     reporters = ["--reporter", "terminal", "--reporter", f"markdown={folder.report}"]
     return [sys.executable, "-P", "-m", "whet.service.child", str(os.getpid()), "run", *arguments, *reporters]
+
+
+def _runners(run: Run) -> list[str | None]:
+    """Return the runners of a run, each once."""
+    own = [arm.runner or run.runner for arm in run.arms or ()]
+    return list(dict.fromkeys(own or [run.runner]))
+
+
+def _arms(run: Run, skills: Sequence[Path | None]) -> Iterator[str]:
+    """Yield each arm as `--arm` takes it. Archives are named from the folder of the run: its path may have a comma."""
+    arms, (shared, *own) = run.arms or [], skills
+    for arm, archive in zip(arms, own, strict=True):
+        skill = None if arm.skill == WITHOUT else archive or shared
+        parts = [f"skill:{skill.name if skill is not None else WITHOUT}"]
+        if any(each.runner for each in arms):
+            parts.append(f"runner:{arm.runner or run.runner}")
+        if arm.model is not None:
+            parts.append(f"model:{arm.model}")
+        yield f"{arm.name}={','.join(parts)}"
 
 
 def _environment(service: Service, environ: Mapping[str, str], run_id: str) -> dict[str, str]:
@@ -277,7 +312,7 @@ def given_up(code: int, folder: RunFolder) -> Ending:
 
 
 def _summary(folder: RunFolder) -> dict[str, Any] | None:
-    """Return the results without the cases, also in each lift: lists of runs show summaries too."""
+    """Return the results without the cases, also in each comparison: lists of runs show summaries too."""
     path = folder.results
     if path is None:
         return None
@@ -285,5 +320,9 @@ def _summary(folder: RunFolder) -> dict[str, Any] | None:
         found = msgspec.json.decode(path.read_bytes())
     except (OSError, msgspec.DecodeError):
         return None
-    lifts = [{name: value for name, value in lift.items() if name != "cases"} for lift in found.get("lift", [])]
-    return {name: value for name, value in found.items() if name not in _NOT_IN_SUMMARY} | {"lift": lifts}
+    compared = {name: [_without_cases(each) for each in found.get(name) or []] for name in ("lift", "comparisons")}
+    return {name: value for name, value in found.items() if name not in _NOT_IN_SUMMARY} | compared
+
+
+def _without_cases(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if name != "cases"}

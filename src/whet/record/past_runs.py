@@ -1,0 +1,101 @@
+"""What the recorded runs of a suite say about its checks: which of them decide, and which cases always end alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from whet.dataclass import dataclass
+from whet.errors import StoreError
+from whet.model.grade import PASSED
+from whet.model.run import TrialResult
+from whet.model.suite import Case, Suite
+from whet.record.recorded_run import read_run, run_folders
+from whet.record.run_file import RunFile, read_run_file
+
+# Older runs are of less interest, and reading them takes long.
+_MOST_RUNS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastTrials:
+    """The trials of one case in the last runs that did not error."""
+
+    case: Case
+    trials: tuple[TrialResult, ...]
+
+    @property
+    def passed(self) -> int:
+        """In how many of them the checks held."""
+        return sum(trial.status in PASSED for trial in self.trials)
+
+    @property
+    def constant(self) -> bool:
+        """Whether all of them ended alike."""
+        return bool(self.trials) and self.passed in (0, len(self.trials))
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """The checks of which each could go without changing a verdict; a case with one check needs it."""
+        decided = [trial for trial in self.trials if trial.grades]
+        if len(self.case.checks) == 1 or not decided:
+            return ()
+        return tuple(
+            check.label
+            for number, check in enumerate(self.case.checks)
+            if not any(_decides(trial, number, len(self.case.checks)) for trial in decided)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRuns:
+    """The last runs of a suite as it is now; `unread` are those whose record cannot be read."""
+
+    runs: tuple[str, ...]
+    cases: tuple[PastTrials, ...]
+    unread: tuple[str, ...] = ()
+
+
+def past_runs(suite: Suite, cases: Sequence[Case], output_dir: Path) -> PastRuns:
+    """Read the last runs of *suite*, with the same content, in *output_dir*."""
+    runs: list[str] = []
+    unread: list[str] = []
+    trials: dict[str, list[TrialResult]] = {}
+    for folder in _folders(suite, output_dir):
+        try:
+            recorded = read_run(folder)
+        except StoreError as error:
+            unread.append(f"{folder.name}: {error.message}")
+            continue
+        runs.append(folder.name)
+        for line in recorded.lines:
+            if line.result.status != "errored":
+                trials.setdefault(line.result.key.case, []).append(line.result)
+    found = tuple(PastTrials(case=case, trials=tuple(trials.get(case.id, ()))) for case in cases)
+    return PastRuns(runs=tuple(runs), cases=found, unread=tuple(unread))
+
+
+def _folders(suite: Suite, output_dir: Path) -> list[Path]:
+    """Return the folders of the last runs, the newest first; a regraded run replaces the one that it regrades."""
+    found: dict[str, Path] = {}
+    for folder, asked in _asked(output_dir):
+        if asked.suite_digest == suite.digest:
+            found.setdefault(asked.regraded_from or folder.name, folder)
+        if len(found) == _MOST_RUNS:
+            break
+    return list(found.values())
+
+
+def _asked(output_dir: Path) -> Iterator[tuple[Path, RunFile]]:
+    for folder in reversed(run_folders(output_dir)):
+        try:
+            yield folder, read_run_file(folder)
+        except StoreError:
+            # As in `newest_run`: not one of our runs.
+            continue
+
+
+def _decides(trial: TrialResult, number: int, checks: int) -> bool:
+    """Return whether only the check with that *number* did not hold, or nothing is known of those after it."""
+    missed = [place for place, grade in enumerate(trial.grades) if not grade.passed]
+    return missed == [number] or (missed[-1:] == [number] and len(trial.grades) < checks)

@@ -1,0 +1,126 @@
+// One case of a run: all its trials, arm by arm.
+
+import { pause, Problem } from "./api.js";
+import { rateBar } from "./charts.js";
+import { el, said } from "./dom.js";
+import { setKeys } from "./keys.js";
+import { executionsOf, keyOf } from "./lines.js";
+import { here, runLink, trail } from "./parts.js";
+import { place, trialPlace } from "./places.js";
+import { address, capabilities, get } from "./source.js";
+import { ARMS, armName, badge, ENDED, money, PASSED, score, sentence, short, took, VERDICTS } from "./words.js";
+
+const NOTHING = "No trial of this case has ended here.";
+const SECOND_MS = 1000;
+const LONGEST_MS = 15000;
+
+/** A case in a run. */
+export async function showCase({ main, signal, again, failed }, run, id) {
+  const document = await get(address("runs", run), { signal });
+  const names = document.cases.map((each) => each.id);
+  const found = document.cases.find((each) => each.id === id);
+  const underWay = !ENDED.includes(document.run.status);
+  if (!found && !underWay) throw new Problem(404, `The run has no case ${id}.`);
+  const executions = executionsOf(document).filter((line) => line.case === id);
+  const beside = new Beside(run);
+  main.replaceChildren(
+    trail(runLink(run, "Run of ", said(document.run.suite ?? "a suite")), here(said(id))),
+    el("h1", { tabindex: -1 }, said(id)),
+    found?.title ? el("p", { class: "quiet" }, said(found.title)) : "",
+    found?.tags.length ? el("p", null, found.tags.map((tag) => el("span", { class: "tag" }, said(tag)))) : "",
+    neighbours(run, names, id),
+    changeOf(document, id),
+    executions.reduce((sum, line) => sum + line.trials.length, 0) > 1 ? el("div", { class: "bar" }, el("span", { class: "quiet" }, "Choose two trials to put them side by side."), beside.link) : "",
+    executions.length ? el("div", { class: "columns" }, executions.map((line) => executionPart(run, line, document, beside))) : el("p", { class: "quiet" }, NOTHING),
+  );
+  const at = names.indexOf(id);
+  const go = (name) => () => name && (location.hash = place("runs", run, "cases", name).slice(1));
+  setKeys([
+    ["]", "Next case", go(names[at + 1])],
+    ["[", "Case before", go(names[at - 1])],
+  ]);
+  if (underWay && capabilities.live) follow(run, id, document.offset, signal, again).catch(failed);
+  return { title: id };
+}
+
+/** Show the case again as soon as another of its trials has ended. */
+async function follow(run, id, from, signal, again) {
+  for (let [offset, wait] = [from, SECOND_MS]; ; ) {
+    await pause(wait, signal);
+    try {
+      const news = await get(`${address("runs", run)}/rows`, { signal, parameters: { offset } });
+      if (news.rows.some(([name]) => name === id) || ENDED.includes(news.status)) return again();
+      [offset, wait] = [news.offset, SECOND_MS];
+    } catch (error) {
+      if (signal.aborted || !(error instanceof Problem) || (error.status >= 400 && error.status < 500)) throw error;
+      wait = Math.min(wait * 2, LONGEST_MS);
+    }
+  }
+}
+
+function neighbours(run, names, id) {
+  const at = names.indexOf(id);
+  if (at < 0 || names.length < 2) return "";
+  const link = (other, text) => other && el("a", { href: place("runs", run, "cases", other) }, text);
+  return el("nav", { "aria-label": "Cases", class: "neighbours" }, link(names[at - 1], "← Previous case"), el("span", { class: "quiet" }, `${at + 1} of ${names.length}`), link(names[at + 1], "Next case →"));
+}
+
+/** How the arms differ in this case, if they were compared. */
+function changeOf({ comparisons }, id) {
+  const lines = comparisons.flatMap((each) => {
+    const change = each.cases.find((one) => one.case === id);
+    if (!change || change.baseline === null || change.candidate === null) return [];
+    return [el("p", null, said(armName(each.candidate)), ` ${score(change.candidate)} in ${change.candidate_trials}, `, said(armName(each.baseline)), ` ${score(change.baseline)} in ${change.baseline_trials} trials`, change.may_be_chance && change.candidate !== change.baseline ? "; that may be chance." : ".")];
+  });
+  return lines.length ? el("div", { class: "quiet" }, lines) : "";
+}
+
+function executionPart(run, line, document, beside) {
+  const arm = line.arm === "default" ? null : ARMS[line.arm] ? sentence(ARMS[line.arm]) : line.arm;
+  const name = [arm, arm === null || (document.runners.length > 1 && line.runner !== line.arm) ? line.runner : null].filter(Boolean).join(" on ");
+  const rate = document.cases.find((each) => each.id === line.case).executions.find((each) => each.runner === line.runner && each.arm === line.arm)?.rate;
+  const items = line.trials.map((trial) =>
+    el(
+      "li",
+      null,
+      beside.box(keyOf(line, trial), `${name}, trial ${trial.number}`),
+      el("a", { href: trialPlace(run, keyOf(line, trial)) }, `Trial ${trial.number}`),
+      badge(VERDICTS[trial.status]),
+      el("span", { class: "quiet figure" }, [trial.score > 0 && trial.score < 1 ? `score ${score(trial.score)}` : null, took(trial.seconds), trial.tokens === null ? null : `${short(trial.tokens)} tokens`, money(trial.cost)].filter(Boolean).join(" · ")),
+      trial.reason && !PASSED.includes(trial.status) ? el("span", { class: trial.status === "expected-failed" ? "why quiet" : "why reason-text" }, said(trial.reason)) : null,
+    ),
+  );
+  return el(
+    "section",
+    { "aria-label": name },
+    el("h2", null, said(name), " ", rate ? el("span", { class: "with-drawing quiet" }, rateBar(rate), `${line.good} of ${line.trials.length}`) : null),
+    items.length ? el("ul", { class: "trials", "aria-label": `Trials of ${name}` }, items) : el("p", { class: "quiet" }, NOTHING),
+  );
+}
+
+/** Two trials, chosen by their boxes, and the link that puts them side by side. */
+class Beside {
+  constructor(run) {
+    this.run = run;
+    this.chosen = [];
+    this.link = el("a", { class: "button", role: "link", "aria-disabled": "true" }, "Side by side");
+  }
+
+  box(key, name) {
+    const box = el("input", { type: "checkbox", "aria-label": `Choose ${name}` });
+    box.addEventListener("change", () => {
+      this.chosen = box.checked ? [...this.chosen, [key, box]] : this.chosen.filter(([, other]) => other !== box);
+      // A third choice replaces the first.
+      if (this.chosen.length > 2) this.chosen.shift()[1].checked = false;
+      const ready = this.chosen.length === 2;
+      this.link.setAttribute("aria-disabled", String(!ready));
+      if (ready) this.link.setAttribute("href", besidePlace(this.run, this.chosen[0][0], this.run, this.chosen[1][0]));
+      else this.link.removeAttribute("href");
+    });
+    return box;
+  }
+}
+
+function besidePlace(run, first, other, second) {
+  return `#/beside/${encodeURIComponent(run)}/${first}/${encodeURIComponent(other)}/${second}`;
+}

@@ -1,0 +1,82 @@
+// Two runs: what is newly failing, newly passing and moved, and what differs between them.
+
+import { comparisonCard } from "./decision.js";
+import { diffPart } from "./diff.js";
+import { el, notice, said, table } from "./dom.js";
+import { setKeys } from "./keys.js";
+import { here, rateText, runLink, trail } from "./parts.js";
+import { place } from "./places.js";
+import { address, get } from "./source.js";
+import { badge, counted, money, percent, points, runVerdict, short, took, when } from "./words.js";
+
+/** A run beside an earlier one. */
+export async function showCompare({ main, signal }, before, after) {
+  const document = await get(address("compare", before, after), { signal });
+  const { a, b } = document;
+  const told = document.comparisons.flatMap((each) => each.notes);
+  const notes = (document.notes ?? []).filter((note) => !told.includes(note));
+  main.replaceChildren(
+    trail(runLink(b.id, "Run of ", said(b.suite)), here("Compared with the run before")),
+    el("h1", { tabindex: -1 }, a.suite === b.suite ? [said(b.suite), ": two runs"] : "Two runs"),
+    el("div", { class: "beside heads" }, runHead("Before", a), runHead("After", b)),
+    document.refused ? notice("warn", el("p", null, "The runs cannot be compared as a whole: ", said(document.refused))) : "",
+    ...document.comparisons.map((each) => comparisonCard(b.id, each, { nameOf: (name) => ({ [a.id]: "the run before", [b.id]: "the run after" })[name] ?? name })),
+    notes.length ? notice("note", el("ul", null, notes.map((note) => el("li", null, said(note))))) : "",
+    el("div", { class: "columns" }, caseList("Newly failing", document.newly_failing, b.id, "bad"), caseList("Newly passing", document.newly_passing, b.id, "good")),
+    moved(document, b.id),
+    costs(document.costs),
+    difference("The skills", document.skill_diff),
+    difference("The prompts", document.prompt_diff),
+  );
+  setKeys([]);
+  return { title: "Two runs" };
+}
+
+function runHead(title, run) {
+  return el(
+    "section",
+    { class: "card", "aria-label": title },
+    el("p", { class: "quiet" }, title),
+    el("h2", null, runLink(run.id, when(run.started_at) ?? said(run.id)), " ", badge(runVerdict(run))),
+    run.rate ? el("p", null, rateText(run.rate)) : null,
+    el("p", { class: "quiet" }, [run.label, run.counts ? counted(run.counts) : null, took(run.duration_s), money(run.cost_usd)].filter(Boolean).flatMap((part, index) => (index ? [" · ", said(part)] : [said(part)]))),
+  );
+}
+
+function caseList(title, cases, run, manner) {
+  const line = (each) => {
+    const name = typeof each === "string" ? each : each.case;
+    const more = typeof each === "string" ? "" : [each.runner, each.arm === "default" ? null : each.arm, each.before && `${each.before} → ${each.after}`].filter(Boolean).join(" · ");
+    return el("li", null, el("a", { href: place("runs", run, "cases", name) }, said(name)), more ? el("span", { class: "quiet" }, " ", said(more)) : null);
+  };
+  return el("section", { class: `case-list ${manner}`, "aria-label": title }, el("h2", null, `${title} (${cases.length})`), cases.length ? el("ul", null, cases.map(line)) : el("p", { class: "quiet" }, "None."));
+}
+
+function moved({ moved: rows }, run) {
+  if (!rows?.length) return "";
+  const lines = [...rows].sort((first, second) => first.after - first.before - (second.after - second.before));
+  return el(
+    "section",
+    null,
+    el("h2", null, `Moved (${rows.length})`),
+    table(
+      "Cases that moved",
+      ["Case", "Runner", "Before", "After", "Difference"],
+      lines.map((each) => [el("a", { href: place("runs", run, "cases", each.case) }, said(each.case)), each.runner ? said(each.runner) : null, percent(each.before), percent(each.after), [el("span", { class: "figure" }, points(each.after - each.before)), each.may_be_chance ? el("span", { class: "quiet" }, " may be chance") : null]]),
+    ),
+  );
+}
+
+const COSTS = { cost_usd: ["Cost", money], tokens: ["Tokens", short], seconds: ["Time", took], trials: ["Trials", String] };
+
+function costs(known) {
+  if (!known?.a || !known?.b || typeof known.a !== "object") return "";
+  const rows = Object.entries(COSTS)
+    .filter(([name]) => typeof known.a[name] === "number" || typeof known.b[name] === "number")
+    .map(([name, [title, format]]) => [title, format(known.a[name]) ?? "?", format(known.b[name]) ?? "?", known.a[name] && known.b[name] ? `×${(known.b[name] / known.a[name]).toFixed(2)}` : null]);
+  return rows.length ? el("section", null, el("h2", null, "What they took"), table("What both runs took", ["Figure", "Before", "After", "Ratio"], rows)) : "";
+}
+
+function difference(title, text) {
+  return text ? el("section", null, el("h2", null, title), diffPart(text, title)) : "";
+}

@@ -1,0 +1,113 @@
+// The lines of the table of cases: one for each execution, or for each trial. Data only, nothing is drawn here.
+
+import { trialKey } from "./places.js";
+import { AS_EXPECTED, PASSED } from "./words.js";
+
+const FIELDS = ["number", "status", "score", "seconds", "tokens", "cost", "steps", "code", "cause", "class", "reason"];
+// Of several trials, a line has the first of these statuses that one of them has.
+const WORST_FIRST = ["failed", "errored", "unexpected-passed", "expected-failed", "passed"];
+const ORDER = new Intl.Collator("en", { numeric: true });
+const UNKNOWN = Number.NEGATIVE_INFINITY;
+
+/** How many notes people left on the trials of a line. */
+export function notesOn(line, notes) {
+  return line.trials.reduce((sum, trial) => sum + (notes[keyOf(line, trial)] ?? 0), 0);
+}
+
+/** The executions of a run document, with their trials as objects. */
+export function executionsOf(document) {
+  // A baseline may fail: what counts there is how often it passed.
+  const baselines = new Set(["no_skill", ...document.arms.filter((arm) => arm.baseline).map((arm) => arm.name)]);
+  return document.cases.flatMap((each) =>
+    each.executions.map((execution) => {
+      const found = { case: each.id, title: each.title ?? "", tags: each.tags, runner: execution.runner, arm: execution.arm, trials: [], settled: execution.status, baseline: baselines.has(execution.arm) };
+      for (const row of execution.trials) found.trials.push(trialOf(row));
+      return figured(found);
+    }),
+  );
+}
+
+/** A row of a document as an object. */
+export function trialOf(row) {
+  return Object.fromEntries(FIELDS.map((name, place) => [name, row[place]]));
+}
+
+/** Add a trial that has ended to an execution; one that ran again replaces the old one. */
+export function addTrial(execution, trial) {
+  const place = execution.trials.findIndex((each) => each.number === trial.number);
+  if (place < 0) execution.trials.push(trial);
+  else execution.trials[place] = trial;
+  execution.settled = null;
+  figured(execution);
+}
+
+function figured(execution) {
+  const { trials } = execution;
+  const wrong = trials.filter((trial) => !AS_EXPECTED.includes(trial.status));
+  const worst = WORST_FIRST.find((status) => trials.some((trial) => trial.status === status)) ?? "not-run";
+  const first = wrong.find((trial) => trial.reason) ?? wrong[0];
+  Object.assign(execution, {
+    status: execution.settled ?? worst,
+    good: trials.filter((trial) => (execution.baseline ? PASSED : AS_EXPECTED).includes(trial.status)).length,
+    share: trials.length ? (trials.length - wrong.length) / trials.length : UNKNOWN,
+    seconds: mean(trials, "seconds"),
+    tokens: mean(trials, "tokens"),
+    cost: mean(trials, "cost"),
+    // A baseline fails as expected, and people ask why all the same.
+    reason: first?.reason ?? trials.find((trial) => trial.reason)?.reason ?? null,
+    code: first?.code ?? null,
+    classes: [...new Set(trials.map((trial) => trial.class).filter(Boolean))],
+    first: first ?? trials[0] ?? null,
+  });
+  execution.text = [execution.case, execution.title, execution.runner, execution.arm, ...execution.tags, ...wrong.map((trial) => `${trial.code ?? ""} ${trial.reason ?? ""}`)].join("\n").toLowerCase();
+  return execution;
+}
+
+/** A line for each trial of an execution. */
+export function linesOfTrials(execution) {
+  return execution.trials.map((trial) => ({
+    ...execution,
+    ...trial,
+    trials: [trial],
+    share: AS_EXPECTED.includes(trial.status) ? 1 : 0,
+    classes: trial.class ? [trial.class] : [],
+    first: trial,
+    text: [execution.case, execution.title, execution.runner, execution.arm, ...execution.tags, trial.code ?? "", trial.reason ?? "", `#${trial.number}`].join("\n").toLowerCase(),
+  }));
+}
+
+/** The mean of what is known of a figure; null if nothing is. */
+export function mean(trials, name) {
+  const known = trials.map((trial) => trial[name]).filter((value) => typeof value === "number");
+  return known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : null;
+}
+
+/** The key of a trial of a line. */
+export function keyOf(line, trial = line.first) {
+  return trialKey(line.case, line.runner, line.arm, trial.number);
+}
+
+const FILTERS = {
+  status: (line, wanted) => (wanted === "wrong" ? line.share < 1 && line.status !== "not-run" : line.status === wanted),
+  tag: (line, wanted) => line.tags.includes(wanted),
+  arm: (line, wanted) => line.arm === wanted,
+  runner: (line, wanted) => line.runner === wanted,
+  class: (line, wanted) => line.classes.includes(wanted),
+  code: (line, wanted) => line.trials.some((trial) => trial.code === wanted),
+  text: (line, wanted) => line.text.includes(wanted.toLowerCase()),
+};
+
+/** The lines that fit a state, in its order. */
+export function selected(lines, state) {
+  const asked = Object.entries(FILTERS).filter(([name]) => state[name]);
+  const found = asked.length ? lines.filter((line) => asked.every(([name, fits]) => fits(line, state[name]))) : [...lines];
+  const { sort, down } = state;
+  if (!sort) return found;
+  const turned = down ? -1 : 1;
+  return found.sort((first, second) => turned * compared(first[sort], second[sort]));
+}
+
+function compared(first, second) {
+  if (typeof first === "string" || typeof second === "string") return ORDER.compare(first ?? "", second ?? "");
+  return (first ?? UNKNOWN) - (second ?? UNKNOWN) || 0;
+}

@@ -1,0 +1,148 @@
+// Parts that several views use.
+
+import { Problem } from "./api.js";
+import { rateBar } from "./charts.js";
+import { el, notice, said, table } from "./dom.js";
+import { place } from "./places.js";
+import { capabilities, kind } from "./source.js";
+import { armName, badge, count, decisionVerdict, money, percent, points, runVerdict, took, when } from "./words.js";
+
+/** The path to this view: links from the first page down. */
+export function trail(...steps) {
+  const first = kind === "service" ? [el("a", { href: "#/" }, "Suites")] : capabilities.runs ? [el("a", { href: "#/" }, "Runs")] : [];
+  const links = [...first, ...steps.filter(Boolean)];
+  return links.length ? el("nav", { "aria-label": "You are here", class: "trail" }, el("ol", null, links.map((link) => el("li", null, link)))) : "";
+}
+
+/** The last step of a path. */
+export function here(...content) {
+  return el("span", { "aria-current": "page" }, ...content);
+}
+
+/** A link to a run. */
+export function runLink(run, ...content) {
+  return el("a", { href: place("runs", run) }, ...content);
+}
+
+/** A command to type; you can scroll it by keyboard. */
+export function command(text) {
+  return el("pre", { tabindex: 0, role: "group", "aria-label": "Command" }, el("code", null, text));
+}
+
+/** A decision with its figures, in one line. */
+function decisionLine(decision) {
+  return [
+    badge(decisionVerdict(decision.verdict)),
+    " ",
+    el("span", { class: "figure" }, `${points(decision.difference)} (${points(decision.low)} to ${points(decision.high)})`),
+  ];
+}
+
+/** Runs as a table. */
+export function runTable(caption, runs, { choose = null, suite = true } = {}) {
+  const heads = ["Run", ...(choose ? ["Compare"] : []), ...(suite ? ["Suite"] : []), "Verdict", "As expected", "Decision", "Took", "Cost"];
+  const rows = runs.map((run) => {
+    const cells = [
+      [runLink(run.id, when(run.started_at) ?? said(run.id)), el("span", { class: "quiet title" }, run.label ? el("strong", null, said(run.label), " · ") : null, run.asked_by ? ["by ", el("code", null, run.asked_by)] : run.started_at ? el("code", null, said(run.id)) : null)],
+      ...(suite ? [said(run.suite ?? "–")] : []),
+      [badge(runVerdict(run)), run.problem ? el("span", { class: "quiet title" }, said(run.problem)) : null],
+      run.rate ? el("span", { class: "with-drawing" }, rateBar(run.rate), `${run.rate.passed} of ${run.rate.total}`) : null,
+      run.decision ? [decisionLine(run.decision), el("span", { class: "quiet title" }, said(armName(run.decision.candidate)), " against ", said(armName(run.decision.baseline)))] : null,
+      took(run.duration_s),
+      money(run.cost_usd),
+    ];
+    return choose ? [cells[0], choose(run), ...cells.slice(1)] : cells;
+  });
+  return table(caption, heads, rows);
+}
+
+/** A list that comes in pages, with a button for more. */
+export function paged(first, next, draw) {
+  const items = [...first.items];
+  const place = el("div");
+  let cursor = first.cursor;
+  const show = () => {
+    const button = el("button", { type: "button" }, "Show more");
+    button.addEventListener("click", async () => {
+      button.disabled = true;
+      try {
+        const page = await next(cursor);
+        items.push(...page.items);
+        cursor = page.cursor;
+        show();
+      } catch (error) {
+        button.disabled = false;
+        if (error instanceof Problem) place.append(problemNotice(error));
+      }
+    });
+    place.replaceChildren(draw(items), ...(cursor ? [button] : []));
+  };
+  show();
+  return place;
+}
+
+/** A refusal, for people. */
+export function problemNotice(problem) {
+  const details = problem.details.map(({ path, message }) => el("li", null, said(path ? `${path}: ${message}` : message)));
+  return notice("bad", el("p", null, said(problem.message)), details.length ? el("ul", null, details) : null);
+}
+
+/** A button that does something with the service, and says so if it fails. */
+export function actionButton(text, act, properties = {}) {
+  const button = el("button", { type: "button", ...properties }, text);
+  button.addEventListener("click", async () => {
+    button.disabled = true;
+    try {
+      await act();
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      button.after(problemNotice(error));
+    } finally {
+      button.disabled = false;
+    }
+  });
+  return button;
+}
+
+/** Tabs over panels, of which one is shown: `tabs` are lists of name, title and a function that makes the panel. */
+export function tabbed(label, tabs, chosen, changed) {
+  const panel = el("div", { role: "tabpanel", id: "panel", tabindex: -1 });
+  const buttons = tabs.map(([name, title]) => el("button", { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "panel", "data-tab": name }, title));
+  const made = new Map();
+  const show = (name) => {
+    const known = tabs.some(([each]) => each === name) ? name : tabs[0][0];
+    for (const button of buttons) {
+      const on = button.dataset.tab === known;
+      button.setAttribute("aria-selected", String(on));
+      button.tabIndex = on ? 0 : -1;
+    }
+    panel.setAttribute("aria-labelledby", `tab-${known}`);
+    if (!made.has(known)) made.set(known, tabs.find(([each]) => each === known)[2]());
+    panel.replaceChildren(made.get(known));
+    return known;
+  };
+  const list = el("div", { role: "tablist", class: "tabs", "aria-label": label }, buttons);
+  list.addEventListener("click", (event) => {
+    const button = event.target.closest("[role=tab]");
+    if (button) changed(show(button.dataset.tab));
+  });
+  list.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const next = buttons[(buttons.indexOf(document.activeElement) + step + buttons.length) % buttons.length];
+    changed(show(next.dataset.tab));
+    next.focus();
+  });
+  show(chosen);
+  return { element: el("div", { class: "tabbed" }, list, panel), show };
+}
+
+/** The share that went as expected, with its interval, in words. */
+export function rateText(rate) {
+  return `${percent(rate.value)} (95 % interval ${percent(rate.low)} to ${percent(rate.high)})`;
+}
+
+/** The number of cases of a suite, and their kind. */
+export function casesOf(suite) {
+  return `${count(suite.case_count ?? suite.cases_json.length, "case")}, ${suite.suite_kind.replaceAll("_", " ")}`;
+}

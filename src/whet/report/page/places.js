@@ -1,0 +1,41 @@
+// The addresses of views, and the state that a view keeps in its address.
+
+import { encoded } from "./api.js";
+
+/** The address of a view made of names. */
+export function place(...names) {
+  return `#/${names.map(encoded).join("/")}`;
+}
+
+/** The address of a trial, by its key. */
+export function trialPlace(run, key, state = {}) {
+  return withState(`#/runs/${encoded(run)}/trials/${key}`, state);
+}
+
+/** The key of a trial. */
+export function trialKey(caseId, runner, arm, number) {
+  return [caseId, runner, arm, String(number)].map(encoded).join("/");
+}
+
+/** The four names in the key of a trial. */
+export function keyParts(key) {
+  const [caseId, runner, arm, number] = key.split("/").map(decodeURIComponent);
+  return { case: caseId, runner, arm, number: Number(number) };
+}
+
+/** The path and the state in the address. */
+export function whereabouts() {
+  const [path, query = ""] = location.hash.slice(1).split("?");
+  return { path, state: Object.fromEntries(new URLSearchParams(query)) };
+}
+
+/** An address with this state. */
+function withState(where, state) {
+  const kept = new URLSearchParams(Object.entries(state).filter(([, value]) => value !== null && value !== undefined && value !== ""));
+  return kept.size ? `${where}?${kept}` : where;
+}
+
+/** Keep the state in the address, without a new entry in the history of the browser. */
+export function keepState(state) {
+  history.replaceState(null, "", withState(`#${whereabouts().path}`, state));
+}

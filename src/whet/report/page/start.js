@@ -1,0 +1,136 @@
+// The form that starts a run of a suite: runner, skill, samples, and arms to compare.
+
+import { ask, fetched, path, Problem } from "./api.js";
+import { el } from "./dom.js";
+import { problemNotice } from "./parts.js";
+import { place } from "./places.js";
+
+const UPLOAD = "upload";
+const MOST_ARMS = 8;
+
+/** A folded form; it asks the service for runners and skills when it is opened. */
+export function startPart(suite, signal) {
+  const content = el("div");
+  const part = el("details", { class: "start" }, el("summary", null, "Start a run"), content);
+  part.addEventListener("toggle", async () => {
+    if (!part.open || content.hasChildNodes()) return;
+    content.append(el("p", { class: "quiet" }, "Loading…"));
+    try {
+      const [{ runners }, skills] = await Promise.all([fetched(path("runners"), signal), allSkills(signal)]);
+      content.replaceChildren(startForm(suite, runners, skills));
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      content.replaceChildren(problemNotice(error));
+    }
+  });
+  return part;
+}
+
+async function allSkills(signal) {
+  const { skills } = await fetched(path("skills"), signal, { limit: 100 });
+  const named = skills.map((each) => ({ value: each.label ? `label:${each.label}` : `sha256:${each.sha256}`, text: each.label ? `${each.label} (${each.sha256.slice(0, 12)})` : each.sha256.slice(0, 12), labelled: Boolean(each.label) }));
+  return named.sort((first, second) => Number(second.labelled) - Number(first.labelled) || first.text.localeCompare(second.text));
+}
+
+function startForm(suite, runners, skills) {
+  const runner = choice("start-runner", runners.map((name) => [name, name === "none" ? "none: no agent" : name]));
+  const skill = choice("start-skill", [...(suite.supports_no_skill ? [["", "no skill"]] : []), ...skills.map((each) => [each.value, each.text]), [UPLOAD, "upload an archive…"]]);
+  const file = el("input", { type: "file", id: "start-file", accept: ".tar,.gz,.tgz,.zip" });
+  const upload = el("div", { hidden: true }, el("label", { for: "start-file" }, "Archive of the skill"), file);
+  const showUpload = () => {
+    upload.hidden = skill.value !== UPLOAD;
+  };
+  skill.addEventListener("change", showUpload);
+  showUpload();
+  const trials = el("input", { type: "number", id: "start-trials", min: 1, max: 100, value: 1 });
+  const label = el("input", { id: "start-label", maxlength: 100 });
+  const arms = new Arms(runners, skills, suite);
+  const wrong = el("div", { role: "status" });
+  const button = el("button", { type: "submit", class: "main" }, "Start the run");
+  const form = el(
+    "form",
+    { class: "start-form", novalidate: true },
+    field("Runner", runner),
+    field("Skill", skill),
+    upload,
+    field("Samples of each case", trials),
+    field("Label, if you want one", label),
+    arms.element,
+    button,
+    wrong,
+  );
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    button.disabled = true;
+    try {
+      const body = { runner: runner.value, trials: Number(trials.value) || 1, label: label.value.trim() || null, skill: [UPLOAD, ""].includes(skill.value) ? null : skill.value, arms: arms.values() };
+      const run = await start(suite.id, body, skill.value === UPLOAD ? file.files[0] : null);
+      location.hash = place("runs", run.id).slice(1);
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      wrong.replaceChildren(problemNotice(error));
+    } finally {
+      button.disabled = false;
+    }
+  });
+  return form;
+}
+
+async function start(suiteId, body, archive) {
+  const asked = JSON.stringify(Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null)));
+  const given = { method: "POST" };
+  if (archive) {
+    given.body = new FormData();
+    given.body.set("request", asked);
+    given.body.set("skill", archive);
+  } else {
+    given.body = asked;
+    given.headers = { "content-type": "application/json" };
+  }
+  const response = await ask(path("eval-suites", suiteId, "runs"), given);
+  return (await response.json()).run;
+}
+
+function choice(id, options) {
+  return el("select", { id }, options.map(([value, text]) => el("option", { value }, text)));
+}
+
+function field(title, input) {
+  return el("div", { class: "field" }, el("label", { for: input.id }, title), input);
+}
+
+/** Arms to compare: none, or two and more; the first is the baseline. */
+class Arms {
+  constructor(runners, skills, suite) {
+    this.runners = runners.filter((name) => name !== "none");
+    this.skills = [["", "as above"], ...(suite.supports_no_skill ? [["none", "no skill"]] : []), ...skills.map((each) => [each.value, each.text])];
+    this.rows = [];
+    this.list = el("div", { class: "arm-rows" });
+    const add = el("button", { type: "button", class: "small" }, "Add an arm");
+    add.addEventListener("click", () => {
+      if (!this.rows.length) this.add("old");
+      if (this.rows.length < MOST_ARMS) this.add(this.rows.length === 1 ? "new" : `arm-${this.rows.length + 1}`);
+    });
+    this.element = el("fieldset", null, el("legend", null, "Arms to compare"), el("p", { class: "quiet" }, "Without arms, the suite decides. With them, the first is the baseline."), this.list, add);
+  }
+
+  add(name) {
+    const id = `arm-${this.rows.length}`;
+    const row = { name: el("input", { id: `${id}-name`, value: name, maxlength: 60, "aria-label": "Name of the arm" }), skill: choice(`${id}-skill`, this.skills), runner: choice(`${id}-runner`, [["", "runner as above"], ...this.runners.map((each) => [each, each])]) };
+    row.skill.setAttribute("aria-label", "Skill of the arm");
+    row.runner.setAttribute("aria-label", "Runner of the arm");
+    const remove = el("button", { type: "button", class: "small", "aria-label": "Remove the arm" }, "Remove");
+    const element = el("div", { class: "arm-row" }, row.name, row.skill, row.runner, remove);
+    remove.addEventListener("click", () => {
+      this.rows = this.rows.filter((each) => each !== row);
+      element.remove();
+    });
+    this.rows.push(row);
+    this.list.append(element);
+  }
+
+  values() {
+    if (!this.rows.length) return null;
+    return this.rows.map(({ name, skill, runner }) => ({ name: name.value.trim(), ...(skill.value ? { skill: skill.value } : {}), ...(runner.value ? { runner: runner.value } : {}) }));
+  }
+}

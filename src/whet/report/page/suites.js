@@ -1,0 +1,83 @@
+// The first page of the service: all suites, and the newest runs.
+
+import { fetched, path } from "./api.js";
+import { el, said, table } from "./dom.js";
+import { setKeys } from "./keys.js";
+import { casesOf, command, paged, runLink, runTable } from "./parts.js";
+import { place } from "./places.js";
+import { get } from "./source.js";
+import { badge, runVerdict, when } from "./words.js";
+
+const RECENT = 10;
+const HEADS = ["Suite", "Version", "Cases", "Runnable", "Last run", "Changed"];
+
+/** The first view. */
+export async function showSuites({ main, signal }) {
+  const more = async (cursor) => {
+    const page = await fetched(path("eval-suites"), signal, { cursor });
+    return { items: page.suites, cursor: page.next_cursor };
+  };
+  const [first, { runs }] = await Promise.all([more(null), get("runs", { signal })]);
+  const drawSuites = (suites) => {
+    for (const run of runs) run.suite ??= suites.find((suite) => suite.id === run.suite_id)?.name;
+    return table("Suites", HEADS, suites.map((suite) => suiteCells(suite, runs)));
+  };
+  const heading = el("h1", { tabindex: -1 }, "Suites");
+  setKeys([]);
+  if (!first.items.length && !runs.length) {
+    main.replaceChildren(heading, firstSteps());
+    return { title: "Suites" };
+  }
+  main.replaceChildren(
+    heading,
+    first.items.length ? paged(first, more, drawSuites) : el("p", null, "Every suite was deleted; their runs are still here."),
+    el("h2", null, "Recent runs"),
+    runs.length ? runTable("Recent runs", runs.slice(0, RECENT)) : el("p", { class: "quiet" }, "There are none yet. Open a suite to run it."),
+    runs.length > RECENT ? el("p", null, el("a", { href: "#/runs" }, "All runs")) : "",
+  );
+  return { title: "Suites" };
+}
+
+function suiteCells(suite, runs) {
+  const last = runs.find((run) => run.suite_id === suite.id);
+  return [
+    el("a", { href: place("suites", suite.id) }, said(suite.name)),
+    String(suite.version),
+    casesOf(suite),
+    runnable(suite),
+    last ? runLink(last.id, badge(runVerdict(last))) : null,
+    when(suite.updated_at),
+  ];
+}
+
+function runnable(suite) {
+  if (suite.runnable) return "yes";
+  const [first, ...others] = suite.not_runnable_reasons;
+  return [el("span", null, "no: ", said(first)), others.length ? el("span", { class: "quiet" }, ` and ${others.length} more`) : null];
+}
+
+function firstSteps() {
+  return el(
+    "section",
+    { class: "card" },
+    el("h2", null, "There is nothing here yet"),
+    el("p", null, "A suite is a list of cases that a skill should pass. It takes three steps to the first results:"),
+    el(
+      "ol",
+      { class: "first-steps" },
+      el("li", null, "Write one, for example as ", el("code", null, "suite.json"), ":", command(EXAMPLE)),
+      el("li", null, "Send it to this service, with a key that has the scope write:", command(`export WHET_API_KEY=whet_...\nwhet suites push suite.json --server ${location.origin}`)),
+      el("li", null, "Open it here, and run it with a skill."),
+    ),
+  );
+}
+
+const EXAMPLE = `{
+  "name": "first",
+  "source_kind": "manual",
+  "verifier_kind": "deterministic",
+  "supports_no_skill": true,
+  "cases_json": [
+    {"case_kind": "exact_match", "instruction": "Say hello.", "expected": "hello"}
+  ]
+}`;

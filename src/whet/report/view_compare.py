@@ -1,0 +1,134 @@
+"""The document of two runs beside each other: what is decided, which cases moved, and what differs between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import unified_diff
+from itertools import islice
+
+from msgspec import Struct
+
+from whet.errors import WhetError
+from whet.grade.comparison import MARGIN
+from whet.model import wire
+from whet.model.comparison import Comparison
+from whet.model.grade import UNEXPECTED
+from whet.record.inside import read_inside
+from whet.record.kept_skills import read_kept_skills
+from whet.record.recorded_run import read_trials
+from whet.report.deciding import compare_across
+from whet.report.view_documents import CompareDocument, MovedCase, RunDocument
+from whet.report.view_run import RunView
+
+_MOST_CASES = 2000
+_LARGEST_SESSION = 16 << 20
+_OTHER_CONTENT = "the suite has changed between the two runs: only the cases that both have are compared"
+
+
+class _Session(Struct):
+    prompt: str = ""
+
+
+def compare_document(before: RunView, after: RunView) -> CompareDocument:
+    """Return what two runs say beside each other."""
+    a, b = before.document(), after.document()
+    comparisons, refused = _compared(before, after)
+    was, now = (_passed(document) for document in (a, b))
+    both = [case for case in now if case in was]
+    same = before.asked.suite_digest == after.asked.suite_digest
+    return CompareDocument(
+        a=a.run,
+        b=b.run,
+        comparisons=comparisons,
+        refused=refused,
+        newly_failing=tuple(case for case in both if was[case] and not now[case]),
+        newly_passing=tuple(case for case in both if now[case] and not was[case]),
+        moved=tuple(_moved(comparisons)),
+        skill_diff=_skill_diff(before, after),
+        prompt_diff=_prompt_diff(before, after),
+        costs={
+            "cost_usd": [a.run.cost_usd, b.run.cost_usd],
+            "duration_s": [a.run.duration_s, b.run.duration_s],
+            "amounts": [each for found in comparisons[:1] for each in found.amounts],
+        },
+        notes=tuple(dict.fromkeys((*(() if same else (_OTHER_CONTENT,)), *_notes(comparisons)))),
+    )
+
+
+def _compared(before: RunView, after: RunView) -> tuple[tuple[Comparison, ...], str | None]:
+    if before.run_dir == after.run_dir:
+        return (), "it is one run: choose another one to compare it with"
+    try:
+        samples = [read_trials(view.run_dir).samples() for view in (before, after)]
+        return compare_across(*samples, margin=MARGIN, shared=True).comparisons, None
+    except WhetError as error:
+        return (), error.message
+    except OSError as error:
+        return (), f"a run cannot be read: {error.strerror}"
+
+
+def _notes(comparisons: tuple[Comparison, ...]) -> Iterator[str]:
+    for found in comparisons:
+        yield from found.notes
+
+
+def _passed(document: RunDocument) -> dict[str, bool]:
+    """Return whether each case passed; a case of which nothing ended, or everything errored, says nothing."""
+    return {
+        case.id: case.passed
+        for case in document.cases
+        if case.id not in document.voided and any(execution.trials for execution in case.executions)
+        if case.passed or any(execution.status in UNEXPECTED for execution in case.executions)
+    }
+
+
+def _moved(comparisons: tuple[Comparison, ...]) -> Iterator[MovedCase]:
+    for found in comparisons:
+        for case in found.cases:
+            if case.baseline is not None and case.candidate is not None and case.value:
+                yield MovedCase(
+                    case=case.case,
+                    runner=found.runner,
+                    before=case.baseline,
+                    after=case.candidate,
+                    may_be_chance=case.may_be_chance,
+                )
+
+
+def _skill_diff(before: RunView, after: RunView) -> str:
+    """Return how the skills of the last arms differ, file by file; nothing if one of the records does not hold them."""
+    old, new = (read_kept_skills(view.run_dir).get(view.arms[-1] if view.arms else "") for view in (before, after))
+    return _diff(old, new) if old is not None and new is not None else ""
+
+
+def _prompt_diff(before: RunView, after: RunView) -> str:
+    """Return how the prompts of cases differ that both runs have."""
+    old, new = (dict(islice(_prompts(view), _MOST_CASES)) for view in (before, after))
+    return _diff({case: text for case, text in old.items() if case in new}, new, only=old)
+
+
+def _prompts(view: RunView) -> Iterator[tuple[str, str]]:
+    """Yield the prompt of each case, as the first of its trials has it."""
+    seen: set[str] = set()
+    for key, row in view.rows.rows.items():
+        if key.case in seen or row.artifact_dir is None:
+            continue
+        found = read_inside(view.run_dir, f"{row.artifact_dir}/session.json", _LARGEST_SESSION)
+        if found is None or found[1]:
+            continue
+        try:
+            prompt = wire.decode(found[0], _Session).prompt
+        except wire.WireError:
+            continue
+        seen.add(key.case)
+        yield key.case, prompt
+
+
+def _diff(old: Mapping[str, str], new: Mapping[str, str], only: Mapping[str, str] | None = None) -> str:
+    """Return a unified diff of texts by name; with *only*, of those names."""
+    lines: list[str] = []
+    for name in dict.fromkeys((*old, *new)):
+        if only is None or name in only:
+            one, other = old.get(name, "").splitlines(), new.get(name, "").splitlines()
+            lines += unified_diff(one, other, name, name, lineterm="")
+    return "\n".join(lines)

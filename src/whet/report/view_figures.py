@@ -1,0 +1,83 @@
+"""Read what a record says of a run besides its trials: the figures of results.json, and the plan in run.json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from msgspec import Struct
+
+from whet.model import wire
+from whet.model.run import ExecutionKey, SnapshotOutcome
+from whet.record.results_document import CaseHead, ExecutionHead, RecordFacts, RunFigures
+from whet.record.run_file import RunFile
+
+_LARGEST_HEAD = 64 * 1024 * 1024
+_CASES = b',\n  "cases": ['
+_RECORD = b'\n  ],\n  "record": '
+_PIECE = 1 << 20
+
+
+class _Case(CaseHead):
+    executions: tuple[ExecutionHead, ...]
+
+
+class ResultsShown(RunFigures):
+    """What results.json says, without trials; of its head alone, also without cases."""
+
+    cases: tuple[_Case, ...] = ()
+    record: RecordFacts | None = None
+
+
+class PlannedExecution(Struct):
+    """What is known of an execution besides its trials."""
+
+    trials: int | None = None
+    agent: str | None = None
+    model: str | None = None
+    snapshot: SnapshotOutcome | None = None
+
+
+def begin_of(name: str) -> str | None:
+    """Return when a run began, by the name of its folder."""
+    try:
+        began = datetime.strptime(name, "%Y%m%dT%H%M%S-%f").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return began.isoformat(timespec="milliseconds")
+
+
+def planned_executions(asked: RunFile, arms: Iterable[str]) -> Iterator[tuple[ExecutionKey, PlannedExecution]]:
+    """Yield the executions that run.json lists for people: `CASE@RUNNER/ARM xTRIALS`."""
+    ends = sorted(arms, key=len, reverse=True)
+    for line in asked.plan:
+        name, _, trials = line.rpartition(" x")
+        arm = next((arm for arm in ends if name.endswith(f"/{arm}")), None)
+        case = next((case for case in _before_at(name) if case in asked.weights), None)
+        if arm is not None and case is not None:
+            runner = name[len(case) + 1 : -len(arm) - 1]
+            yield (case, runner, arm), PlannedExecution(int(trials) if trials.isdecimal() else None)
+
+
+def _before_at(name: str) -> Iterator[str]:
+    """Yield what may be the case in front of an `@`, the longest first: both parts may hold one."""
+    at = len(name)
+    while (at := name.rfind("@", 0, at)) > 0:
+        yield name[:at]
+
+
+def read_head(path: Path) -> ResultsShown:
+    """Return what results.json says before its cases and after them."""
+    with path.open("rb") as file:
+        data = b""
+        while _CASES not in data:
+            piece = file.read(_PIECE)
+            data += piece
+            if not piece or len(data) > _LARGEST_HEAD:
+                # Another tool wrote it, or an older whet.
+                return wire.decode_file(path, ResultsShown)
+        file.seek(max(0, path.stat().st_size - _PIECE))
+        _, found, record = file.read().rpartition(_RECORD)
+    whole = data[: data.index(_CASES)] + (b',"record":' + record if found else b"}")
+    return wire.decode(whole, ResultsShown)

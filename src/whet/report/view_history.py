@@ -1,0 +1,176 @@
+"""The document of a suite over time: its rate run by run, where a change is decided, and which cases are flaky."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby, pairwise
+
+from msgspec import Struct
+
+from whet.errors import UsageError, WhetError
+from whet.grade.comparison import comparisons_of
+from whet.model import wire
+from whet.model.comparison import ArmSamples, RunSamples, Sampled
+from whet.model.grade import AS_EXPECTED, PASSED
+from whet.record.folder import SOURCES_FILE
+from whet.record.inside import read_inside
+from whet.record.recorded_run import read_trials
+from whet.report.deciding import on_shared_cases
+from whet.report.view_documents import DecidedChange, FlakyCase, HistoryDocument, HistoryPoint
+from whet.report.view_run import RunView
+
+# Older runs are of less interest, and reading them takes long.
+MOST_POINTS = 200
+_LARGEST_SOURCES = 64 << 20
+_Execution = tuple[str, str, str]
+
+
+def of_suite(views: Sequence[RunView], suite: str) -> list[RunView]:
+    """Return the runs of the suite with that path, or of the one with that name that was run last."""
+    named = [view for view in views if suite in (view.asked.suite_path, view.asked.suite)]
+    path = next((view.asked.suite_path for view in reversed(named)), None)
+    return [view for view in named if view.asked.suite_path == path]
+
+
+def history_document(suite: str, views: Iterable[RunView]) -> HistoryDocument:
+    """Return the history of *suite*; *views* are its runs, oldest first."""
+    found = [view for view in views if view.status != "unreadable" and view.head.rate is not None][-MOST_POINTS:]
+    segments = [(content, list(own)) for content, own in groupby(found, key=content_of)]
+    changes = _changes([own for _, own in segments])
+    points = [
+        _point(view, content, changes.get(view.id) if view is own[0] else None)
+        for content, own in segments
+        for view in own
+    ]
+    return HistoryDocument(suite=suite, points=tuple(points), flaky=tuple(_flaky(found)))
+
+
+def content_of(view: RunView) -> str:
+    """Return a hash of what was tested: the suite, the arms, the runners, and all files that agents start from."""
+    asked = view.asked
+    settings = sorted((row.key, row.value) for row in asked.settings if row.key.startswith("runners."))
+    facts = [
+        asked.suite_digest,
+        sorted(asked.arm_facts.items()),
+        settings,
+        asked.model,
+        asked.skill_digest,
+        _sources(view),
+    ]
+    return hashlib.sha256(wire.encode(facts)).hexdigest()[:16]
+
+
+class _Source(Struct):
+    size: int
+    digest: str | None = None
+
+
+def _sources(view: RunView) -> list[str]:
+    """Return the hashes of the files that agents start from; their places may be others each time."""
+    found = read_inside(view.run_dir, SOURCES_FILE, _LARGEST_SOURCES)
+    try:
+        files = wire.decode(found[0], dict[str, _Source]) if found else {}
+    except wire.WireError:
+        return []
+    return sorted(each.digest or str(each.size) for each in files.values())
+
+
+def _point(view: RunView, content: str, changed: DecidedChange | None) -> HistoryPoint:
+    head, candidate = view.head, view.arms[-1] if view.arms else ""
+    skill = view.asked.arm_facts.get(candidate, {}).get("skill") or view.asked.skill_digest
+    return HistoryPoint(
+        run=view.id,
+        started_at=head.started_at,
+        commit=view.asked.commits.get(candidate),
+        skill=None if skill == "none" else skill,
+        rate=head.rate,
+        counts=head.counts,
+        cost_usd=head.cost_usd,
+        changed=changed,
+        content=content,
+        problem=head.problem,
+    )
+
+
+def _changes(segments: Sequence[Sequence[RunView]]) -> dict[str, DecidedChange]:
+    """Return how the first run on each content differs from what was before it, with all runs on either content.
+
+    All comparisons share one error: who looks at many changes finds some of them by chance.
+    """
+    known = [segment for own in segments if (segment := _together(own)) is not None]
+    arms: list[ArmSamples] = []
+    pairs: dict[tuple[str, str], tuple[str, str]] = {}
+    for before, after in pairwise(known):
+        try:
+            both = on_shared_cases(before, after)
+        except UsageError:
+            # Nothing is left of the suite as it was.
+            continue
+        # Each pair has arms of its own: what it has in common is not what the next one has.
+        names = (f"{before.name} before {after.name}", f"{after.name} after {before.name}")
+        pairs[names] = (before.name, after.name)
+        arms += (replace(arm, arm=name) for name, each in zip(names, both, strict=True) for arm in each.arms)
+    if not pairs:
+        return {}
+    weights = {case: weight for each in known for case, weight in each.weights.items()}
+    samples = RunSamples(name="history", arms=tuple(arms), weights=weights, interleaved=False)
+    changes: dict[str, DecidedChange] = {}
+    for found in comparisons_of(samples, pairs=tuple(pairs)):
+        before_run, run = pairs[found.baseline, found.candidate]
+        # With several runners, the one that says most stands for the change.
+        if run not in changes or found.verdict in ("better", "worse"):
+            changes[run] = DecidedChange(
+                verdict=found.verdict, difference=found.difference, low=found.low, high=found.high, run=before_run
+            )
+    return changes
+
+
+def _together(views: Sequence[RunView]) -> RunSamples | None:
+    """Return the trials of the candidates of several runs as those of one, which has the name of the first."""
+    trials: dict[str, list[Sampled]] = {}
+    weights: dict[str, float] = {}
+    digests: dict[str, str] = {}
+    for view in views:
+        try:
+            samples = read_trials(view.run_dir).samples()
+        except (WhetError, OSError):
+            # Its point shows what is wrong with it.
+            continue
+        weights |= samples.weights
+        digests |= samples.digests
+        for arm in samples.arms:
+            if arm.arm == samples.names[-1]:
+                trials.setdefault(arm.runner, []).extend(arm.trials)
+    name = views[0].id
+    arms = tuple(ArmSamples(arm=name, runner=runner, trials=tuple(own)) for runner, own in trials.items())
+    return RunSamples(name=name, arms=arms, weights=weights, digests=digests) if arms else None
+
+
+def _flaky(views: Sequence[RunView]) -> Iterator[FlakyCase]:
+    """Yield the executions that end differently on the same content, those that change most often first."""
+    ends: dict[tuple[str, _Execution], list[bool]] = {}
+    for view in views:
+        content = content_of(view)
+        for execution, passed in _ends(view).items():
+            ends.setdefault((content, execution), []).append(passed)
+    changes: dict[_Execution, FlakyCase] = {}
+    for (_, (case, runner, arm)), own in ends.items():
+        found = changes.setdefault((case, runner, arm), FlakyCase(case=case, runner=runner, arm=arm, changes=0, runs=0))
+        found.changes += sum(one != other for one, other in pairwise(own))
+        found.runs += len(own)
+    yield from sorted(
+        (found for found in changes.values() if found.changes), key=lambda found: (-found.changes, found.case)
+    )
+
+
+def _ends(view: RunView) -> dict[_Execution, bool]:
+    """Return whether all trials of each execution passed that did not error."""
+    passed: dict[_Execution, bool] = {}
+    for key, row in view.rows.rows.items():
+        if row.status != "errored" and key.case not in view.asked.voided:
+            successes = PASSED if key.arm == view.baseline else AS_EXPECTED
+            execution = (key.case, key.runner, key.arm)
+            passed[execution] = passed.get(execution, True) and row.status in successes
+    return passed

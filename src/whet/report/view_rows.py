@@ -1,0 +1,50 @@
+"""Trials as rows of a table, and those that errored by their causes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from whet.reading.text import one_line
+from whet.record.rows import TrialRow
+from whet.report.finding import message_of
+from whet.report.view_documents import ErroredGroup, Row
+
+_LONGEST_REASON = 160
+
+
+def cells_of(row: Row) -> list[Any]:
+    """Return the values of a row, in order."""
+    return [getattr(row, name) for name in Row.__struct_fields__]
+
+
+def shown_row(row: TrialRow) -> Row:
+    """Return a trial as it stands in a table."""
+    failure = row.failure
+    return Row(
+        number=row.key.number,
+        status=row.status,
+        score=row.score,
+        duration_s=None if row.duration_s is None else round(row.duration_s, 3),
+        tokens=row.usage.total_tokens,
+        cost_usd=row.usage.cost_usd,
+        steps=row.steps,
+        failure_code=failure.code if failure else None,
+        failure_cause=failure.cause if failure else None,
+        failure_class=row.failure_class.id if row.failure_class else None,
+        reason=None if row.status == "passed" else one_line(message_of(row)[: 4 * _LONGEST_REASON], _LONGEST_REASON),
+    )
+
+
+def errored_groups(rows: Iterable[TrialRow]) -> Iterator[ErroredGroup]:
+    """Yield the trials that errored by cause and code, the most frequent first."""
+    groups: dict[tuple[str, str], ErroredGroup] = {}
+    for row in rows:
+        if row.status != "errored":
+            continue
+        cause, code = (row.failure.cause, row.failure.code) if row.failure else ("", "")
+        group = groups.setdefault(
+            (cause, code), ErroredGroup(cause=cause, code=code, count=0, message=one_line(message_of(row), 500))
+        )
+        group.count += 1
+    yield from sorted(groups.values(), key=lambda group: -group.count)

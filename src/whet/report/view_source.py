@@ -1,0 +1,264 @@
+"""Find the document at an address, among the runs of a project; the same addresses everywhere."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import unquote
+
+from msgspec import Struct
+
+from whet.errors import UsageError, WhetError
+from whet.model import wire
+from whet.record.folder import JOURNAL_FILE, RESULTS_FILE, RUN_FILE, is_locked
+from whet.record.inside import open_inside
+from whet.record.notes import NOTES_FILE, Note, Notes, Verdict, add_note, agreement, new_note, read_notes, remove_note
+from whet.record.rows import RowKey
+from whet.report.view_compare import compare_document
+from whet.report.view_documents import Agreement, Document, HistoryDocument, NotesDocument, RunHead, RunList, trial_key
+from whet.report.view_history import history_document, of_suite
+from whet.report.view_run import RunView
+from whet.report.view_trial import MOST_EVENTS, TrialViews, events_document
+
+# More are not listed: nobody reads them, and each takes a moment.
+MOST_RUNS = 1000
+_KEPT_VIEWS = 4
+_LARGEST = 1 << 53
+_Stamp = tuple[object, ...]
+
+
+class Missing(WhetError):
+    """There is no such document."""
+
+    code = "missing"
+
+
+class NoteBody(Struct, forbid_unknown_fields=True):
+    """A note as it is sent."""
+
+    text: str = ""
+    verdict: Verdict | None = None
+    by: str | None = None
+
+
+class _Kept(Struct):
+    stamp: _Stamp
+    view: RunView
+    trials: TrialViews
+
+
+class Views:
+    """The runs that were looked at last, so that each page of one does not read all of it again."""
+
+    def __init__(self, *, running: bool | None = None, private: bool = False) -> None:
+        self._running = running
+        self._private = private
+        # One at a time: two pages that ask for the same run must not both read it.
+        self.lock = threading.RLock()
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._heads: dict[str, tuple[_Stamp, RunHead]] = {}
+
+    def head(self, name: str, folder: Path) -> RunHead:
+        """Return a run as it stands in a list."""
+        stamp = _stamp(folder)
+        known = self._heads.get(name)
+        if known is None or known[0] != stamp:
+            if len(self._heads) > 2 * MOST_RUNS:
+                self._heads.clear()
+            known = self._heads[name] = (stamp, self._new(name, folder).head)
+        return known[1]
+
+    def find(self, name: str, folder: Path) -> tuple[RunView, TrialViews]:
+        """Return a run and its trials, as the record is now."""
+        stamp = _stamp(folder)
+        known = self._kept.get(name)
+        if known is None or known.stamp != stamp:
+            view = self._new(name, folder)
+            known = self._kept[name] = _Kept(stamp, view, TrialViews(view))
+        self._kept.move_to_end(name)
+        while len(self._kept) > _KEPT_VIEWS:
+            self._kept.popitem(last=False)
+        return known.view, known.trials
+
+    def _new(self, name: str, folder: Path) -> RunView:
+        return RunView(folder, name=name, running=self._running, private=self._private)
+
+
+class Runs:
+    """The runs that can be looked at; *folders* lists their folders, oldest first, each time it is asked."""
+
+    def __init__(self, project: str, folders: Callable[[], Sequence[Path]], *, running: bool | None = None) -> None:
+        self._project = project
+        self._folders = folders
+        self._views = Views(running=running)
+        self._lock = self._views.lock
+
+    def folders(self) -> dict[str, Path]:
+        """Return the folder of each run by its id, oldest first; two folders with one name have two ids."""
+        found: dict[str, Path] = {}
+        for folder in list(self._folders())[-MOST_RUNS:]:
+            name, number = folder.name, 2
+            while name in found:
+                name, number = f"{folder.name}~{number}", number + 1
+            found[name] = folder
+        return found
+
+    def list(self) -> RunList:
+        """Return the runs, newest first."""
+        with self._lock:
+            heads = [self._views.head(name, folder) for name, folder in self.folders().items()]
+        return RunList(project=self._project, runs=tuple(reversed(heads)))
+
+    def view(self, name: str) -> RunView:
+        """Return the run with that id."""
+        return self._find(name)[0]
+
+    def trials(self, name: str) -> TrialViews:
+        """Return the trials of the run with that id."""
+        return self._find(name)[1]
+
+    def _find(self, name: str) -> tuple[RunView, TrialViews]:
+        folder = self.folders().get(name)
+        if folder is None:
+            raise Missing(f'there is no run "{name}"')
+        return self._views.find(name, folder)
+
+    def previous(self, name: str) -> str | None:
+        """Return the run of the same suite before that one."""
+        folders = self.folders()
+        path = self.view(name).asked.suite_path
+        earlier = list(folders)[: list(folders).index(name)]
+        return next(
+            (run for run in reversed(earlier) if path and self._views.head(run, folders[run]).suite_path == path), None
+        )
+
+    def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+        """Return the document at an address as JSON; raises `Missing`."""
+        parts = [unquote(part, errors="replace") for part in path.split("/")]
+        asked = query or {}
+        match parts:
+            case ["runs", run, "events", *folder] if folder:
+                with self._lock:
+                    view = self.view(run)
+                count = _number(asked.get("count"), MOST_EVENTS)
+                found = events_document(view, "/".join(folder), _number(asked.get("from"), 0), count)
+                if found is None:
+                    raise Missing("there are no such events")
+                return found
+            case _:
+                with self._lock:
+                    return wire.encode(self._document(parts, asked))
+
+    def _document(self, parts: Sequence[str], query: Mapping[str, str]) -> Document:  # noqa: PLR0911 - a table
+        match parts:
+            case ["runs"]:
+                return self.list()
+            case ["runs", run]:
+                return self.view(run).document(previous=self.previous(run))
+            case ["runs", run, "rows"]:
+                return self.view(run).rows_after(_number(query.get("offset"), 0))
+            case ["runs", run, "notes"]:
+                return self.notes(run)
+            case ["runs", run, "trials", case, runner, arm, number]:
+                found = self.trials(run).document(_key(case, runner, arm, number))
+                if found is None:
+                    raise Missing("there is no such trial, or it has not ended")
+                return found
+            case ["compare", before, after]:
+                return compare_document(self.view(before), self.view(after))
+            case ["history", suite]:
+                return self.history(suite)
+        raise Missing("there is no such document")
+
+    def notes(self, run: str) -> NotesDocument:
+        """Return the notes on a run."""
+        view = self.view(run)
+        return notes_document(view, read_notes(view.run_dir))
+
+    def history(self, suite: str) -> HistoryDocument:
+        """Return the history of a suite."""
+        views = [RunView(folder, name=name) for name, folder in self.folders().items()]
+        own = of_suite(views, suite)
+        if not own:
+            raise Missing(f'there is no run of the suite "{suite}"')
+        return history_document(suite, own)
+
+    def file(self, path: str) -> BinaryIO:
+        """Open the file at an address; raises `Missing`."""
+        parts = [unquote(part, errors="replace") for part in path.split("/")]
+        match parts:
+            case ["runs", run, "files", *inner] if inner:
+                with self._lock:
+                    root = self.view(run).run_dir
+                found = open_inside(root, "/".join(inner))
+                if found is not None:
+                    return found
+        raise Missing("there is no such file")
+
+    def add_note(self, path: str, body: bytes) -> Note:
+        """Keep a note on the trial at an address; raises `Missing`, or `UsageError` if it is none."""
+        with self._lock:
+            match [unquote(part) for part in path.split("/")]:
+                case ["runs", run, "trials", case, runner, arm, number, "notes"]:
+                    key, view = _key(case, runner, arm, number), self.view(run)
+                    if key not in view.rows.rows:
+                        raise Missing("there is no such trial, or it has not ended")
+                    note = read_note(body)
+                    add_note(view.run_dir, key, note)
+                    return note
+        raise Missing("there is no such document")
+
+    def remove_note(self, path: str) -> None:
+        """Remove the note at an address; raises `Missing`."""
+        with self._lock:
+            match [unquote(part) for part in path.split("/")]:
+                case ["runs", run, "trials", case, runner, arm, number, "notes", note]:
+                    if remove_note(self.view(run).run_dir, _key(case, runner, arm, number), note):
+                        return
+        raise Missing("there is no such note")
+
+
+def read_note(body: bytes) -> Note:
+    """Return the note in the body of a request."""
+    try:
+        given = wire.decode(body, NoteBody)
+    except wire.WireError as error:
+        raise UsageError(f"this is not a note: {error.message}") from error
+    return new_note(given.text, given.verdict, given.by)
+
+
+def notes_document(view: RunView, notes: Notes) -> NotesDocument:
+    """Return the *notes* on the trials of a run, and how often people agree with whet."""
+    found = agreement(notes, {key: row.status for key, row in view.rows.rows.items()})
+    return NotesDocument(
+        notes={trial_key(key): own for key, own in notes.items()},
+        agreement=Agreement(judged=0, agreed=0)
+        if found is None
+        else Agreement(judged=found.total, agreed=found.passed, value=found.value, low=found.low, high=found.high),
+    )
+
+
+def _key(case: str, runner: str, arm: str, number: str) -> RowKey:
+    return RowKey(case, runner, arm, _number(number, 0))
+
+
+def _number(text: str | None, default: int) -> int:
+    """Return a number in an address; a query that is none asks for nothing special."""
+    if text is None or not text.isascii() or not text.isdecimal() or len(text) > len(str(_LARGEST)):
+        return default
+    return min(int(text), _LARGEST)
+
+
+def _stamp(folder: Path) -> _Stamp:
+    """Return what changes whenever the record does."""
+    found: list[object] = [is_locked(folder)]
+    for name in (RUN_FILE, JOURNAL_FILE, RESULTS_FILE, NOTES_FILE):
+        try:
+            seen = (folder / name).lstat()
+            found.append((seen.st_mtime_ns, seen.st_size, seen.st_ino))
+        except OSError:
+            found.append(None)
+    return tuple(found)

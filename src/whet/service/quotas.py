@@ -1,0 +1,101 @@
+"""How much an organisation may keep: runs, and the bytes of its runs and skills."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select, update
+
+from whet.errors import UsageError
+from whet.reading.text import count
+from whet.service.database import Database, bundles, organisations, runs
+from whet.service.refusals import Refused
+
+_MB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """The most that an organisation may keep; None is without a limit."""
+
+    runs: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What an organisation keeps, and what it may keep if that is not as for all others."""
+
+    organisation: str
+    runs: int
+    bytes: int
+    own: Quota
+
+
+def _usages(connection: Connection, organisation_id: str | None) -> Iterator[Usage]:
+    kept = select(runs.c.organisation_id, func.count().label("runs"), func.sum(runs.c.bytes).label("bytes"))
+    kept = kept.where(runs.c.deleted_us.is_(None))
+    skills = select(bundles.c.organisation_id, func.sum(bundles.c.size).label("bytes"))
+    if organisation_id is not None:
+        kept = kept.where(runs.c.organisation_id == organisation_id)
+        skills = skills.where(bundles.c.organisation_id == organisation_id)
+    of_runs = kept.group_by(runs.c.organisation_id).subquery()
+    of_skills = skills.group_by(bundles.c.organisation_id).subquery()
+    query = (
+        select(
+            organisations, of_runs.c.runs, of_runs.c.bytes.label("run_bytes"), of_skills.c.bytes.label("skill_bytes")
+        )
+        .outerjoin(of_runs, of_runs.c.organisation_id == organisations.c.id)
+        .outerjoin(of_skills, of_skills.c.organisation_id == organisations.c.id)
+        .order_by(organisations.c.name)
+    )
+    if organisation_id is not None:
+        query = query.where(organisations.c.id == organisation_id)
+    for row in connection.execute(query):
+        yield Usage(
+            organisation=row.name,
+            runs=row.runs or 0,
+            bytes=int(row.run_bytes or 0) + int(row.skill_bytes or 0),
+            own=Quota(runs=row.quota_runs, bytes=row.quota_bytes),
+        )
+
+
+def refuse_over_quota(
+    connection: Connection, allowed: Quota, organisation_id: str, *, more_runs: int = 0, more_bytes: int = 0
+) -> None:
+    """Refuse so much more if it is more than the organisation may keep; *allowed* is for those without a quota."""
+    # On PostgreSQL, two requests at the same time must not both see the last free place.
+    connection.execute(select(organisations.c.id).where(organisations.c.id == organisation_id).with_for_update())
+    (used,) = _usages(connection, organisation_id)
+    most_runs = used.own.runs if used.own.runs is not None else allowed.runs
+    most_bytes = used.own.bytes if used.own.bytes is not None else allowed.bytes
+    if more_runs and most_runs is not None and used.runs + more_runs > most_runs:
+        kept = count(used.runs, "run")
+        raise Refused(
+            409, f"the organisation keeps {kept}, and its quota is {most_runs}: delete runs that you do not need"
+        )
+    # A run says how large it is when it has ended, so one may start as long as anything is free.
+    if most_bytes is not None and (used.bytes + more_bytes > most_bytes or used.bytes >= most_bytes):
+        kept, room = (f"{size / _MB:,.1f} MB" for size in (used.bytes, most_bytes))
+        more = f", {more_bytes / _MB:,.1f} MB more do not fit" if more_bytes else ""
+        said = f"the organisation keeps {kept} of runs and skills, and its quota is {room}{more}"
+        raise Refused(409, f"{said}: delete what you do not need")
+
+
+def list_usage(database: Database) -> list[Usage]:
+    """Return what each organisation keeps, sorted by name."""
+    with database.reading() as connection:
+        return list(_usages(connection, None))
+
+
+def set_quota(database: Database, organisation: str, quota: Quota) -> Usage:
+    """Give an organisation a quota of its own; None is what the server allows all."""
+    with database.writing() as connection:
+        id_ = connection.execute(select(organisations.c.id).where(organisations.c.name == organisation)).scalar()
+        if id_ is None:
+            raise UsageError(f'there is no organisation "{organisation}"', hint='"whet orgs list" shows them')
+        values = {"quota_runs": quota.runs, "quota_bytes": quota.bytes}
+        connection.execute(update(organisations).where(organisations.c.id == id_).values(**values))
+        (found,) = _usages(connection, str(id_))
+        return found

@@ -1,0 +1,341 @@
+"""The routes of the documents that pages show: the same as those of `whet view`, at the same addresses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+from urllib.parse import quote, unquote
+
+import msgspec
+from fastapi import APIRouter, Path, Query, Request
+from starlette.convertors import PathConvertor, register_url_convertor
+from starlette.responses import FileResponse, Response
+
+from whet.errors import UsageError
+from whet.model import wire
+from whet.record.notes import Note, new_note
+from whet.record.rows import RowKey
+from whet.report.pages import HARMLESS
+from whet.report.view_compare import compare_document
+from whet.report.view_documents import (
+    CompareDocument,
+    HistoryDocument,
+    NotesDocument,
+    RowsDocument,
+    RunDocument,
+    RunHead,
+    RunList,
+    RunStatus,
+    TrialDocument,
+    trial_key,
+)
+from whet.report.view_history import MOST_POINTS, history_document
+from whet.report.view_run import RunView
+from whet.report.view_source import NoteBody, Views, notes_document
+from whet.report.view_trial import MOST_EVENTS, TrialViews, events_document
+from whet.service import http, notes, runs
+from whet.service.auth import At, Reader, Starter
+from whet.service.refusals import Refused, invalid_request, not_found, problems
+from whet.service.routes_runs import OneRun
+from whet.service.run_folder import RunFolder
+from whet.service.runs import Run
+from whet.service.service import MB, Service, in_thread
+from whet.service.suites import get_suite
+
+
+class _TrialConvertor(PathConvertor):
+    """The key of a trial in a path: it ends in a number, so that its notes are at other addresses."""
+
+    regex = ".*/[0-9]{1,9}"
+
+
+register_url_convertor("trial", _TrialConvertor())
+router = APIRouter(prefix="/api/v1/view", tags=["view"])
+
+T = TypeVar("T")
+_REF = "#/components/schemas/View{name}"
+_MOST_RUNS = 100
+_LARGEST = 2**53
+_KEY_PARTS = 4
+_LONGEST_PATH = 4000
+_UUID = re.compile("[0-9a-fA-F-]{36}")
+_views = Views(private=True)
+_EVENTS = msgspec.defstruct("EventsDocument", [("from", int), ("total", int | None), ("events", list[dict[str, Any]])])
+_FILE: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The file, as bytes.", "content": {"application/octet-stream": {}}}
+}
+_DOCUMENTS: tuple[Any, ...] = (
+    *(RunList, RunDocument, RowsDocument, TrialDocument, NotesDocument, CompareDocument, HistoryDocument, Note),
+    *(NoteBody, _EVENTS),
+)
+TrialKey = Annotated[
+    str, Path(max_length=_LONGEST_PATH, description="Case, runner, arm and number, each encoded, with / between them.")
+]
+
+
+def view_schemas() -> dict[str, Any]:
+    """Return the schemas of the documents, for OpenAPI."""
+    _, found = msgspec.json.schema_components(_DOCUMENTS, ref_template=_REF)
+    return {f"View{name}": schema for name, schema in found.items()}
+
+
+def _document(kind: Any, status: int = 200) -> dict[int | str, dict[str, Any]]:
+    schema = {"$ref": _REF.format(name=kind.__name__)}
+    return {status: {"description": kind.__doc__ or "Events.", "content": {http.JSON: {"schema": schema}}}}
+
+
+def _answer(document: Any, status: int = 200) -> Response:
+    return Response(document if isinstance(document, bytes) else wire.encode(document), status, media_type=http.JSON)
+
+
+@router.get("/runs", response_model=None, responses={**_document(RunList), **problems()})
+async def view_runs(caller: Reader, service: At) -> Response:
+    """List the newest runs of the organisation."""
+    found, _ = await service.read(
+        runs.list_runs, caller.organisation_id, http.Page(_MOST_RUNS, None), suite_id=None, status=None
+    )
+    heads = await in_thread(lambda: tuple(_head(service, run) for run in found))
+    return _answer(RunList(project=caller.organisation, runs=heads))
+
+
+@router.get("/runs/{id}", response_model=None, responses={**_document(RunDocument), **problems(404, 422)})
+async def view_run(run: OneRun, service: At) -> Response:
+    """Get a run with all its trials."""
+    own = await service.read(notes.notes_of, run.id)
+    previous = await _previous(service, run)
+
+    def look(view: RunView, _: TrialViews) -> RunDocument:
+        found = view.document(previous=previous, label=run.label)
+        found.run = _of_service(found.run, run)
+        found.notes = {trial_key(key): len(each) for key, each in own.items()}
+        return found
+
+    record = RunFolder.of(service.data_dir, run.id).record
+    if record is None:
+        return _answer(RunDocument(run=_head(service, run), previous=previous))
+    return _answer(await _looked(service, run, look))
+
+
+@router.get("/runs/{id}/rows", response_model=None, responses={**_document(RowsDocument), **problems(404, 422)})
+async def view_rows(run: OneRun, service: At, offset: Annotated[int, Query(ge=0, le=_LARGEST)] = 0) -> Response:
+    """Get the trials that ended since the journal was so long."""
+
+    def look(view: RunView, _: TrialViews) -> RowsDocument:
+        found = view.rows_after(offset)
+        found.status = _status(view.status, run)
+        return found
+
+    record = RunFolder.of(service.data_dir, run.id).record
+    if record is None:
+        return _answer(RowsDocument(offset=0, status=run.status, rows=()))
+    return _answer(await _looked(service, run, look))
+
+
+@router.get("/runs/{id}/notes", response_model=None, responses={**_document(NotesDocument), **problems(404, 422)})
+async def view_notes(run: OneRun, service: At) -> Response:
+    """Get the notes of people on the trials of a run."""
+    own = await service.read(notes.notes_of, run.id)
+    return _answer(await _looked(service, run, lambda view, _: notes_document(view, own)))
+
+
+@router.post(
+    "/runs/{id}/trials/{key:path}/notes",
+    status_code=201,
+    response_model=None,
+    responses={**_document(Note, 201), **problems(400, 404, 408, 413, 415, 422)},
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {http.JSON: {"schema": {"$ref": _REF.format(name="NoteBody")}}},
+        }
+    },
+)
+async def add_note(request: Request, caller: Starter, run: OneRun, service: At, key: TrialKey) -> Response:  # noqa: ARG001 - for OpenAPI
+    """Add a note to a trial."""
+    if http.content_type(request) != http.JSON:
+        raise Refused(415, f"the content type must be {http.JSON}")
+    note = _read_note(await http.read_body(request, MB, service.limits.body_timeout_s), caller.prefix)
+    trial = _key(_below(request, "trials")[:-1])
+    known = await _looked(service, run, lambda view, _: trial in view.rows.rows)
+    if not known:
+        raise not_found("trial")
+    await service.write(notes.add_note, run.id, trial, note)
+    return _answer(note, 201)
+
+
+@router.delete(
+    "/runs/{id}/trials/{key:path}/notes/{note}", status_code=204, response_model=None, responses=problems(404, 422)
+)
+async def remove_note(
+    request: Request,
+    _: Starter,
+    run: OneRun,
+    service: At,
+    key: TrialKey,  # noqa: ARG001 - for OpenAPI
+    note: Annotated[str, Path(max_length=100)],
+) -> Response:
+    """Remove a note from a trial."""
+    await service.write(notes.remove_note, run.id, _key(_below(request, "trials")[:-2]), note)
+    return Response(status_code=204)
+
+
+@router.get(
+    "/runs/{id}/trials/{key:trial}", response_model=None, responses={**_document(TrialDocument), **problems(404, 422)}
+)
+async def view_trial(request: Request, run: OneRun, service: At, key: TrialKey) -> Response:  # noqa: ARG001 - for OpenAPI
+    """Get a trial with all that it left, but its events."""
+    trial = _key(_below(request, "trials"))
+    own = await service.read(notes.notes_of, run.id)
+
+    def look(_: RunView, trials: TrialViews) -> TrialDocument | None:
+        found = trials.document(trial)
+        if found is not None:
+            found.notes = own.get(trial, ())
+        return found
+
+    found = await _looked(service, run, look)
+    if found is None:
+        raise not_found("trial")
+    return _answer(found)
+
+
+@router.get(
+    "/runs/{id}/events/{path:path}", response_model=None, responses={**_document(_EVENTS), **problems(404, 422)}
+)
+async def view_events(
+    request: Request,
+    run: OneRun,
+    service: At,
+    path: Annotated[str, Path(max_length=_LONGEST_PATH, description="The folder of an attempt.")],  # noqa: ARG001
+    first: Annotated[int, Query(alias="from", ge=0, le=_LARGEST)] = 0,
+    count: Annotated[int, Query(ge=0, le=MOST_EVENTS)] = MOST_EVENTS,
+) -> Response:
+    """Get events of an attempt, from a place on."""
+    folder = "/".join(_below(request, "events"))
+    found = await _looked(service, run, lambda view, _: events_document(view, folder, first, count))
+    if found is None:
+        raise not_found("attempt")
+    return _answer(found)
+
+
+@router.get("/runs/{id}/files/{path:path}", response_class=FileResponse, responses={**_FILE, **problems(404, 422)})
+async def view_file(
+    request: Request,
+    run: OneRun,
+    service: At,
+    path: Annotated[str, Path(max_length=_LONGEST_PATH)],  # noqa: ARG001 - for OpenAPI
+) -> Response:
+    """Get a file of a run."""
+    found = await in_thread(RunFolder.of(service.data_dir, run.id).file, "/".join(_below(request, "files")))
+    if found is None:
+        raise not_found("file")
+    return FileResponse(found, media_type="application/octet-stream", headers=HARMLESS)
+
+
+@router.get("/compare/{a}/{b}", response_model=None, responses={**_document(CompareDocument), **problems(404, 422)})
+async def view_comparison(
+    caller: Reader, service: At, a: Annotated[str, Path(max_length=100)], b: Annotated[str, Path(max_length=100)]
+) -> Response:
+    """Get two runs beside each other."""
+    both = [await service.read(runs.get_run, caller.organisation_id, http.read_id(id_, "run")) for id_ in (a, b)]
+
+    def work() -> CompareDocument:
+        found = [RunFolder.of(service.data_dir, run.id).record for run in both]
+        if None in found:
+            raise not_found("record of one of these runs yet")
+        views = [RunView(record, name=run.id, private=True) for run, record in zip(both, found, strict=True) if record]
+        return compare_document(views[0], views[1])
+
+    return _answer(await in_thread(work))
+
+
+@router.get(
+    "/history/{suite:path}", response_model=None, responses={**_document(HistoryDocument), **problems(404, 422)}
+)
+async def view_history(caller: Reader, service: At, suite: Annotated[str, Path(max_length=200)]) -> Response:
+    """Get how a suite did over time; *suite* is its id, or the name of one that was run."""
+    by_id = _UUID.fullmatch(suite) is not None
+    if by_id:
+        await service.read(get_suite, caller.organisation_id, http.read_id(suite, "suite"), deleted=True)
+    page, only = http.Page(MOST_POINTS, None), http.read_id(suite, "suite") if by_id else None
+    found, _ = await service.read(runs.list_runs, caller.organisation_id, page, suite_id=only, status=None)
+
+    def look() -> HistoryDocument:
+        folders = {run.id: RunFolder.of(service.data_dir, run.id).record for run in reversed(found) if run.ended}
+        views = [RunView(folder, name=name, private=True) for name, folder in folders.items() if folder is not None]
+        own = views if by_id else [view for view in views if view.asked.suite == suite]
+        if not own and not by_id:
+            raise not_found("suite that was run")
+        return history_document(suite, own)
+
+    return _answer(await in_thread(look))
+
+
+async def _looked(service: Service, run: Run, look: Callable[[RunView, TrialViews], T]) -> T:
+    """Return what *look* finds in the record of a run, on a thread."""
+
+    def work() -> T:
+        record = RunFolder.of(service.data_dir, run.id).record
+        if record is None:
+            raise not_found("record of this run yet")
+        with _views.lock:
+            return look(*_views.find(run.id, record))
+
+    return await in_thread(work)
+
+
+async def _previous(service: Service, run: Run) -> str | None:
+    """Return the run of the same suite before that one."""
+    found, _ = await service.read(
+        runs.list_runs, run.organisation_id, http.Page(_MOST_RUNS, None), suite_id=run.suite_id, status="completed"
+    )
+    return next((each.id for each in found if each.created_at < run.created_at), None)
+
+
+def _head(service: Service, run: Run) -> RunHead:
+    record = RunFolder.of(service.data_dir, run.id).record
+    if record is None:
+        found = RunHead(id=run.id, status=run.status)
+    else:
+        with _views.lock:
+            found = _views.head(run.id, record)
+    return _of_service(found, run)
+
+
+def _of_service(head: RunHead, run: Run) -> RunHead:
+    """Return a run with what only the service knows of it."""
+    found = msgspec.structs.replace(head, status=_status(head.status, run), label=run.label)
+    found.started_at = found.started_at or run.started_at
+    found.problem = found.problem or run.error
+    found.suite_id, found.suite_version, found.asked_by = run.suite_id, run.suite_version, run.asked_by
+    found.cancelling = run.cancel_requested_at is not None and not run.ended
+    return found
+
+
+def _status(seen: RunStatus, run: Run) -> RunStatus:
+    return seen if run.status == "completed" and seen != "running" else run.status
+
+
+def _below(request: Request, word: str) -> list[str]:
+    """Return the parts of the address after *word*, each decoded by itself: names may have slashes."""
+    raw = request.scope.get("raw_path") or quote(request.url.path).encode()
+    parts = raw.decode("ascii", "replace").split("/")
+    # /api/v1/view/runs/ID/WORD/...
+    return [unquote(part, errors="replace") for part in parts[parts.index(word, 5) + 1 :]]
+
+
+def _key(parts: list[str]) -> RowKey:
+    if len(parts) != _KEY_PARTS or not parts[3].isascii() or not parts[3].isdecimal() or len(parts[3]) > len("9" * 9):
+        raise not_found("trial")
+    return RowKey(parts[0], parts[1], parts[2], int(parts[3]))
+
+
+def _read_note(body: bytes, prefix: str) -> Note:
+    try:
+        given = msgspec.convert(http.decode_json(body), NoteBody)
+        return new_note(given.text, given.verdict, given.by or prefix)
+    except msgspec.ValidationError as error:
+        raise invalid_request(("", str(error))) from None
+    except UsageError as error:
+        raise invalid_request(("", error.message)) from None

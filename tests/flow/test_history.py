@@ -1,0 +1,147 @@
+"""A suite over time and two runs beside each other: what is decided, what is flaky, and what changed between them."""
+
+# ruff: noqa: E501 - suites and scripts stand here as their authors would write them
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from project import SHELL, Project
+
+from whet.report.view_source import Runs
+
+SUITE = """
+    suite = [Case(id=name, prompt="{command}", check=lambda report, ctx: expect.output.includes(report, "yes")) for name in ("a", "b")]
+"""
+
+
+def history(project: Project) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(project.whet("history", "suite.py", "--json").stdout)
+    return found
+
+
+def document(project: Project, address: str) -> dict[str, Any]:
+    folders = sorted(path for path in project.output_dir.iterdir() if path.name != "latest")
+    found: dict[str, Any] = json.loads(Runs("project", lambda: folders).get(address))
+    return found
+
+
+def run(project: Project, command: str, *words: str) -> str:
+    project.suite(SUITE.replace("{command}", command))
+    return project.run(*words).folder.name
+
+
+def test_a_change_of_content_is_marked_where_it_is_decided_and_only_there(project: Project) -> None:
+    agent = project.root / "agent.sh"
+    project.settings(SHELL + f'args = ["{agent}"]\n')
+    runs = []
+    for script in ("echo yes", "echo yes # again", "echo no", "echo no"):
+        agent.write_text(f"{script}\n")
+        runs.append(run(project, "Say yes.", "--trials", "4"))
+
+    found = history(project)
+    told = project.whet("history", "suite")
+
+    assert [point["run"] for point in found["points"]] == runs
+    assert [point["rate"]["value"] for point in found["points"]] == [1.0, 1.0, 0.0, 0.0]
+    first, alike, worse, same = (point["changed"] for point in found["points"])
+    assert (first, same) == (None, None)
+    assert alike["verdict"] in ("inconclusive", "not-worse")
+    assert (worse["verdict"], worse["run"], worse["high"] < 0) == ("worse", runs[1], True)
+    assert found["flaky"] == []
+    assert "worse: -100 points" in told.stdout
+    assert len(re.findall("worse: ", told.stdout.replace("not worse: ", ""))) == 1
+
+
+def test_a_case_that_changes_on_the_same_content_is_flaky_and_one_of_other_content_is_not(project: Project) -> None:
+    project.settings(SHELL)
+    marker = project.outside / "marker"
+    command = f"test -e {marker} && echo yes; echo no"
+    for number in range(4):
+        marker.unlink(missing_ok=True) if number % 2 else marker.touch()
+        run(project, command)
+
+    found = history(project)
+
+    assert len({point["content"] for point in found["points"]}) == 1
+    assert [(each["case"], each["changes"], each["runs"]) for each in found["flaky"]] == [("a", 3, 4), ("b", 3, 4)]
+    assert "changed 3 times in 4 runs" in project.whet("history", "suite.py").stdout
+
+
+def test_a_suite_that_was_never_run_has_no_history(project: Project) -> None:
+    project.settings(SHELL)
+
+    ended = project.whet("history", "other.py")
+
+    assert ended.code == 2
+    assert "there is no run of other.py" in ended.stderr
+
+
+def test_two_runs_show_how_their_skills_and_prompts_differ(project: Project) -> None:
+    project.settings(SHELL)
+    skill = project.root / "greet" / "SKILL.md"
+    project.write("greet/SKILL.md", "---\nname: greet\ndescription: Greets.\n---\nBe nice.\n")
+    arms = ("--skill", "greet", "--arm", "none=skill:none", "--arm", "new=skill:greet")
+    before = run(project, "echo yes", *arms)
+    skill.write_text(skill.read_text() + "Be brief.\n")
+    after = run(project, "echo no", *arms)
+
+    found = document(project, f"compare/{before}/{after}")
+
+    assert "+Be brief." in found["skill_diff"]
+    assert " Be nice." in found["skill_diff"]
+    assert "-echo yes\n+echo no" in found["prompt_diff"]
+    assert found["newly_failing"] == ["a", "b"]
+    assert any("suite has changed" in note for note in found["notes"])
+    assert (
+        document(project, f"compare/{before}/{before}")["refused"]
+        == "it is one run: choose another one to compare it with"
+    )
+
+
+def test_the_kept_skill_is_part_of_the_record(project: Project) -> None:
+    project.settings(SHELL)
+    project.write("greet/SKILL.md", "---\nname: greet\ndescription: Greets.\n---\nBe nice.\n")
+    run(project, "echo yes", "--skill", "greet", "--arm", "none=skill:none", "--arm", "new=skill:greet")
+    kept = Path(project.output_dir / "latest" / "skills.json")
+    whole = project.whet("verify", "latest")
+
+    kept.write_text(kept.read_text().replace("nice", "rude"))
+    changed = project.whet("verify", "latest")
+
+    assert (whole.code, changed.code) == (0, 1)
+    assert "skills.json: has changed since the run began" in changed.stdout
+
+
+def test_a_batch_is_one_page_with_all_its_runs(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite("""suite = [Case(id="a", prompt="echo x", check=ok)]""", "one.py")
+    project.suite("""suite = [Case(id="</script>", prompt="echo x", check=no)]""", "two.py")
+
+    ended = project.whet("run", "one.py", "two.py", "--reporter", "html=page.html", "--reporter", "terminal")
+    again = project.whet("report", "latest", "--html", "again.html")
+
+    (documents,) = re.findall(
+        r'id="whet-documents">(.*?)</script>', (project.root / "page.html").read_text(), re.DOTALL
+    )
+    found = json.loads(documents)
+    assert (ended.code, again.code) == (1, 0)
+    assert sorted(head["suite"] for head in found["runs"]["runs"]) == ["one", "two"]
+    assert {head["status"] for head in found["runs"]["runs"]} == {"completed"}
+    assert (project.root / "again.html").stat().st_size > len(documents)
+
+
+def test_a_page_goes_to_a_file_of_its_own_name_unless_you_name_one(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite("""suite = [Case(id="a", prompt="true", check=ok)]""")
+
+    nowhere = project.run("--reporter", "html=missing/page.html")
+    bare = project.run("--reporter", "html")
+
+    assert (nowhere.code, bare.code) == (2, 0)
+    assert "no such folder" in nowhere.stderr
+    assert bare.stdout == "wrote whet.html\n"
+    assert (project.root / "whet.html").stat().st_size > 10_000

@@ -1,0 +1,61 @@
+"""A run under way in `whet view`: the page fills as trials end, and says when the run has ended."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from browsing import visit
+from notes_project import PATIENCE_S, viewed
+from playwright.sync_api import Browser, expect
+
+SUITE = """
+from whet import case
+
+@case(prompt="echo done")
+def quick(session, ctx):
+    assert session.final_output == "done"
+
+@case(prompt="while [ ! -e GATE ]; do sleep 0.02; done; echo other")
+def waits(session, ctx):
+    assert session.final_output == "done"
+"""
+SETTINGS = """
+[run]
+max_parallel = 2
+[runners.sh.agent]
+type = "command"
+command = "sh"
+args = ["-c", "{prompt}"]
+"""
+
+
+def test_a_run_under_way_is_followed_to_its_end(browser: Browser, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    (tmp_path / "suite.py").write_text(SUITE.replace("GATE", str(gate)))
+    (tmp_path / "whet.toml").write_text(SETTINGS)
+    argv = [sys.executable, "-m", "whet", "run", "suite.py", "--sandbox", "local"]
+    with (
+        subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.DEVNULL) as running,
+        viewed(tmp_path) as viewer,
+        visit(browser, viewer) as visitor,  # type: ignore[arg-type]
+    ):
+        visitor.page.goto(f"{viewer.url}/#/")
+        expect(visitor.page.locator("h1")).to_contain_text("Runs of")
+        while not visitor.page.get_by_role("table").get_by_text("running").count():
+            assert running.poll() is None
+            visitor.page.reload()
+            visitor.page.locator("main:not([aria-busy]) h1").wait_for()
+        visitor.page.get_by_role("table").get_by_role("link").first.click()
+        expect(visitor.page.get_by_text("1 of 2 trials ended.")).to_be_visible()
+        expect(visitor.row("Cases", "waits")).to_contain_text("not run")
+        visitor.page.evaluate("window.stayed = true")
+
+        gate.touch()
+
+        expect(visitor.row("Cases", "waits")).to_contain_text("failed")
+        expect(visitor.page.locator(".headline")).to_contain_text("failed")
+        expect(visitor.page.locator("#announced")).to_have_text("The run has ended: failed.")
+        assert visitor.page.evaluate("window.stayed") is True
+        assert running.wait(PATIENCE_S) == 1

@@ -1,0 +1,168 @@
+"""The pages of runs in `whet view`: what was decided, the table of cases, comparisons and history."""
+
+from __future__ import annotations
+
+import re
+
+from browsing import DESK, PHONE, Visit, visit
+from notes_project import Project, Viewer
+from playwright.sync_api import Browser, Locator, expect
+
+
+def _rows(visitor: Visit) -> Locator:
+    return visitor.page.locator("table.cases tbody tr")
+
+
+def test_the_runs_of_the_project_are_listed_and_two_can_be_compared(visitor: Visit, project: Project) -> None:
+    visitor.go("/", "Runs of notes")
+    rows = visitor.page.get_by_role("table", name="Runs, newest first").get_by_role("row")
+    expect(rows).to_have_count(5)
+    expect(rows.filter(has_text=project.decided)).to_contain_text(re.compile("better.*new.*against.*old"))
+    visitor.page.get_by_label(f"Compare the run {project.before}").check()
+    visitor.page.get_by_label(f"Compare the run {project.after}").check()
+    visitor.page.get_by_role("link", name="Compare two").click()
+
+    expect(visitor.page.get_by_role("heading", name="suite: two runs")).to_be_focused()
+    passing = visitor.page.get_by_role("region", name="Newly passing")
+    expect(passing).to_contain_text(re.compile("dated.*skilled"))
+    expect(visitor.page.get_by_role("region", name="Newly failing")).to_contain_text("None.")
+
+
+def test_a_run_says_first_what_was_decided_and_shows_the_difference_of_every_case(
+    visitor: Visit, project: Project
+) -> None:
+    visitor.go(f"/runs/{project.decided}", "Run of suite")
+
+    decision = visitor.page.get_by_role("region", name="Decision")
+    expect(decision.get_by_role("heading")).to_have_text("new is better than old")
+    lines = decision.get_by_role("list", name="Difference of each case").get_by_role("listitem")
+    expect(lines.first).to_contain_text("All cases")
+    assert [line.split("\n")[0] for line in lines.all_inner_texts()[1:]] == ["dated", "skilled", "easy"]
+    decision.get_by_role("link", name="skilled").click()
+    expect(visitor.page.get_by_role("heading", name="skilled", level=1)).to_be_focused()
+
+
+def test_a_run_without_arms_shows_its_rate_with_the_interval_and_why_it_failed(
+    visitor: Visit, project: Project
+) -> None:
+    visitor.go(f"/runs/{project.before}", "Run of suite")
+
+    rate = visitor.page.get_by_role("region", name="Rate")
+    expect(rate).to_contain_text("1 of 3 trials went as expected")
+    expect(rate).to_contain_text("95 % interval 6.1")
+    reasons = visitor.page.get_by_role("region", name="What went wrong")
+    expect(reasons).to_contain_text('expected skill "changelog"')
+    reasons.get_by_role("button", name='assert "## 1.4.0"').click()
+    expect(_rows(visitor)).to_have_count(1)
+    expect(_rows(visitor)).to_contain_text("dated")
+
+
+def test_filters_and_order_are_kept_in_the_address(visitor: Visit, project: Project) -> None:
+    visitor.go(f"/runs/{project.decided}", "Run of suite")
+    expect(_rows(visitor)).to_have_count(6)
+    visitor.page.get_by_label("Tag", exact=True).select_option("notes")
+    visitor.page.get_by_label("Arm", exact=True).select_option("old")
+    visitor.page.get_by_role("button", name="Case").click()
+    visitor.page.get_by_role("button", name="Case").click()
+    expect(_rows(visitor)).to_have_count(2)
+    address = visitor.page.url
+
+    visitor.page.goto("about:blank")
+    visitor.page.goto(address)
+
+    expect(_rows(visitor)).to_have_text([re.compile("easy.*old"), re.compile("dated.*old")])
+    expect(visitor.page.get_by_role("columnheader", name="Case")).to_have_attribute("aria-sort", "descending")
+    visitor.page.get_by_label("Search cases").fill("nothing like it")
+    expect(visitor.page.get_by_text("Nothing fits these filters.")).to_be_visible()
+
+
+def test_every_trial_can_be_a_line_of_its_own(visitor: Visit, project: Project) -> None:
+    visitor.go(f"/runs/{project.decided}?by=trials", "Run of suite")
+
+    expect(_rows(visitor)).to_have_count(18)
+    visitor.page.get_by_label("Status", exact=True).select_option("expected-failed")
+    expect(_rows(visitor)).to_have_count(6)
+    _rows(visitor).first.get_by_role("link").click()
+    expect(visitor.page.get_by_role("heading", name=re.compile("dated.*failed, as expected"), level=1)).to_be_visible()
+
+
+def test_the_keyboard_walks_the_lines_filters_and_opens_the_first_failure(visitor: Visit, project: Project) -> None:
+    visitor.go(f"/runs/{project.before}", "Run of suite")
+    visitor.page.keyboard.press("j")
+    visitor.page.keyboard.press("j")
+    expect(_rows(visitor).nth(1).get_by_role("link").first).to_be_focused()
+    visitor.page.keyboard.press("k")
+    expect(_rows(visitor).first.get_by_role("link").first).to_be_focused()
+    visitor.page.keyboard.press("f")
+    expect(_rows(visitor)).to_have_count(2)
+    visitor.page.keyboard.press("/")
+    expect(visitor.page.get_by_label("Search cases")).to_be_focused()
+    visitor.page.keyboard.press("Escape")
+    visitor.page.keyboard.press("?")
+    expect(visitor.page.get_by_role("dialog", name="Keyboard")).to_contain_text("First trial that is not as expected")
+    visitor.page.keyboard.press("Escape")
+    visitor.page.keyboard.press("n")
+
+    expect(visitor.page.get_by_role("heading", name=re.compile("dated"), level=1)).to_be_focused()
+
+
+def test_charts_show_what_success_takes(visitor: Visit, project: Project) -> None:
+    visitor.go(f"/runs/{project.decided}", "Run of suite")
+    visitor.page.get_by_role("tab", name="Charts").click()
+
+    chart = visitor.page.get_by_role("img", name=re.compile("old: 33.3"))
+    expect(chart).to_be_visible()
+    expect(visitor.page.get_by_role("list", name="Tokens of each case").get_by_role("listitem")).to_have_count(3)
+    assert visitor.page.url.endswith("show=charts")
+
+
+def test_two_trials_of_a_case_stand_side_by_side_from_where_they_differ(visitor: Visit, project: Project) -> None:
+    visitor.go(f"/runs/{project.decided}/cases/dated", "dated")
+    visitor.page.get_by_label("Choose old on hasty, trial 1").check()
+    visitor.page.get_by_label("Choose new on careful, trial 2").check()
+    visitor.page.get_by_role("link", name="Side by side").click()
+
+    expect(visitor.page.get_by_role("heading", name="dated: two trials side by side")).to_be_visible()
+    expect(visitor.page.get_by_text("Both begin with the same 4 steps, and differ from here on.")).to_be_visible()
+    first = visitor.page.get_by_role("list", name="The first session").last.get_by_role("listitem").first
+    second = visitor.page.get_by_role("list", name="The second session").last.get_by_role("listitem").first
+    expect(first).to_contain_text("git describe")
+    expect(second).to_contain_text("Skill")
+    visitor.page.get_by_role("tab", name="Checks").click()
+    expect(visitor.page.get_by_role("tabpanel")).to_contain_text('assert "## 1.4.0"')
+
+
+def test_on_a_phone_each_of_two_trials_says_which_it_is(browser: Browser, viewer: Viewer, project: Project) -> None:
+    one, other = f"{project.decided}/dated/hasty/old/1", f"{project.decided}/dated/careful/new/1"
+
+    with visit(browser, viewer, PHONE) as visitor:  # type: ignore[arg-type]
+        visitor.go(f"/beside/{one}/{other}", "dated: two trials side by side")
+
+        shown = visitor.page.locator(".which:visible")
+        expect(shown).to_have_text(["old · hasty · trial 1", "new · careful · trial 1"])
+        visitor.page.set_viewport_size(DESK)  # type: ignore[arg-type]
+        expect(shown).to_have_count(0)
+
+
+def test_history_shows_the_runs_of_a_suite_and_leads_to_them(visitor: Visit, project: Project) -> None:
+    visitor.go("/history/suite", "History of suite")
+
+    expect(visitor.page.locator(".history svg a")).to_have_count(3)
+    table = visitor.page.get_by_role("table", name="Runs of the suite, newest first")
+    expect(table.get_by_role("row")).to_have_count(4)
+    visitor.page.locator(".history svg a").first.focus()
+    visitor.page.keyboard.press("Enter")
+    expect(visitor.page.get_by_role("region", name="Rate")).to_contain_text("1 of 3")
+
+
+def test_what_does_not_exist_is_said(visitor: Visit, project: Project) -> None:
+    for address, reason in {
+        "/runs/nothing": 'there is no run "nothing"',
+        "/elsewhere": "There is no such view.",
+        "/runs/%": "There is no such view.",
+        f"/runs/{project.before}/cases/nothing": "nothing",
+        f"/runs/{project.before}/trials/dated/hasty/default/9": "there is no such trial",
+        f"/compare/{project.before}/nothing": 'there is no run "nothing"',
+    }.items():
+        visitor.go(address, "Not found")
+        expect(visitor.page.get_by_role("alert")).to_contain_text(reason)

@@ -1,0 +1,144 @@
+"""What people do with runs on the page of the service: start, cancel, label, delete, and note what they saw."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browsing import Visit, find_chromium, started, visit
+from playwright.sync_api import Browser, expect
+from running import CONFIG, create_suite, get_run, skill_archive, start_run, wait_for_run
+from serving import PATIENCE_S, Server
+
+expect.set_options(timeout=PATIENCE_S * 1000)
+# Without its skill, the agent has no variable of it.
+SKILLED = 'test -n "$WHET_SKILL" && echo done || echo nothing'
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One browser for all of these tests."""
+    program = find_chromium()
+    if program is None:
+        pytest.skip("chromium is not installed")
+    with started(program) as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server whose agent is a shell."""
+    folder = tmp_path_factory.mktemp("acts")
+    (folder / "whet.toml").write_text(CONFIG)
+    options = ("--config", str(folder / "whet.toml"), "--sandbox", "local")
+    served = Server(f"sqlite:///{folder}/whet.db", folder / "data", options).start()
+    yield served
+    assert served.stop() == 0
+
+
+@pytest.fixture
+def visitor(browser: Browser, server: Server) -> Iterator[Visit]:
+    """A visitor with a large screen."""
+    with visit(browser, server) as visitor:
+        yield visitor
+
+
+def test_a_run_is_started_with_an_uploaded_skill(visitor: Visit) -> None:
+    key = visitor.server.key("starters")
+    with visitor.server.client(key) as client:
+        suite_id = create_suite(client, [SKILLED], name="Skilled", supports_no_skill=True)
+    visitor.sign_in(key, f"/suites/{suite_id}")
+    visitor.page.get_by_text("Start a run").click()
+    visitor.page.get_by_label("Skill", exact=True).select_option("upload")
+    upload = {"name": "greet.tar.gz", "mimeType": "application/gzip", "buffer": skill_archive()}
+    visitor.page.get_by_label("Archive of the skill").set_input_files(upload)  # type: ignore[arg-type]
+    visitor.page.get_by_label("Samples of each case").fill("2")
+    visitor.page.get_by_label("Label, if you want one").fill("first try")
+    visitor.page.get_by_role("button", name="Start the run").click()
+
+    expect(visitor.page.get_by_role("heading", name="Run of Skilled", level=1)).to_be_visible()
+    expect(visitor.page.locator(".headline")).to_contain_text(re.compile("passed.*first try", re.DOTALL))
+    decision = visitor.page.get_by_role("region", name="Decision")
+    expect(decision).to_contain_text(re.compile("without the skill.*with the skill.*0.%.*100.%", re.DOTALL))
+
+
+def test_a_run_is_started_with_arms_to_compare(visitor: Visit) -> None:
+    key = visitor.server.key("comparers")
+    with visitor.server.client(key) as client:
+        suite_id = create_suite(client, [SKILLED, SKILLED], name="Skilled", supports_no_skill=True)
+        made = client.post("/api/v1/skills", files={"skill": ("skill.tar.gz", skill_archive())}).json()["skill"]
+        client.patch(f"/api/v1/skills/{made['sha256']}", json={"label": "greet-2"})
+    visitor.sign_in(key, f"/suites/{suite_id}")
+    visitor.page.get_by_text("Start a run").click()
+    visitor.page.get_by_role("button", name="Add an arm").click()
+    visitor.page.get_by_label("Skill of the arm").first.select_option("none")
+    visitor.page.get_by_label("Skill of the arm").last.select_option("label:greet-2")
+    visitor.page.get_by_label("Samples of each case").fill("4")
+    visitor.page.get_by_role("button", name="Start the run").click()
+
+    expect(visitor.page.get_by_role("region", name="Decision")).to_contain_text("new is better than old")
+
+
+def test_what_is_wrong_with_a_request_is_said_beside_the_form(visitor: Visit) -> None:
+    key = visitor.server.key("mistaken")
+    with visitor.server.client(key) as client:
+        suite_id = create_suite(client, ["echo done"], name="Plain", supports_no_skill=True)
+    visitor.sign_in(key, f"/suites/{suite_id}")
+    visitor.page.get_by_text("Start a run").click()
+    visitor.page.get_by_label("Samples of each case").fill("1000")
+    visitor.page.get_by_role("button", name="Start the run").click()
+
+    expect(visitor.page.get_by_role("alert")).to_contain_text("trials")
+
+
+def test_a_run_is_labelled_and_deleted(visitor: Visit) -> None:
+    key = visitor.server.key("keepers")
+    with visitor.server.client(key) as client:
+        suite_id = create_suite(client, ["echo done"], name="Kept", supports_no_skill=True)
+        run_id = start_run(client, suite_id)
+        wait_for_run(client, run_id)
+        visitor.sign_in(key, f"/runs/{run_id}")
+        visitor.page.get_by_role("button", name="Label").click()
+        visitor.page.get_by_role("dialog").get_by_label("Label", exact=True).fill("release 1.4")
+        visitor.page.get_by_role("button", name="Save").click()
+        expect(visitor.page.locator(".headline")).to_contain_text("release 1.4")
+        assert get_run(client, run_id)["label"] == "release 1.4"
+        visitor.page.get_by_role("button", name="Delete", exact=True).click()
+        visitor.page.get_by_role("button", name="Leave it").click()
+        visitor.page.get_by_role("button", name="Delete", exact=True).click()
+        visitor.page.get_by_role("button", name="Delete the run").click()
+        expect(visitor.page.get_by_role("heading", name="Kept", level=1)).to_be_visible()
+
+        assert client.get(f"/api/v1/runs/{run_id}").status_code == 404
+
+
+def test_a_run_under_way_is_cancelled(visitor: Visit, tmp_path: Path) -> None:
+    key, gate = visitor.server.key("cancellers"), tmp_path / "gate"
+    with visitor.server.client(key) as client:
+        waits = f"while [ ! -e {gate} ]; do sleep 0.02; done; echo done"
+        run_id = start_run(client, create_suite(client, [waits], name="Slow"))
+        wait_for_run(client, run_id, "running")
+        visitor.sign_in(key, f"/runs/{run_id}")
+        visitor.page.get_by_role("button", name="Cancel").click()
+
+        expect(visitor.page.locator(".headline")).to_contain_text("cancelled")
+        assert get_run(client, run_id)["status"] == "cancelled"
+
+
+def test_a_note_says_who_left_it_by_the_key(visitor: Visit) -> None:
+    key = visitor.server.key("noters")
+    with visitor.server.client(key) as client:
+        run_id = start_run(client, create_suite(client, ["echo other"], name="Noted"))
+        wait_for_run(client, run_id)
+    visitor.sign_in(key, f"/runs/{run_id}/trials/exact_match-1/sh/skill/1")
+    notes = visitor.page.get_by_role("region", name="Notes")
+    notes.get_by_text("Add a note or your own verdict").click()
+    notes.get_by_label("What you saw").fill("It should have passed.")
+    notes.get_by_label("Your verdict").select_option("passed")
+    notes.get_by_role("button", name="Add the note").click()
+    expect(notes.get_by_role("listitem").first).to_contain_text("It should have passed.")
+    visitor.page.reload()
+
+    expect(notes.get_by_role("listitem").first).to_contain_text(re.compile(f"passed.*{key[:13]}", re.DOTALL))
