@@ -77,7 +77,7 @@ class Polite(JudgingGrader):
 
     async def grade(self, check, evidence):
         question = Question(name="polite", criteria=check.params["wanted"], answer=evidence.session.final_output)
-        return await self.judge().grade(question, threshold=0.7)
+        return await self.judge().grade(question, check=check, threshold=0.7)
 """
 ENTRY_POINTS = """
 [whet.formats]

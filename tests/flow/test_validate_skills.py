@@ -105,7 +105,7 @@ def test_a_benchmark_may_be_yaml_and_is_found_by_its_id(tmp_path: Path) -> None:
     ("text", "told"),
     [
         (YAML + "id: again\n", 'has the key "id" twice'),
-        (YAML.replace('value: "yes"', "value: .nan"), "holds nan, which JSON cannot"),
+        (YAML.replace('value: "yes"', "value: .nan"), "has the number nan, which JSON does not have"),
         (YAML + "  - [\n", "cannot be read"),
     ],
 )

@@ -15,7 +15,8 @@ import anyio
 
 from whet.agents import callable as rpc
 from whet.agents.callable import MOST_BYTES, Reply, SkillClient
-from whet.agents.callable_program import TOO_MUCH, HttpSkill, OneShot, Program, ProgramSkill, Tail, http_client
+from whet.agents.callable_http import HttpSkill, http_client
+from whet.agents.callable_program import TOO_MUCH, OneShot, Program, ProgramSkill, Tail
 from whet.errors import AgentCrashed, AgentTimedOut, AttemptError, OutputTooLarge
 from whet.ground.sandbox import Sandbox, Talk
 from whet.model.benchmark import CallableSkill
@@ -136,7 +137,7 @@ class _Alive:
         if answer is None:
             raise self._trouble or AgentCrashed(
                 f"its program ended without an answer: {self._err.text or '(nothing on standard error)'}",
-                hint="a skill with keepAlive goes on reading requests until its input ends",
+                hint="a skill with keepAlive must read requests until its input ends",
             )
         return answer
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from whet.agents.callable_reading import CONFIG, LONGEST_ID, MANIFEST
+from whet.agents.callable_reading import CONFIG, LONGEST_ID, MANIFEST, VERSION
 from whet.dataclass import dataclass
 from whet.errors import Problem, SuiteError, UsageError
 from whet.model.benchmark import ADAPTERS, Adapter, CallableSkill, CompletionReport
 from whet.reading.document_files import read_object
 from whet.reading.fields import Fields, Findings
+
+if TYPE_CHECKING:
+    from whet.agents.openapi import Operation
 
 SortBy = Literal["compositeScore", "completionRate", "latency", "tokenCost"]
 _ORDERS = ("desc", "asc")
@@ -95,7 +99,7 @@ def _strategy(fields: Fields) -> Strategy:
     adapters = filters.texts("adapterTypes")
     for name in adapters:
         if name not in ADAPTERS:
-            filters.problem("adapterTypes", f'holds "{name}", which is none of {", ".join(ADAPTERS)}')
+            filters.problem("adapterTypes", f'has "{name}", which is not one of {", ".join(ADAPTERS)}')
     top = fields.number("topK", least=0)
     return Strategy(
         min_completion=filters.number("minCompletionRate", least=0, most=1.0),
@@ -113,7 +117,14 @@ def select(
     skills: Iterable[CallableSkill], reports: Iterable[CompletionReport], strategy: Strategy
 ) -> list[tuple[CallableSkill, CompletionReport]]:
     """Return the skills with a report that are good enough, the best first, and equals by their ids."""
-    by_skill = {report.skill: report for report in reports}
+    by_skill: dict[str, CompletionReport] = {}
+    for report in reports:
+        if report.skill in by_skill and report.arm is not None:
+            raise UsageError(
+                f"skill {report.skill} has a report for each of several arms",
+                hint="keep the report of one arm; whet compare says which arm is better",
+            )
+        by_skill[report.skill] = report
     pairs = [(skill, by_skill[skill.id]) for skill in skills if skill.id in by_skill]
     kept = [(skill, report) for skill, report in pairs if _fits(skill, report, strategy)]
     return sorted(kept, key=lambda pair: (*_rank(pair[1], strategy), pair[0].id))[: strategy.top]
@@ -212,19 +223,54 @@ _HOW: dict[Template, tuple[str, str, dict[str, Any]]] = {
 
 def create_skill(name: str, template: Template, folder: Path, description: str = "") -> Path:
     """Make the folder of a new skill below *folder*; raises if it is already there."""
+    identifier = _identifier(name)
+    (root,) = _write_all(folder, {identifier: _files(name.strip(), identifier, template, description)})
+    return root
+
+
+def create_from_openapi(name: str, operations: Sequence[Operation], folder: Path) -> list[Path]:
+    """Make the folder of a skill for each of the *operations*: all of them, or none if one cannot be made."""
+    alone = len(operations) == 1
+    secret = re.sub(r"\W+", "_", _identifier(name).upper().replace("-", "_")) + "_TOKEN"
+    files: dict[str, dict[str, Any]] = {}
+    for operation in operations:
+        title = name.strip() if alone else f"{name.strip()} {operation.id}"
+        identifier = _identifier(title)
+        if identifier in files:
+            raise UsageError(
+                f'{operation.label}: its skill would be called "{identifier}", as another',
+                hint="choose with --operation",
+            )
+        files[identifier] = _files_for(operation, title, identifier, secret)
+    return _write_all(folder, files)
+
+
+def _identifier(name: str) -> str:
+    """Return the id that a name makes; raises `UsageError` if it makes none."""
     identifier = re.sub(r"[^a-z0-9_-]+", "_", name.strip().lower()).strip("_")
     if not identifier:
-        raise UsageError(f'"{name}" has no letter or digit that an id could be made of')
+        raise UsageError(f'"{name}" has no letter or digit for an id')
     if len(identifier) > LONGEST_ID:
         raise UsageError(f"a name of {len(identifier)} characters is too long", hint=f"at most {LONGEST_ID}")
-    root = folder / identifier
-    if root.exists():
-        raise UsageError(f"{root} is already there", hint="choose another name, or another --output-dir")
+    return identifier
+
+
+def _write_all(folder: Path, skills: Mapping[str, dict[str, Any]]) -> list[Path]:
+    """Make a folder for each of *skills*; if one of them is there or cannot be made, none is."""
+    roots = [folder / identifier for identifier in skills]
+    for root in roots:
+        if root.exists():
+            raise UsageError(f"{root} already exists", hint="choose another name, or another --output-dir")
+    made: list[Path] = []
     try:
-        _write(root, _files(name.strip(), identifier, template, description))
+        for root, files in zip(roots, skills.values(), strict=True):
+            made.append(root)
+            _write(root, files)
     except OSError as error:
-        raise UsageError(f"{root} cannot be made: {error.strerror}", hint="choose another --output-dir") from error
-    return root
+        for root in made:
+            shutil.rmtree(root, ignore_errors=True)
+        raise UsageError(f"{made[-1]} cannot be made: {error.strerror}", hint="choose another --output-dir") from error
+    return roots
 
 
 def _write(root: Path, files: dict[str, Any]) -> None:
@@ -232,6 +278,38 @@ def _write(root: Path, files: dict[str, Any]) -> None:
     for place, content in files.items():
         text = content if isinstance(content, str) else json.dumps(content, indent=2, ensure_ascii=False) + "\n"
         (root / place).write_text(text, encoding="utf-8")
+
+
+def _files_for(operation: Operation, title: str, identifier: str, secret: str) -> dict[str, Any]:
+    """Return the files of a skill that calls *operation*; the secret is a variable that you set."""
+    asked = operation.request
+    places = {"path": asked.path, "query": asked.query, "header": asked.header, "body": asked.body}
+    login = {} if operation.auth == "none" else {"authType": operation.auth, "authTokenEnvKey": secret}
+    return {
+        MANIFEST: {
+            "id": identifier,
+            "name": title,
+            "version": operation.version if VERSION.fullmatch(operation.version) else "0.1.0",
+            "description": operation.about,
+            "tags": list(operation.tags),
+            "adapterType": "http",
+            "entrypoint": operation.path,
+            "inputSchema": operation.input,
+            "outputSchema": operation.output,
+            "metadata": {"openapi": operation.label},
+        },
+        CONFIG: {
+            "type": "http",
+            "baseUrl": operation.base,
+            **login,
+            "request": {"method": asked.method, **{place: names for place, names in places.items() if names}},
+            "timeoutMs": 15000,
+        },
+        "README.md": _readme(title, operation.about, identifier),
+        "tests/basic.eval.json": _benchmark(
+            title, identifier, operation.example, {"type": "json_schema", "schema": operation.output}
+        ),
+    }
 
 
 def _files(name: str, identifier: str, template: Template, description: str) -> dict[str, Any]:
@@ -252,7 +330,9 @@ def _files(name: str, identifier: str, template: Template, description: str) -> 
         },
         CONFIG: config,
         "README.md": _readme(name, about, identifier),
-        "tests/basic.eval.json": _benchmark(name, identifier),
+        "tests/basic.eval.json": _benchmark(
+            name, identifier, {"query": "hello"}, {"type": "contains", "keywords": ["hello"]}
+        ),
     }
     if template == "python_script":
         files[_PROGRAM] = _SCRIPT.format(id=identifier)
@@ -273,7 +353,7 @@ def _readme(name: str, about: str, identifier: str) -> str:
     )
 
 
-def _benchmark(name: str, identifier: str) -> dict[str, Any]:
+def _benchmark(name: str, identifier: str, given: Any, expected: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": f"{identifier}-basic",
         "name": f"{name}, basic",
@@ -284,9 +364,8 @@ def _benchmark(name: str, identifier: str) -> dict[str, Any]:
             {
                 "id": "basic_001",
                 "description": "Answers what it was asked about.",
-                "inputData": {"query": "hello"},
-                "expectedOutput": {"type": "contains", "keywords": ["hello"]},
-                "evaluator": {"type": "contains", "caseSensitive": False},
+                "inputData": given,
+                "expectedOutput": expected,
                 "timeoutMs": 30000,
                 "tags": ["basic"],
             }

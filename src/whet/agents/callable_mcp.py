@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from whet.agents.callable import MOST_BYTES, Reply, compact, read_answer
-from whet.agents.callable_program import TOO_MUCH, Program, Tail, broken, health_by
+from whet.agents.callable_http import broken
+from whet.agents.callable_program import TOO_MUCH, Program, Tail, health_by
+from whet.agents.records import Lines
 from whet.errors import (
     AgentCrashed,
     AgentTimedOut,
@@ -98,25 +100,6 @@ def over_stdio(program: Program) -> Connect:
     return lambda: _stdio(program)
 
 
-class _Lines:
-    """Makes whole lines out of pieces."""
-
-    def __init__(self) -> None:
-        self._rest = bytearray()
-
-    def take(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that *chunk* ends."""
-        self._rest += chunk
-        if len(self._rest) > MOST_BYTES:
-            raise OutputTooLarge(TOO_MUCH)
-        # Look only at whole lines: looking at a long line again with each piece of it takes too long.
-        if b"\n" not in chunk:
-            return []
-        *lines, last = bytes(self._rest).split(b"\n")
-        self._rest[:] = last
-        return lines
-
-
 @asynccontextmanager
 async def _stdio(program: Program) -> AsyncIterator[TransportStreams]:
     from mcp.shared.message import SessionMessage  # noqa: PLC0415
@@ -124,9 +107,11 @@ async def _stdio(program: Program) -> AsyncIterator[TransportStreams]:
 
     to_us, heard = anyio.create_memory_object_stream[SessionMessage | Exception](1000)
     from_us, to_send = anyio.create_memory_object_stream[SessionMessage](0)
-    lines, err = _Lines(), Tail()
+    lines, err = Lines(), Tail()
 
     def hear(chunk: bytes) -> None:
+        if lines.held + len(chunk) > MOST_BYTES:
+            raise OutputTooLarge(TOO_MUCH)
         for line in lines.take(chunk):
             if line.strip().startswith(b"{"):
                 try:
@@ -186,7 +171,7 @@ def _foreseen(error: Exception) -> Exception:
 
 
 def _not_mcp(error: Exception) -> SkillFailed:
-    return SkillFailed(f"the server does not speak MCP as agreed: {' '.join(str(error).split())[:_SHOWN]}")
+    return SkillFailed(f"the server does not follow the MCP protocol: {' '.join(str(error).split())[:_SHOWN]}")
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -1,38 +1,19 @@
-"""The clients for a skill that is a program, started for each call, or an HTTP endpoint."""
+"""The client for a skill that is a program, started for each call."""
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import anyio
+from typing import Any
 
 from whet.agents import callable as rpc
-from whet.agents.callable import HEALTH_TIMEOUT_S, MOST_BYTES, Reply, auth_headers, environment, read_answer
-from whet.errors import (
-    AgentCrashed,
-    AgentError,
-    AgentTimedOut,
-    AttemptError,
-    OutputTooLarge,
-    SkillFailed,
-    SkillUnreachable,
-)
+from whet.agents.callable import HEALTH_TIMEOUT_S, MOST_BYTES, Reply, environment
+from whet.errors import AgentCrashed, AgentTimedOut, AttemptError, OutputTooLarge, SkillFailed
 from whet.ground.sandbox import Boundary, Command, Ended, Sandbox, Sink, Talk
 from whet.model.benchmark import CallableSkill
-from whet.model.session import Usage, token_count
 from whet.model.suite import Ceilings
-from whet.reading.documents import DocumentError
-from whet.reading.text import shorten
-from whet.version import __version__
-
-if TYPE_CHECKING:
-    import httpx2
-
 
 _TAIL = 2000
 TOO_MUCH = f"the skill printed more than {MOST_BYTES} bytes"
@@ -150,84 +131,3 @@ async def health_by(ask: Callable[[], Awaitable[object]]) -> str | None:
             raise
         return error.message
     return None
-
-
-_SHOWN = 500
-# Not found, method not allowed, not implemented.
-_NO_GET = frozenset({404, 405, 501})
-_INPUT, _OUTPUT = "x-usage-input-tokens", "x-usage-output-tokens"
-
-
-class HttpSkill:
-    """Calls an endpoint, with one connection pool for all calls."""
-
-    def __init__(self, skill: CallableSkill, client: httpx2.AsyncClient) -> None:
-        assert skill.url is not None
-        self._skill, self._url, self._client = skill, skill.url, client
-
-    async def call(self, given: Mapping[str, Any], *, timeout_s: float) -> Reply:
-        """POST the input; the JSON body is the answer."""
-        body = {"skillId": self._skill.id, "version": self._skill.version, "input": dict(given)}
-        began = time.monotonic()
-        response, data = await self._send("POST", timeout_s, body)
-        latency_ms = (time.monotonic() - began) * 1000
-        if response.has_redirect_location:
-            moved = f"HTTP {response.status_code}: it sends us on to {response.headers['location']}"
-            raise SkillFailed(moved, hint="name that address in entrypoint")
-        if not response.is_success:
-            raise SkillFailed(f"HTTP {response.status_code}: {_body(data)}")
-        try:
-            output = read_answer(data)
-        except DocumentError as error:
-            raise SkillFailed(f"its answer {error}: {_body(data)}") from error
-        return Reply(output=output, latency_ms=latency_ms, usage=_usage(response.headers))
-
-    async def health(self) -> str | None:
-        """Return what is wrong if a GET of the same address fails; an endpoint that only knows POST is healthy."""
-        try:
-            response, _ = await self._send("GET", HEALTH_TIMEOUT_S, None)
-        except (AgentTimedOut, OutputTooLarge) as error:
-            return error.message
-        return None if response.is_success or response.status_code in _NO_GET else f"HTTP {response.status_code}"
-
-    async def _send(self, method: str, timeout_s: float, body: Any) -> tuple[httpx2.Response, bytes]:
-        import httpx2  # noqa: PLC0415 - only skills over HTTP need it
-
-        answer = Kept(MOST_BYTES, OutputTooLarge(f"the skill answered more than {MOST_BYTES} bytes"))
-        try:
-            with anyio.fail_after(timeout_s):
-                async with self._client.stream(method, self._url, json=body) as response:
-                    async for chunk in response.aiter_bytes():
-                        answer(chunk)
-                    return response, bytes(answer.data)
-        except TimeoutError:
-            raise AgentTimedOut(f"{self._url} did not answer within {timeout_s:g} s") from None
-        except (httpx2.TransportError, httpx2.DecodingError) as error:
-            raise broken(self._url, error) from error
-
-
-def http_client(skill: CallableSkill, environ: Mapping[str, str]) -> httpx2.AsyncClient:
-    """Return a client with the headers of the skill; it ignores proxies of the environment."""
-    import httpx2  # noqa: PLC0415
-
-    headers = {"X-Eval-Skills-Version": __version__, **skill.headers, **auth_headers(skill, environ)}
-    return httpx2.AsyncClient(headers=headers, timeout=None, trust_env=False)
-
-
-def broken(url: str, error: Exception) -> AgentError:
-    """Return the error for an exchange that did not finish: no server, or one that does not speak HTTP."""
-    import httpx2  # noqa: PLC0415
-
-    said = f"{url}: {str(error) or type(error).__name__}"
-    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
-        return SkillUnreachable(said)
-    return SkillFailed(f"it broke off: {said}")
-
-
-def _usage(headers: Mapping[str, str]) -> Usage | None:
-    taken, given = (token_count(headers.get(name)) for name in (_INPUT, _OUTPUT))
-    return None if taken is None and given is None else Usage(input_tokens=taken, output_tokens=given)
-
-
-def _body(data: bytes) -> str:
-    return shorten(data.decode(errors="replace").strip(), _SHOWN) or "(nothing)"

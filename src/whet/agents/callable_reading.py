@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from whet.dataclass import dataclass
 from whet.errors import PathRefused, Problem, SuiteError, UsageError
 from whet.ground.secrets import looks_secret
-from whet.model.benchmark import ADAPTERS, AUTHS, Adapter, Auth, CallableSkill
+from whet.model.benchmark import ADAPTERS, AUTHS, METHODS, Adapter, Auth, CallableSkill, HttpRequest
 from whet.reading.document_files import read_object
 from whet.reading.fields import Fields, Findings
 from whet.reading.paths import refusals
@@ -29,12 +29,12 @@ _MANIFEST_KEYS = (
 )
 _CONFIG_KEYS = (
     *("type", "command", "args", "baseUrl", "authType", "authTokenEnvKey", "headers", "passEnv", "env"),
-    *("timeoutMs", "retries", "keepAlive", "network", "toolName", "$schema"),
+    *("timeoutMs", "retries", "keepAlive", "network", "toolName", "request", "$schema"),
 )
 # The longest name of a folder that works everywhere, with room for a suffix.
 LONGEST_ID = 100
 _ID = re.compile(rf"[a-z0-9_-]{{1,{LONGEST_ID}}}")
-_VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
+VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 # Folders that are not searched for skills.
 SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
 
@@ -93,8 +93,13 @@ def manifests(place: Path, problems: list[Problem]) -> Iterator[Path]:
     elif not is_there:
         raise UsageError(f"{place}: there is no such file or folder")
     for folder in folders:
-        if folder.is_dir() and folder.name not in SKIPPED and not folder.name.startswith("."):
+        if folder.is_dir() and folder.name not in SKIPPED and not folder.name.startswith(".") and not _leads_up(folder):
             yield from manifests(folder, problems)
+
+
+def _leads_up(folder: Path) -> bool:
+    """Return whether it is a link to a folder that holds it, which never ends."""
+    return folder.is_symlink() and folder.parent.resolve().is_relative_to(folder.resolve())
 
 
 def _closed(error: PathRefused) -> Problem:
@@ -125,13 +130,14 @@ def _skill(about: Fields, how: Fields, root: Path) -> CallableSkill:
     return CallableSkill(
         id=_matching(about, "id", _ID, f"lower-case letters, digits, dashes and underscores, at most {LONGEST_ID}"),
         name=about.text("name", required=True) or "",
-        version=_matching(about, "version", _VERSION, "a version such as 1.0.0"),
+        version=_matching(about, "version", VERSION, "a version such as 1.0.0"),
         description=about.text("description", empty=True) or "",
         adapter=adapter,
         root=root,
         digest=_digest(about.values, how.values),
         argv=argv,
         url=url,
+        request=_request(how, adapter, url) if how.has("request") else None,
         tags=about.texts("tags"),
         input_schema=_schema(about, "inputSchema"),
         output_schema=_schema(about, "outputSchema"),
@@ -177,6 +183,40 @@ def _where(about: Fields, how: Fields, adapter: Adapter, entrypoint: str) -> tup
     if entrypoint and "://" in entrypoint.split(" ", 1)[0]:
         about.problem("entrypoint", f"must be a command line or an http address, not {shown(entrypoint)}")
     return words, None
+
+
+_REQUEST_KEYS = ("method", "path", "query", "header", "body")
+HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_IN_BRACES = re.compile(r"{([^{}]*)}")
+
+
+def _request(how: Fields, adapter: Adapter, url: str | None) -> HttpRequest:
+    """Read how an input becomes a request; each field of it has one place, and each hole of the address a field."""
+    fields = how.table("request")
+    fields.warn_of_unknown(_REQUEST_KEYS)
+    if adapter != "http":
+        how.problem("request", f"is for http, not for {adapter}")
+    path, query, header = (fields.texts(name) for name in _REQUEST_KEYS[1:4])
+    body = fields.text("body")
+    places = (*path, *query, *header, *((body,) if body else ()))
+    for name in sorted({name for name in places if places.count(name) > 1}):
+        fields.problem("", f'has two places for "{name}"', "each field of the input has one")
+    for name in header:
+        if not HEADER.fullmatch(name):
+            fields.problem("header", f"has {shown(name)}, which cannot be the name of a header")
+    holes = set(_IN_BRACES.findall(url or ""))
+    for name in sorted(holes ^ set(path)):
+        fields.problem(
+            "path",
+            f'has no "{name}", but the address does' if name in holes else f'has "{name}", but the address does not',
+        )
+    return HttpRequest(
+        method=fields.choice("method", METHODS, required=True) or "POST",
+        path=path,
+        query=query,
+        header=header,
+        body=body,
+    )
 
 
 def _check_address(about: Fields, url: str) -> None:

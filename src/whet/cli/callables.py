@@ -1,4 +1,4 @@
-"""`whet eval`, `create`, `find` and `select`: work with callable skills."""
+"""`whet eval`, `task`, `create`, `find` and `select`: work with callable skills."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import click
 from whet.cli.common import (
     AT_LEAST_1,
     CONFIG,
+    EVAL_FORMATS,
     FILE,
     JSON,
-    REPORT_FORMATS,
     Decorator,
     given_settings,
     setting,
@@ -23,7 +23,9 @@ from whet.cli.common import (
     write_out,
 )
 from whet.errors import SuiteError, UsageError
+from whet.model.comparison import MOST_ADDED
 
+_SKILLS = "skills"
 _TEMPLATES = ("python_script", "http_request", "mcp_tool")
 
 
@@ -38,29 +40,64 @@ def _min_completion(help_text: str) -> Decorator[Any]:
     return click.option("--min-completion", type=click.FloatRange(0, 1), metavar="RATE", help=help_text)
 
 
-@click.command("create", short_help="Create a callable skill from a template.")
+@click.command("create", short_help="Create a callable skill from a template or an OpenAPI document.")
 @click.option("--name", required=True, metavar="NAME", help="The name of the skill; its id is made from it.")
 @click.option(
     "--from-template",
     "template",
     type=click.Choice(_TEMPLATES),
-    default="python_script",
-    show_default=True,
-    help="The kind of skill.",
+    help=f"The kind of skill (default: {_TEMPLATES[0]}).",
 )
-@_folder("--output-dir", "skills", "Create the folder of the skill in this folder.")
+@click.option(
+    "--from-openapi", "document", type=FILE, metavar="FILE", help="Create a skill for each operation of this document."
+)
+@click.option(
+    "--operation",
+    "operations",
+    multiple=True,
+    metavar="ID|'GET /path'",
+    help="With --from-openapi: only this operation (repeatable).",
+)
+@click.option("--server", metavar="URL", help="With --from-openapi: the base URL of its paths.")
+@_folder("--output-dir", _SKILLS, "Create the folder of the skill in this folder.")
 @click.option("--description", default="", metavar="TEXT", help="What the skill does, in one sentence.")
-def create_command(name: str, template: str, output_dir: Path, description: str) -> None:
+def create_command(
+    name: str, template: str | None, document: Path | None, output_dir: Path, description: str, **api: Any
+) -> None:
     """Create a folder with a manifest, a program if the skill needs one, and a benchmark with one task."""
     # Imported here and not above, as in every command: its --help does not need it.
     from whet.agents.callable_folders import TEMPLATES, create_skill
 
-    kind = next(known for known in TEMPLATES if known == template)
-    root = create_skill(name, kind, output_dir, description)
-    click.echo(f"created {root}")
-    for file in sorted(path for path in root.rglob("*") if path.is_file()):
-        click.echo(f"  {file.relative_to(root)}")
-    click.echo(f"Next: whet eval --skills {root} --benchmark {root}/tests/basic.eval.json")
+    if document is not None:
+        if template or description:
+            raise UsageError("--from-openapi says what the skills are: leave out --from-template and --description")
+        roots = _create_from_openapi(name, document, output_dir, **api)
+    elif api["operations"] or api["server"]:
+        raise UsageError("--operation and --server are for --from-openapi")
+    else:
+        kind = next(known for known in TEMPLATES if known == (template or TEMPLATES[0]))
+        roots = [create_skill(name, kind, output_dir, description)]
+    for root in roots:
+        click.echo(f"created {root}")
+        for file in sorted(path for path in root.rglob("*") if path.is_file()):
+            click.echo(f"  {file.relative_to(root)}")
+    click.echo(f"Next: whet eval --skills {roots[0]} --benchmark {roots[0]}/tests/basic.eval.json")
+
+
+def _create_from_openapi(
+    name: str, document: Path, folder: Path, operations: tuple[str, ...], server: str | None
+) -> list[Path]:
+    from whet.agents.callable_folders import create_from_openapi
+    from whet.agents.openapi import read_operations, server_problem
+
+    if server is not None and (problem := server_problem(server)):
+        raise UsageError(f"--server {problem}")
+    found = read_operations(document, operations, server)
+    roots = create_from_openapi(name, found, folder)
+    for operation in found:
+        for loss in operation.losses:
+            click.echo(f"note: {operation.label}: {loss}", err=True)
+    return roots
 
 
 _COLUMNS = ("id", "name", "version", "adapter", "tags")
@@ -72,7 +109,7 @@ _COLUMNS = ("id", "name", "version", "adapter", "tags")
 @click.option("-a", "--adapter", type=click.Choice(["subprocess", "http", "mcp"]), help="Only skills of this kind.")
 @click.option("--limit", type=AT_LEAST_1, default=20, show_default=True, metavar="N", help="List at most N skills.")
 @_min_completion("Only skills whose manifest states at least this completion.")
-@_folder("--skills-dir", "skills", "Search this folder.")
+@_folder("--skills-dir", _SKILLS, "Search this folder.")
 @JSON
 def find_command(limit: int, skills_dir: Path, as_json: bool, **asked: Any) -> None:
     """List the skills in a folder that match, the best first."""
@@ -139,7 +176,7 @@ def select_command(
     click.echo(f"{len(chosen)} of {len(skills)} selected")
     if output is not None:
         manifests = [json.loads((skill.root / "skill.json").read_text("utf-8")) for skill, _ in chosen]
-        write_out(json.dumps(manifests, indent=2).encode() + b"\n", output)
+        write_out([json.dumps(manifests, indent=2).encode(), b"\n"], output)
     return 0 if chosen else 1
 
 
@@ -154,7 +191,16 @@ _NOT_RECORDED = (
 
 
 @click.command("eval", short_help="Score callable skills on a benchmark.")
-@click.option("--skills", multiple=True, type=FILE, metavar="PATH", help="A skill, or a folder of skills (repeatable).")
+@click.option(
+    "--skills",
+    "--skill",
+    "skills",
+    multiple=True,
+    type=FILE,
+    metavar="PATH",
+    help="A skill, or a folder of skills (repeatable).",
+)
+@click.option("--all", "all_skills", is_flag=True, help=f"Every skill in the folder {_SKILLS}.")
 @click.argument("more_skills", metavar="[PATH]...", nargs=-1, type=FILE)
 @click.option("--benchmark", metavar="ID|PATH", help="The id or the path of the benchmark (default: coding-easy).")
 @click.option(
@@ -169,6 +215,13 @@ _NOT_RECORDED = (
 )
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Run only tasks with this tag (repeatable).")
 @click.option("--last-failed", is_flag=True, help="Run only what did not pass in the last run of this benchmark.")
+@click.option(
+    "--arm",
+    "arms",
+    multiple=True,
+    metavar="NAME=SPEC",
+    help="Compare this arm, such as new=skill:./v2,env:FAST=1; the first is the baseline (repeatable).",
+)
 @click.option("--evaluator", type=click.Choice(_EVALUATORS), help="The evaluator of tasks that name none.")
 @setting("trials", "--runs", help="Run every task N times.")
 @click.option("--k", type=AT_LEAST_1, metavar="N", help="The k of pass@k and pass^k (default: the benchmark's).")
@@ -186,7 +239,7 @@ _NOT_RECORDED = (
     "formats",
     multiple=True,
     metavar="NAME",
-    help=f"Write reports in this format: {', '.join(REPORT_FORMATS)} (repeatable).",
+    help=f"Write reports in this format: {', '.join(EVAL_FORMATS)} (repeatable).",
 )
 @click.option(
     "--output-dir",
@@ -197,6 +250,12 @@ _NOT_RECORDED = (
     help="Write the reports to this folder.",
 )
 @click.option("--resume", metavar="RUN", help="Make the calls that are missing from an earlier run.")
+@click.option(
+    "--add-trials",
+    type=click.IntRange(1, MOST_ADDED),
+    metavar="N",
+    help="With --resume: run every task N more times in every arm.",
+)
 @click.option("--dry-run", is_flag=True, help="Print the plan and call nothing.")
 @click.option("--verbose", is_flag=True, help="Show the input and the answer of each call.")
 @setting("sandbox", help="The sandbox that skills run in.")
@@ -215,12 +274,15 @@ def eval_command(skills: tuple[Path, ...], more_skills: tuple[Path, ...], **give
       130  interrupted
     """
     more_skills, given["formats"] = _split_formats(more_skills, given["formats"])
+    skills = _chosen_skills((*skills, *more_skills), all_skills=given["all_skills"])
     if given["benchmark"] and given["tasks"]:
         raise UsageError("--benchmark and --tasks cannot be used together")
     least = given["min_completion"]
     if least is None and given["exit_on_fail"]:
         least = _USUAL_MIN_COMPLETION
-    from whet.model.request import RunRequest, Selection, split_list
+    if given["add_trials"] and given["resume"] is None:
+        raise UsageError("--add-trials makes an earlier run longer", hint="name that run with --resume")
+    from whet.model.request import RunRequest, Selection, split_arms, split_list
     from whet.plan.settle_eval import COMMAND, EvalRequest
     from whet.record.run_file import EvalAsked
     from whet.run.evaluation import evaluate
@@ -234,6 +296,8 @@ def eval_command(skills: tuple[Path, ...], more_skills: tuple[Path, ...], **give
         last_failed=given["last_failed"],
         dry_run=given["dry_run"],
         resume=given["resume"],
+        arms=split_arms(given["arms"]),
+        add_trials=given["add_trials"],
         verbose=given["verbose"],
         again=typed_again(),
         going_on=typed_for_resume(*_NOT_RECORDED),
@@ -242,7 +306,7 @@ def eval_command(skills: tuple[Path, ...], more_skills: tuple[Path, ...], **give
         EvalRequest(
             run=run,
             asked=EvalAsked(
-                skills=tuple(map(str, (*skills, *more_skills))),
+                skills=tuple(map(str, skills)),
                 benchmark=given["benchmark"],
                 tasks=None if given["tasks"] is None else str(given["tasks"]),
                 evaluator=given["evaluator"],
@@ -259,9 +323,107 @@ def eval_command(skills: tuple[Path, ...], more_skills: tuple[Path, ...], **give
     )
 
 
+@click.command("task", short_help="Call a callable skill once and evaluate its answer.")
+@click.option("--skill", type=FILE, required=True, metavar="PATH", help="The folder of the skill.")
+@click.option("--input", "given_input", required=True, metavar="JSON", help="What the skill gets: a JSON object.")
+@click.option("--exact", metavar="JSON", help="The answer must be this value.")
+@click.option("--contains", multiple=True, metavar="TEXT", help="The answer must contain this text (repeatable).")
+@click.option("--regex", multiple=True, metavar="PATTERN", help="The pattern must match in the answer (repeatable).")
+@click.option("--schema", metavar="JSON", help="The answer must match this JSON Schema.")
+@click.option("--judge", metavar="TEXT", help="A judge rates the answer by these criteria.")
+@click.option("--custom", metavar="PATH", help="This grader decides: file.py:function, module:function or a program.")
+@setting("trials", "--runs", help="Call it N times.")
+@setting("timeout_ms", "--timeout", help="Time limit of a call (default: 30000).")
+@click.option("--no-health-check", is_flag=True, help="Do not check the health of the skill before calling it.")
+@setting("sandbox", help="The sandbox that the skill runs in.")
+@setting("reporters")
+@CONFIG
+def task_command(skill: Path, **given: Any) -> int:
+    """Call a skill with an input that you type, and evaluate its answer: a benchmark of one task, without a file.
+
+    \b
+    Exit codes:
+      0    the answer is as expected
+      1    it is not
+      2    nothing ran: correct what the error says
+      3    the call could not be made
+    """
+    from whet.model.benchmark import TYPED_TASK
+    from whet.model.request import RunRequest, Selection
+    from whet.plan.settle_eval import COMMAND, EvalRequest
+    from whet.record.run_file import EvalAsked
+    from whet.run.evaluation import evaluate
+
+    run = RunRequest(
+        command=COMMAND,
+        suite=None,
+        flags=given_settings(given, but=("tags", "output_dir")),
+        config_file=given["config_file"],
+        selection=Selection(),
+        last_failed=False,
+        dry_run=False,
+        resume=None,
+        verbose=True,
+    )
+    return evaluate(
+        EvalRequest(
+            run=run,
+            asked=EvalAsked(skills=(str(skill),), tasks=TYPED_TASK, task=_typed_task(given)),
+            check_health=not given["no_health_check"],
+            formats=(),
+            min_completion=1.0,
+        )
+    )
+
+
+# The options of `whet task` that say what is expected: the evaluator and the field of each, and whether it is JSON.
+_EXPECTING = {
+    "exact": ("exact", "value", True),
+    "contains": ("contains", "keywords", False),
+    "regex": ("regex", "patterns", False),
+    "schema": ("json_schema", "schema", True),
+    "judge": ("llm_judge", "judgePrompt", False),
+    "custom": ("custom", "customScorerPath", False),
+}
+
+
+def _typed_task(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the task that the options of `whet task` describe; raises `UsageError` if they describe none, or two."""
+    asked = [name for name in _EXPECTING if given[name] not in (None, ())]
+    options = ", ".join(f"--{name}" for name in _EXPECTING)
+    if len(asked) != 1:
+        wrong = "what is expected?" if not asked else f"--{asked[0]} and --{asked[1]} cannot be used together"
+        raise UsageError(wrong, hint=f"use one of {options}")
+    kind, place, is_json = _EXPECTING[asked[0]]
+    value = given[asked[0]]
+    expected = _json_option(asked[0], value) if is_json else list(value) if isinstance(value, tuple) else value
+    return {
+        "id": "task",
+        "inputData": _json_option("input", given["given_input"]),
+        "expectedOutput": {"type": kind, place: expected},
+    }
+
+
+def _json_option(name: str, text: str) -> Any:
+    from whet.reading.documents import DocumentError, load_json
+
+    try:
+        return load_json(text)
+    except DocumentError as error:
+        hint = "put a text in double quotes within single ones: '\"text\"'" if name == "exact" else None
+        raise UsageError(f"--{name} {error}", hint=hint) from error
+
+
+def _chosen_skills(named: tuple[Path, ...], *, all_skills: bool) -> tuple[Path, ...]:
+    """Return where to look for skills: at what you named, or with `--all` in their usual folder."""
+    if all_skills and named:
+        raise UsageError("--all is every skill: leave out the others", hint="or name them, without --all")
+    return (Path(_SKILLS),) if all_skills else named
+
+
 def _split_formats(paths: tuple[Path, ...], formats: tuple[str, ...]) -> tuple[tuple[Path, ...], tuple[str, ...]]:
     """Take formats out of *paths*: in `--format json markdown`, click reads the second one as a path."""
-    more = tuple(str(path) for path in paths if formats and str(path) in REPORT_FORMATS and not path.exists())
+    more = tuple(str(path) for path in paths if formats and str(path) in EVAL_FORMATS and not path.exists())
     return tuple(path for path in paths if str(path) not in more), (*formats, *more)
 
 
@@ -283,6 +445,6 @@ def _formats(given: tuple[str, ...]) -> tuple[str, ...]:
     """Return the formats; each value may be a comma-separated list."""
     names = tuple(name.strip() for value in given for name in value.split(","))
     for name in names:
-        if name not in REPORT_FORMATS:
-            raise UsageError(f'no report format is called "{name}"', hint=f"known: {', '.join(REPORT_FORMATS)}")
+        if name not in EVAL_FORMATS:
+            raise UsageError(f'no report format is called "{name}"', hint=f"known: {', '.join(EVAL_FORMATS)}")
     return names or ("json", "markdown")

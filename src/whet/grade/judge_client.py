@@ -11,7 +11,7 @@ import anyio
 from whet.agents.prices import priced
 from whet.dataclass import dataclass
 from whet.errors import JudgeFailed, NoVerdict, UsageError
-from whet.grade.judge_questions import TOOL, VERDICT_SCHEMA, Prompt, Verdict, Vote, read_call, read_text
+from whet.grade.judge_questions import VERDICT, Form, Prompt, T, Vote
 from whet.model.session import Usage, token_count
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ Provider = Literal["openai", "anthropic"]
 class JudgeSettings:
     """Any endpoint that speaks as OpenAI (chat completions) or Anthropic (messages) does; `url` ends before those."""
 
+    # The runner whose agent judges, instead of a model.
+    runner: str | None = None
     provider: Provider = "openai"
     url: str | None = None
     model: str | None = None
@@ -45,7 +47,9 @@ class JudgeSettings:
 
     @property
     def model_name(self) -> str:
-        """The model; only one provider has a default."""
+        """The model, or the runner that judges instead; only one provider has a default."""
+        if self.runner is not None:
+            return self.runner
         found = self.model or WIRES[self.provider].model
         if found is None:
             raise UsageError("the judge has no model", hint="name one in `model` of the judge's settings")
@@ -62,17 +66,16 @@ def judge_settings(given: Mapping[str, Any]) -> JudgeSettings:
     return JudgeSettings(**values)
 
 
-def find_key(settings: JudgeSettings, environ: Mapping[str, str]) -> str:
-    """Return the key; raises `UsageError` if there is none."""
+def find_key(settings: JudgeSettings, environ: Mapping[str, str], why: str = "a language model has to judge") -> str:
+    """Return the key; raises `UsageError` if there is none, with *why* it is needed."""
     names = (settings.key_variable,) if settings.key_variable else WIRES[settings.provider].key_variables
     for name in names:
         if environ.get(name):
             return environ[name]
-    raise UsageError(f"a language model should judge (llm_judge), and there is no key for it: set {' or '.join(names)}")
+    raise UsageError(f"{why}, and there is no key for it: set {' or '.join(names)}")
 
 
 _MOST_TOKENS = 1024
-_ABOUT = "Record the rating of the answer."
 
 
 class ChatCompletions:
@@ -88,19 +91,19 @@ class ChatCompletions:
         """Return the headers with the key."""
         return {"Authorization": f"Bearer {key}"}
 
-    def body(self, settings: JudgeSettings, prompt: Prompt) -> dict[str, Any]:
+    def body(self, settings: JudgeSettings, prompt: Prompt, form: Form[T]) -> dict[str, Any]:
         """Return a request with two messages and one tool that must be called."""
-        tool = {"name": TOOL, "description": _ABOUT, "parameters": VERDICT_SCHEMA}
+        tool = {"name": form.tool, "description": form.about, "parameters": form.schema}
         return {
             "model": settings.model_name,
             "messages": [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}],
             "tools": [{"type": "function", "function": tool}],
-            "tool_choice": {"type": "function", "function": {"name": TOOL}},
+            "tool_choice": {"type": "function", "function": {"name": form.tool}},
             **_temperature(settings),
         }
 
-    def read(self, answer: Mapping[str, Any]) -> tuple[Verdict, Usage]:
-        """Return the verdict in the call, or else in the text, and its usage; raises `JudgeFailed`."""
+    def read(self, answer: Mapping[str, Any], form: Form[T]) -> tuple[T, Usage]:
+        """Return what is in the call, or else in the text, and its usage; raises `JudgeFailed`."""
         message = answer["choices"][0]["message"]
         counts = answer.get("usage") or {}
         usage = Usage(
@@ -109,11 +112,11 @@ class ChatCompletions:
             cached_tokens=token_count((counts.get("prompt_tokens_details") or {}).get("cached_tokens")),
         )
         for call in message.get("tool_calls") or ():
-            if call["function"]["name"] == TOOL:
-                return read_call(call["function"]["arguments"]), usage
+            if call["function"]["name"] == form.tool:
+                return form.read_call(call["function"]["arguments"]), usage
         if message.get("refusal"):
             raise JudgeFailed(f"the judge refused: {message['refusal']}")
-        return read_text(message.get("content") or ""), usage
+        return form.read_text(message.get("content") or ""), usage
 
 
 class Messages:
@@ -128,19 +131,19 @@ class Messages:
         """Return the headers with the key, and the date of the interface."""
         return {"x-api-key": key, "anthropic-version": "2023-06-01"}
 
-    def body(self, settings: JudgeSettings, prompt: Prompt) -> dict[str, Any]:
+    def body(self, settings: JudgeSettings, prompt: Prompt, form: Form[T]) -> dict[str, Any]:
         """Return the same request in its own shape."""
         return {
             "model": settings.model_name,
             "max_tokens": _MOST_TOKENS,
             "system": prompt.system,
             "messages": [{"role": "user", "content": prompt.user}],
-            "tools": [{"name": TOOL, "description": _ABOUT, "input_schema": VERDICT_SCHEMA}],
-            "tool_choice": {"type": "tool", "name": TOOL},
+            "tools": [{"name": form.tool, "description": form.about, "input_schema": form.schema}],
+            "tool_choice": {"type": "tool", "name": form.tool},
             **_temperature(settings),
         }
 
-    def read(self, answer: Mapping[str, Any]) -> tuple[Verdict, Usage]:
+    def read(self, answer: Mapping[str, Any], form: Form[T]) -> tuple[T, Usage]:
         """Return the same; `input_tokens` of a reply does not include the cached ones."""
         counts = answer.get("usage") or {}
         cached = token_count(counts.get("cache_read_input_tokens")) or 0
@@ -152,9 +155,9 @@ class Messages:
             cached_tokens=cached,
         )
         for block in answer["content"]:
-            if block["type"] == "tool_use" and block["name"] == TOOL:
-                return read_call(block["input"]), usage
-        return read_text("".join(block.get("text", "") for block in answer["content"])), usage
+            if block["type"] == "tool_use" and block["name"] == form.tool:
+                return form.read_call(block["input"]), usage
+        return form.read_text("".join(block.get("text", "") for block in answer["content"])), usage
 
 
 WIRES: Mapping[Provider, ChatCompletions | Messages] = {"openai": ChatCompletions(), "anthropic": Messages()}
@@ -174,22 +177,28 @@ _SHOWN = 300
 
 
 class JudgeClient:
-    """Asks one model; close it after use."""
+    """Asks one model, which errors call *who*; close it after use."""
 
-    def __init__(self, settings: JudgeSettings, key: str) -> None:
+    def __init__(self, settings: JudgeSettings, key: str, who: str = "the judge") -> None:
         self._settings = settings
+        self._who = who
         self._wire = WIRES[settings.provider]
         self._key = key
         self._client: httpx2.AsyncClient | None = None
 
     async def ask(self, prompt: Prompt) -> Vote:
         """Return a verdict; raises `JudgeFailed` after as many tries as the settings allow."""
-        body = self._wire.body(self._settings, prompt)
+        verdict, usage = await self.fill(prompt, VERDICT)
+        return Vote(verdict=verdict, usage=usage)
+
+    async def fill(self, prompt: Prompt, form: Form[T]) -> tuple[T, Usage]:
+        """Return what the model filled in, and what that used; raises as `ask` does."""
+        body = self._wire.body(self._settings, prompt, form)
         attempt = 0
         while isinstance(answer := await self._post(body, attempt), float):
             await anyio.sleep(answer)
             attempt += 1
-        return self._vote(answer)
+        return self._filled(answer, form)
 
     async def _post(self, body: Mapping[str, Any], attempt: int) -> Mapping[str, Any] | float:
         """Return the answer, or how long to wait before the next try, in seconds."""
@@ -203,22 +212,22 @@ class JudgeClient:
         except httpx2.TransportError as error:
             if last:
                 raise JudgeFailed(
-                    f"the judge at {self._settings.address}: {str(error) or type(error).__name__}"
+                    f"{self._who} at {self._settings.address}: {str(error) or type(error).__name__}"
                 ) from error
             return usual_s
         if response.is_success:
-            return _json(response)
+            return _json(response, self._who)
         if response.status_code not in _RETRIED or last:
             failed = NoVerdict if response.status_code in _REFUSED else JudgeFailed
-            raise failed(f"the judge at {self._settings.address}: HTTP {response.status_code}: {_said(response)}")
+            raise failed(f"{self._who} at {self._settings.address}: HTTP {response.status_code}: {_said(response)}")
         return _asked_wait(response.headers, usual_s)
 
-    def _vote(self, answer: Mapping[str, Any]) -> Vote:
+    def _filled(self, answer: Mapping[str, Any], form: Form[T]) -> tuple[T, Usage]:
         try:
-            verdict, usage = self._wire.read(answer)
+            filled, usage = self._wire.read(answer, form)
         except (KeyError, IndexError, TypeError, AttributeError) as error:
-            raise NoVerdict(f"the judge answered in another shape: {str(dict(answer))[:_SHOWN]}") from error
-        return Vote(verdict=verdict, usage=priced(usage, self._settings.model_name))
+            raise NoVerdict(f"{self._who} answered in another shape: {str(dict(answer))[:_SHOWN]}") from error
+        return filled, priced(usage, self._settings.model_name)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -226,13 +235,13 @@ class JudgeClient:
             await self._client.aclose()
 
 
-def _json(response: httpx2.Response) -> Mapping[str, Any]:
+def _json(response: httpx2.Response, who: str) -> Mapping[str, Any]:
     try:
         answer = response.json()
     except ValueError as error:
-        raise JudgeFailed(f"the answer of the judge is not JSON: {response.text[:_SHOWN]}") from error
+        raise JudgeFailed(f"the answer of {who} is not JSON: {response.text[:_SHOWN]}") from error
     if not isinstance(answer, Mapping):
-        raise JudgeFailed(f"the judge answered in another shape: {response.text[:_SHOWN]}")
+        raise JudgeFailed(f"{who} answered in another shape: {response.text[:_SHOWN]}")
     return answer
 
 

@@ -5,17 +5,30 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from os.path import normpath
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from whet.dataclass import dataclass
 from whet.errors import AgentTimedOut, BudgetSpent, StepLimitReached
 from whet.grade.evidence import QUESTIONS_FILE, events_path
 from whet.model.event import ExecutionSummary, Results, SessionSeen
 from whet.model.grade import Status
-from whet.model.run import STATE_FILE, UNHELD, RunInfo, TrialKey, TrialResult
-from whet.model.seen import CommandRun, Event, FileEdit, FileRead, FinalOutput, Message, SkillSignal, ToolCall, Trouble
+from whet.model.run import STATE_FILE, UNHELD, RunInfo, TrialKey, TrialResult, turn_folder
+from whet.model.seen import (
+    CommandRun,
+    Event,
+    FileEdit,
+    FileRead,
+    FinalOutput,
+    Message,
+    Permission,
+    SkillSignal,
+    ToolCall,
+    Trouble,
+    TurnStarted,
+)
 from whet.model.wire import WireError, decode_event
 from whet.reading.text import clean, count, excerpt, middle, one_line, path_for_people
 from whet.report.screen import Screen
@@ -34,7 +47,7 @@ def session_line(seen: SessionSeen, screen: Screen) -> str | None:
     return screen.fit(f"  {screen.paint(name, 'dim')} │ {one_line(text, _WIDEST)}")
 
 
-def describe(event: Event) -> str | None:  # noqa: PLR0911 - a table of kinds
+def describe(event: Event) -> str | None:  # noqa: C901, PLR0911 - a table of kinds
     """Describe *event* in a few words; None if there is nothing to show."""
     match event:
         case Message(role="assistant", phase="thinking", text=text):
@@ -49,10 +62,14 @@ def describe(event: Event) -> str | None:  # noqa: PLR0911 - a table of kinds
             return f"writes {path}"
         case SkillSignal(skill=skill, loaded=loaded):
             return f"{'loads' if loaded else 'fails to load'} skill {skill}"
+        case Permission(tool=tool, allowed=allowed):
+            return f"asks for {tool}: {'allowed' if allowed else 'refused'}"
         case ToolCall(tool=tool):
             return f"calls {tool}"
         case Trouble(message=message):
             return f"trouble: {message}"
+        case TurnStarted(turn=turn, prompt=prompt):
+            return f"turn {turn}: {prompt}"
         case _:
             return None
 
@@ -67,9 +84,19 @@ _MOST_NOTES = 5
 
 def _notes(result: TrialResult) -> tuple[str, ...]:
     """Return the notes of a trial, but not that a budget was not enforced: a notice says that once for all trials."""
-    notes = tuple(dict.fromkeys(one_line(note, 500) for note in result.notes if not note.startswith(UNHELD)))
+    found = (*_conversation(result), *(note for note in result.notes if not note.startswith(UNHELD)))
+    notes = tuple(dict.fromkeys(one_line(note, 500) for note in found))
     hidden = len(notes) - _MOST_NOTES
     return (*notes[:_MOST_NOTES], f"and {count(hidden, 'more note')} in the record") if hidden > 0 else notes
+
+
+def _conversation(result: TrialResult) -> Iterator[str]:
+    """Yield how many turns were taken, and how the user found it, if there was one."""
+    if result.turns:
+        user = result.user
+        reason = f": {user.reason}" if user and user.reason else ""
+        ended = f", and its user ended {user.outcome or 'in the middle'}{reason}" if user else ""
+        yield f"a conversation of {count(result.turns, 'turn')}{ended}"
 
 
 def _last_printed(folder: Path, lines: int) -> tuple[str, ...]:
@@ -118,7 +145,7 @@ _LIVE_PLACE = re.compile(r"/whet-\w+/\w+")
 # How many lines of what a check printed are shown.
 PRINTED_LINES = 5
 
-ShownStatus = Status | Literal["not-run"]
+ShownStatus = Status | Literal["not-run", "void"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,26 +203,36 @@ def class_of(result: TrialResult) -> tuple[str, str]:
     return "check", "Check not met"
 
 
+def _within(info: RunInfo, place: str) -> Path:
+    """Return a path of the record; in a batch, it leads to another folder first."""
+    return Path(normpath(info.run_dir / place))
+
+
 def finding_of(result: TrialResult, info: RunInfo, cwd: Path, *, printed_lines: int = PRINTED_LINES) -> Finding:
     """Return what is shown of a trial; of one that went as expected, not what its check printed."""
     failure = result.failure
     location = failure.location if failure else None
     workspace = result.workspace_dir
-    folder = info.run_dir / result.artifact_dir
+    folder = _within(info, result.artifact_dir)
     return Finding(
         key=one_line(str(result.key), 300),
         status=result.status,
         message=excerpt(message_of(result)),
         where=f"{path_for_people(Path(location.file), cwd)}:{location.line}" if location else None,
         artifacts=path_for_people(folder, cwd),
-        workspace=path_for_people(info.run_dir / workspace, cwd) if workspace else None,
+        workspace=path_for_people(_within(info, workspace), cwd) if workspace else None,
         cause=one_line(f"{failure.cause}, in phase {failure.phase}", 120) if failure else None,
         attempts=len(result.attempts),
         ask=None if result.passed else _ask(folder, cwd),
         notes=_notes(result),
-        printed=() if result.passed else _last_printed(folder, printed_lines),
-        seen=None if result.passed else _last_seen(result, folder),
+        printed=() if result.passed else _last_printed(folder / turn_folder(_turn_of_check(result)), printed_lines),
+        seen=None if result.passed else _last_seen(result, folder / turn_folder(result.turns)),
     )
+
+
+def _turn_of_check(result: TrialResult) -> int | None:
+    """Return the turn of the check that failed, if it is that of a turn."""
+    return next((grade.turn for grade in result.grades if not grade.passed), None)
 
 
 def snapshot_finding(summary: ExecutionSummary, results: Results, info: RunInfo, cwd: Path) -> Finding | None:
@@ -209,7 +246,7 @@ def snapshot_finding(summary: ExecutionSummary, results: Results, info: RunInfo,
         status=outcome.verdict,
         message=(one_line(f"snapshot {outcome.status}: {outcome.message}", 500),),
         where=None,
-        artifacts=path_for_people(info.run_dir / first.artifact_dir, cwd),
+        artifacts=path_for_people(_within(info, first.artifact_dir), cwd),
         workspace=None,
         cause="its usage snapshot",
         attempts=1,
@@ -231,7 +268,39 @@ def likeness(result: TrialResult, finding: Finding) -> str:
     return "\n".join((_LIVE_PLACE.sub("", text), finding.cause or "", finding.status))
 
 
-def message_of(result: TrialResult) -> str:
+class _Failed(Protocol):
+    @property
+    def code(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+
+
+class _Graded(Protocol):
+    @property
+    def check(self) -> str: ...
+    @property
+    def passed(self) -> bool: ...
+    @property
+    def reason(self) -> str: ...
+
+
+class Ended(Protocol):
+    """What a trial that has ended says of why; a `TrialResult` does, and a row of a table."""
+
+    @property
+    def status(self) -> Status:
+        """Its verdict."""
+
+    @property
+    def failure(self) -> _Failed | None:
+        """What happened."""
+
+    @property
+    def grades(self) -> Sequence[_Graded]:
+        """Its checks."""
+
+
+def message_of(result: Ended) -> str:
     """Return why a trial did not go as expected."""
     if result.failure is not None and result.failure.message.strip():
         return result.failure.message
@@ -243,7 +312,7 @@ def message_of(result: TrialResult) -> str:
     return result.failure.code if result.failure else "No check gave a reason."
 
 
-def _unmet(result: TrialResult) -> Iterator[str]:
+def _unmet(result: Ended) -> Iterator[str]:
     for grade in result.grades:
         if not grade.passed:
             yield f"{grade.check}: {grade.reason}" if grade.reason else f"{grade.check}: not met"

@@ -1,4 +1,4 @@
-"""What the author of a Python suite writes: `Case`, `case`, `Workspace` and `Bootstrap`.
+"""What the author of a Python suite writes: `Case`, `case`, `Turn`, `User`, `Workspace` and `Bootstrap`.
 
 They accept anything and remember where it was written, so that the format can report every mistake at once, with its
 place. Type checkers and editors see the strict signatures.
@@ -49,6 +49,8 @@ class Case(_Written):
     known = (
         "id",
         "prompt",
+        "turns",
+        "user",
         "check",
         "tags",
         "timeout_ms",
@@ -56,6 +58,8 @@ class Case(_Written):
         "budget_usd",
         "expected_fail",
         "classify_failure",
+        "solution",
+        "image",
     )
     # Whether `@case` made it.
     by_mark = False
@@ -65,8 +69,10 @@ class Case(_Written):
         def __init__(
             self,
             *,
-            prompt: str,
-            check: CheckFunction,
+            prompt: str | None = None,
+            turns: Sequence[str | Turn] = (),
+            user: User | None = None,
+            check: CheckFunction | None = None,
             id: str = ...,  # noqa: A002 - the author's word
             tags: Sequence[str] = (),
             timeout_ms: int | None = None,
@@ -74,6 +80,33 @@ class Case(_Written):
             budget_usd: float | None = None,
             expected_fail: bool = False,
             classify_failure: Classify | None = None,
+            solution: str | Mapping[str, str | Sequence[str]] | None = None,
+            image: str | None = None,
+        ) -> None: ...
+
+
+class Turn(_Written):
+    """One prompt of a conversation, and a check of what the agent did until it answered.
+
+    If the check fails, no further turn is taken, unless the turn is `soft`.
+    """
+
+    known = ("prompt", "check", "soft")
+
+    if TYPE_CHECKING:
+
+        def __init__(self, prompt: str, *, check: CheckFunction | None = None, soft: bool = False) -> None: ...
+
+
+class User(_Written):
+    """A person that a model plays: it answers the agent until it has what it wants, gives up or takes no more turns."""
+
+    known = ("goal", "facts", "max_turns", "model")
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, *, goal: str, facts: Sequence[str] = (), max_turns: int = 8, model: str | None = None
         ) -> None: ...
 
 
@@ -116,7 +149,7 @@ def case(check: CheckFunction, /) -> Case: ...
 @overload
 def case(
     *,
-    prompt: str,
+    prompt: str = ...,
     id: str | None = None,
     tags: Sequence[str] = (),
     **others: Any,

@@ -14,21 +14,26 @@ from whet.dataclass import dataclass
 from whet.errors import SuiteError
 from whet.model.grade import Location
 from whet.model.run import id_problem
-from whet.model.suite import BootstrapSpec, Case, Check, Limits, Suite, WorkspaceSpec
+from whet.model.suite import BootstrapSpec, Case, Check, Limits, Suite, User, WorkspaceSpec
 from whet.reading.claim_lines import read_claim
 from whet.reading.claim_objects import read_object, write_claim
 from whet.reading.claims import Absent, Claim, ClaimError, Exists, Reading
-from whet.reading.document_files import SUFFIXES, is_eval_suite, read_document
+from whet.reading.document_files import document_format, read_document
 from whet.reading.documents import Document, DocumentError
 from whet.reading.fields import Fields, Findings, is_portable
 from whet.reading.paths import glob_problem, literal_head
 from whet.reading.settings_files import find_project
 from whet.reading.text import shorten, shown
-from whet.suites.format import note_shared_ids
+from whet.suites.conversations import SATISFIED, USER, WrittenTurn, conversation_prompts, read_user
+from whet.suites.format import held_out, note_shared_ids, read_script, read_solution
 
 TOP = ("name", "description", "model", "defaults", "protect", "cases", "$schema", "version")
 DEFAULTS = ("budget", "timeout", "model", "env", "setup")
-CASE = ("id", "prompt", "expect", "budget", "timeout", "model", "protect", "tags", "env", "setup")
+CASE = (
+    *("id", "prompt", "turns", "user", "expect", "budget", "timeout", "model", "protect", "tags", "env", "setup"),
+    "solution",
+)
+TURN = ("prompt", "expect", "soft")
 # Spellings that are too far from the right one to be found by likeness.
 _OTHER_WORDS = {
     "budgetusd": "budget",
@@ -52,8 +57,8 @@ class BenchFormat:
     """Any `.json`, `.yaml` or `.yml` file."""
 
     def recognizes(self, path: Path) -> bool:
-        """Return whether *path* ends in one of these, and is not an eval suite."""
-        return path.suffix.lower() in SUFFIXES and not is_eval_suite(path)
+        """Return whether *path* ends in one of these, and has no other format."""
+        return document_format(path) == "bench"
 
     def lower(self, path: Path) -> Suite:
         """Read the file, and check all that can be checked without running an agent."""
@@ -95,6 +100,7 @@ def _suite(value: Any, path: Path, findings: Findings) -> Suite | None:
         description=top.text("description") or "",
         usual_timeout_s=USUAL_TIMEOUT_S,
         warnings=tuple(findings.warnings),
+        held_out=held_out(path, cases),
     )
 
 
@@ -108,7 +114,7 @@ def _defaults(top: Fields) -> Defaults:
         timeout_s=_seconds(given, "timeout"),
         model=given.text("model") or model,
         env=given.variables("env", _VARIABLE),
-        setup=_script(given, "setup"),
+        setup=read_script(given, "setup"),
         protect=protect,
     )
 
@@ -158,13 +164,18 @@ def _case(given: Fields, defaults: Defaults, project: Path) -> Case:
     given.warn_of_unknown(CASE, _OTHER_WORDS)
     identifier = given.checked("id", given.text("id", required=True), id_problem)
     env = {**defaults.env, **given.variables("env", _VARIABLE)}
-    setup = _script(given, "setup") or defaults.setup
+    setup = read_script(given, "setup") or defaults.setup
     if setup is None:
         _warn_of_nothing(given, project)
+    turns = tuple(_turns(given))
+    prompts = conversation_prompts(given, turns)
+    checked = [check for turn in turns for check in turn.checks]
     return Case(
         id=identifier or "",
-        prompt=given.text("prompt", required=True) or "",
-        checks=tuple(_checks(given)),
+        prompt=prompts[0],
+        then=prompts[1:],
+        user=_user(given),
+        checks=(*checked, *_checks(given, required=not checked), *((SATISFIED,) if given.given("user") else ())),
         tags=tuple(dict.fromkeys(given.texts("tags"))),
         limits=Limits(
             timeout_s=_seconds(given, "timeout") or defaults.timeout_s,
@@ -174,13 +185,35 @@ def _case(given: Fields, defaults: Defaults, project: Path) -> Case:
         env=env,
         protect=tuple(dict.fromkeys((*defaults.protect, *given.texts("protect", reason=glob_problem)))),
         bootstrap=BootstrapSpec(command="/bin/sh", args=("-c", setup), env=env) if setup else None,
+        solution=read_solution(given),
         location=Location(file=given.findings.file, line=given.findings.line(given.path)),
     )
 
 
-def _checks(given: Fields) -> Iterator[Check]:
+def _turns(given: Fields) -> Iterator[WrittenTurn]:
+    """Yield the turns of a conversation: texts, and objects with expectations of their own."""
+    for number, (place, item) in enumerate(given.items("turns"), 1):
+        if isinstance(item, str):
+            yield WrittenTurn(prompt=given.text_at(place, item) or "")
+            continue
+        turn = given.object(place, item)
+        turn.warn_of_unknown(TURN, _OTHER_WORDS)
+        soft = turn.flag("soft")
+        checks = (replace(check, turn=number, soft=soft) for check in _checks(turn, required=False))
+        yield WrittenTurn(prompt=turn.text("prompt", required=isinstance(item, Mapping)) or "", checks=tuple(checks))
+
+
+def _user(given: Fields) -> User | None:
+    if given.given("user") is None:
+        return None
+    user = given.table("user")
+    user.warn_of_unknown(USER)
+    return read_user(user)
+
+
+def _checks(given: Fields, *, required: bool) -> Iterator[Check]:
     """Yield a check for each expectation."""
-    if not given.has("expect", required=True, hint='expect at least one thing, such as "test:npm test"'):
+    if not given.has("expect", required=required, hint='write at least one, such as "test:npm test"'):
         return
     expected = given.given("expect")
     if not isinstance(expected, list):
@@ -233,14 +266,6 @@ def _seconds(given: Fields, name: str) -> float | None:
     if value is not None and value >= _LOOKS_LIKE_MS:
         given.warn(name, f"is {value:g} seconds, which looks like milliseconds", f"write {value / 1000:g}")
     return value
-
-
-def _script(given: Fields, name: str) -> str | None:
-    """Read a line of shell, or several in a list."""
-    if not isinstance(given.given(name), list):
-        return given.text(name)
-    lines = given.texts(name)
-    return "\n".join(("set -e", *lines)) if lines else None
 
 
 def _warn_of_nothing(given: Fields, project: Path) -> None:

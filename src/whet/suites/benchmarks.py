@@ -123,13 +123,13 @@ def _check_subject(fields: Fields, evaluator: Fields, kind: EvaluatorKind) -> No
     for other, subject in _SUBJECT.items():
         ignored = subject in fields.values and subject != _SUBJECT[kind]
         if ignored and not (other == "exact" and kind in _TAKES_VALUE):
-            fields.warn(subject, f"is not looked at by {kind}")
+            fields.warn(subject, f"is not used by {kind}")
 
 
 def _evaluator(fields: Fields, kind: EvaluatorKind) -> Evaluator:
     subject = fields.choice("subject", SUBJECTS)
     if subject == "files" and kind != "custom":
-        fields.problem("subject", f'"files" can be looked at by custom only, not by {kind}')
+        fields.problem("subject", f'only custom can grade "files", not {kind}')
     return Evaluator(
         kind=kind,
         # Only keywords are looked for without regard to case, unless the task says so.
@@ -142,6 +142,8 @@ def _evaluator(fields: Fields, kind: EvaluatorKind) -> Evaluator:
     )
 
 
+# What a benchmark has besides its tasks, for tasks without one.
+_HEAD = {"id": "custom", "version": "0.0.0", "domain": "custom", "scoringMethod": "mean"}
 _KNOWN = ("id", "name", "version", "domain", "scoringMethod", "maxLatencyMs", "k", "metadata", "tasks", "$schema")
 
 
@@ -157,7 +159,7 @@ def read_benchmark(path: Path, *, default: EvaluatorKind | None = None) -> Loade
     """Read the benchmark in *path*; *default* is the evaluator of tasks that name none."""
     document = read_checked(path)
     if not isinstance(document, dict):
-        hint = "a bare list of tasks is read by --tasks" if isinstance(document, list) else None
+        hint = "for a list of tasks, use --tasks" if isinstance(document, list) else None
         raise SuiteError([Problem(file=str(path), message=f"must be an object, not {shown(document)}", hint=hint)])
     return _benchmark(document, path, default)
 
@@ -169,8 +171,12 @@ def read_tasks(path: Path, *, default: EvaluatorKind | None = None) -> LoadedBen
         return _benchmark(document, path, default)
     if not isinstance(document, list):
         raise SuiteError([Problem(file=str(path), message=f"must be a list of tasks, not {shown(document)}")])
-    head = {"id": "custom", "name": path.stem, "version": "0.0.0", "domain": "custom", "scoringMethod": "mean"}
-    return _benchmark({**head, "tasks": document}, path, default, at="")
+    return _benchmark({**_HEAD, "name": path.stem, "tasks": document}, path, default, at="")
+
+
+def one_task(written: Mapping[str, Any], path: Path) -> LoadedBenchmark:
+    """Return a benchmark of one task that is in no file; paths in it are relative to the folder of *path*."""
+    return _benchmark({**_HEAD, "name": path.stem, "tasks": [dict(written)]}, path, None, at="")
 
 
 def _benchmark(
@@ -235,7 +241,7 @@ def as_suite(benchmark: Benchmark, judge: Mapping[str, Any]) -> Suite:
     """Return *benchmark* as a suite: tasks are cases, and the grader of its evaluator decides each."""
     return Suite(
         name=benchmark.id,
-        cases=tuple(_case(task) for task in benchmark.tasks),
+        cases=tuple(_case(task, weighted=benchmark.scoring == "weighted_mean") for task in benchmark.tasks),
         source=benchmark.source,
         digest=benchmark.digest,
         description=benchmark.name,
@@ -244,11 +250,19 @@ def as_suite(benchmark: Benchmark, judge: Mapping[str, Any]) -> Suite:
     )
 
 
-def _case(task: BenchmarkTask) -> Case:
+def _case(task: BenchmarkTask, *, weighted: bool) -> Case:
     limits = Limits(timeout_s=None if task.timeout_ms is None else task.timeout_ms / 1000)
     prompt = json.dumps(dict(task.input), ensure_ascii=False)
     check = Check(grader=task.evaluator.kind, params={"task": task}, label=task.evaluator.kind, weight=task.weight)
-    return Case(id=task.id, prompt=prompt, checks=(check,), tags=task.tags, limits=limits, scored=True)
+    return Case(
+        id=task.id,
+        prompt=prompt,
+        checks=(check,),
+        tags=task.tags,
+        limits=limits,
+        scored=True,
+        weight=task.weight if weighted else 1.0,
+    )
 
 
 # The file in the folder of a benchmark.

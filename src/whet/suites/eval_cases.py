@@ -26,6 +26,7 @@ from whet.model.eval_cases import (
     BooleanAssertion,
     CaseKind,
     EvalCase,
+    EvalTurn,
     ExactMatch,
     JsonSchema,
     JudgeHints,
@@ -44,6 +45,8 @@ from whet.reading.paths import digest_problem, inside_problem, pointer_problem, 
 from whet.reading.patterns import pattern_of
 from whet.reading.schemas import SchemaTrouble, check_schema
 from whet.reading.text import shown
+from whet.suites.conversations import USER, WrittenTurn, conversation_prompts, read_user
+from whet.suites.format import read_solution
 
 _KNOWN = ("op", "type", "target", "value", "negate", "description")
 _MOST = 100
@@ -140,6 +143,7 @@ def _need_text(given: Fields, op: Op) -> None:
 
 # Other names for fields, which a case may use besides the fields of its class.
 _ASKED = ("instruction", "query", "prompt")
+_TURN = (*_ASKED, "assertion", "assertions", "soft")
 _OTHER_NAMES: Mapping[CaseKind, tuple[str, ...]] = {
     "trigger_query": (*_ASKED, "should_trigger"),
     "boolean_assertion": (*_ASKED, "assertion"),
@@ -207,12 +211,41 @@ def _expectation(given: Fields) -> Any:
     return given.choice("expectation", EXPECTATIONS, required=True)
 
 
+def _conversation(given: Fields) -> dict[str, Any]:
+    """Read what the agent is asked: an instruction, which a user may go on from, or turns."""
+    names = [name for name in _ASKED if given.given(name) is not None]
+    turns = tuple(_turn(given, place, item) for place, item in given.items("turns"))
+    written = tuple(WrittenTurn(prompt=turn.instruction) for turn in turns)
+    if given.given("turns") is None:
+        prompt = _asked(given, "instruction")
+    else:
+        prompt = conversation_prompts(given, written, name=names[0] if names else "instruction")[0]
+    user = given.table("user") if given.given("user") is not None else None
+    if user is not None:
+        user.refuse_unknown(USER)
+    return {"instruction": prompt, "turns": turns, "user": None if user is None else read_user(user)}
+
+
+def _turn(given: Fields, place: str, item: Any) -> EvalTurn:
+    if isinstance(item, str):
+        return EvalTurn(instruction=given.text_at(place, item) or "")
+    turn = given.object(place, item)
+    turn.refuse_unknown(_TURN)
+    has_assertions = any(turn.given(name) is not None for name in ("assertion", "assertions"))
+    return EvalTurn(
+        instruction=_asked(turn, "instruction") if turn.values else "",
+        assertions=read_assertions(turn) if has_assertions else (),
+        soft=turn.flag("soft"),
+    )
+
+
 def _llm_rubric(given: Fields) -> LlmRubric:
     judge = given.table("judge")
     judge.refuse_unknown(("model", "votes"))
     return LlmRubric(
         **_common(given),
-        instruction=_asked(given, "instruction"),
+        solution=read_solution(given),
+        **_conversation(given),
         rubric=_rubric(given),
         pass_threshold=given.number("pass_threshold", least=0, most=1, default=DEFAULT_THRESHOLD),
         judge=JudgeHints(model=judge.text("model"), votes=judge.whole("votes", most=_MOST_VOTES)),
@@ -255,7 +288,8 @@ def _exact_match(given: Fields) -> ExactMatch:
         given.problem("expected", "is missing")
     return ExactMatch(
         **_common(given),
-        instruction=_asked(given, "instruction"),
+        solution=read_solution(given),
+        **_conversation(given),
         expected=given.given("expected"),
         path=given.checked("path", given.text("path", empty=True), pointer_problem),
         case_sensitive=given.flag("case_sensitive", default=True),
@@ -267,7 +301,8 @@ def _exact_match(given: Fields) -> ExactMatch:
 def _json_schema(given: Fields) -> JsonSchema:
     return JsonSchema(
         **_common(given),
-        instruction=_asked(given, "instruction"),
+        solution=read_solution(given),
+        **_conversation(given),
         schema=_schema(given),
         extract=given.choice("extract", EXTRACTS) or "whole",
     )
@@ -288,7 +323,8 @@ def _schema(given: Fields) -> Any:
 def _boolean_assertion(given: Fields) -> BooleanAssertion:
     return BooleanAssertion(
         **_common(given),
-        instruction=_asked(given, "instruction"),
+        solution=read_solution(given),
+        **_conversation(given),
         assertions=read_assertions(given),
         match=given.choice("match", MATCHES) or "all",
     )

@@ -22,6 +22,7 @@ from whet.model.eval_cases import (
     CaseKind,
     EvalCase,
     EvalSuite,
+    EvalTurn,
     ExactMatch,
     JudgeHints,
     ResourceHints,
@@ -31,6 +32,7 @@ from whet.model.eval_cases import (
     VerifierKind,
 )
 from whet.model.run import id_problem
+from whet.model.suite import Solution, User
 from whet.reading.fields import Fields, Findings, unsound
 from whet.reading.text import shown
 from whet.suites.eval_cases import read_case
@@ -69,7 +71,7 @@ def read_suite(
     With *remote_only*, packages must be at an address, because a service must not read its own files. *findings*
     knows the file and the lines.
     """
-    given = _top(value, findings)
+    given = checked_top(value, findings)
     given.refuse_unknown((*CHANGEABLE, *PROVENANCE, *ADDED, *_ALWAYS_ALLOWED))
     suite = EvalSuite(
         source_id=_source_id(given),
@@ -86,7 +88,7 @@ def read_suite(
 
 def read_manifest(value: object, *, most_cases: int = MOST_CASES, findings: Findings | None = None) -> EvalSuite:
     """Return the suite of an import manifest: task packages under `cases`, imported and deterministic."""
-    given = _top(value, findings)
+    given = checked_top(value, findings)
     given.refuse_unknown((*MANIFEST, *_ALWAYS_ALLOWED))
     cases = _cases(_packages(given), "cases", remote_only=False, most=most_cases)
     suite = EvalSuite(
@@ -103,7 +105,7 @@ def read_manifest(value: object, *, most_cases: int = MOST_CASES, findings: Find
 
 def read_patch(value: object, *, remote_only: bool = False, most_cases: int = MOST_CASES) -> EvalSuitePatch:
     """Return the change that a JSON value describes; provenance cannot be changed."""
-    given = _top(value)
+    given = checked_top(value)
     for name in PROVENANCE:
         if name in given.values:
             given.problem(name, "cannot be changed: make a new suite")
@@ -123,7 +125,7 @@ def read_patch(value: object, *, remote_only: bool = False, most_cases: int = MO
     return patch
 
 
-def _top(value: object, findings: Findings | None = None) -> Fields:
+def checked_top(value: object, findings: Findings | None = None) -> Fields:
     """Return the fields of the document, once all of it can be stored."""
     findings = findings or Findings()
     findings.longest_text = LONGEST_TEXT
@@ -210,6 +212,9 @@ def case_to_json(case: EvalCase) -> dict[str, Any]:
     if isinstance(case, ExactMatch):
         # Also null, which is a value like any other.
         written["expected"] = case.expected
+    if "turns" in written:
+        # It is the first of them.
+        del written["instruction"]
     return {"case_kind": case.kind, **written}
 
 
@@ -232,16 +237,16 @@ def _plain(value: Any) -> Any:
         case tuple():
             return [_plain(item) for item in value]
         case Assertion():
-            written = _object(value, {"has_value": value.has_value, "negate": False})
+            written = _object(value, {"has_value": value.has_value, "negate": False, "pattern": False})
             return {**written, "value": value.value} if value.has_value else written
         case ResourceHints():
             return {**_object(value, {"env": {}, "network": False, "more": value.more}), **value.more}
-        case RubricItem() | JudgeHints():
-            return _object(value)
-        case Mapping():
-            return dict(value)
+        case Solution():
+            return value.answer if value.run is None else {"run": value.run}
+        case RubricItem() | JudgeHints() | User() | EvalTurn():
+            return _object(value, {"soft": False})
         case _:
-            return value
+            return dict(value) if isinstance(value, Mapping) else value
 
 
 FAMILIES: Mapping[VerifierKind, frozenset[CaseKind]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from whet.model.eval_cases import (
     BooleanAssertion,
     EvalCase,
     EvalSuite,
+    EvalTurn,
     ExactMatch,
     JsonSchema,
     LlmRubric,
@@ -23,10 +24,10 @@ from whet.model.eval_cases import (
 )
 from whet.model.grade import Location
 from whet.model.run import folder_name
-from whet.model.suite import NO_SKILL, SKILL, TRIGGERED, Case, Check, Limits, MadeSkill, Suite
-from whet.reading.document_files import eval_suite_in, is_eval_suite, is_manifest, read_document
-from whet.reading.documents import DocumentError, Node
+from whet.model.suite import NO_SKILL, SKILL, TRIGGERED, Case, Check, Limits, MadeSkill, Suite, User
+from whet.reading.document_files import checked_root, document_format, eval_suite_in, is_manifest
 from whet.reading.fields import Fields, Findings
+from whet.suites.conversations import SATISFIED
 from whet.suites.eval_documents import read_manifest, read_suite
 
 USUAL_TIMEOUT_S = 600.0
@@ -40,11 +41,12 @@ class EvalsFormat:
 
     def recognizes(self, path: Path) -> bool:
         """Return whether *path* has such cases."""
-        return is_eval_suite(path)
+        return document_format(path) == "evals"
 
     def lower(self, path: Path) -> Suite:
         """Read the file, and check all that can be checked before anything starts."""
-        root = _root(path)
+        root = eval_suite_in(checked_root(path))
+        assert root is not None
         read = read_manifest if is_manifest(root) else read_suite
         findings = Findings(str(path), root)
         suite = read(root.plain(), most_cases=_MOST_CASES, findings=findings)
@@ -64,18 +66,6 @@ class EvalsFormat:
             usual_timeout_s=USUAL_TIMEOUT_S,
             held_out=_held_out(path, cases),
         )
-
-
-def _root(path: Path) -> Node:
-    try:
-        document = read_document(path)
-    except DocumentError as error:
-        raise SuiteError([error.problem(path)]) from None
-    if document.repeats:
-        raise SuiteError(document.repeat_problems(path))
-    found = eval_suite_in(document.root)
-    assert found is not None
-    return found
 
 
 def _held_out(path: Path, cases: tuple[Case, ...]) -> tuple[Path, ...]:
@@ -102,10 +92,15 @@ def lower_case(case: EvalCase, suite: EvalSuite, folder: Path, given: Fields) ->
 
     *folder* is where relative paths start.
     """
+    turns: tuple[EvalTurn, ...] = getattr(case, "turns", ())
+    user: User | None = getattr(case, "user", None)
+    satisfied = () if user is None else (SATISFIED,)
     common = Case(
         id=given.case or "",
         prompt="",
-        checks=(),
+        checks=tuple(check for number, turn in enumerate(turns, 1) for check in _turn_checks(number, turn)),
+        then=tuple(turn.instruction for turn in turns[1:]),
+        user=user,
         tags=case.tags,
         weight=case.weight,
         scored=True,
@@ -119,12 +114,27 @@ def lower_case(case: EvalCase, suite: EvalSuite, folder: Path, given: Fields) ->
             return _package(common, case, suite, folder, given)
         case LlmRubric():
             check = Check(grader="rubric", params={"case": case}, label=case.kind)
-            return replace(common, prompt=_with_inputs(case), checks=(check,))
+            return replace(
+                common, prompt=_with_inputs(case), checks=(*common.checks, check, *satisfied), solution=case.solution
+            )
         case BooleanAssertion():
-            return replace(common, prompt=case.instruction, checks=_asserted(case))
+            return replace(
+                common,
+                prompt=case.instruction,
+                checks=(*common.checks, *_asserted(case), *satisfied),
+                solution=case.solution,
+            )
         case ExactMatch() | JsonSchema():
             check = Check(grader="answer", params={"case": case}, label=case.kind)
-            return replace(common, prompt=case.instruction, checks=(check,))
+            return replace(
+                common, prompt=case.instruction, checks=(*common.checks, check, *satisfied), solution=case.solution
+            )
+
+
+def _turn_checks(number: int, turn: EvalTurn) -> Iterator[Check]:
+    if turn.assertions:
+        asked = BooleanAssertion(instruction=turn.instruction, assertions=turn.assertions)
+        yield from (replace(check, turn=number, soft=turn.soft) for check in _asserted(asked))
 
 
 def _asserted(case: BooleanAssertion) -> tuple[Check, ...]:

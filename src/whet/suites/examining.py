@@ -11,7 +11,7 @@ from whet.agents.callable_reading import MANIFEST, find_skills, manifests, read_
 from whet.dataclass import dataclass
 from whet.errors import Problem, SuiteError, UsageError
 from whet.grade.evaluator_graders import find_scorer
-from whet.reading.document_files import SUFFIXES, read_plain
+from whet.reading.document_files import SUFFIXES, document_format, read_plain
 from whet.reading.documents import DocumentError
 from whet.reading.text import count
 from whet.suites.benchmarks import FILES, LoadedBenchmark, read_benchmark, read_tasks
@@ -39,7 +39,7 @@ def examine(path: Path) -> list[Examined] | None:
     except DocumentError:
         # The reader of suites says where.
         return None
-    if isinstance(document, list):
+    if document_format(path) == "bench" and isinstance(document, list):
         return [_benchmark(path, read_tasks(path))]
     return _object(path, document) if isinstance(document, dict) else None
 

@@ -1,19 +1,20 @@
-"""The contract of a format, the one function that loads a suite, and a check of ids that all formats make."""
+"""The contract of a format, the one function that loads a suite, and what all formats read alike."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from whet.errors import Problem, SuiteError
 from whet.model import plugins
 from whet.model.run import folder_name
-from whet.model.suite import Suite
+from whet.model.suite import Case, Solution, Suite
 from whet.reading.fields import Fields
 
-# The format to ask first, by the ending of a file: the readers of JSON and YAML take long to import.
+# The endings of formats that need not be read to be known: the readers of JSON and YAML take long to import.
 _BY_ENDING = {".py": "python"}
+_COMMAND = 'write the answer as a text, or a command such as {"run": "echo 4 > result.txt"}'
 
 
 class Format(Protocol):
@@ -28,16 +29,67 @@ class Format(Protocol):
 
 def load_suite(path: Path) -> Suite:
     """Return the suite in *path*, in whatever format it is."""
+    if path.is_dir() and (name := format_of(path)) is not None:
+        whole: Format = plugins.find("formats", name)()
+        return whole.lower(path.resolve())
     if not path.is_file():
         other = "is not a file" if path.exists() else "there is no such file"
         reason = "is a folder; name the suite file" if path.is_dir() else other
         raise SuiteError([Problem(file=str(path), message=reason)])
-    for name in sorted(plugins.names("formats"), key=lambda name: name != _BY_ENDING.get(path.suffix)):
+    name = format_of(path)
+    if name is not None:
         found: Format = plugins.find("formats", name)()
-        if found.recognizes(path):
-            return found.lower(path.resolve())
+        return found.lower(path.resolve())
     known = ", ".join(plugins.names("formats"))
     raise SuiteError([Problem(file=str(path), message=f"is in no known format (known: {known})")])
+
+
+def format_of(path: Path) -> str | None:
+    """Return the name of the format that *path* is written in."""
+    if path.is_dir():
+        # Only one format is of folders, and looking into others would take long.
+        return "harbor" if plugins.find("formats", "harbor")().recognizes(path) else None
+    first = _BY_ENDING.get(path.suffix) or _by_content(path)
+    for name in sorted(plugins.names("formats"), key=lambda name: (name != first, name)):
+        found: Format = plugins.find("formats", name)()
+        if found.recognizes(path):
+            return name
+    return None
+
+
+def _by_content(path: Path) -> str | None:
+    from whet.reading.document_files import document_format  # noqa: PLC0415 - Python suites do not need it
+
+    return document_format(path)
+
+
+def read_script(given: Fields, name: str) -> str | None:
+    """Read a line of shell, or several in a list."""
+    if not isinstance(given.given(name), list):
+        return given.text(name)
+    lines = given.texts(name)
+    return "\n".join(("set -e", *lines)) if lines else None
+
+
+def read_solution(given: Fields) -> Solution | None:
+    """Read what passes a case: a text is the answer, and under `run` is shell for the place of the agent."""
+    value = given.given("solution")
+    if value is None or isinstance(value, str):
+        answer = given.text("solution")
+        return None if answer is None else Solution(answer=answer)
+    if not isinstance(value, Mapping):
+        given.problem("solution", f"must be a text or a command, not {given.shown('solution', value)}", _COMMAND)
+        return None
+    table = given.table("solution")
+    table.refuse_unknown(("run",))
+    if table.given("run") in (None, []):
+        table.problem("run", "is missing", _COMMAND)
+    return Solution(run=read_script(table, "run"))
+
+
+def held_out(path: Path, cases: Iterable[Case]) -> tuple[Path, ...]:
+    """Return the suite itself if it holds a solution: then no agent may see it."""
+    return (path,) if any(case.solution for case in cases) else ()
 
 
 def note_shared_ids(named: Iterable[tuple[Fields, str, str]]) -> None:

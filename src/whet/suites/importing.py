@@ -25,15 +25,14 @@ from whet.reading.fields import Fields, Findings
 from whet.reading.settings_files import TOML
 from whet.suites.dockerfile import read_image
 from whet.suites.eval_documents import read_manifest
+from whet.suites.harbor import TASK, VERSIONS, instruction, tags, tasks_in
 
 _MOST_CASES = 100_000
 # Fields that every task of a manifest should have, and a case of a suite need not have.
 _WANTED = ("task_id", "instruction", "verifier_ref")
 _CONTEXT, _VERIFIER, _SOLUTION = "environment", "tests/test.sh", "solution/solve.sh"
-_CANARY = re.compile(r"\A\s*(?:<!--(?:(?!-->).)*-->|#[^\n]*)[ \t]*\n?", re.DOTALL)
 # The time limit of a verifier whose task has none, and of our agents.
 _USUAL_TIMEOUT_S = 600.0
-_TASK = "task.toml"
 _LARGEST = 64 * 1024 * 1024
 
 
@@ -55,27 +54,17 @@ class BadTask(ValueError):
 
 def import_path(path: Path, folder: Path, *, name: str | None = None, oracle: bool = False) -> Imported:
     """Import *path* into a suite in *folder*; with *oracle*, solutions run before verifiers."""
-    if path.is_file() and path.name != _TASK:
+    if path.is_file() and path.name != TASK:
         return import_manifest(_document(path), path, folder)
-    root = path.parent if path.name == _TASK else path
+    root = path.parent if path.name == TASK else path
     if not root.is_dir():
         raise UsageError(f"{path} does not exist")
-    tasks = _tasks(root)
+    tasks = tasks_in(root)
     if not tasks:
         raise UsageError(
-            f"{root} holds no tasks", hint=f"a task is a folder with {_TASK}; name one, or a folder of them"
+            f"{root} holds no tasks", hint=f"a task is a folder with {TASK}; name one, or a folder of them"
         )
     return import_tasks(tasks, name or root.resolve().name, folder, oracle=oracle)
-
-
-def _tasks(root: Path) -> list[Path]:
-    """Find the tasks at *root*: one, a folder of them, or a project with them in `tasks`."""
-    if (root / _TASK).is_file():
-        return [root]
-    for place in (root, root / "tasks"):
-        if found := sorted(file.parent for file in place.glob(f"*/{_TASK}") if file.is_file()):
-            return found
-    return []
 
 
 def _document(path: Path) -> Any:
@@ -96,7 +85,7 @@ def import_tasks(tasks: Sequence[Path], name: str, folder: Path, *, oracle: bool
     for task in tasks:
         findings, identifier = Findings(language=TOML), task.resolve().name
         try:
-            given = _sections(task / _TASK, Fields({}, findings, case=identifier))
+            given = _sections(task / TASK, Fields({}, findings, case=identifier))
             cases.append(_case(task, identifier, given, folder, oracle=oracle))
         except (BadTask, OSError) as error:
             left_out.append(Problem(file="", case=identifier, message=str(error)))
@@ -133,10 +122,10 @@ def _case(task: Path, name: str, given: Mapping[str, Fields], folder: Path, *, o
     timeout_s = verifier.number("timeout_sec", above=0) or _USUAL_TIMEOUT_S
     return TaskPackage(
         task_id=name,
-        tags=_tags(given["task"], given["metadata"]),
+        tags=tags(given["task"], given["metadata"]),
         source=top.text("source") or given["task"].text("name"),
         environment_ref=seen_from(task, folder),
-        instruction=_instruction(task),
+        instruction=instruction(task),
         verifier_ref=_VERIFIER,
         skill_bundle_ref=_skill_place(task, top),
         oracle_ref=solution if oracle else None,
@@ -161,15 +150,7 @@ def _check_files(task: Path, top: Fields) -> None:
         if (task / _CONTEXT / name).is_file():
             top.warn("", f"{_CONTEXT}/{name}: no service of it is started")
     if (task / "trajectory.json").is_file():
-        top.warn("", "trajectory.json: the agent begins without it")
-
-
-def _instruction(task: Path) -> str:
-    """Return the instruction without the canary at its beginning, which is meant for training filters."""
-    text = (task / "instruction.md").read_text("utf-8", "replace")
-    while (found := _CANARY.match(text)) and "canary" in found[0].lower():
-        text = text[found.end() :]
-    return text.strip()
+        top.warn("", "trajectory.json: the agent starts without it")
 
 
 def _skill_place(task: Path, top: Fields) -> str:
@@ -238,21 +219,20 @@ _LOST = {
     "verifier.user": "the verifier runs as you",
     "verifier.collect": "its commands are not run",
     "environment.docker_image": "programs are those of this machine",
-    "environment.gpus": "no GPU is set aside",
-    "environment.gpu_types": "no GPU is set aside",
-    "environment.tpu": "no TPU is set aside",
+    "environment.gpus": "no GPU is reserved",
+    "environment.gpu_types": "no GPU is reserved",
+    "environment.tpu": "no TPU is reserved",
     "environment.cpus": "set defaults.max_cpus",
     "environment.memory_mb": "set defaults.max_memory_mb",
     "environment.memory": "set defaults.max_memory_mb",
     "environment.storage_mb": "the disk is not limited",
     "environment.storage": "the disk is not limited",
-    "environment.healthcheck": "it is not asked",
+    "environment.healthcheck": "it is not run",
     "environment.mcp_servers": "they are not started",
     "environment.skills_dir": "name the skill under test with --skill",
     "solution.env": "the solution gets the variables of the verifier",
 }
 _SECTIONS = ("task", "metadata", "agent", "verifier", "environment", "solution")
-_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
 _NETWORKS = {"public": True, "no-network": False}
 
 
@@ -264,9 +244,9 @@ def _sections(path: Path, top: Fields) -> dict[str, Fields]:
         raise BadTask(f"{path.name} cannot be read: {error}") from error
     sections = {"": top, **{name: top.table(name) for name in _SECTIONS}}
     _refuse(top, sections["verifier"], sections["environment"])
-    version = str(top.values.get("schema_version", top.values.get("version", _VERSIONS[-1])))
-    if version not in _VERSIONS:
-        top.warn("", f"schema_version {version}: it is read as {_VERSIONS[-1]}, and what is new in it is not known")
+    version = str(top.values.get("schema_version", top.values.get("version", VERSIONS[-1])))
+    if version not in VERSIONS:
+        top.warn("", f"schema_version {version}: whet reads it as {VERSIONS[-1]}")
     for place, meaning in _LOST.items():
         section, _, key = place.rpartition(".")
         if sections[section].given(key):
@@ -316,8 +296,3 @@ def _env(section: Fields, top: Fields) -> dict[str, str]:
         else:
             top.warn("", f"variable {name}: it would come from your environment ({match[1]}), which scripts do not see")
     return found
-
-
-def _tags(task: Fields, metadata: Fields) -> tuple[str, ...]:
-    words = [*metadata.texts("tags"), *task.texts("keywords"), metadata.text("category"), metadata.text("difficulty")]
-    return tuple(dict.fromkeys(word for word in words if word is not None))

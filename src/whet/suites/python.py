@@ -21,7 +21,7 @@ from whet.grade.expect.rewriting import SuiteLoader, rewrite_helpers
 from whet.model.suite import Case, Suite
 from whet.reading.fields import Fields, Findings
 from whet.suites import authoring
-from whet.suites.format import note_shared_ids
+from whet.suites.format import held_out, note_shared_ids
 from whet.suites.python_fields import PYTHON, lower_case, lower_workspace
 from whet.suites.python_mistakes import HINT, ImportHangs, dropped_generators, limit_s, patience
 
@@ -47,7 +47,14 @@ class PythonFormat:
         workspace = None if declared is None else lower_workspace(declared, findings)
         if findings.problems:
             raise SuiteError(findings.problems)
-        return Suite(name=path.stem, cases=cases, source=path, digest=_digest(path), workspace=workspace)
+        return Suite(
+            name=path.stem,
+            cases=cases,
+            source=path,
+            digest=_digest(path),
+            workspace=workspace,
+            held_out=held_out(path, cases),
+        )
 
 
 def _digest(path: Path) -> str:
@@ -79,7 +86,7 @@ def _unrun(module: ModuleType) -> Iterator[Problem]:
             file=loader.path,
             field=f"line {line}",
             message=f"{name}(...) makes a generator, and nothing in it runs",
-            hint="go through it with `for` or `async for`, or take its `yield` out",
+            hint="loop over it with `for` or `async for`, or remove its `yield`",
         )
 
 

@@ -10,10 +10,13 @@ from typing import Any
 
 from whet.model.grade import Location
 from whet.model.run import id_problem
-from whet.model.suite import BootstrapSpec, Case, Check, Limits, WorkspaceMode, WorkspaceSpec
+from whet.model.suite import BootstrapSpec, Case, Check, Limits, User, WorkspaceMode, WorkspaceSpec
+from whet.model.task import ImageSpec
 from whet.reading.fields import Fields, Findings, Language
 from whet.reading.text import shorten, written
 from whet.suites import authoring
+from whet.suites.conversations import WrittenTurn, conversation_prompts, read_user
+from whet.suites.format import read_solution
 
 _CHECK_PARAMETERS = 2
 _MARK = 'write @case(prompt="...") above the function'
@@ -39,11 +42,16 @@ def lower_case(written: Any, *, name: str | None, index: int, findings: Findings
 def _case(reader: _PythonFields, written: authoring.Case) -> Case:
     timeout_ms = reader.whole("timeout_ms", exact=True)
     budget = reader.number("budget_usd", least=0)
-    check = reader.function("check", most=_CHECK_PARAMETERS, required=True)
+    turns = _turns(reader)
+    checked = [check for turn in turns for check in turn.checks]
+    check = reader.function("check", most=_CHECK_PARAMETERS, required=not checked)
+    prompts = conversation_prompts(reader, turns, hint=_MARK if written.by_mark else None)
     return Case(
         id=str(reader.given("id")),
-        prompt=reader.text("prompt", required=True, hint=_MARK if written.by_mark else None) or "",
-        checks=(Check(grader="python", params={"function": check}),),
+        prompt=prompts[0],
+        then=prompts[1:],
+        user=_user(reader),
+        checks=(*checked, *((Check(grader="python", params={"function": check}),) if check else ())),
         tags=tuple(dict.fromkeys(reader.texts("tags"))),
         limits=Limits(
             timeout_s=None if timeout_ms is None else timeout_ms / 1000,
@@ -52,7 +60,47 @@ def _case(reader: _PythonFields, written: authoring.Case) -> Case:
         ),
         expected_fail=reader.flag("expected_fail"),
         classify=reader.function("classify_failure", most=1),
+        solution=read_solution(reader),
+        image=_image(reader),
     )
+
+
+def _image(reader: _PythonFields) -> ImageSpec | None:
+    """Read an image by its name, or a folder with a Dockerfile, seen from the suite."""
+    given = reader.text("image")
+    return None if given is None else ImageSpec.of(_from_suite(given, Path(reader.findings.file)))
+
+
+def _turns(reader: _PythonFields) -> tuple[WrittenTurn, ...]:
+    """Read the turns of a conversation: texts, and objects of `Turn`."""
+    found = []
+    for number, (place, item) in enumerate(reader.items("turns"), 1):
+        if isinstance(item, str):
+            found.append(WrittenTurn(prompt=reader.text_at(place, item) or ""))
+            continue
+        if not isinstance(item, authoring.Turn):
+            reader.problem(place, f"must be a text or a Turn, not {PYTHON.show(item)}")
+            continue
+        # The prompt may come without its name.
+        words = dict(zip(("prompt",), item.positional, strict=False))
+        own = _reader(
+            item, {**words, **item.fields}, item.known, reader.findings, place=place, case=reader.case, most=1
+        )
+        check, soft = own.function("check", most=_CHECK_PARAMETERS), own.flag("soft")
+        made = Check(grader="python", params={"function": check}, turn=number, soft=soft)
+        prompt = own.text("prompt", required=True) or ""
+        found.append(WrittenTurn(prompt=prompt, checks=(made,) if check else ()))
+    return tuple(found)
+
+
+def _user(reader: _PythonFields) -> User | None:
+    given = reader.given("user")
+    if given is None:
+        return None
+    if not isinstance(given, authoring.User):
+        reader.problem("user", f"must be a User, not {PYTHON.show(given)}")
+        return None
+    return read_user(_reader(given, given.fields, given.known, reader.findings, place="user", case=reader.case))
 
 
 def _reader(
@@ -63,6 +111,7 @@ def _reader(
     *,
     place: str = "",
     case: str | None = None,
+    most: int = 0,
 ) -> _PythonFields:
     """Return a reader of *fields*, once those that *written* does not have are noted."""
     # None is the same as nothing, and a set as good as a list.
@@ -73,7 +122,7 @@ def _reader(
     }
     reader = _PythonFields(plain, findings, place, case)
     reader.refuse_unknown(known)
-    if getattr(written, "positional", ()):
+    if len(getattr(written, "positional", ())) > most:
         reader.problem("", "takes named fields only", f"known: {', '.join(known)}")
     return reader
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 from whet.dataclass import dataclass
+from whet.errors import UsageError
+from whet.ground.workspaces import MANIFEST, described
 from whet.model.run import id_problem
+from whet.reading.documents import load_json
 
 _TEST_FOLDERS = ("test", "tests", "spec", "__tests__")
 _MANAGERS = {
@@ -29,6 +34,19 @@ _PROGRAMS = {
     "gemini": "gemini",
     "cursor-agent": "cursor-agent",
 }
+# How descriptions of skills begin to say when to use them, and what separates the uses.
+_USE = re.compile(
+    r"(this skill should be used|use( this skill)?|trigger(s|ed)?|applies|invoke( this skill)?)"
+    r"( proactively| only)?( when(ever)?| for| to| if)?"
+    r"( (the user|users|you|someone|somebody|asked|asks?|wants?|needs?|has|have|is|are|mentions?|to|about|for))*\b",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+_PARTS = re.compile(r"[,;](?:\s*(?:or|and))?\s+|\s+or\s+", re.IGNORECASE)
+_SHORTEST_USE = 8
+_MOST_EVALS = 3
+# One trial says nothing about chance, and with three a run can already be compared.
+TRIALS = 3
 _PROMPT = 'Add a section "Getting started" to README.md that says how to run the tests.'
 
 
@@ -81,15 +99,55 @@ def getting_started(session: Session, ctx: CheckContext) -> None:
 {tests}'''
 
 
+def skill_evals(folder: Path) -> dict[str, Any]:
+    """Return first evals for the skill in *folder*: one for each use that its description names, three at most.
+
+    Raises `UsageError` if the description says nothing: then nobody knows what to ask for.
+    """
+    skill = described(folder)
+    does, uses = _promise(skill.description)
+    if not uses:
+        raise UsageError(
+            f"{folder / MANIFEST} does not say what the skill is for",
+            hint="begin the file with a line ---, the name, a description such as\n"
+            "  description: Greets people formally. Use when asked to greet a customer.\nand a second line ---",
+        )
+    evals = [
+        {
+            "id": number,
+            "prompt": use,
+            "expected_output": does,
+            "files": [],
+            "expectations": [f"The answer does what was asked: {use}"],
+        }
+        for number, use in enumerate(uses[:_MOST_EVALS], 1)
+    ]
+    return {"skill_name": skill.name, "evals": evals}
+
+
+def _promise(description: str) -> tuple[str, list[str]]:
+    """Return what a skill does, and what a person would ask for, as its description says it."""
+    sentences = [text.strip() for text in _SENTENCE.split(" ".join(description.split())) if text.strip()]
+    does = next((text for text in sentences if not _USE.match(text)), "") or description.strip()
+    uses = [_USE.sub("", text) for text in sentences if _USE.match(text)]
+    asked = [part.strip(" .,;").removeprefix("to ") for use in uses or [does] for part in _PARTS.split(use)]
+    prompts = [f"{part[0].upper()}{part[1:]}." for part in asked if len(part) > _SHORTEST_USE]
+    return does, prompts
+
+
 def installed_agent() -> str | None:
     """Return the type of the first agent whose program is installed."""
     return next((kind for kind, program in _PROGRAMS.items() if shutil.which(program)), None)
 
 
-def settings_text(agent: str | None) -> str:
-    """Return settings with a runner for *agent*, or with runners to choose from, all of them commented out."""
+def settings_text(agent: str | None, *, judged: bool = False) -> str:
+    """Return settings with a runner for *agent*, or with runners to choose from, all of them commented out.
+
+    If cases are *judged*, the agent is the judge too, as it is without settings.
+    """
+    judge = f'\n[judge]\nrunner = "{agent or "mine"}"\n\n[run]\ntrials = {TRIALS}\n' if judged else ""
     if agent is not None:
-        return f'[runners.{agent}.agent]\ntype = "{agent}"\n'
+        return f'[runners.{agent}.agent]\ntype = "{agent}"\n{judge}'
     choices = "\n".join(f'# [runners.{kind}.agent]\n# type = "{kind}"\n#' for kind in _PROGRAMS)
     return f"""\
 # Which agents to try: remove the "#" from the two lines of one or more of them.
@@ -100,7 +158,7 @@ def settings_text(agent: str | None) -> str:
 # [runners.mine.agent]
 # type = "command"
 # command = "./agent.sh"
-"""
+{indent(judge, "# ")}"""
 
 
 def _suite(project: Project) -> dict[str, Any]:
@@ -140,7 +198,7 @@ def _yaml_item(item: Any, indent: str) -> Iterator[str]:
 
 def _package_json(folder: Path) -> str | None:
     try:
-        scripts = json.loads((folder / "package.json").read_text("utf-8")).get("scripts", {})
+        scripts = load_json((folder / "package.json").read_bytes(), repeats=True).get("scripts", {})
         script = scripts.get("test")
     except (OSError, ValueError, AttributeError):
         return None

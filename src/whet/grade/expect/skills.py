@@ -7,6 +7,7 @@ from typing import Unpack
 
 from whet.grade.expect.group import Group, Pointed, Report, Words, nearest, session_of
 from whet.grade.expect.items import Items, exactly, times
+from whet.grade.expect.looked import look_at
 from whet.model.skills import Confidence, SkillDetection, SkillEvidence, skill_name
 
 _STRENGTH: dict[Confidence, int] = {"weak": 0, "medium": 1, "strong": 2, "explicit": 3}
@@ -65,7 +66,8 @@ class _Skills(Items[str, SkillDetection]):
     def __init__(self, report: Report, least: Confidence, *, usual: Confidence = _USUAL) -> None:
         if least not in _STRENGTH:
             raise ValueError(f'min_confidence is one of {", ".join(_STRENGTH)}, not "{least}"')
-        self._detected = session_of(report).detected_skills
+        self._session = session_of(report)
+        self._detected = self._session.detected_skills
         self._least = least
         self.asked = "" if least == usual else f" (at least {least})"
         super().__init__([found for found in self._detected if self._is_enough(found)])
@@ -74,7 +76,10 @@ class _Skills(Items[str, SkillDetection]):
         if not isinstance(matcher, str):
             raise TypeError(f"a skill is looked for by its name, a string, not a {type(matcher).__name__}")
         if not matcher.strip():
-            raise ValueError("a skill has a name: it is not an empty string")
+            raise ValueError("the name of a skill must not be empty")
+
+    def look_at(self, found: Sequence[int]) -> None:
+        look_at(self._session, None, (piece.event for index in found for piece in self.all[index].evidence))
 
     def matches(self, matcher: str, item: SkillDetection) -> bool:
         return item.skill == skill_name(matcher)

@@ -1,0 +1,220 @@
+"""Several runs as one, for those who watch: one plan, one stream of events, one set of results."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from os.path import commonpath
+from pathlib import Path
+
+from whet.dataclass import dataclass
+from whet.model.comparison import Look, Stop
+from whet.model.event import (
+    ExecutionSummary,
+    Notice,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    SessionSeen,
+    TrialEnded,
+    TrialStarted,
+)
+from whet.model.run import Attempt, Execution, ExecutionKey, Plan, Trial, TrialKey, TrialResult
+from whet.model.session import Usage
+from whet.model.suite import Suite
+from whet.plan.settle import Planned
+from whet.reading.text import count
+from whet.record.results import JournalResults
+from whet.record.results_document import RecordFacts
+from whet.report.reporter import Reporters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One run of several; `name` comes before the names of its cases."""
+
+    name: str
+    planned: Planned
+    # The name of the folder that all of them lie in.
+    home: str
+
+    def case(self, case: str) -> str:
+        """Return what *case* is called beside the cases of other suites."""
+        return f"{self.name}/{case}"
+
+    def execution(self, execution: Execution) -> Execution:
+        """Return *execution* under the name of its case."""
+        return replace(execution, case=replace(execution.case, id=self.case(execution.case.id)))
+
+
+def parts_of(planned: Sequence[Planned]) -> tuple[Part, ...]:
+    """Give each run a name: that of its suite; if several have the same, with that of its skill or folder."""
+    names = Counter(each.suite.name for each in planned)
+    given = (each.suite.name if names[each.suite.name] == 1 else _longer_name(each) for each in planned)
+    taken: Counter[str] = Counter()
+    parts = []
+    home = Path(commonpath([each.suite.source for each in planned])).name or "suites"
+    for name, each in zip(given, planned, strict=True):
+        taken[name] += 1
+        parts.append(Part(name=name if taken[name] == 1 else f"{name}~{taken[name]}", planned=each, home=home))
+    return tuple(parts)
+
+
+def _longer_name(planned: Planned) -> str:
+    source, skill = planned.suite.source, planned.suite.skill
+    return f"{skill.source.name if skill else source.parent.name}/{source.stem}"
+
+
+def joined_plan(parts: Sequence[Part]) -> Plan:
+    """Return the plans of all *parts* as one."""
+    plans = [part.planned.plan for part in parts]
+    first = plans[0]
+    sources = [str(plan.suite.source) for plan in plans]
+    # Suites without arms have no part in a comparison, and those that do not compare the same are not put together.
+    compared = [plan for plan in plans if plan.baseline is not None]
+    baselines = {plan.baseline for plan in compared}
+    arms = {arm.name: arm for plan in compared or plans for arm in plan.arms}
+    return replace(
+        first,
+        suite=Suite(
+            name=count(len(parts), "suite"), cases=(), source=Path(commonpath(sources)), digest=first.suite.digest
+        ),
+        executions=tuple(part.execution(each) for part in parts for each in part.planned.plan.executions),
+        schedule=first.schedule if len({plan.schedule for plan in plans}) == 1 else "serial",
+        max_parallel=max(plan.max_parallel for plan in plans),
+        retries=max(plan.retries for plan in plans),
+        arms=tuple(arms.values()),
+        voided={part.case(case): by for part in parts for case, by in part.planned.plan.voided.items()},
+        baseline=baselines.pop() if len(baselines) == 1 else None,
+    )
+
+
+class Joining:
+    """Takes the events of several runs and passes them on as those of one."""
+
+    def __init__(self, reporters: Reporters) -> None:
+        self.reporters = reporters
+        self.done = 0
+        self._begun = False
+        self._early: dict[str, Notice] = {}
+
+    def begin(self, started: RunStarted, notices: Iterable[str]) -> None:
+        """Say what begins, with *notices*, and what the runs had to say before that; what several say is said once."""
+        self._begun = True
+        self.reporters(started)
+        for notice in (*(Notice(level="warning", message=text) for text in notices), *self._early.values()):
+            self.reporters(notice)
+
+    def take(self, part: Part, event: RunEvent, *, place: str) -> None:
+        """Pass on *event* of *part*, whose run is at *place*; each run begins and ends without a word."""
+        match event:
+            case RunStarted(done=done):
+                self.done += done
+            case RunEnded():
+                pass
+            case Notice() if not self._begun:
+                self._early.setdefault(event.message, event)
+            case TrialStarted(trial=trial):
+                self.reporters(TrialStarted(trial=_trial(part, trial)))
+            case SessionSeen(trial=trial, event=seen):
+                self.reporters(SessionSeen(trial=_trial(part, trial), event=seen))
+            case TrialEnded(trial=trial, result=result):
+                self.reporters(TrialEnded(trial=_trial(part, trial), result=_result(part, result, place)))
+            case _:
+                self.reporters(event)
+
+
+def _trial(part: Part, trial: Trial) -> Trial:
+    return Trial(key=_key(part, trial.key), execution=part.execution(trial.execution))
+
+
+def _key(part: Part, key: TrialKey) -> TrialKey:
+    """Return *key* as it is called in the batch, by the folder of all suites."""
+    return replace(key, suite=part.home, case=part.case(key.case))
+
+
+def _result(part: Part, result: TrialResult, place: str) -> TrialResult:
+    """Return *result* under the name of its case, with paths that begin at the folder of the batch."""
+
+    def moved(attempt: Attempt) -> Attempt:
+        return replace(
+            attempt,
+            artifact_dir=f"{place}/{attempt.artifact_dir}",
+            workspace_dir=attempt.workspace_dir and f"{place}/{attempt.workspace_dir}",
+        )
+
+    return replace(
+        result,
+        key=_key(part, result.key),
+        artifact_dir=f"{place}/{result.artifact_dir}",
+        workspace_dir=result.workspace_dir and f"{place}/{result.workspace_dir}",
+        attempts=tuple(map(moved, result.attempts)),
+    )
+
+
+class JoinedResults:
+    """Implements `Results` for several runs, of which none runs until decided."""
+
+    looks: tuple[Look, ...] = ()
+    stopped: Stop | None = None
+
+    def __init__(self, plan: Plan, runs: Sequence[tuple[Part, JournalResults, str]], duration_s: float) -> None:
+        self.plan = plan
+        self.duration_s = duration_s
+        self._runs = runs
+        self._homes: dict[ExecutionKey, tuple[Part, JournalResults, str, Execution]] = {
+            part.execution(each).key: (part, results, place, each)
+            for part, results, place in runs
+            for each in results.plan.executions
+        }
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many trials ended with each status."""
+        whole: Counter[str] = Counter()
+        for _, results, _ in self._runs:
+            whole.update(results.counts)
+        return {status: whole[status] for status in self._runs[0][1].counts}
+
+    @property
+    def passed(self) -> bool:
+        """Whether every planned trial ended as expected, in every run."""
+        return all(results.passed for _, results, _ in self._runs)
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether an execution used more than its snapshot allows."""
+        return any(results.exceeded for _, results, _ in self._runs)
+
+    @property
+    def total_usage(self) -> Usage:
+        """What all runs used together."""
+        return sum((results.total_usage for _, results, _ in self._runs), Usage())
+
+    @property
+    def user_usage(self) -> Usage:
+        """The known usage of the models that played users, in all of them."""
+        return sum((results.user_usage for _, results, _ in self._runs), Usage())
+
+    @property
+    def cut_short(self) -> Usage:
+        """What trials used that were interrupted."""
+        return sum((results.cut_short for _, results, _ in self._runs), Usage())
+
+    @property
+    def record(self) -> RecordFacts:
+        """Nothing of its own: each run has its record."""
+        return RecordFacts(lines=0, hash=None, run=None)
+
+    def summaries(self) -> Iterator[ExecutionSummary]:
+        """Every execution, run after run."""
+        for part, results, _ in self._runs:
+            for summary in results.summaries():
+                yield replace(summary, execution=part.execution(summary.execution))
+
+    def trials(self, execution: Execution) -> Iterator[TrialResult]:
+        """The finished trials of one execution, in order."""
+        part, results, place, own = self._homes[execution.key]
+        for result in results.trials(own):
+            yield _result(part, result, place)

@@ -1,0 +1,39 @@
+"""Real agents as judges: a session of its own that reads what the agent on trial left."""
+
+from __future__ import annotations
+
+import json
+
+from stage import Stage
+
+VERDICTS = [
+    {"number": 1, "rationale": "It is there.", "evidence": "out.txt:1", "rating": 9, "manipulation": False},
+    {"number": 2, "rationale": "It is not.", "evidence": "", "rating": 1, "manipulation": False},
+]
+RUBRIC = {
+    "case_kind": "llm_rubric",
+    "instruction": "Count.",
+    "rubric": ["out.txt has a number", "out.txt has a name"],
+    "pass_threshold": 0.4,
+}
+
+
+def test_a_real_agent_looks_into_the_files_and_gives_its_verdicts(boxed: Stage) -> None:
+    boxed.defaults = '[judge]\nrunner = "real"\n'
+    steps = [
+        {"run": "echo 4711 > out.txt"},
+        {"say": "I have counted."},
+        {"run": "cat workspace/out.txt; echo changed > workspace/out.txt; cat workspace/out.txt"},
+        {"say": json.dumps({"verdicts": VERDICTS})},
+    ]
+
+    played = boxed.play_evals(steps, RUBRIC)
+
+    (grade,) = played.trial["grades"]
+    rated = json.loads(grade["evidence"])
+    assert played.verdict == ("passed", None), played.story
+    assert [item["value"] for item in rated] == [0.9, 0.1]
+    assert "I have counted." in played.turns[2].text
+    assert "4711" in played.turns[3].text
+    assert ("Read-only file system" in played.turns[3].text) is (boxed.project.sandbox == "bubblewrap")
+    assert rated[0]["judged"]["votes"][0]["usage"]["input_tokens"] > 0
