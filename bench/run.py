@@ -11,17 +11,21 @@ import platform
 
 import claims
 import expectations
+import gateway
 import memory
 import overhead
+import page_times
 import reading
 import service
 import skills
 import startup
+import viewing
 
 
 def main() -> None:
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start\n")
-    for module in (startup, overhead, skills, memory, reading, expectations, claims, service):
+    modules = (startup, overhead, skills, memory, reading, expectations, claims, service, viewing, page_times, gateway)
+    for module in modules:
         print((module.__doc__ or "").splitlines()[0])
         for name, value in module.measure().items():
             print(f"  {name:40} {value:10.2f}")

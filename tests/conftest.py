@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +18,8 @@ from whet.ground.bubblewrap import BubblewrapSandbox
 from whet.ground.sandbox import Availability
 
 STRICT = "WHET_CI_STRICT"
+HARBOR = "harbor==0.25.0"
+CONSTRAINTS = Path(__file__).resolve().parents[1] / "constraints.txt"
 _FOR_ROOT = "differs for root, and you are not: make test-root as root, or .ci/run, which does both"
 
 
@@ -50,6 +56,35 @@ def sandbox_name(request: pytest.FixtureRequest) -> str:
     """Each sandbox in turn."""
     name: str = request.param
     return name
+
+
+@pytest.fixture(scope="session")
+def harbor(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python that has Harbor's validator and its reader of tasks; without what only its other commands need."""
+    newer = next(_newer_pythons(), None)
+    if newer is None:
+        pytest.skip("there is no Python 3.12 or newer, which Harbor needs")
+    place = tmp_path_factory.mktemp("harbor")
+    python = place / "bin" / "python"
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    for command in (
+        [newer, "-m", "venv", str(place)],
+        [*pip, "--no-deps", HARBOR],
+        [*pip, "--constraint", str(CONSTRAINTS), "pydantic", "toml", "pathspec"],
+    ):
+        subprocess.run(command, check=True, capture_output=True)
+    return python
+
+
+def _newer_pythons() -> Iterator[str]:
+    """The Pythons that are new enough; where pyenv chooses, also those that it does not choose."""
+    named = [found for name in ("3", "3.12", "3.13", "3.14") if (found := shutil.which(f"python{name}"))]
+    kept = [str(path) for found in named for path in Path(found).parent.parent.glob("versions/3.1[2-9]*/bin/python3")]
+    asked = "import ensurepip, sys; print(sys.version_info >= (3, 12))"
+    for python in (sys.executable, *named, *sorted(set(kept)), "/usr/bin/python3"):
+        said = subprocess.run([python, "-c", asked], capture_output=True, check=False, text=True)
+        if re.fullmatch(r"True\n", said.stdout):
+            yield python
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from whet.reading.shell_matching import command as command
     from whet.suites.authoring import Bootstrap as Bootstrap
     from whet.suites.authoring import Case as Case
+    from whet.suites.authoring import Turn as Turn
+    from whet.suites.authoring import User as User
     from whet.suites.authoring import Workspace as Workspace
     from whet.suites.authoring import case as case
 
@@ -47,7 +49,9 @@ _HOMES = {
     "Tool": "grade.expect.tools",
     "ToolCall": "model.seen",
     "TrialResult": "model.run",
+    "Turn": "suites.authoring",
     "Usage": "model.session",
+    "User": "suites.authoring",
     "Workspace": "suites.authoring",
     "case": "suites.authoring",
     "command": "reading.shell_matching",

@@ -5,6 +5,7 @@ WhetError
 │   ├── ConfigError           settings are wrong
 │   ├── SuiteError            a suite is wrong; holds all of its problems
 │   ├── UnknownName           nothing has this name
+│   ├── NothingSelected       nothing of a suite is left to run
 │   ├── PathRefused           the system refuses access to a path
 │   └── PluginError           an extension cannot be loaded
 ├── AttemptError              ends one attempt, never the run; recorded as a `Failure`
@@ -14,9 +15,9 @@ WhetError
 │   ├── Contaminated          a session without the skill found it
 │   ├── AgentError            the agent did not finish its session
 │   │   ├── AgentNotFound · AgentNotStarted · AgentCrashed · AgentTimedOut
-│   │   ├── StepLimitReached · BudgetSpent · OutputTooLarge · CeilingReached
+│   │   ├── StepLimitReached · BudgetSpent · RunBudgetSpent · OutputTooLarge · CeilingReached
 │   │   ├── SessionUnfinished · SessionUnreadable · ContextExhausted · PromptTooLong
-│   │   ├── SkillFailed · SkillUnreachable
+│   │   ├── SkillFailed · SkillUnreachable · CassetteMissed
 │   │   └── ProviderFailed: ModelRejected
 │   └── GraderError           a check did not decide
 │       ├── CheckCrashed · CheckMistaken · CheckTimedOut · CheckerDied
@@ -88,9 +89,32 @@ class SuiteError(UsageError):
 
 
 class UnknownName(UsageError):
-    """Nothing has this name; the hint names the nearest that exists."""
+    """Nothing has this name; the hint names the nearest that exists.
+
+    `kind` says what `names` would be, and `known` those that exist, if a part of a suite was selected by them.
+    """
 
     code = "name"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        kind: str = "",
+        names: Sequence[str] = (),
+        known: Sequence[str] = (),
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.kind = kind
+        self.names = tuple(names)
+        self.known = tuple(known)
+
+
+class NothingSelected(UsageError):
+    """Nothing of a suite is left to run; of several suites, the others may have something."""
+
+    code = "selection"
 
 
 class PathRefused(UsageError):
@@ -163,6 +187,10 @@ class BootstrapFailed(
     """The bootstrap command of the suite failed."""
 
 
+class FixtureMissing(WorkspaceError, code="fixture", label="Missing fixture", cause="suite", retry=False):
+    """A file that a case puts into its workspace is not there, or is not one that it may use."""
+
+
 class DiskFailed(WorkspaceError, code="disk", label="Disk"):
     """A disk is full or broken, so whet could not do its part: the trial is errored."""
 
@@ -181,6 +209,18 @@ class PackageUnreachable(
     PackageError, code="package-unreachable", label="Package unreachable", cause="infrastructure", retry=True
 ):
     """A package could not be fetched."""
+
+
+class ImageError(WorkspaceError, code="image", label="Image", cause="suite", retry=False):
+    """The image of a container could not be built."""
+
+
+class ImageMissing(ImageError, code="image-missing", label="Image missing", cause="infrastructure"):
+    """An image is not on this machine, and could not be fetched."""
+
+
+class EnvironmentFailed(WorkspaceError, code="environment", label="Environment", cause="suite"):
+    """The container of a task did not become ready."""
 
 
 class SandboxError(AttemptError, code="sandbox", label="Sandbox", phase="start"):
@@ -222,7 +262,11 @@ class StepLimitReached(AgentError, code="max-steps", label="Max steps exceeded")
 
 
 class BudgetSpent(AgentError, code="budget", label="Budget spent"):
-    """The agent spent more than its budget."""
+    """The agent spent more than its budget: of dollars, or else of tokens or requests."""
+
+
+class RunBudgetSpent(AgentError, code="max-cost", label="Money of the run spent", cause="cancelled", retry=False):
+    """The money of the whole run was spent while the agent was working; a resumed run tries this trial again."""
 
 
 class OutputTooLarge(AgentError, code="output-limit", label="Output limit exceeded"):
@@ -235,6 +279,10 @@ class CeilingReached(AgentError, code="ceiling", label="Ceiling reached"):
 
 class SessionUnfinished(AgentError, code="unfinished", label="Session unfinished"):
     """The program ended with exit code 0, but its session has no answer."""
+
+
+class SessionLost(AgentError, code="session-lost", label="Session lost"):
+    """The agent did not go on with the session that it was in."""
 
 
 class SessionUnreadable(AgentError, code="normalization", label="Report normalization", phase="observe"):
@@ -267,6 +315,14 @@ class ModelRejected(ProviderFailed, code="model-rejected", label="Rejected model
     """The provider does not know the model or refuses it, so no trial of this runner can work."""
 
 
+class CassetteMissed(AgentError, code="cassette", label="Not on the cassette", cause="suite", retry=False):
+    """The agent asked its model something that its cassette has no answer to."""
+
+
+class UserFailed(AttemptError, code="user", label="User model", cause="provider"):
+    """The model that plays the user of a conversation did not answer, which says nothing about the agent."""
+
+
 class GraderError(AttemptError, code="grader", label="Grader", phase="check", cause="suite", retry=False):
     """A check did not decide."""
 
@@ -297,6 +353,10 @@ class Vacuous(GraderError, code="vacuous", label="Vacuous case"):
 
 class JudgeFailed(GraderError, code="judge", label="Judge", cause="provider"):
     """The judge gave no verdict, even when it was asked again."""
+
+
+class JudgeBroken(JudgeFailed, code="judge-broken", cause="infrastructure"):
+    """The agent that judges could not be run."""
 
 
 class NoVerdict(JudgeFailed):

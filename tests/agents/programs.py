@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -51,6 +51,11 @@ class Program:
     skills: str = ""
     # In which time it surely has come to its first tool, also on a busy machine.
     start_ms: int = 10_000
+    # The type of its runner if it is not called like the agent, and the arguments of its own.
+    type: str | None = None
+    args: tuple[str, ...] = ()
+    # Whether it answers `--version`: a bridge waits for a client instead.
+    tells_version: bool = True
 
     @property
     def prefix(self) -> Path:
@@ -97,7 +102,13 @@ COPILOT = Program(
     model="scripted-model",
     has_price=False,
     skills=".copilot/skills",
-    environ={"COPILOT_PROVIDER_BASE_URL": "{url}/v1", "COPILOT_PROVIDER_API_KEY": KEY, "COPILOT_OFFLINE": "true"},
+    environ={
+        "COPILOT_PROVIDER_BASE_URL": "{url}/v1",
+        "COPILOT_PROVIDER_API_KEY": KEY,
+        "COPILOT_OFFLINE": "true",
+        # With a provider of your own, it has no default model.
+        "COPILOT_MODEL": "scripted-model",
+    },
     start_ms=40_000,
 )
 GEMINI = Program(
@@ -113,6 +124,30 @@ GEMINI = Program(
     home={".gemini/settings.json": json.dumps({"security": {"auth": {"selectedType": "gemini-api-key"}}})},
     start_ms=40_000,
 )
+# The same programs, and bridges to two others, over the Agent Client Protocol.
+OPENCODE_ACP = replace(OPENCODE, type="acp", args=("acp",))
+COPILOT_ACP = replace(COPILOT, type="acp", args=("--acp",))
+GEMINI_ACP = replace(GEMINI, type="acp", args=("--acp",))
+CLAUDE_ACP = replace(
+    CLAUDE_CODE,
+    agent="claude-agent-acp",
+    package="@agentclientprotocol/claude-agent-acp",
+    version="0.49.0",
+    command="claude-agent-acp",
+    type="acp",
+    tells_version=False,
+    start_ms=40_000,
+)
+CODEX_ACP = replace(
+    CODEX,
+    agent="codex-acp",
+    package="@zed-industries/codex-acp",
+    version="0.16.0",
+    command="codex-acp",
+    type="acp",
+    tells_version=False,
+)
+OVER_ACP = (OPENCODE_ACP, COPILOT_ACP, GEMINI_ACP, CLAUDE_ACP, CODEX_ACP)
 ALWAYS = (CLAUDE_CODE, CODEX)
 MORE = (OPENCODE, COPILOT, GEMINI)
 
@@ -132,7 +167,7 @@ def installed(program: Program) -> Path:
 def search_path(program: Program) -> str:
     """The PATH with *program* on it."""
     folders = [installed(program)]
-    if program is OPENCODE and shutil.which("rg") is None:
+    if program.agent == OPENCODE.agent and shutil.which("rg") is None:
         # It loads no skill without ripgrep, and would fetch it itself. Codex brings one along.
         folders += [path.parent for path in installed(CODEX).parent.rglob("codex-path/rg")]
     return os.pathsep.join([*map(str, folders), os.environ["PATH"]])
@@ -148,7 +183,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 def _is_there(program: Program) -> bool:
     manifest = program.prefix / "lib" / "node_modules" / program.package / "package.json"
-    if not manifest.is_file() or not (program.prefix / "bin" / program.command).exists():
+    if not manifest.is_file() or (program.command and not (program.prefix / "bin" / program.command).exists()):
         return False
     return bool(json.loads(manifest.read_bytes())["version"] == program.version)
 
@@ -161,16 +196,19 @@ def _install(program: Program) -> None:
     argv += ["--prefix", str(fresh), "--cache", str(cache), f"{program.package}@{program.version}"]
     try:
         _run(argv, f"npm could not install {program.package}@{program.version}")
-        # Packages may need scripts that npm was told not to run.
-        told = _run(
-            [str(fresh / "bin" / program.command), "--version"], f"what npm installed as {program.package} fails"
-        )
-        if program.version not in told:
-            raise NotInstalled(f"npm installed {program.package} {told.strip()} and not {program.version}")
+        if program.tells_version:
+            _ask_version(program, fresh)
     finally:
         shutil.rmtree(cache, ignore_errors=True)
     # Only a whole installation gets the name that others look for.
     fresh.rename(program.prefix)
+
+
+def _ask_version(program: Program, fresh: Path) -> None:
+    """Packages may need scripts that npm was told not to run."""
+    told = _run([str(fresh / "bin" / program.command), "--version"], f"what npm installed as {program.package} fails")
+    if program.version not in told:
+        raise NotInstalled(f"npm installed {program.package} {told.strip()} and not {program.version}")
 
 
 def _run(argv: list[str], what: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from textwrap import dedent
 from typing import Any
 
-from programs import Program, search_path
+from programs import KEY, Program, search_path
 from project import Outcome, Project
 
 from whet.testing.scripted_model import Request, ScriptedModel
@@ -71,16 +71,28 @@ class Stage:
     defaults: str = ""
 
     def play(
-        self, steps: list[dict[str, Any]], *flags: str, check: str = "pass", refused: bool = False, **case: Any
+        self,
+        steps: list[dict[str, Any]],
+        *flags: str,
+        check: str = "pass",
+        refused: bool = False,
+        keyless: bool = False,
+        **case: Any,
     ) -> Played:
-        """Run the case `a` while the model follows *steps*; *refused* where nobody listens at its address."""
+        """Run the case `a` while the model follows *steps*; *refused* where nobody listens at its address.
+
+        If it is *keyless*, whet knows neither the key nor the address.
+        """
         fields = "".join(f", {name}={value!r}" for name, value in {"prompt": "Do it.", **case}.items())
         self.project.suite(f"def seen(report, ctx):\n    {check}\nsuite = [Case(id='a', check=seen{fields})]\n")
         for name, text in self.program.workspace.items():
             self.project.write(f"template/{name}", text)
         with ScriptedModel(steps) as model, closed_port() if refused else nullcontext(model.url) as url:
             self.project.settings(self._settings(url))
-            outcome = self.project.run(*flags, env=self._environ(url))
+            environ = self.environ(url)
+            if keyless:
+                environ = {name: value for name, value in environ.items() if KEY not in value and url not in value}
+            outcome = self.project.run(*flags, env=environ)
             return Played(outcome, model.requests, model.turns)
 
     def play_evals(self, steps: list[dict[str, Any]], case: dict[str, Any], *flags: str) -> Played:
@@ -91,14 +103,14 @@ class Stage:
             self.project.write(f"template/{name}", text)
         with ScriptedModel(steps) as model:
             self.project.settings(self._settings(model.url))
-            outcome = self.project.whet("run", "suite.json", *flags, env=self._environ(model.url))
+            outcome = self.project.whet("run", "suite.json", *flags, env=self.environ(model.url))
             return Played(outcome, model.requests, model.turns)
 
     def explain(self, steps: list[dict[str, Any]], *args: str, folder: str = "latest/trials/a") -> Played:
         """Ask about the newest run while the model follows *steps*; the model is at another address by now."""
         with ScriptedModel(steps) as model:
             place = self.project.output_dir / folder
-            outcome = self.project.whet("explain", str(place), *args, env=self._environ(model.url))
+            outcome = self.project.whet("explain", str(place), *args, env=self.environ(model.url))
             return Played(outcome, model.requests, model.turns)
 
     def _settings(self, url: str) -> str:
@@ -109,7 +121,8 @@ class Stage:
                 "[runners.real]",
                 dedent(self.runner),
                 "[runners.real.agent]",
-                f'type = "{self.program.agent}"',
+                f'type = "{self.program.type or self.program.agent}"',
+                self._named(),
                 f'model = "{self.program.model}"',
                 dedent(self.agent).replace("{url}", url),
                 "[runners.real.agent.env]",
@@ -119,12 +132,18 @@ class Stage:
             ]
         )
 
+    def _named(self) -> str:
+        """The program and its arguments, of a type that does not know them."""
+        if self.program.type is None:
+            return ""
+        return f'command = "{self.program.command}"\nargs = {json.dumps(list(self.program.args))}'
+
     def _workspace(self) -> str:
         """What lies in `template` of the project, if it is there."""
         there = (self.project.root / "template").is_dir()
         return '[run.workspace]\nmode = "isolated"\ntemplate_dir = "template"\n' if there else ""
 
-    def _environ(self, url: str) -> dict[str, str]:
+    def environ(self, url: str) -> dict[str, str]:
         return {
             "PATH": search_path(self.program),
             **{name: value.format(url=url) for name, value in self.program.environ.items()},

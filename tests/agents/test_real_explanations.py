@@ -111,10 +111,9 @@ def test_neither_key_nor_login_gets_into_what_is_kept_of_a_session(boxed: Stage)
 
 
 def test_a_question_after_a_timeout_finds_the_session_as_far_as_it_came(stage: Stage) -> None:
-    wait = "sleep 300 & wait"
-    first = stage.play(
-        [{"run": "echo seven > made.txt"}, {"run": wait}], "--timeout-ms", str(stage.program.start_ms), check="pass"
-    )
+    # More than once: one of them asks its model again while a command still runs.
+    steps = [{"run": "echo seven > made.txt"}, *[{"run": "sleep 300 & wait"}] * 20]
+    first = stage.play(steps, "--timeout-ms", str(stage.program.start_ms), check="pass")
     assert first.verdict == ("failed", "timeout"), first.story
 
     asked = stage.explain([BECAUSE], "--ask", WHY, "--timeout-ms", "120000")

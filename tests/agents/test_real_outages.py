@@ -78,8 +78,8 @@ def test_an_agent_that_waits_for_its_own_tool_failed_whatever_the_tool_prints(st
 
 
 def test_an_agent_that_goes_round_in_circles_failed(stage: Stage) -> None:
-    # Never the same twice: one of them notices that, and ends by itself.
-    circles = [{"say": f"API Error: 529 Overloaded, try {n}", "run": f"echo {n}; {SHOUTS}"} for n in range(2000)]
+    # Never the same twice, and not too often: one of them notices both, and ends by itself.
+    circles = [{"say": f"API Error: 529 Overloaded, try {n}", "run": f"echo {n}; {SHOUTS}sleep 2"} for n in range(2000)]
 
     played = stopped(stage, circles, silence_ms=10**6)
 

@@ -51,3 +51,26 @@ def test_without_the_skill_a_real_agent_never_hears_of_it(stage: Stage) -> None:
 
     assert played.verdict == ("passed", None), played.story
     assert not any("tidy-up" in request.text for request in played.requests)
+
+
+def test_a_real_agent_that_finds_the_copy_of_another_arm_is_contaminated(stage: Stage) -> None:
+    stage.project.write("skills/tidy-up/SKILL.md", SKILL.lstrip())
+    own, left = f"$HOME/{stage.program.skills}/tidy-up", stage.project.outside / "left"
+    step = {"run": f'if [ -d "{own}" ]; then cp -r "{own}/." {left}; else cat {left}/SKILL.md; fi; true'}
+    case = {"case_kind": "exact_match", "instruction": "Do it.", "expected": "All is ready."}
+
+    # One after the other: by its second trial, the arm without the skill finds what the other one left.
+    played = stage.play_evals(
+        [step, READY] * 4, case, "--skill", "skills/tidy-up", "--trials", "2", "--schedule", "serial"
+    )
+
+    found = {each["arm"]: each["trials"] for each in played.outcome.results["cases"][0]["executions"]}
+    assert [trial["status"] for trial in found["skill"]] == ["passed", "passed"], played.story
+    assert found["no_skill"][1]["failure"]["code"] == "contaminated", played.story
+    assert "events.jsonl shows" in found["no_skill"][1]["failure"]["message"]
+    assert all(trial["skill_shown"] for trial in found["skill"])
+    (word,) = played.outcome.asked["watermarks"].values()
+    assert f"revision: {word}" in (left / "SKILL.md").read_text()
+    # Whoever is offered the skill is not told the word.
+    assert word not in played.turns[0].text
+    assert word not in found["skill"][0]["final_output"]

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from whet.errors import GraderError
+from whet.grade.context import NotRecorded
 from whet.grade.judge_questions import TOOL
 from whet.model import plugins
 from whet.model.benchmark import BenchmarkTask, Evaluator, EvaluatorKind, Expected
 from whet.model.grade import Grade
 from whet.model.suite import Case, Check, SkillUnderTest, Suite
+from whet.suites.conversations import SATISFIED
 from whet.suites.format import load_suite
 from whet.testing import ScriptedModel, check_grader
 
@@ -171,6 +173,22 @@ def test_llm_judge(tmp_path: Path, judge: dict[str, Any]) -> None:
     grade = evaluated(tmp_path, "llm_judge", "yes", judge=judge, judge_prompt="Is it a yes?")
 
     assert (grade.value, grade.passed) == (0.9, True)
+
+
+def test_user(tmp_path: Path) -> None:
+    case = Case(id="talk", prompt="Say yes.", checks=(SATISFIED,))
+
+    grades = graded("user", Suite(name="s", cases=(case,), source=tmp_path / "s.json", digest=""))
+
+    assert [(grade.passed, grade.reason) for grade in grades] == [(False, "the user was not satisfied (None)")]
+
+
+def test_task(tmp_path: Path) -> None:
+    # It looks into a container, which the contract has not; tests/inside has the rest.
+    case = Case(id="task", prompt="Say yes.", checks=(Check(grader="task", label="tests", params={"step": 0}),))
+
+    with pytest.raises(NotRecorded, match="the container of the task"):
+        graded("task", Suite(name="s", cases=(case,), source=tmp_path / "s.json", digest=""))
 
 
 def test_all_of_ours_are_here() -> None:

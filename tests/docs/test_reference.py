@@ -36,6 +36,7 @@ from whet.plan.settings_table import GIVEN, SETTINGS, Setting, Table
 from whet.reading.settings_files import SettingsFile
 from whet.reading.shell_matching import CommandMatcher
 from whet.reading.shell_simple import Arguments, SimpleCommand
+from whet.report.export_tables import COLUMNS
 from whet.run.explain_questions import Explanation, Explanations, ExplanationStatus
 from whet.suites import authoring
 from whet.suites import benchmarks as read
@@ -218,6 +219,10 @@ def test_the_benchmark_of_the_reference_is_accepted(tmp_path: Path) -> None:
     file.write_text(block.text)
 
     assert read.read_benchmark(file).notes == ()
+
+
+def test_every_column_of_a_table_is_in_the_reference_of_exports() -> None:
+    assert _unnamed(list(COLUMNS), _page("export")) == []
 
 
 def test_every_command_and_option_is_in_the_reference_of_commands() -> None:

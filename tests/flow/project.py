@@ -66,6 +66,12 @@ class Outcome:
         return found
 
     @property
+    def asked(self) -> dict[str, Any]:
+        """What the newest run was asked: its run.json."""
+        found: dict[str, Any] = json.loads((self.folder / "run.json").read_bytes())
+        return found
+
+    @property
     def trials(self) -> list[dict[str, Any]]:
         """Every trial in the order of the results, with its case and runner."""
         return [

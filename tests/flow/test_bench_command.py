@@ -52,8 +52,8 @@ def test_a_cost_that_nobody_knows_is_not_zero_and_a_budget_without_it_is_said(be
 
     assert ended.code == 0
     assert (results["totalCost"], results["unknownCosts"]) == (None, 2)
-    assert by_id(results)["a"]["notes"] == ["the budget was not held: it is $1, and what the agent spent is not known"]
-    assert ended.stdout.count("the cost of a on sh is not known, so its budget was not held (shown once)") == 1
+    assert by_id(results)["a"]["notes"] == ["the budget was not enforced: it is $1, and the cost is not known"]
+    assert ended.stdout.count("the cost of a on sh is not known, so no budget was enforced (shown once)") == 1
 
 
 def test_an_agent_that_overspends_is_stopped_and_what_it_spent_is_told(bench: Project) -> None:
@@ -95,7 +95,7 @@ def test_no_case_is_started_once_enough_is_spent(bench: Project) -> None:
 
     assert [entry["status"] for entry in results["cases"]] == ["passed", "passed", "skipped"]
     assert (results["totalCost"], results["skipped"], results["total"]) == (2, 1, 3)
-    assert "no further trial is started" in ended.stdout
+    assert "no more trials start" in ended.stdout
     assert ended.code != 0
 
 

@@ -167,6 +167,24 @@ def test_the_other_files_are_validated_beside_one_that_cannot_be_read(closed: Pr
     assert "error[suite]: closed/suite.py: cannot be reached: Permission denied" in done.stderr
 
 
+def test_a_folder_of_suites_says_which_folder_below_it_cannot_be_read(closed: Project) -> None:
+    done = closed.whet("run", ".", "--dry-run")
+
+    assert done.code == 0
+    assert done.stderr == "passed over: closed: cannot be read: Permission denied\n"
+
+
+def test_a_folder_of_tasks_does_not_pass_over_one_that_cannot_be_read(closed: Project) -> None:
+    closed.write("tasks/open/task.toml", "")
+    closed.write("tasks/shut/task.toml", "")
+    (closed.root / "tasks/shut").chmod(0)
+
+    done = closed.whet("run", "tasks", "--dry-run")
+    (closed.root / "tasks/shut").chmod(0o755)
+
+    assert_one_line(done, "tasks/shut/task.toml")
+
+
 def test_the_other_skills_are_found_beside_one_that_cannot_be_read(closed: Project) -> None:
     skill(closed.root, name="good")
     skill(closed.root, name="shut").chmod(0)

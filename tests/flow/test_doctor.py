@@ -162,6 +162,6 @@ def test_an_agent_that_needs_another_program_is_told_so(project: Project) -> Non
 
     said = [item for item in json.loads(without.stdout)["findings"] if item["hint"] == "install rg"]
     assert [(item["state"], item["message"]) for item in said] == [
-        ("warning", "opencode loads no skill without ripgrep")
+        ("warning", "opencode cannot load skills without ripgrep")
     ]
     assert "install rg" not in with_it.stdout

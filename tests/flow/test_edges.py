@@ -99,7 +99,7 @@ def test_a_record_that_is_lost_under_way_is_said_and_no_success(project: Project
     done = project.run("--schedule", "serial")
 
     assert done.code == 4, done.stdout
-    assert f"journal.jsonl {said} while the run was under way" in done.stderr
+    assert f"journal.jsonl {said} during the run" in done.stderr
     assert f"start a new run; whet verify {project.output_dir}/2" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -382,7 +382,7 @@ def test_a_folder_without_suites_says_what_was_looked_for(project: Project) -> N
     done = project.whet("validate", "empty")
 
     assert done.code == 2
-    assert "holds no suite" in done.stderr
+    assert "there are no suites in this folder" in done.stderr
 
 
 def test_init_writes_a_python_suite_that_can_be_run(project: Project) -> None:
@@ -394,3 +394,25 @@ def test_init_writes_a_python_suite_that_can_be_run(project: Project) -> None:
 
     assert "name the agent to run in whet.toml" in written.stdout
     assert done.statuses == {"getting_started": "passed"}, done.stdout
+
+
+def test_json_that_is_nested_too_deeply_is_one_error(project: Project) -> None:
+    deep = project.write("deep.json", "[" * 100_000)
+    project.settings('[runners.a.agent]\ntype = "scripted"\nscript = "deep.json"\n')
+    project.suite("suite = [Case(id='a', prompt='x', check=lambda session: None)]")
+
+    played = project.whet("run", "suite.py")
+    pushed = project.whet("suites", "push", str(deep), "--server", "http://127.0.0.1:1", env={"WHET_API_KEY": "whet_x"})
+
+    assert (played.code, pushed.code) == (2, 2)
+    assert "deep.json: cannot be read: is nested deeper than 200 levels" in played.stderr
+    assert "deep.json is nested deeper than 200 levels" in pushed.stderr
+
+
+def test_init_goes_on_without_a_package_json_that_is_nested_too_deeply(project: Project) -> None:
+    project.write("shop/package.json", "[" * 100_000)
+
+    done = project.whet("init", "shop")
+
+    assert done.code == 0
+    assert "found no test command" in done.stdout

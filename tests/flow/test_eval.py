@@ -257,15 +257,15 @@ def test_a_judge_gives_the_score_and_is_paid_for_apart(tmp_path: Path) -> None:
     assert found["judgeCost"]["promptTokens"] > 0
 
 
-def test_html_holds_no_tag_of_a_skill(tmp_path: Path) -> None:
+def test_html_shows_the_run_and_holds_no_tag_of_a_skill(tmp_path: Path) -> None:
     skill(tmp_path)
     file = tasks(tmp_path, task("a", {"say": "<script>alert(1)</script>"}))
 
     whet(tmp_path, "eval", "--skills", "skills", "--tasks", file, "--format", "html")
 
     page = next((tmp_path / "reports").glob("*.html")).read_text()
-    assert "<script" not in page
-    assert "&lt;script&gt;" in page
+    assert "<script>alert(1)" not in page
+    assert "\\u003cscript>alert(1)\\u003c/script>" in page
 
 
 def test_a_dry_run_calls_nothing_and_leaves_nothing(tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ RAW = 'say("{" + f\'"jsonrpc":"2.0","id":{q["id"]},"result":\' + %s + "}")'
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        (RAW % '"NaN"', "its answer holds NaN, which JSON does not have"),
-        (RAW % '"1e400"', "its answer holds a number that is too large"),
+        (RAW % '"NaN"', "its answer has the number NaN, which JSON does not have"),
+        (RAW % '"1e400"', "its answer has a number that is too large"),
         (RAW % '"[" * 900 + "]" * 900', "its answer is nested deeper than 200 levels"),
         (RAW % '"[" * 200000 + "]" * 200000', "its answer is nested deeper than 200 levels"),
         ("while True: say('x' * 100000)", "printed more than 16777216 bytes"),
@@ -156,7 +156,7 @@ def test_an_endpoint_that_breaks_off_has_failed_and_is_not_left_out_of_its_figur
     assert ended.returncode == 0, ended.stderr
     assert {name: found[name]["status"] for name in names} == {**dict.fromkeys(names, "error"), "usage": "pass"}
     assert not any("errored" in result for result in found.values())
-    assert "it sends us on to /ok" in found["elsewhere"]["error"]
+    assert "it redirects to /ok" in found["elsewhere"]["error"]
     assert found["broken"]["error"] == "HTTP 500: oops"
 
 
@@ -173,13 +173,13 @@ for line in sys.stdin:
 @pytest.mark.parametrize(
     ("program", "told"),
     [
-        (SERVER.replace("RESULT", '{"foo": 1}'), "does not speak MCP as agreed"),
+        (SERVER.replace("RESULT", '{"foo": 1}'), "does not follow the MCP protocol"),
         (
             SERVER.replace(
                 "RESULT",
                 '{"protocolVersion": "0.1", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}',
             ),
-            "does not speak MCP as agreed",
+            "does not follow the MCP protocol",
         ),
         (
             'while True: print(\'{"jsonrpc":"2.0","method":"notifications/message","params":{}}\')',

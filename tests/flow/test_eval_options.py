@@ -156,7 +156,7 @@ def test_a_run_calls_nothing_more_once_its_judge_has_cost_enough_and_a_resume_re
         asked = len(model.requests)
         rest = whet(tmp_path, "eval", "--resume", "latest", "--max-cost", "9", **key)
 
-    assert "no further trial is started" in first.stdout
+    assert "no more trials start" in first.stdout
     assert (first.returncode, still.returncode, asked) == (3, 3, 1)
     assert rest.returncode == 0, rest.stderr
     assert statuses(tmp_path) == dict.fromkeys(("t0", "t1", "t2", "t3"), "pass")

@@ -252,7 +252,7 @@ def test_a_workspace_that_was_not_kept_is_made_again_as_far_as_it_can_be_and_the
         "expected": None,
         "bootstrap": "what its bootstrap command wrote is not known",
         "shared": "it was shared between trials",
-        "cwd": f"it was asked in {project.outside / 'here'} as that is now",
+        "cwd": f"it worked in {project.outside / 'here'} as it is now",
     }[mode]
     assert found["workspace"] == told
     assert told is None or told in outcome.stdout

@@ -201,7 +201,7 @@ def test_a_task_that_cannot_be_a_case_is_left_out_and_the_others_are_not(
         ('[[environment.mcp_servers]]\nname = "x"\n', "mcp_servers"),
         ('[agent]\nuser = "root"\n', "agent.user"),
         ('[agent]\nnetwork_mode = "no-network"\n', "agent.network_mode"),
-        ('schema_version = "2.0"\n', "schema_version 2.0: it is read as 1.4"),
+        ('schema_version = "2.0"\n', "schema_version 2.0: whet reads it as 1.4"),
         ('[environment]\nworkdir = "/usr/src"\n', "environment.workdir /usr/src"),
     ],
 )

@@ -19,6 +19,7 @@ type = "{type}"
 {more}
 """
 CASE = "suite = [Case(id='a', prompt='Go.', check=ok)]\n"
+SUITE = f"from whet import Case\n\ndef ok(session, ctx): pass\n\n{CASE}"
 WORKS = "#!/bin/sh\necho 9.9.9\n"
 # Whatever variables the tests are run with.
 LOGGED_IN = {"ANTHROPIC_API_KEY": "sk-of-nobody-000000", "GEMINI_API_KEY": "sk-of-nobody-000000"}
@@ -164,3 +165,31 @@ def test_a_command_agent_cannot_leave_the_rate_by_telling_of_trouble(asked: Proj
 
     ended = [(trial["status"], trial["failure"]["code"]) for trial in outcome.trials]
     assert ended == [("failed", "agent-crashed")] * 2
+
+
+def test_a_suite_that_cannot_start_keeps_the_suites_beside_it_from_leaving_a_record(asked: Project) -> None:
+    asked.settings('[runners.r.agent]\ntype = "command"\ncommand = "true"\n')
+    asked.run()
+    before = (asked.output_dir / "latest").resolve()
+    asked.write("other/suite.py", SUITE)
+    asked.write("other/whet.toml", RUNNER.format(id="r", type="claude-code", more=""))
+
+    outcome = asked.whet("run", "suite.py", "other", env=LOGGED_IN)
+
+    assert outcome.code == 2
+    assert 'there is no program "claude"' in outcome.stderr
+    assert [each for each in asked.output_dir.iterdir() if not each.is_symlink()] == [before]
+    assert (asked.output_dir / "latest").resolve() == before
+
+
+def test_many_suites_ask_an_agent_once_for_its_version(asked: Project) -> None:
+    runner(asked, "claude-code")
+    asked.write("bin/claude", f'#!/bin/sh\necho asked >> "{asked.root}/asked"; echo 2.1.197\n', mode=0o755)
+    asked.write("whet.toml", (asked.root / "whet.toml").read_text() + '\n[run]\nsandbox = "local"\n')
+    for name in ("one", "two", "three"):
+        asked.write(f"many/{name}.py", SUITE)
+
+    asked.whet("run", "many", env=LOGGED_IN)
+
+    # Once for its version, and once for the trial of each suite.
+    assert (asked.root / "asked").read_text().count("asked") == 1 + 3

@@ -82,7 +82,7 @@ def test_a_regraded_run_can_be_regraded_again_but_not_resumed(sh: Project) -> No
 
     assert (again.code, again.statuses) == (0, {"c": "passed"})
     assert resumed.code == 2
-    assert "has no agent to go on with: it regrades" in resumed.stderr
+    assert "cannot be resumed: it regrades" in resumed.stderr
 
 
 @pytest.mark.parametrize(

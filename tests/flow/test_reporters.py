@@ -183,7 +183,7 @@ IMPATIENT = """
 import sys
 from whet.cli.main import main
 from whet.report import choose
-from whet.report.guard import Patience
+from whet.report.reporter_thread import Patience
 choose.PATIENCE = Patience(event_s=1, whole_s=2)
 main()
 """

@@ -406,7 +406,7 @@ def test_a_trial_that_a_full_disk_stopped_is_done_again_by_the_resume(project: P
     codes = [line for line in ended.stdout.splitlines() if line.startswith("code ")]
     journal = project.journal()
     assert codes == ["code 3", "code 0"], ended.stdout + ended.stderr
-    assert "--resume does this trial again" in ended.stdout
+    assert "--resume runs this trial again" in ended.stdout
     assert [line["failure"] and line["failure"]["code"] for line in journal] == ["disk"] * 3 + [None] * 3
     assert project.whet("verify", "latest").code == 0
     results = json.loads((project.output_dir / "latest" / "results.json").read_bytes())

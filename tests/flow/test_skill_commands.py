@@ -72,7 +72,7 @@ def test_a_skill_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
     ended = whet(tmp_path, "create", "--name", "one")
 
     assert ended.returncode == 2
-    assert "is already there" in ended.stderr
+    assert "already exists" in ended.stderr
 
 
 def test_a_name_without_letters_is_refused(tmp_path: Path) -> None:

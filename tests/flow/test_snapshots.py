@@ -182,7 +182,8 @@ def test_a_figure_that_the_agent_does_not_tell_is_unavailable(project: Project) 
 
     assert done.code == 3
     assert (
-        "snapshot unavailable: suite.py::a@sh/default: command does not tell total_tokens" in done.stdout + done.stderr
+        "snapshot unavailable: suite.py::a@sh/default: command does not report total_tokens"
+        in done.stdout + done.stderr
     )
     assert not (project.root / "whet.snapshots.json").exists()
 

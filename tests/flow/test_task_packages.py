@@ -292,7 +292,7 @@ def test_a_package_that_passed_keeps_nothing_to_regrade(project: Project) -> Non
     outcome = project.whet("regrade", "latest")
 
     assert outcome.codes == {"a": "not-recorded"}
-    assert "it began as a package" in outcome.message("a")
+    assert "it started as a package" in outcome.message("a")
 
 
 def test_what_is_secret_in_the_variables_of_a_package_is_not_recorded(project: Project) -> None:

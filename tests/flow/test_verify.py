@@ -195,7 +195,7 @@ def test_whoever_reads_a_changed_journal_refuses_it(project: Project, done: Outc
     assert refused.code == 2, refused.stdout
     assert "error[changed]" in refused.stderr
     assert "journal.jsonl: line 2 has changed" in refused.stderr
-    assert "bring back a copy of it, or start a new run" in refused.stderr
+    assert "restore a copy of it, or start a new run" in refused.stderr
     assert "Traceback" not in refused.stderr
     assert sorted(project.output_dir.iterdir()) == before
 
@@ -250,7 +250,7 @@ def test_an_agent_that_rewrites_the_journal_in_place_ends_the_run_and_is_not_bel
     verified = project.whet("verify", "latest")
 
     assert run.code == 4, run.stdout + run.stderr
-    assert "journal.jsonl was changed by something else while the run was under way: line 1 has changed" in run.stderr
+    assert "journal.jsonl was changed by something else during the run: line 1 has changed" in run.stderr
     assert not (run.folder / "results.json").exists()
     assert resumed.code == 2
     assert "line 1 has changed" in resumed.stderr

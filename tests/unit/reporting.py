@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from whet.grade.scores import combined_status, rate_of
+from whet.model.comparison import Look, Stop
 from whet.model.event import ExecutionSummary, RunEnded, RunStarted, TrialEnded, TrialStarted
 from whet.model.grade import AS_EXPECTED, Failure, FailureClass, Location
 from whet.model.run import Attempt, Execution, Plan, RunInfo, Runner, Trial, TrialKey, TrialResult
@@ -47,6 +48,8 @@ class MemoryResults:
     plan: Plan
     outcome: Outcome
     duration_s: float = 83.4
+    looks: tuple[Look, ...] = ()
+    stopped: Stop | None = None
     alive: int = 0
 
     @property

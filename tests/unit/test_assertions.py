@@ -693,7 +693,7 @@ _SCOPES = {
 }
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     expression=st.recursive(_ATOMS, _grown, max_leaves=8),
     scope=st.sampled_from(sorted(_SCOPES)),

@@ -234,7 +234,7 @@ def test_keys_that_nothing_reads_are_mentioned_and_no_reason_to_refuse(tmp_path:
 def test_what_an_evaluator_does_not_look_at_is_mentioned(tmp_path: Path) -> None:
     written = document(task(expectedOutput={"type": "exact", "value": 1, "keywords": ["a"]}))
 
-    assert "keywords: is not looked at by exact" in str(read(tmp_path, written).notes[0])
+    assert "keywords: is not used by exact" in str(read(tmp_path, written).notes[0])
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_what_an_evaluator_does_not_look_at_is_mentioned(tmp_path: Path) -> None
     [
         ('{"id": "a",\n  oops}', "is not JSON: Expecting property name enclosed in double quotes in line 2, column 3"),
         ('{"id": "a", "id": "b"}', 'has the key "id" twice in one object'),
-        ('{"weight": NaN}', "holds NaN, which JSON does not have"),
+        ('{"weight": NaN}', "has the number NaN, which JSON does not have"),
         ("[]", "must be an object, not []"),
         ("[" * 100_000, "is nested deeper than 200 levels"),
     ],

@@ -14,7 +14,7 @@ from whet.grade import claims as grader_module
 from whet.grade.claims import ClaimGrader
 from whet.grade.context import Shell
 from whet.grade.evidence import Evidence
-from whet.ground.protecting import Baseline
+from whet.ground.protecting import Surveyed
 from whet.model.grade import Changes, Grade
 from whet.model.session import SessionSummary
 from whet.model.suite import Case, Check, Suite
@@ -41,7 +41,7 @@ class Stage:
     def __post_init__(self) -> None:
         self.workspace = self.root / "w"
         self.workspace.mkdir()
-        self.baseline = Baseline()
+        self.before = Surveyed()
 
     def write(self, name: str, text: str = "") -> Path:
         path = self.workspace / name
@@ -63,7 +63,7 @@ class Stage:
             grader.close()
 
     async def _run(self, grader: ClaimGrader, case: Case, agent: Agent, changes: Changes) -> list[Grade]:
-        self.baseline = await grader.survey(case, self.workspace, self.root / "store", timeout_s=self.timeout_s)
+        self.before = await grader.survey(case, self.workspace, self.root / "store", timeout_s=self.timeout_s)
         agent(self.workspace)
         evidence = Evidence(
             case=case,
@@ -75,7 +75,7 @@ class Stage:
             shell=Shell(sandbox="local"),
             keep=lambda name, text: None,
             timeout_s=self.timeout_s,
-            baseline=self.baseline if self.surveyed else None,
+            surveyed=self.before if self.surveyed else None,
             command_timeout_s=self.command_timeout_s,
         )
         return [await grader.grade(check, evidence) for check in case.checks]
@@ -399,11 +399,11 @@ def test_a_case_is_vacuous_where_all_of_its_claims_held_before(stage: Stage) -> 
     stage.write("a.txt", "hello")
 
     stage.run("file:a.txt exists", "file:a.txt matches /hel+o/", "no-file:b.txt")
-    vacuous = stage.baseline
+    vacuous = stage.before
     stage.run("file:a.txt exists", "diff:a.txt")
-    changed = stage.baseline
+    changed = stage.before
     stage.run("file:a.txt exists", "test:true")
-    tested = stage.baseline
+    tested = stage.before
 
     assert vacuous.vacuous
     assert changed.held == (True, False)
@@ -422,7 +422,7 @@ def test_a_pattern_that_backtracks_over_a_file_of_the_project_does_not_hold_the_
     hung, other = stage.run("file:a.txt matches /^(a+)+$/", "file:a.txt exists")
 
     assert (hung.undecided, other.passed) == (True, True)
-    assert stage.baseline.held == (None, True)
+    assert stage.before.held == (None, True)
 
 
 def test_without_a_survey_the_list_of_changes_tells_what_was_before(stage: Stage) -> None:
@@ -455,4 +455,4 @@ def test_a_survey_of_a_folder_that_is_gone_finds_nothing(stage: Stage) -> None:
     grade = stage.one("file:a.txt exists")
 
     assert not grade.passed
-    assert stage.baseline.held == (False,)
+    assert stage.before.held == (False,)

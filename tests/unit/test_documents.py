@@ -78,7 +78,7 @@ def test_a_key_that_stands_twice_is_told_with_both_lines(read: Any) -> None:
         ("// hello\n{}", 1, "comment", "YAML"),
         ('{"a":\n"b\nc"}', 2, "control character", "\\n"),
         ('{"a": [1', 1, "ends before", None),
-        ("{}\n{}", 2, "goes on after its end", None),
+        ("{}\n{}", 2, "continues after its end", None),
         ("[" * 101, 1, "nested too deeply", None),
     ],
 )
@@ -129,15 +129,15 @@ def test_a_plain_word_of_yaml_means_what_it_means_in_its_core_schema(text: str, 
         ("a: 1\nb: c: d", 2, "mapping values are not allowed"),
         ("a:\n\tb: 1", 2, "cannot start any token"),
         ("a: 1\n---\nb: 2", 2, "second document"),
-        ("a: !!python/object/apply:os.system [x]", 1, "nothing can be made of the tag"),
+        ("a: !!python/object/apply:os.system [x]", 1, "apply:os.system is not supported"),
         ("a: !!python/name:os.system x", 1, "cannot be read as"),
         ("a: &x [*x]", 1, "is not defined before this line"),
         ("1: a", 1, "is not a string"),
         ("a: 1\n<<: {b: 1}", 2, "merge keys"),
         ("[" * 100_000, 1, "nested too deeply"),
         ("- " * 100_000, 1, "nested too deeply"),
-        ("a: é\nb: x\x07y", 2, "holds the control character U+0007"),
-        ("a: \x1b[2J", 1, "holds the control character U+001B"),
+        ("a: é\nb: x\x07y", 2, "has the control character U+0007"),
+        ("a: \x1b[2J", 1, "has the control character U+001B"),
     ],
 )
 def test_what_is_no_plain_yaml_is_told_with_its_line(text: str, line: int | None, message: str) -> None:
@@ -151,7 +151,7 @@ def test_what_is_no_plain_yaml_is_told_with_its_line(text: str, line: int | None
 def test_aliases_that_unfold_without_measure_are_refused() -> None:
     levels = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else 'x'] * 10)}]" for n in range(9)]
 
-    with pytest.raises(DocumentError, match="unfolds its aliases"):
+    with pytest.raises(DocumentError, match="has aliases that expand too far"):
         read_yaml("\n".join(levels))
 
 

@@ -168,5 +168,5 @@ def test_what_a_call_gave_in_place_of_the_function_is_refused() -> None:
 
     call: Any = look()
 
-    with pytest.raises(TypeError, match="give the function itself, not the coroutine"):
+    with pytest.raises(TypeError, match="pass the function itself, not the coroutine"):
         expect.classify("slow", call)

@@ -131,7 +131,7 @@ def test_a_file_is_as_a_whole_what_is_looked_for(ctx: CheckContext) -> None:
     [
         ("src/mian.py", "No such file or directory"),
         ("src", "src is not a file"),
-        ("../outside.txt", "../outside.txt lies outside of the workspace"),
+        ("../outside.txt", "../outside.txt is outside of the workspace"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_a_failure_that_says_why(

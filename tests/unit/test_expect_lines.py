@@ -239,7 +239,7 @@ def test_an_exit_code_that_nobody_told_is_neither_success_nor_failure(method: st
 
     said = _said(lambda: getattr(expect.commands, method)(report, "make"))
 
-    assert said.splitlines()[0].endswith("(the agent does not tell exit codes)")
+    assert said.splitlines()[0].endswith("(the agent does not report exit codes)")
     assert "  1. make  (exit code unknown)" in said
 
 
@@ -247,7 +247,7 @@ def test_an_exit_code_that_nobody_told_is_neither_success_nor_failure(method: st
 def test_a_command_that_never_ran_neither_succeeded_nor_failed(method: str) -> None:
     said = _said(lambda: getattr(expect.commands, method)(_session(CommandRun(command="ls", exit_code=0)), "make"))
 
-    assert "(the agent does not tell exit codes)" not in said
+    assert "(the agent does not report exit codes)" not in said
     assert "  1. ls  (exit code 0)" in said
 
 

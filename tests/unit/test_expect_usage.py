@@ -34,7 +34,7 @@ def test_tokens_of_every_kind_have_a_ceiling(kind: str, seen: int) -> None:
     words = kind.replace("_", " ")
     assert said == f"expected at most {seen - 1} {words} tokens, observed {seen:,}"
     assert _said(lambda: expect.usage.tokens(SILENT, at_most=5, kind=kind)) == (
-        f"expected at most 5 {words} tokens, but the agent did not tell"
+        f"expected at most 5 {words} tokens, but the agent did not report it"
     )
 
 
@@ -44,7 +44,7 @@ def test_a_guess_holds_nothing() -> None:
     said = _said(lambda: expect.usage.tokens(guess, at_most=1_000))
 
     assert guess.usage.total_tokens == 110
-    assert said == "expected at most 1,000 total tokens, but the agent did not tell"
+    assert said == "expected at most 1,000 total tokens, but the agent did not report it"
 
 
 def test_a_total_of_which_one_part_is_unknown_is_unknown() -> None:
@@ -64,7 +64,7 @@ def test_money_has_a_ceiling() -> None:
     expect.usage.cost(REPORT, at_most=0.25)
 
     assert _said(lambda: expect.usage.cost(REPORT, at_most=0.1)) == "expected at most 0.1 US dollars, observed 0.25"
-    assert "but the agent did not tell" in _said(lambda: expect.usage.cost(SILENT, at_most=1))
+    assert "but the agent did not report it" in _said(lambda: expect.usage.cost(SILENT, at_most=1))
 
 
 def test_steps_have_a_ceiling() -> None:
@@ -78,7 +78,7 @@ def test_time_has_a_ceiling() -> None:
     expect.usage.duration(REPORT, at_most_s=2.5)
 
     assert _said(lambda: expect.usage.duration(REPORT, at_most_s=2)) == "expected at most 2 seconds, observed 2.5"
-    assert "but the agent did not tell" in _said(lambda: expect.usage.duration(SILENT, at_most_s=2))
+    assert "but the agent did not report it" in _said(lambda: expect.usage.duration(SILENT, at_most_s=2))
 
 
 def test_large_figures_are_written_out() -> None:

@@ -181,7 +181,7 @@ def test_the_arm_tells_whether_the_skill_is_there(local: Bench) -> None:
             False,
             "reward.txt says 1 and reward.json 0; reward.json counts",
         ),
-        (["echo 1 > $LOGS_DIR/rewards.json", "exit 3"], 0.0, False, "rewards.json is no reward file"),
+        (["echo 1 > $LOGS_DIR/rewards.json", "exit 3"], 0.0, False, "rewards.json is not a reward file"),
     ],
 )
 def test_a_reward_decides_before_the_exit_code(
@@ -333,7 +333,7 @@ def test_an_agent_cannot_forge_the_verifier(bench: Bench) -> None:
 
     assert not grade.passed
     assert bench.log() == "test.sh\n"
-    assert "taken away: tests/conftest.py" in (grade.evidence or "")
+    assert "was removed: tests/conftest.py" in (grade.evidence or "")
 
 
 def dig(workspace: Path) -> None:

@@ -148,7 +148,9 @@ def test_without_runners_an_example_is_shown() -> None:
         make_plan(suite(case("a")), settings(runners=()), Selection())
 
     assert caught.value.message == "no runners are configured"
-    assert caught.value.hint == (
+    looked, example = (caught.value.hint or "").split("\n", 1)
+    assert "whet uses an agent on your PATH, and there is none" in looked
+    assert example == (
         'write one into whet.toml, such as:\n[runners.demo.agent]\ntype = "command"\ncommand = "./agent.sh"'
     )
 
@@ -271,7 +273,7 @@ def test_anything_else_is_no_shard(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_shard(text)
 
-    assert caught.value.message == f'a shard reads like 2/5, the second of five, not "{text}"'
+    assert caught.value.message == f'a shard is written as 2/5, the second of five, not "{text}"'
 
 
 def test_a_plan_is_described_line_by_line() -> None:

@@ -115,6 +115,23 @@ def test_the_summary_is_appended_to_what_other_steps_wrote(tmp_path):
     assert "### Wrong answer · 1 trial" in summary.read_text()
 
 
+def test_the_summary_says_where_the_pages_of_the_run_are(tmp_path):
+    summary = tmp_path / "summary.md"
+    environ = {"GITHUB_SERVER_URL": "https://github.example", "GITHUB_REPOSITORY": "a/b", "GITHUB_RUN_ID": "7"}
+    stage = Stage(environ={"GITHUB_STEP_SUMMARY": str(summary), **environ})
+    context = replace(stage.context, files={"html": stage.cwd / "out`/page.html"})
+
+    end(GithubReporter(context), make_plan(["a"]), all_pass)
+    end(GithubReporter(replace(context, environ={"GITHUB_STEP_SUMMARY": str(summary)})), make_plan(["a"]), all_pass)
+
+    text = summary.read_text()
+    assert (
+        "``out`/page.html``, in the [artifacts of this job](https://github.example/a/b/actions/runs/7#artifacts)"
+        in text
+    )
+    assert text.count("Pages of this run: ``out`/page.html``\n") == 1
+
+
 def test_the_summary_stays_below_githubs_limit(tmp_path):
     summary = tmp_path / "summary.md"
     cases = [f"{number:05d}" + "&" * 120 for number in range(600)]

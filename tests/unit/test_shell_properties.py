@@ -58,7 +58,7 @@ def test_any_text_has_a_reading_and_an_explanation(line: str) -> None:
     assert matcher.explain(line).startswith("expected: ")
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(st.lists(PIECES, min_size=5, max_size=30).map("".join))
 def test_a_hundred_kilobytes_of_anything_have_a_reading(seed: str) -> None:
     line = (seed * (100_000 // len(seed) + 1))[:100_000] if seed else ""
@@ -121,7 +121,7 @@ PRELUDE = "p() { for w; do printf '%s\\0' \"$w\" >&9; done; printf '\\1\\0' >&9;
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not here")
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(LINE)
 def test_bash_runs_the_words_that_were_read(line: str) -> None:
     ran = subprocess.run(

@@ -20,8 +20,8 @@ def test_json_is_an_answer(text: str) -> None:
     [
         ("", "is not JSON"),
         ("{'a': 1}", "is not JSON"),
-        ("[NaN]", "holds NaN"),
-        ('{"a": -Infinity}', "holds -Infinity"),
+        ("[NaN]", "has the number NaN"),
+        ('{"a": -Infinity}', "has the number -Infinity"),
         ("[[1e999]]", "a number that is too large"),
         ("9" * 5000, "number is too long"),
         ("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1), "nested deeper than"),

@@ -142,6 +142,17 @@ def test_skills_are_found_below_a_folder_and_not_in_other_peoples(tmp_path: Path
     assert [each.skill.id for each in found] == ["one", "two"]
 
 
+def test_links_that_lead_up_again_are_not_followed(tmp_path: Path) -> None:
+    write(tmp_path / "skills" / "a", {"id": "one"})
+    for name in ("root", "up"):
+        (tmp_path / "skills" / "b" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "skills" / "b" / name).symlink_to("/" if name == "root" else tmp_path)
+
+    found = find_skills([tmp_path / "skills"])
+
+    assert [each.skill.id for each in found] == ["one"]
+
+
 def test_every_problem_of_every_skill_is_found_at_once(tmp_path: Path) -> None:
     write(tmp_path / "a", {"version": "x"})
     (tmp_path / "b").mkdir()

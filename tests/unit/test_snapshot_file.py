@@ -130,9 +130,9 @@ def test_the_first_figure_is_taken_and_later_ones_are_held_to_it(rule: SnapshotR
     created = _compare(rule, 100)
     held = _compare(rule, 110)
 
-    assert (created.status, created.value, created.baseline, created.verdict) == ("created", 100, None, None)
+    assert (created.status, created.value, created.stored, created.verdict) == ("created", 100, None, None)
     assert created.message == "total_tokens is now 100"
-    assert (held.status, held.value, held.baseline, held.verdict) == ("held", 110, 100, None)
+    assert (held.status, held.value, held.stored, held.verdict) == ("held", 110, 100, None)
     assert held.allowed == pytest.approx(110)
 
 
@@ -186,7 +186,7 @@ def test_a_figure_that_one_trial_does_not_tell_is_unavailable(rule: SnapshotRule
     outcome = _compare(rule, 100, None)
 
     assert (outcome.status, outcome.value, outcome.verdict) == ("unavailable", None, "errored")
-    assert outcome.message == "scripted does not tell total_tokens"
+    assert outcome.message == "scripted does not report total_tokens"
     assert not rule.path.exists()
 
 
@@ -203,7 +203,7 @@ def test_updating_takes_the_new_figure(rule: SnapshotRule) -> None:
 
     outcome = _compare(replace(rule, update=True), 500)
 
-    assert (outcome.status, outcome.value, outcome.baseline, outcome.verdict) == ("updated", 500, 100, None)
+    assert (outcome.status, outcome.value, outcome.stored, outcome.verdict) == ("updated", 500, 100, None)
     assert _compare(rule, 500).status == "held"
 
 

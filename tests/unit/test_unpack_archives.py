@@ -413,7 +413,7 @@ def test_half_a_plain_tar_is_refused(tmp_path: Path) -> None:
     assert "damaged" in message or "unexpected end" in message
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(
         st.tuples(

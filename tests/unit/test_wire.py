@@ -92,3 +92,19 @@ def test_a_line_that_is_no_event_is_refused_with_the_reason(line: bytes, said: s
 
 def test_printable_shows_what_cannot_be_written() -> None:
     assert escape_surrogates("a\udcffé") == "a\\udcffé"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"key": 1}'])
+def test_a_file_that_cannot_be_read_is_an_error_and_nothing_else(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "file.json"
+    file.write_bytes(content)
+
+    with pytest.raises(wire.WireError):
+        wire.decode_file(file, TrialResult)
+
+
+def test_a_file_comes_back_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "file.json"
+    file.write_bytes(wire.encode(result()))
+
+    assert wire.decode_file(file, TrialResult) == result()

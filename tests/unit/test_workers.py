@@ -165,3 +165,14 @@ def test_a_call_that_forks_answers_once(workers: Workers) -> None:
     answers = ask(workers, b"fork", b"echo one", b"echo two", b"echo three")
 
     assert answers == [b"forked", b"one", b"two", b"three"]
+
+
+def test_a_worker_that_was_made_before_the_run_answers_in_it(workers: Workers) -> None:
+    """What is asked before a run, such as versions of agents, has an event loop of its own."""
+
+    async def something_else() -> None:
+        workers.warm_up()
+
+    anyio.run(something_else)
+
+    assert ask(workers, b"echo hello", b"echo again") == [b"hello", b"again"]

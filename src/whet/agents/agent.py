@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from whet.dataclass import dataclass
+from whet.ground.sandbox import is_there
 from whet.model.arm import DEFAULT
 from whet.model.run import Runner
 from whet.model.seen import Event
-from whet.model.session import Usage
+from whet.model.session import SessionSummary, Usage
 from whet.model.suite import Case
+from whet.model.task import TaskSpec
 
 Output = Literal["text", "events", "records"]
 # How an agent gets skills: in the place of its home where it looks for them, or by the variable `WHET_SKILL`.
@@ -74,11 +76,17 @@ class Task:
     environ: Mapping[str, str]
     arm: str = "default"
     trial: int = 1
+    # Which prompt of a conversation it is, from 1, and the session to go on with.
+    turn: int = 1
     resume: Resume | None = None
     # The skill under test, if this arm has it.
     skill: Path | None = None
+    # Whether its traffic goes through the gateway, so that no login has to be inside.
+    routed: bool = False
     # The folders of skills in the workspace, such as `.agents/skills/tidy-up`, before the agent begins.
     workspace_skills: tuple[str, ...] = ()
+    # The task of Harbor's layout, if the case is one.
+    spec: TaskSpec | None = None
 
     @property
     def options(self) -> Options:
@@ -154,10 +162,33 @@ class AgentCommand:
     readable: tuple[Path, ...] = ()
     # What its arguments name. Like its program, it is visible, and nothing that logs the agent in.
     named: tuple[Path, ...] = ()
+    # Whether its program is one of this machine, also in a container; otherwise the image has it.
+    of_host: bool = True
     network: bool = True
     # The model of the session if it is not that of the runner, as in a recording.
     model: str | None = None
     placed_skills: tuple[str, ...] = ()
+    watermarks: Mapping[str, str] = field(default_factory=dict)
+
+
+class Dialogue(Protocol):
+    """What whet says to a program that asks and answers, line by line, on its standard streams.
+
+    It does no I/O: whet sends the lines that each method returns, and keeps them in the record. `answered` says that
+    nothing is to be expected after the last prompt, and `failed` that there is no sense in another one.
+    """
+
+    answered: bool
+    failed: bool
+
+    def ask(self, prompt: str) -> Iterable[bytes]:
+        """Return what to send for *prompt*; the one before has been answered."""
+
+    def hear(self, line: bytes) -> Iterable[bytes]:
+        """Return what to send after *line* of its output, which may be anything."""
+
+    def cancel(self) -> Iterable[bytes]:
+        """Return what to send at the time limit."""
 
 
 class Agent(Protocol):
@@ -165,10 +196,14 @@ class Agent(Protocol):
 
     `state` names where in its home its sessions are, so that one can be resumed; none means that none can.
     `takes_skills` says how it gets skills; if it is None, whet does not run the agent with a skill under test.
+    `dialogue` is for a program that does not get its prompt with its start; `command` makes it.
+    `provider` names whose variables it takes, if its address is one of them: then it can go through the gateway.
     """
 
+    provider: str | None = None
     state: tuple[str, ...] = ()
     takes_skills: TakesSkills | None = None
+    dialogue: Dialogue | None = None
 
     def command(self, task: Task) -> AgentCommand:
         """Return how to start it for *task*."""
@@ -194,6 +229,21 @@ class Agent(Protocol):
         del collected
         return False
 
+    def provider_of(self, runner: Runner) -> str | None:
+        """Return `provider`, unless it depends on the runner."""
+        del runner
+        return self.provider
+
+    def continues(self, runner: Runner) -> bool:
+        """Return whether it takes another prompt in the session that it was in, by `Task.resume` or in its dialogue."""
+        del runner
+        return bool(self.state)
+
+    def recorded(self, task: Task) -> SessionSummary | None:
+        """Return the session that it plays again, if it does: then no model has to be asked for new prompts."""
+        del task
+        return None
+
     def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
         """Return what is wrong with *runner*, before anything starts."""
         del runner, cases
@@ -215,12 +265,22 @@ def environment(task: Task, *passed: str) -> dict[str, str]:
     env |= {"WHET_WORKSPACE": str(task.workspace)}
     if task.arm != DEFAULT:
         env["WHET_ARM"] = task.arm
+    if task.turn > 1:
+        env["WHET_TURN"] = str(task.turn)
     return env | options.table("env")
 
 
 def mounts(task: Task) -> tuple[Path, ...]:
     """Return the folders that a runner asks for beyond the usual."""
     return tuple(Path(path) for path in task.options.texts("mounts"))
+
+
+def named_paths(args: Iterable[str]) -> Iterator[Path]:
+    """Yield the files and folders that arguments name, also behind an option as in `--config=/there`."""
+    for arg in args:
+        for text in (arg, arg.partition("=")[2]):
+            if text.startswith("/") and is_there(Path(text)):
+                yield Path(text)
 
 
 def skill_copies(task: Task, folder: str) -> dict[str, Path]:

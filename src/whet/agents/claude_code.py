@@ -126,6 +126,7 @@ class ClaudeCodeAgent(RecordsAgent):
     """Reads `system`, `assistant` (one record for each block of a reply), `user` (results) and `result`."""
 
     program, skills = "claude", ".claude/skills"
+    provider = "anthropic"
     login = (".claude/.credentials.json",)
     state = (".claude/projects",)
     derived = ("input_tokens",)

@@ -47,6 +47,7 @@ class CodexAgent(RecordsAgent):
     """Reads `thread.started`, `item.*`, `turn.*` and `error`."""
 
     program, skills = "codex", ".agents/skills"
+    provider = "openai"
     login = (".codex/auth.json",)
     state = (".codex/sessions",)
 
@@ -66,7 +67,7 @@ class CodexAgent(RecordsAgent):
         state = {"CODEX_HOME": str(task.home / ".codex")} if own else {}
         resume = (*resuming(task, "resume"), "-") if task.resume else ()
         return replace(
-            self.start(task, (*_MODE, *_settings(env)), {"RUST_LOG": _LOG, **state, **env}, last=resume),
+            self.start(task, (*_MODE, *config_args(env)), {"RUST_LOG": _LOG, **state, **env}, last=resume),
             log_signs=_SIGNS,
             # It wants its folder to exist; its settings are arguments.
             home_files={".codex/config.toml": b""} if own else {},
@@ -142,7 +143,7 @@ def _skills(task: Task) -> set[str]:
     return {skill.name for skill in task.runner.skills} | {folder.rpartition("/")[2] for folder in there}
 
 
-def _settings(env: Mapping[str, str]) -> Iterator[str]:
+def config_args(env: Mapping[str, str]) -> Iterator[str]:
     """Arguments, so that they count in a user's own home as well, before the `args` of a runner, which win."""
     for setting in _SETTINGS:
         yield from ("-c", setting)

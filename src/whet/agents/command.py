@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 
 from whet.agents.agent import (
     AgentCommand,
@@ -12,10 +11,10 @@ from whet.agents.agent import (
     Task,
     environment,
     mounts,
+    named_paths,
     with_named_skills,
 )
-from whet.ground.sandbox import is_there
-from whet.model.run import Runner
+from whet.model.run import OfHost, Runner
 from whet.model.suite import Case
 
 # The kernel takes no argument or variable longer than 128 KiB; 64 bytes are left for the name of the variable.
@@ -29,33 +28,31 @@ class CommandAgent(AgentDefaults):
 
     def command(self, task: Task) -> AgentCommand:
         """The program with its arguments; of the folder of the settings, it sees only what these name."""
-        argv = (task.options.text("command") or "", *task.options.texts("args"))
+        argv = (task.options.text("command") or "", *task.options.texts("args" if task.turn == 1 else "resume"))
+        session = task.resume.session_id if task.resume else ""
         command = AgentCommand(
-            argv=tuple(part.replace("{prompt}", task.prompt) for part in argv),
+            argv=tuple(part.replace("{session}", session).replace("{prompt}", task.prompt) for part in argv),
             env=environment(task) | _facts(task),
             stdin=task.prompt.encode(),
             output="events" if task.options.text("output") == "events" else "text",
             trusted=False,
             readable=mounts(task),
             # Before the prompt is filled in: a prompt must not make anything visible.
-            named=tuple(_named(argv[1:])),
+            named=tuple(named_paths(argv[1:])),
+            of_host=isinstance(task.runner.options.get("command"), OfHost),
             network=task.options.flag("network", True),
         )
         return with_named_skills(task, command)
+
+    def continues(self, runner: Runner) -> bool:
+        """Whether its arguments for the next prompts are known."""
+        return "resume" in runner.options
 
     def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
         """A command agent needs a command."""
         del cases
         if not Options(runner.options).text("command"):
             yield "agent.command: is missing; say which program to start"
-
-
-def _named(args: Iterable[str]) -> Iterator[Path]:
-    """The files and folders that arguments name, also behind an option as in `--config=/there`."""
-    for arg in args:
-        for text in (arg, arg.partition("=")[2]):
-            if text.startswith("/") and is_there(Path(text)):
-                yield Path(text)
 
 
 def _facts(task: Task) -> dict[str, str]:
@@ -74,4 +71,10 @@ class NoAgent(AgentDefaults):
 
     def command(self, task: Task) -> AgentCommand:
         """The program that does nothing; it needs nothing either."""
-        return with_named_skills(task, AgentCommand(argv=("true",), env=environment(task), network=False))
+        nothing = AgentCommand(argv=("true",), env=environment(task), of_host=False, network=False)
+        return with_named_skills(task, nothing)
+
+    def continues(self, runner: Runner) -> bool:
+        """Whatever it is asked."""
+        del runner
+        return True

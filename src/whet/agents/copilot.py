@@ -45,6 +45,7 @@ class CopilotAgent(RecordsAgent):
     """Reads messages, tool executions, failures and `result`; it repeats later what it marks as ephemeral."""
 
     program, skills = "copilot", ".copilot/skills"
+    provider = "copilot"
     state = (".copilot/session-state",)
 
     def __init__(self) -> None:

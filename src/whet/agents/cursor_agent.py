@@ -48,7 +48,7 @@ class CursorAgent(RecordsAgent):
         """A prompt must fit into an argument."""
         del runner
         for case in cases:
-            if len(case.prompt.encode()) > _LONGEST:
+            if max(len(prompt.encode()) for prompt in (case.prompt, *case.then)) > _LONGEST:
                 yield f"case {case.id}: its prompt is longer than the 128 KiB that an argument may have"
 
     def events(self, record: bytes) -> Iterable[Event]:

@@ -125,6 +125,7 @@ class GeminiAgent(RecordsAgent):
     """Reads `init`, `message`, `tool_use`, `tool_result`, `error` and `result`."""
 
     program, skills = "gemini", ".gemini/skills"
+    provider = "gemini"
     login = (".gemini/oauth_creds.json", ".gemini/google_accounts.json")
     state = (".gemini/tmp",)
     derived = ("output_tokens", "reasoning_tokens")

@@ -45,6 +45,8 @@ class OpencodeAgent(RecordsAgent):
     """Reads `step_start`, `text`, `reasoning`, `tool_use`, `step_finish` and `error`; none of them is the end."""
 
     program, skills = "opencode", ".config/opencode/skills"
+    # Only for a server that its user names: for others it has addresses of its own.
+    provider = "openai-compatible"
     login = (".local/share/opencode/auth.json",)
     always_copies_login = True
     state = tuple(f".local/share/opencode/opencode.db{part}" for part in ("", "-wal", "-shm"))

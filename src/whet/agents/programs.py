@@ -72,7 +72,7 @@ KNOWN = (
         variables=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY"),
         files=(".local/share/opencode/auth.json",),
         install="npm install -g opencode-ai",
-        helpers={"rg": "loads no skill without ripgrep"},
+        helpers={"rg": "cannot load skills without ripgrep"},
         free=True,
     ),
     KnownAgent(
@@ -101,7 +101,7 @@ KNOWN = (
         program="cursor-agent",
         variables=("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN"),
         files=(".config/cursor/auth.json",),
-        install="see cursor.com/cli, and set `command` if it has another name; the packages on npm are not it",
+        install="see cursor.com/cli, and set `command` if it has another name; not the packages on npm",
     ),
 )
 BY_TYPE = {agent.type: agent for agent in KNOWN}

@@ -185,7 +185,8 @@ class Reading:
         """The session is over: words without an answer, and commands that were cut off while they ran."""
         commands = [call.command for call in self._open.values()]
         self._open.clear()
-        return [*self.settle(), *(CommandRun(command=command) for command in commands if command)]
+        words, self._last = self.settle(), None
+        return [*words, *(CommandRun(command=command) for command in commands if command)]
 
     def command_of(self, call_id: Any) -> str | None:
         """The command line of a call that waits for its result."""
@@ -303,7 +304,7 @@ class RecordsAgent(AgentDefaults):
         model = ("--model", task.runner.model) if task.runner.model else ()
         name, args = task.options.text("command") or self.program, task.options.texts("args")
         copies = self.always_copies_login or env["HOME"] == str(task.home)
-        login = credential_files(task, self.login) if copies else {}
+        login = credential_files(task, self.login) if copies and not task.routed else {}
         return AgentCommand(
             argv=(name, *mode, *model, *resume, *args, *last),
             env=env,

@@ -17,6 +17,28 @@ from whet.model.seen import SkillSignal, TroubleKind
 _decode = msgspec.json.Decoder().decode
 
 
+class Lines:
+    """Makes whole lines out of pieces of output."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    @property
+    def held(self) -> int:
+        """How much of a line has come that is not whole yet."""
+        return len(self._rest)
+
+    def take(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that *chunk* ends."""
+        self._rest += chunk
+        # Look only at whole lines: looking at a long line again with each piece of it takes too long.
+        if b"\n" not in chunk:
+            return []
+        *lines, last = bytes(self._rest).split(b"\n")
+        self._rest[:] = last
+        return lines
+
+
 def parse(record: bytes) -> dict[str, Any]:
     """Parse one line of JSON as an object; empty if it is anything else."""
     try:

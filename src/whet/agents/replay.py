@@ -12,13 +12,15 @@ from whet.dataclass import dataclass
 from whet.errors import AgentNotStarted, WhetError
 from whet.ground.changes import RecordedChanges, read_changes
 from whet.model import plugins, wire
-from whet.model.run import Runner, folder_name
+from whet.model.run import Runner, folder_name, turn_folder
 from whet.model.seen import Event
 from whet.model.session import SessionSummary
 from whet.model.suite import Case
 
 _PLAYER = Path(__file__).with_name("replay_player.py")
 _SESSION, _EVENTS = "session.json", "events.jsonl"
+# Where the player keeps what it replaced, in the home of the attempt.
+_REPLACED = ".whet-replaced"
 _UNKNOWN_FAILURE = 1
 _SHOWN = 5
 
@@ -44,6 +46,14 @@ class Recording:
         file = self.folder / _EVENTS
         return file if file.is_file() else None
 
+    def turn(self, number: int) -> Recording | str:
+        """Return the recording of one turn of a conversation, or why there is none."""
+        if not self.session.turns:
+            return self if number == 1 else f"{self.folder} is not a conversation, so it has no turn {number}"
+        if number > len(self.session.turns):
+            return f"{self.folder} has {len(self.session.turns)} turns, and no turn {number}"
+        return _read(self.folder / turn_folder(number))
+
     @property
     def exit_code(self) -> int:
         """The code that it ended with; a session that broke off may have none."""
@@ -64,26 +74,36 @@ class ReplayAgent(AgentDefaults):
 
     def command(self, task: Task) -> AgentCommand:
         """The player, on the folder of the recorded attempt."""
-        found = find_recording(task.runner, task.case, task.arm, task.trial)
-        if isinstance(found, str):
-            raise AgentNotStarted(found)
-        _refuse_gaps(task.runner, found.folder)
+        whole = find_recording(task.runner, task.case, task.arm, task.trial)
+        found = whole if isinstance(whole, str) else whole.turn(task.turn)
+        if isinstance(whole, str) or isinstance(found, str):
+            raise AgentNotStarted(str(found))
+        _refuse_gaps(task.runner, whole.folder)
+        # Only the last turn leaves what the conversation left.
+        last = task.turn >= len(whole.session.turns)
+        changes = whole.folder if last else found.folder
         if found.events is not None:
             self._events = found.events
         elif found.output == "records":
             self._adapter = plugins.find("agents", found.session.agent)()
         return AgentCommand(
             # -I -S: nothing of the user's Python leaks in, and it starts at once.
-            argv=(sys.executable, "-I", "-S", str(_PLAYER), str(found.folder), str(found.exit_code)),
+            argv=(
+                *(sys.executable, "-I", "-S", str(_PLAYER)),
+                *(str(found.folder), str(found.exit_code), str(changes)),
+                str(task.home / _REPLACED) if whole.session.turns else "",
+            ),
             env=environment(task),
             output=found.output,
             # A session that was complete needs no proof of it; one that was not must not become so.
             announces_end=not found.session.complete,
-            readable=(_PLAYER.parent, found.folder),
+            readable=(_PLAYER.parent, whole.folder),
             network=False,
-            trusted=found.session.agent != "command",
+            # The recording does not say whether the user trusts an agent of type acp.
+            trusted=found.session.agent not in ("command", "acp"),
             model=found.session.model,
             placed_skills=found.session.placed_skills,
+            watermarks=found.session.watermarks,
         )
 
     def events(self, record: bytes) -> Iterable[Event]:
@@ -99,6 +119,16 @@ class ReplayAgent(AgentDefaults):
             yield from _read_events(self._events)
         elif self._adapter is not None:
             yield from self._adapter.ending(collected)
+
+    def continues(self, runner: Runner) -> bool:
+        """As far as its recording goes."""
+        del runner
+        return True
+
+    def recorded(self, task: Task) -> SessionSummary | None:
+        """The session of the recording."""
+        found = find_recording(task.runner, task.case, task.arm, task.trial)
+        return None if isinstance(found, str) else found.session
 
     def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
         """Every case must have a recording that can be read."""

@@ -14,13 +14,12 @@ import tarfile
 from pathlib import Path
 from typing import BinaryIO
 
-_NEEDED = 3
+_NEEDED = 5
 
 
 def lay(folder: Path, into: Path) -> None:
     """Apply the changes that are recorded in *folder* to *into*, and touch nothing outside of it."""
-    listed = folder / "changes.json"
-    changes = json.loads(listed.read_bytes()) if listed.is_file() else {}
+    changes = _changes(folder)
     for path in changes.get("deleted", []):
         _clear(_place(into, path))
     for path in sorted(changes.get("gone", []), key=len, reverse=True):
@@ -31,6 +30,35 @@ def lay(folder: Path, into: Path) -> None:
         with tarfile.open(folder / "changes.tar", "r:") as archive:
             for member in archive:
                 _put(archive, member, _place(into, member.name, make=True))
+
+
+def _changes(folder: Path) -> dict[str, list[str]]:
+    listed = folder / "changes.json"
+    found: dict[str, list[str]] = json.loads(listed.read_bytes()) if listed.is_file() else {}
+    return found
+
+
+def lay_again(folder: Path, into: Path, kept: Path) -> None:
+    """Apply changes as `lay` does, after those of an earlier turn, which began at the same: first undo those.
+
+    What the changes replace is kept in *kept*, with a list of all that they touch.
+    """
+    listed = kept / "touched.json"
+    for path in json.loads(listed.read_bytes()) if listed.is_file() else []:
+        place, old = _place(into, path, make=True), kept / "files" / path
+        _clear(place)
+        if os.path.lexists(old):
+            shutil.copy2(old, place, follow_symlinks=False)
+    changes = _changes(folder)
+    touched = [path for name in ("created", "modified", "deleted") for path in changes.get(name, [])]
+    for path in touched:
+        place, old = _place(into, path, make=True), kept / "files" / path
+        if os.path.lexists(place) and not place.is_dir() and not os.path.lexists(old):
+            old.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(place, old, follow_symlinks=False)
+    kept.mkdir(parents=True, exist_ok=True)
+    listed.write_text(json.dumps(touched))
+    lay(folder, into)
 
 
 def _place(into: Path, path: str, *, make: bool = False) -> Path:
@@ -84,12 +112,16 @@ def _copy(file: BinaryIO, stream: BinaryIO) -> None:
 def main() -> int:
     """Play the recording that the arguments name, and end as it ended."""
     if len(sys.argv) != _NEEDED:
-        sys.stderr.write("usage: replay_player.py FOLDER EXIT_CODE\n")
+        sys.stderr.write("usage: replay_player.py FOLDER EXIT_CODE CHANGES REPLACED\n")
         return 2
-    folder = Path(sys.argv[1])
-    lay(folder, Path(os.getcwd()))  # noqa: PTH109 - Path.cwd() is the same call
-    play(folder)
-    return int(sys.argv[2])
+    folder, code, changes, replaced = sys.argv[1:]
+    here = Path(os.getcwd())  # noqa: PTH109 - Path.cwd() is the same call
+    if replaced:
+        lay_again(Path(changes), here, Path(replaced))
+    else:
+        lay(Path(changes), here)
+    play(Path(folder))
+    return int(code)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,8 @@ _TOKENS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 _USAGE = {**dict.fromkeys(_TOKENS, _COUNT), "cost_usd": _AMOUNT}
 _VALUES: dict[str, _Rule] = {
     "wait_s": _AMOUNT,
+    # A step of every kind may say in which turn of a conversation it is played; otherwise, it is played in all.
+    "turn": (lambda value: is_whole(value, 1), "a whole number of at least 1"),
     "exit": (lambda value: is_whole(value, 0, _LARGEST_EXIT), f"a whole number from 0 to {_LARGEST_EXIT}"),
     "phase": (lambda value: value in _PHASES, " or ".join(f'"{phase}"' for phase in _PHASES)),
     # The names in a table have rules of their own.
@@ -59,7 +61,11 @@ class ScriptedAgent(AgentDefaults):
 
     def command(self, task: Task) -> AgentCommand:
         """The player with the case's steps on standard input."""
-        steps = read_steps(script_for(task.runner, task.case))
+        steps = [
+            {key: value for key, value in step.items() if key != "turn"}
+            for step in read_steps(script_for(task.runner, task.case))
+            if step.get("turn", task.turn) == task.turn
+        ]
         played = [_event("message", role="user", text=task.prompt), *(_played(step, task.prompt) for step in steps)]
         command = AgentCommand(
             # -I -S: nothing of the user's Python leaks in, and it starts in 10 ms.
@@ -71,6 +77,11 @@ class ScriptedAgent(AgentDefaults):
             network=task.options.flag("network", True),
         )
         return with_named_skills(task, command)
+
+    def continues(self, runner: Runner) -> bool:
+        """Its steps say what it does in which turn."""
+        del runner
+        return True
 
     def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
         """Every script is read before anything starts."""
@@ -122,11 +133,18 @@ def script_for(runner: Runner, case: str) -> Path:
 def read_steps(path: Path) -> list[dict[str, Any]]:
     """The steps of a script: `[[steps]]` in TOML, or a list (also under `steps`) in JSON."""
     text = path.read_text(encoding="utf-8")
-    data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    data = tomllib.loads(text) if path.suffix == ".toml" else _json(text)
     steps = data.get("steps", []) if isinstance(data, dict) else data
     if not isinstance(steps, list):
         raise ValueError("its steps are not a list")  # noqa: TRY004 - the file's value, not the caller's type
     return steps
+
+
+def _json(text: str) -> Any:
+    # Only here: most scripts are TOML.
+    from whet.reading.documents import load_json  # noqa: PLC0415
+
+    return load_json(text, repeats=True)
 
 
 def script_problems(path: Path) -> Iterator[str]:
@@ -136,7 +154,7 @@ def script_problems(path: Path) -> Iterator[str]:
     except FileNotFoundError:
         yield "there is no such file"
         return
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         yield f"cannot be read: {error}"
         return
     if not steps:
@@ -157,7 +175,7 @@ def _step_problems(step: Any) -> Iterator[str]:
         return
     word = words[0]
     for key, value in step.items():
-        if key in (word, *STEPS[word]):
+        if key in (word, "turn", *STEPS[word]):
             yield from _value_problems(key, value)
         else:
             yield f'{word}: has no "{key}"'

@@ -96,7 +96,7 @@ class Turn:
             return ContextExhausted(f"the session no longer fits into its model: {trouble.message}")
         return PromptTooLong(
             f"the first request does not fit into the model: {trouble.message}",
-            hint="shorten the prompt and what is given with it, or take a model with a larger context",
+            hint="shorten the prompt and what comes with it, or use a model with a larger context",
         )
 
     def ended(self) -> None:

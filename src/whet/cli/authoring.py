@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 def init_command(folder: Path, as_yaml: bool, as_python: bool) -> None:
     """Write bench/suite.json with a first case for the project in FOLDER (default: the current folder).
 
+    For the folder of a skill, write evals/evals.json with cases that its description suggests.
+
     The case runs the tests as package.json, pyproject.toml, go.mod or Cargo.toml suggest. If the project has no
     settings yet, whet also writes a whet.toml with the first agent that is installed. It overwrites nothing.
     """
@@ -37,6 +40,9 @@ def init_command(folder: Path, as_yaml: bool, as_python: bool) -> None:
     # Imported here and not above, as in every command: its --help does not need it.
     from whet.suites.starter import look_at, python_text, starter_text
 
+    if (folder / "SKILL.md").is_file() and not (as_yaml or as_python):
+        _init_skill(folder)
+        return
     ending = "py" if as_python else "yaml" if as_yaml else "json"
     path = folder / "bench" / f"suite.{ending}"
     project = look_at(folder)
@@ -54,8 +60,24 @@ def init_command(folder: Path, as_yaml: bool, as_python: bool) -> None:
     click.echo("\nNext:" + "".join(f"\n  {number}. {step}" for number, step in enumerate(steps, 1)))
 
 
-def _settle_runner(folder: Path) -> Path | None:
-    """Make sure that the settings name an agent; return the settings file if you have to name one."""
+def _init_skill(folder: Path) -> None:
+    """Write first evals for a skill."""
+    from whet.suites.starter import skill_evals
+
+    path = folder / "evals" / "evals.json"
+    evals = skill_evals(folder)
+    _write_first(path, json.dumps(evals, indent=2, ensure_ascii=False) + "\n")
+    click.echo(
+        f"wrote {path}: {count(len(evals['evals']), 'case')} that the description of {evals['skill_name']} suggests"
+    )
+    unsettled = _settle_runner(folder, judged=True)
+    steps = [f"name the agent to run in {unsettled}"] if unsettled else []
+    steps += [f"edit the prompts and what you expect in {path}", f"whet run {folder}"]
+    click.echo("\nNext:" + "".join(f"\n  {number}. {step}" for number, step in enumerate(steps, 1)))
+
+
+def _settle_runner(folder: Path, *, judged: bool = False) -> Path | None:
+    """Make sure that the settings name an agent, also as judge if needed; return their file if you have to name one."""
     from whet.reading.settings_files import search_settings
     from whet.suites.starter import installed_agent, settings_text
 
@@ -64,12 +86,12 @@ def _settle_runner(folder: Path) -> Path | None:
         return None if found.data.get("runners") else found.path
     agent = installed_agent()
     path = folder / "whet.toml"
-    _write_first(path, settings_text(agent))
+    _write_first(path, settings_text(agent, judged=judged))
     click.echo(f"wrote {path}")
     if agent is None:
         click.echo("  found no agent on this machine")
         return path
-    click.echo(f"  runs cases with {agent}")
+    click.echo(f"  runs {'and judges ' if judged else ''}cases with {agent}")
     return None
 
 
@@ -119,10 +141,13 @@ def _print_lost(what: str, found: Iterable[Problem]) -> None:
 
 
 @click.command("validate", short_help="Check suites, benchmarks and skills for problems.")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
-def validate_command(files: tuple[Path, ...], strict: bool) -> None:
-    """Load each FILE as a run would, and print every problem of all files.
+@click.option("--verbose", is_flag=True, help="Say what is passed over in folders.")
+def validate_command(files: tuple[Path, ...], strict: bool, verbose: bool) -> None:
+    """Load each suite in PATH as a run would, and print every problem of all of them.
+
+    PATH is a suite, a benchmark, a skill, a folder of these, or a pattern in quotes.
 
     \b
     Exit codes:
@@ -142,12 +167,13 @@ def validate_command(files: tuple[Path, ...], strict: bool) -> None:
         try:
             with refusals():
                 found = examine(file)
-                if found is None and file.is_dir():
-                    waiting[:0] = _suites_in(file)
+                if found is None and (file.is_dir() or (not file.exists() and has_magic(str(file)))):
+                    waiting[:0] = _suites_in(file, problems, verbose=verbose)
                     continue
                 if found is None:
                     suite = load_suite(file)
-                    found = [Examined(file, _summary(suite), suite.warnings)]
+                    click.echo("".join(f"{lost}\n" for lost in suite.lost), nl=False, err=True)
+                    found = [Examined(file, _summary(suite), (*suite.warnings, *_without_judge(suite)))]
         except SuiteError as error:
             problems += error.problems
             warnings += error.warnings
@@ -167,20 +193,46 @@ def validate_command(files: tuple[Path, ...], strict: bool) -> None:
     warn(warnings)
 
 
-def _suites_in(folder: Path) -> list[Path]:
-    """Return the files in *folder* that look like suites: JSON and YAML, and Python that imports whet."""
-    from whet.reading.document_files import SUFFIXES
+def _without_judge(suite: Suite) -> Iterator[Problem]:
+    """Yield a warning if a judge has to decide some checks, and the settings have none."""
+    from whet.grade.grader import grader_class
+    from whet.model.run import Runner
 
-    files = [path for path in sorted(folder.iterdir()) if path.is_file()]
-    suites = [path for path in files if path.suffix.lower() in SUFFIXES or _imports_whet(path)]
-    if not suites:
-        message = "holds no suite (JSON, YAML, or Python that imports whet), no benchmark.json and no skill.json"
-        raise SuiteError([Problem(file=str(folder), message=message)])
-    return suites
+    # Whether an agent runs decides some checks, and there may be no runners yet.
+    some = Runner(id="some", agent="some")
+    judged = [
+        case.id
+        for case in suite.cases
+        if any(grader_class(check.grader).needs_judge(check, some) for check in case.checks)
+    ]
+    if not judged:
+        return
+    from whet.plan.settings import load_settings, with_found_agent
+    from whet.plan.settle import find_judge
+
+    try:
+        find_judge(with_found_agent(load_settings(suite.source, flags={}, environ=os.environ), suite))
+    except UsageError as error:
+        names = f"{judged[0]} and {len(judged) - 1} more" if len(judged) > 1 else judged[0]
+        said = f"a judge decides about {names}, and there is none: {error.message}"
+        yield Problem(file=str(suite.source), message=said, hint=error.hint)
 
 
-def _imports_whet(path: Path) -> bool:
-    return path.suffix == ".py" and re.search(rb"(?m)^(from|import) whet\b", path.read_bytes()) is not None
+def _suites_in(path: Path, problems: list[Problem], *, verbose: bool) -> list[Path]:
+    """Return the suites in a folder or of a pattern; broken files are *problems*."""
+    from whet.suites.finding import find_suites
+
+    try:
+        found = find_suites([path])
+    except UsageError as error:
+        raise SuiteError(
+            [Problem(file=str(path), message=error.message.removeprefix(f"{path}: "), hint=error.hint)]
+        ) from None
+    problems += (Problem(file=str(over.path), message=over.reason) for over in found.passed_over if over.broken)
+    if verbose:
+        told = "".join(f"passed over: {over}\n" for over in found.passed_over if not over.broken)
+        click.echo(told, nl=False, err=True)
+    return [each.path for each in found.suites]
 
 
 def _summary(suite: Suite) -> str:

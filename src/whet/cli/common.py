@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from math import isnan
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,9 +30,21 @@ class FilePath(click.Path):
         return super().convert(value, param, ctx)
 
 
+class Number(click.FloatRange):
+    """A number in a range, which NaN is not."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return *value* as a number."""
+        number = super().convert(value, param, ctx)
+        return self.fail(f"{value} is not a number", param, ctx) if isnan(number) else number
+
+
 FILE = FilePath()
 AT_LEAST_1 = click.IntRange(min=1)
-REPORT_FORMATS = ("json", "markdown", "html", "csv")
+EXPORT_FORMATS = ("atif", "csv", "jsonl", "otlp", "parquet")
+REPORT_FORMATS = ("json", "markdown", "csv")
+# `whet eval` also writes the pages of its run.
+EVAL_FORMATS = (*REPORT_FORMATS, "html")
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 CONFIG = click.option(
@@ -46,12 +59,17 @@ def setting(name: str, *flags: str, **words: Any) -> Decorator[Any]:
     return click.option(
         *(flags or (row.flag.name,)),
         name,
-        **{"type": _type(row), "multiple": row.many, "metavar": row.flag.metavar, "help": row.flag.help} | words,
+        **{"type": _type(row), "multiple": row.many, "metavar": row.flag.metavar, "help": row.flag.help}
+        | ({"is_flag": True, "default": None} if row.kind == "flag" else {})
+        | words,
     )
 
 
 def _type(row: Setting) -> click.ParamType[Any] | None:
     """Return how click reads a value. Reading the settings refuses a value that is too large."""
+    if row.extensions:
+        # Reading the settings refuses an unknown name.
+        return None
     if row.choices:
         return click.Choice(row.choices)
     if row.kind == "whole":
@@ -79,8 +97,13 @@ def with_options(options: Sequence[Decorator[Any]]) -> Decorator[Any]:
 
 # The key under which a context keeps the words after the name of the command.
 TYPED = "whet.typed"
-# Options that select from a suite, or do something else than run it.
-_SELECTING = frozenset(("--case", "--task", "--tag", "--runner", "--shard", "--last-failed", "--dry-run", "--resume"))
+# Options that select from a suite, say when to stop, or do something else than run it.
+_SELECTING = frozenset(
+    (
+        *("--case", "--task", "--tag", "--runner", "--shard", "--last-failed", "--dry-run", "--resume"),
+        *("--until-decided", "--effect", "--max-rounds", "--margin"),
+    )
+)
 
 
 def typed_again() -> tuple[str, ...]:
@@ -119,18 +142,18 @@ def _chosen(
             yield from (word, *value) if wanted(name) else ()
 
 
-def write_out(data: bytes, output: Path | None) -> None:
-    """Write *data* to the file *output*, which is replaced in one step, or to stdout."""
+def write_out(chunks: Iterable[bytes], output: Path | None) -> None:
+    """Write *chunks* to the file *output*, which is replaced in one step, or to stdout."""
     if output is None:
         sys.stdout.flush()
-        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.writelines(chunks)
         return
     # Printing to stdout does not need it.
     from whet.report.json import replacing
 
     try:
         with replacing(output) as file:
-            file.write(data)
+            file.writelines(chunks)
     except OSError as error:
         raise UsageError(f"cannot write {output}: {error.strerror}") from error
 

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import os
-from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from whet.cli.common import CONFIG, FILE, JSON, given_settings, setting, with_options
+from whet.cli.common import CONFIG, FILE, JSON, Number, given_settings, setting, with_options
 from whet.errors import UsageError
 
 if TYPE_CHECKING:
     from whet.model.request import Settings
 
 
-class _Number(click.FloatRange):
-    """A number in a range, which NaN is not."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return *value* as a number."""
-        number = super().convert(value, param, ctx)
-        return self.fail(f"{value} is not a number", param, ctx) if isnan(number) else number
-
-
-_POINTS = _Number(0, 100)
+_POINTS = Number(0, 100)
 _COMPARED = with_options(
     (
         click.argument("names", metavar="[RUN] [A B]", nargs=-1),
@@ -53,7 +43,7 @@ def compare_command(
 ) -> int:
     """Compare arm B with arm A of RUN, or run B with run A.
 
-    RUN is the folder of a run, its id, or "latest" (default). Without A and B, every arm is compared with the first.
+    RUN is the folder of a run, its id, or "latest" (default). Without A and B, whet compares every arm with the first.
     """
     from whet.report.deciding import compare, encode
 
@@ -64,8 +54,8 @@ def compare_command(
 
 @click.command("gate", short_help="Exit with 0, 1 or 5: not worse, worse, or not known yet.")
 @_COMPARED
-@click.option("--max-cost-ratio", type=_Number(0, min_open=True), metavar="X", help="Allow X times the cost.")
-@click.option("--min-rate", type=_POINTS, metavar="PERCENT", help="Ask for this rate instead of a comparison.")
+@click.option("--max-cost-ratio", type=Number(0, min_open=True), metavar="X", help="Allow X times the cost.")
+@click.option("--min-rate", type=_POINTS, metavar="PERCENT", help="Require this rate instead of comparing.")
 @click.option("--baseline", metavar="NAME", help="Compare with this stored baseline.")
 @JSON
 @_FIND
@@ -82,7 +72,7 @@ def gate_command(
     config_file: Path | None,
     **given: Any,
 ) -> int:
-    """Decide whether arm B may take the place of arm A, and say what it takes if that is not known yet.
+    """Decide whether arm B may replace arm A. If that is not known yet, say what would decide it.
 
     \b
     Exit codes:
@@ -130,22 +120,22 @@ def save(name: str, run: str, config_file: Path | None, **given: Any) -> int:
 @click.argument("suite", type=FILE)
 @click.option(
     "--effect",
-    type=_Number(0.1, 100),
+    type=Number(0.1, 100),
     required=True,
     metavar="POINTS",
     help="The difference to find.",
 )
 @click.option(
     "--power",
-    type=_Number(50, 99.9),
+    type=Number(50, 99.9),
     default=80.0,
     show_default=True,
     metavar="PERCENT",
-    help="In how many of 100 runs it should be found.",
+    help="In how many of 100 runs to find it.",
 )
 @click.option("--arms", type=click.IntRange(2, 100), default=2, show_default=True, metavar="N", help="How many arms.")
 @click.option("--from", "pilot", metavar="RUN", help="Learn from this run (default: the newest of SUITE).")
-@click.option("--max-cost", type=_Number(0, min_open=True), metavar="USD", help="Say what this can decide.")
+@click.option("--max-cost", type=Number(0, min_open=True), metavar="USD", help="Also say what this much decides.")
 @JSON
 @_FIND
 @CONFIG
@@ -161,8 +151,9 @@ def plan_command(
     config_file: Path | None,
     **given: Any,
 ) -> int:
-    """Say how many trials per case and arm decide whether an arm is better by --effect points."""
-    from whet.report.deciding import encode, plan_trials
+    """Say how many trials per case and arm you need to find a difference of --effect points."""
+    from whet.report.deciding import encode
+    from whet.report.planning import plan_trials
 
     if not suite.exists():
         raise UsageError(f"{suite}: no such file")

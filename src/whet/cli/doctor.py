@@ -20,6 +20,7 @@ from whet.cli.errors import warn_of
 from whet.errors import PathRefused, SuiteError, UsageError
 from whet.ground.bubblewrap import BubblewrapSandbox
 from whet.ground.cgroups import CONTROLLERS, usable_places
+from whet.ground.engine import engine_state
 from whet.ground.mounts import private_mounts
 from whet.ground.overlay import OverlayWorkspace, Template
 from whet.ground.sandbox import Sandbox, choose_sandbox
@@ -40,9 +41,10 @@ _READY, _NOT_READY = 0, 1
 
 @click.command("doctor", short_help="Check your machine, settings and agents for problems.")
 @click.argument("place", metavar="[SUITE_OR_FOLDER]", type=FILE, default=".")
+@click.option("--container", "image", metavar="IMAGE", help="Check which agents would work in containers of IMAGE.")
 @CONFIG
 @JSON
-def doctor_command(place: Path, config_file: Path | None, as_json: bool) -> int:
+def doctor_command(place: Path, image: str | None, config_file: Path | None, as_json: bool) -> int:
     """Check whether your machine, settings and agents are ready to run SUITE_OR_FOLDER (default: the current folder).
 
     Sends nothing over the network, and shows only the names of logins.
@@ -54,7 +56,14 @@ def doctor_command(place: Path, config_file: Path | None, as_json: bool) -> int:
     """
     if not place.exists():
         raise UsageError(f"{place}: no such file or folder")
-    found = examine(place, config_file, os.environ)
+    if image is not None:
+        # Only here: most people have no containers.
+        from whet.cli.doctor_image import examine_image
+
+        settings = load_settings(place, flags={}, environ=os.environ, config_file=config_file)
+        found = examine_image(image, settings.container, os.environ)
+    else:
+        found = examine(place, config_file, os.environ)
     ready = all(finding.state != "problem" for finding in found)
     if as_json:
         click.echo(json.dumps({"ready": ready, "findings": [asdict(item) for item in found]}, indent=2))
@@ -214,6 +223,7 @@ def look_at_machine() -> Iterator[Finding]:
     overlay = _overlay()
     yield _machine_finding("python", "ok", platform.python_version())
     yield _bubblewrap()
+    yield _containers()
     yield _namespaces()
     yield _control_groups()
     yield _proc()
@@ -239,6 +249,14 @@ def _bubblewrap() -> Finding:
     return _machine_finding(
         "bubblewrap", "warning", state.reason, f"{state.remedy}; until then agents can see your files"
     )
+
+
+def _containers() -> Finding:
+    state = engine_state()
+    if state.usable:
+        said = f"{state.details['program']} {state.details['version']}, for --sandbox container and for tasks"
+        return _machine_finding("containers", "ok", said)
+    return _machine_finding("containers", "absent", state.reason, state.remedy)
 
 
 def _namespaces() -> Finding:

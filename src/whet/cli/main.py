@@ -16,40 +16,50 @@ if TYPE_CHECKING:
 
 # Commands in the order of the help, with their short help: `whet --help` does not import them to ask.
 COMMANDS = {
-    "run": "Run a suite and report the verdicts.",
+    "run": "Run suites, or the suites of a skill, and report the verdicts.",
     "bench": "Run a suite of expectations and report which hold.",
     "validate": "Check suites, benchmarks and skills for problems.",
     "init": "Write a first suite for your project.",
+    "audit": "Find cases that cannot tell good from bad, without a model.",
     "import": "Convert a benchmark manifest or Harbor tasks to an eval suite.",
     "compare": "Say which of two arms or runs is better, and how sure that is.",
     "gate": "Exit with 0, 1 or 5: not worse, worse, or not known yet.",
     "plan": "Say how many trials, dollars and hours a decision takes.",
     "baseline": "Store the trials of a run, to compare later runs with.",
+    "view": "Look at runs in your browser.",
+    "history": "Show how a suite did over time, and where that changed.",
     "regrade": "Apply the current checks of a suite to a recorded run.",
     "verify": "Check that nothing changed the record of a run.",
+    "export": "Write a run as a table, as trajectories or as traces.",
     "explain": "Ask the agent of a trial why it did what it did.",
     "eval": "Score callable skills on a benchmark.",
-    "report": "Compare or convert the reports of an evaluation.",
-    "create": "Create a callable skill from a template.",
+    "task": "Call a callable skill once and evaluate its answer.",
+    "report": "Write the pages of a run, or compare reports of evaluations.",
+    "create": "Create a callable skill from a template or an OpenAPI document.",
     "find": "Search for callable skills by words, tags and kind.",
     "select": "Select the callable skills that did well enough.",
     "serve": "Serve eval suites and their runs over HTTP.",
     "keys": "Create, list and revoke keys of the service.",
-    "suites": "Exchange eval suites with a service.",
+    "orgs": "Show what organisations keep, and set their quotas.",
+    "suites": "Exchange eval suites with a service, and run them.",
     "doctor": "Check your machine, settings and agents for problems.",
+    "clean": "Remove what whet built and cached.",
     "config": "Show the settings in force and where each comes from.",
     "schema": "Print the JSON Schema of a file that whet reads or writes.",
 }
 
 # The commands of each module.
 _HOMES = {
-    "running": ("run", "bench"),
+    "running": ("run", "bench", "audit"),
     "authoring": ("init", "import", "validate"),
-    "records": ("regrade", "verify", "explain", "report"),
+    "records": ("regrade", "verify", "export", "explain", "report"),
     "deciding": ("compare", "gate", "plan", "baseline"),
-    "callables": ("eval", "create", "find", "select"),
-    "service": ("serve", "keys", "suites"),
+    "viewing": ("view", "history"),
+    "callables": ("eval", "task", "create", "find", "select"),
+    "service": ("serve", "keys", "orgs"),
+    "suites": ("suites",),
     "doctor": ("doctor", "config", "schema"),
+    "cleaning": ("clean",),
 }
 
 

@@ -1,4 +1,4 @@
-"""`whet regrade`, `verify`, `explain` and `report`: work with what runs and evaluations recorded."""
+"""`whet regrade`, `verify`, `export`, `explain` and `report`: work with what runs and evaluations recorded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whet.cli.common import CONFIG, FILE, JSON, REPORT_FORMATS, given_settings, setting, write_out
+from whet.cli.common import CONFIG, EXPORT_FORMATS, FILE, JSON, REPORT_FORMATS, given_settings, setting, write_out
 from whet.errors import UsageError
 from whet.reading.text import count
 
@@ -57,11 +57,11 @@ def verify_command(runs: tuple[str, ...], config_file: Path | None, **given: Any
       2  not a run
     """
     from whet.plan.settings import load_settings
-    from whet.record.folder import find_run_folder
+    from whet.record.batches import find_runs
     from whet.record.verifying import verify
 
     settings = load_settings(Path.cwd(), flags=given_settings(given), environ=os.environ, config_file=config_file)
-    folders = [find_run_folder(run, settings.output_dir) for run in runs]
+    folders = [folder for run in runs for folder in find_runs(run, settings.output_dir)]
     found = [(folder, verify(folder)) for folder in folders]
     for folder, verified in found:
         for line in _lines(folder, verified):
@@ -78,6 +78,47 @@ def _lines(folder: Path, verified: Verified) -> Iterator[str]:
         yield f"{folder}: whole, {count(verified.lines, 'line')} in the journal{last}"
     yield from (f"  {problem}" for problem in verified.problems)
     yield from (f"  note: {note}" for note in verified.notes)
+
+
+@click.command("export", short_help="Write a run as a table, as trajectories or as traces.")
+@click.argument("run", metavar="RUN")
+@click.option("--format", "wanted", type=click.Choice(EXPORT_FORMATS), required=True, help="The format.")
+@click.option(
+    "--output", type=FILE, metavar="PATH", help="Write to this file instead of stdout; for atif, to this new folder."
+)
+@click.option("--endpoint", metavar="URL", help="Send traces to this receiver, such as http://127.0.0.1:4318.")
+@click.option("--content", is_flag=True, help="Include messages, tool calls and results in traces.")
+@setting("output_dir", help="Find RUN in this folder.")
+@CONFIG
+def export_command(run: str, config_file: Path | None, wanted: str, **given: Any) -> None:
+    """Write the trials of RUN for other tools.
+
+    RUN is the folder of a run, its id, or "latest".
+
+    \b
+    Formats:
+      csv, jsonl, parquet  a table with one row for each trial
+      atif                 a folder with a trajectory of each attempt, for Harbor
+      otlp                 OpenTelemetry traces, one for each trial
+
+    parquet needs whet[parquet], and otlp needs whet[otlp].
+    """
+    from whet.cli.errors import warn_of
+    from whet.plan.settings import load_settings
+    from whet.record.folder import find_run_folder
+    from whet.report.export import ExportRequest, check_request, export
+
+    settings = load_settings(Path.cwd(), flags=given_settings(given), environ=os.environ, config_file=config_file)
+    output: Path | None = given["output"]
+    request = ExportRequest(
+        run_dir=find_run_folder(run, settings.output_dir),
+        format=wanted,
+        output=output,
+        endpoint=given["endpoint"],
+        content=given["content"],
+    )
+    check_request(request)
+    warn_of(export(request, lambda chunks: write_out(chunks, output), os.environ))
 
 
 @click.command("explain", short_help="Ask the agent of a trial why it did what it did.")
@@ -106,9 +147,50 @@ def explain_command(folder: Path, typed: tuple[str, ...], rerun: bool, config_fi
     return explain(ExplainRequest(folder=folder, typed=typed, rerun=rerun, flags=flags, config_file=config_file))
 
 
-@click.group("report", short_help="Compare or convert the reports of an evaluation.")
+class _Reports(click.Group):
+    """Takes what is not one of its commands as the name of a run."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command, and the words after it."""
+        if args[0] in self.commands or args[0].startswith("-"):
+            return super().resolve_command(ctx, args)
+        return "RUN", _pages, args
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Show both ways."""
+        super().format_usage(ctx, formatter)
+        formatter.write_usage(ctx.command_path, "RUN --html FILE", prefix="   or: ")
+
+
+@click.command("RUN")
+@click.argument("run", metavar="RUN")
+@click.option("--html", "target", type=FILE, required=True, metavar="FILE", help="Write the pages of RUN to this file.")
+@setting("output_dir", help="Find RUN in this folder.")
+@CONFIG
+def _pages(run: str, target: Path, config_file: Path | None, **given: Any) -> None:
+    """Write the pages of RUN to a file that opens from disk; of a large run, to a folder beside it.
+
+    RUN is the folder of a run or of a batch, its id, or "latest".
+    """
+    from whet.plan.settings import load_settings
+    from whet.record.batches import find_runs
+    from whet.report.html import write_pages
+
+    settings = load_settings(Path.cwd(), flags=given_settings(given), environ=os.environ, config_file=config_file)
+    folders = find_runs(run, settings.output_dir)
+    if not target.parent.is_dir():
+        raise UsageError(f"no such folder: {target.parent}", hint=f"create it first: mkdir -p {target.parent}")
+    try:
+        click.echo(f"wrote {write_pages(target, folders)}")
+    except OSError as error:
+        raise UsageError(f"cannot write {target}: {error.strerror or error}") from error
+
+
+@click.group("report", cls=_Reports, short_help="Write the pages of a run, or compare reports of evaluations.")
 def report_command() -> None:
-    """Compare or convert the JSON reports of an evaluation, by whet or by other tools."""
+    """Write the pages of RUN to a file, or compare or convert the JSON reports of evaluations."""
 
 
 @report_command.command("diff")
@@ -136,7 +218,7 @@ def diff(
 
     changes = compare(read_reports(before), read_reports(after), margin=margin)
     text = changes_json(changes) if as_json else changes_markdown(changes, (label_a, label_b)).encode()
-    write_out(text, output)
+    write_out([text], output)
     return 1 if any(change.regressed for change in changes) else 0
 
 
@@ -149,4 +231,4 @@ def convert(source: Path, wanted: str, output: Path | None) -> None:
     from whet.report.completion import read_reports
     from whet.report.completion_files import WRITERS
 
-    write_out(WRITERS[wanted][1](read_reports(source)), output)
+    write_out([WRITERS[wanted][1](read_reports(source))], output)

@@ -87,7 +87,7 @@ def _schema(case: JsonSchema, output: str) -> Outcome:
         return failed(str(error), shown(output, 200))
     except SchemaTrouble as error:
         return undecided(f"the schema cannot be used: {error}")
-    return failed("; ".join(problems), shown(value, 200)) if problems else passed("as the schema says")
+    return failed("; ".join(problems), shown(value, 200)) if problems else passed("it matches the schema")
 
 
 def _boolean(case: BooleanAssertion, subject: Subject) -> Decided:
@@ -144,7 +144,7 @@ class AnswerGrader(DecidingGrader):
 def _decide(suite: Suite, request: bytes) -> Grade:
     """Decide one check of *suite*, inside a worker."""
     asked = wire.decode_exact(request, _Request)
-    events = EventLog(Path(asked.events_path) if asked.events_path else None)
+    events = EventLog(Path(asked.events_path) if asked.events_path else None, len(asked.session.turns))
     check = next(case for case in suite.cases if case.id == asked.case).checks[asked.number]
     subject = Subject(
         session=Session.of(asked.session, events),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,11 @@ from whet.grade.evaluators import same
 from whet.ground.protecting import Before
 from whet.model.benchmark import Evaluator
 from whet.model.eval_cases import Assertion
+from whet.model.run import figure
 from whet.model.session import Session
 from whet.model.skills import SkillDetection, proof_of, was_loaded
 from whet.reading.claims import Contains, Exists, Matches, PathClaim
+from whet.reading.paths import Globs
 from whet.reading.patterns import compiled, pattern_of
 from whet.reading.text import shown
 
@@ -114,7 +118,7 @@ def _title(assertion: Assertion) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _decide(assertion: Assertion, subject: Subject) -> Outcome:
+def _decide(assertion: Assertion, subject: Subject) -> Outcome:  # noqa: PLR0911 - one for each op
     """Decide the assertion without regard to negation."""
     op, value = _NEGATIVE.get(assertion.op, assertion.op), assertion.value
     match op:
@@ -126,13 +130,16 @@ def _decide(assertion: Assertion, subject: Subject) -> Outcome:
         case "tool_called":
             calls = len(subject.session.tool_calls(value))
             return _said(calls > 0, f"{value} was called {calls} times", f"{value} was not called")
+        case "at_most":
+            return _at_most(assertion, subject.session)
         case "command_run":
             ran = next((command for command in subject.session.commands() if value in command), None)
             return _said(ran is not None, f"it ran {shortened(ran or '')}", f"no command contains '{shortened(value)}'")
         case "skill_triggered":
             return _skill(value, subject)
         case _:
-            return files.decide(_claim(assertion), subject.workspace, Before(kind="absent"))
+            decide = _any_file if assertion.pattern else _one_file
+            return decide(assertion, subject.workspace)
 
 
 def _said(holds: bool, yes: str, no: str) -> Outcome:
@@ -173,6 +180,39 @@ def _skill(name: str | None, subject: Subject) -> Outcome:
 def proof_of_loading(detections: Iterable[SkillDetection], names: frozenset[str]) -> str | None:
     """Return the evidence that a skill with one of *names* was loaded, if there is any."""
     return next((proof_of(each) for each in detections if was_loaded(each) and each.skill in names), None)
+
+
+def _at_most(assertion: Assertion, session: Session) -> Outcome:
+    usage, name = session.usage, assertion.target
+    figures = {
+        "tokens": usage.total_tokens,
+        "cost_usd": usage.cost_usd,
+        "seconds": session.duration_s,
+        "steps": session.steps,
+    }
+    found = figures[name or ""]
+    if found is None:
+        return undecided(f"the agent does not say what its {name} are")
+    return _said(found <= assertion.value, f"it is {figure(found)}", f"it is {figure(found)}")
+
+
+def _one_file(assertion: Assertion, workspace: Path) -> Outcome:
+    return files.decide(_claim(assertion), workspace, Before(kind="absent"))
+
+
+def _any_file(assertion: Assertion, workspace: Path) -> Outcome:
+    """Decide about the files that a pattern of paths matches, in any case; one of them is enough."""
+    pattern, seen = assertion.target or "", 0
+    globs = Globs((pattern.casefold(),))
+    for folder, _, names in os.walk(workspace):
+        for name in sorted(names):
+            path = Path(folder, name).relative_to(workspace).as_posix()
+            if globs.holds(path.casefold()):
+                seen += 1
+                outcome = _one_file(replace(assertion, target=path), workspace)
+                if outcome.state != "failed":
+                    return outcome
+    return failed(f"none of {seen} files that match {pattern} does" if seen else f"no file matches {pattern}")
 
 
 def _claim(assertion: Assertion) -> PathClaim:

@@ -25,6 +25,7 @@ from whet.grade.context import CheckContext, Gaps, Shell, lacked_by
 from whet.grade.evidence import EventLog
 from whet.grade.expect.asserts import text_of
 from whet.grade.expect.group import Asked, questions_of
+from whet.grade.expect.looked import looking
 from whet.grade.expect.scope import SoftThenCrashed, collecting
 from whet.grade.mistakes import complaint, finish, is_mistake, noticing, stumbled_over, traceback_of
 from whet.ground.workers import Printed
@@ -71,9 +72,10 @@ _LONGEST_MESSAGE = 16_384
 
 
 class CheckRequest(Struct, frozen=True, kw_only=True, tag="check"):
-    """Ask for a case's check."""
+    """Ask for one of a case's checks, by its place among them."""
 
     case: str
+    check: int
     arm: str
     session: SessionSummary
     events_path: str | None
@@ -107,6 +109,8 @@ class CheckAnswer:
     questions: tuple[Asked, ...] = ()
     printed: str = ""
     duration_s: float = 0.0
+    # The places of the events that its expectations looked at.
+    events: tuple[int, ...] = ()
 
 
 class Checker:
@@ -126,17 +130,21 @@ class Checker:
         return wire.encode_exact(replace(answer, printed=printed.text(), duration_s=round(time.monotonic() - began, 6)))
 
     def _check(self, request: CheckRequest) -> CheckAnswer:
-        session = Session.of(request.session, EventLog(Path(request.events_path) if request.events_path else None))
+        events = EventLog(Path(request.events_path) if request.events_path else None, len(request.session.turns))
+        session = Session.of(request.session, events)
         workspace = Path(request.workspace)
         run = partial(request.shell.run, workspace)
         ctx = CheckContext(session, workspace, request.changes, run, request.gaps, request.arm)
-        function: Callable[..., Any] = self._cases[request.case].checks[0].params["function"]
+        function: Callable[..., Any] = self._cases[request.case].checks[request.check].params["function"]
         written = (*request.changes.created, *request.changes.modified)
         self._written = frozenset(str(workspace / path) for path in written)
-        answer = self._call(lambda: _call_check(function, session, ctx))
+        with looking() as looked:
+            answer = self._call(lambda: _call_check(function, session, ctx))
         # Even if the check caught the error and went on: it decided without the evidence.
         lacked = lacked_by(ctx)
-        return CheckAnswer(outcome="not-recorded", message=lacked[0]) if lacked else answer
+        if lacked:
+            return CheckAnswer(outcome="not-recorded", message=lacked[0])
+        return replace(answer, events=looked.events(session))
 
     def _classify(self, request: ClassifyRequest) -> CheckAnswer:
         classify = self._cases[request.case].classify
@@ -207,7 +215,7 @@ def _value(given: Any) -> Any:
     value = asyncio.run(finish(given)) if inspect.isawaitable(given) else given
     if inspect.isawaitable(value) or inspect.isgenerator(value) or inspect.isasyncgen(value):
         kind = type(value).__name__.replace("_", " ")
-        raise TypeError(f"it gave {'an' if kind[0] in 'aeiou' else 'a'} {kind}, and nothing would run it to its end")
+        raise TypeError(f"it returned {'an' if kind[0] in 'aeiou' else 'a'} {kind}, which nothing would run")
     return value
 
 
@@ -232,7 +240,7 @@ def _as_class(value: Any) -> FailureClass | None:
         case {"id": str(identifier), **rest}:
             return FailureClass(id=identifier, label=str(rest["label"]) if rest.get("label") else None)
         case _:
-            raise TypeError(f"it gave a {type(value).__name__}; give a FailureClass, the id of one, or None")
+            raise TypeError(f"it returned a {type(value).__name__}; return a FailureClass, the id of one, or None")
 
 
 def _assertion_text(error: AssertionError) -> str:

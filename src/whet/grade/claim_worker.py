@@ -15,7 +15,7 @@ from whet.errors import WhetError, WorkspaceError
 from whet.grade import claim_files as files
 from whet.grade.claim_files import Outcome, failed, passed, shortened, undecided
 from whet.grade.context import Ran, Shell
-from whet.ground.protecting import Baseline, Before, Protected, Wanted, keep_protected, put_back, take_before
+from whet.ground.protecting import Before, Protected, Surveyed, Wanted, keep_protected, put_back, take_before
 from whet.ground.tree import SHORTAGES
 from whet.ground.workers import Printed
 from whet.model import wire
@@ -48,7 +48,7 @@ def _decided(claim: CommandClaim, ran: Ran, timeout_s: float) -> tuple[bool, str
     if ran.exit_code in _NOT_RUN and not isinstance(claim, Quits):
         # Even if it should fail: use `exits 127` to ask for this.
         what = _NOT_RUN[ran.exit_code]
-        return False, f"{what} (exit code {ran.exit_code}): see whether the suite names it right"
+        return False, f"{what} (exit code {ran.exit_code}): check its name in the suite"
     ended = "was ended by a signal" if ran.exit_code is None else f"ended with exit code {ran.exit_code}"
     if isinstance(claim, Prints):
         printed = claim.text in ran.stdout or claim.text in ran.stderr
@@ -127,7 +127,7 @@ class ClaimAnswer:
 class SurveyAnswer:
     """What was found, or why nothing was."""
 
-    baseline: Baseline | None = None
+    surveyed: Surveyed | None = None
     trouble: str = ""
 
 
@@ -157,7 +157,7 @@ class ClaimDecider:
         except OSError as error:
             return SurveyAnswer(trouble=str(error))
         held = tuple(_held(claim, workspace, before, search=asked.search) for claim in claims)
-        return SurveyAnswer(baseline=Baseline(before=before, protected=protected, held=held))
+        return SurveyAnswer(surveyed=Surveyed(before=before, protected=protected, held=held))
 
     def _decide(self, asked: ClaimRequest, claim: Claim) -> ClaimAnswer:
         began = time.monotonic()

@@ -14,7 +14,7 @@ from whet.grade.claim_worker import ClaimAnswer, ClaimDecider, ClaimRequest, Sur
 from whet.grade.context import NotRecorded
 from whet.grade.evidence import Evidence, RecordedEvidence
 from whet.grade.grader import WorkerGrader
-from whet.ground.protecting import Baseline, Before, find
+from whet.ground.protecting import Before, Surveyed, find
 from whet.model.grade import Changes, Grade, Location
 from whet.model.suite import Case, Check, Suite
 from whet.reading.claims import Absent, Claim, CommandClaim, Contains, Exists, Matches, path_of
@@ -34,7 +34,7 @@ class ClaimGrader(WorkerGrader):
         super().__init__(suite, ClaimDecider(suite).serve)
         self._source = str(suite.source)
 
-    async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> Baseline:
+    async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> Surveyed:
         """Note what the claims of *case* need later, between setup and agent.
 
         Copies of protected files go to the folder *store*, which the agent cannot reach.
@@ -44,9 +44,9 @@ class ClaimGrader(WorkerGrader):
             case=case.id, workspace=str(workspace), store=str(store), search=_could_be_vacuous_by_a_pattern(claims)
         )
         found = await self._surveyed(request, timeout_s)
-        if found.baseline is None:
+        if found.surveyed is None:
             raise GraderError(f"the workspace cannot be looked at: {found.trouble}")
-        return found.baseline
+        return found.surveyed
 
     async def _surveyed(self, request: SurveyRequest, timeout_s: float) -> SurveyAnswer:
         limit_s = PATTERN_TIMEOUT_S if request.search else timeout_s
@@ -92,8 +92,8 @@ class ClaimGrader(WorkerGrader):
 
     async def _answers(self, checks: list[Check], evidence: Evidence) -> Sequence[ClaimAnswer]:
         claims: list[Claim] = [check.params["claim"] for check in checks]
-        if evidence.case.protect and evidence.baseline is None and isinstance(claims[0], CommandClaim):
-            return [ClaimAnswer(outcome=undecided("what the protected files were is not known")) for _ in checks]
+        if evidence.case.protect and evidence.surveyed is None and isinstance(claims[0], CommandClaim):
+            return [ClaimAnswer(outcome=undecided("the protected files were not kept")) for _ in checks]
         request = _request(checks, claims, evidence)
         limit_s = max(_limit(claim, evidence) for claim in claims)
         try:
@@ -103,7 +103,7 @@ class ClaimGrader(WorkerGrader):
                 # Asked one by one, the claim that did it is the only one without a decision.
                 return [(await self._answers([check], evidence))[0] for check in checks]
             hung = isinstance(error, CheckTimedOut)
-            outcome = _hung(claims[0], limit_s) if hung else undecided("deciding it ended the process that did")
+            outcome = _hung(claims[0], limit_s) if hung else undecided("the process that decides it ended")
             return [ClaimAnswer(outcome=outcome, duration_s=limit_s if hung else 0.0)]
 
 
@@ -127,13 +127,13 @@ def _together(checks: Sequence[Check], evidence: Evidence) -> Iterator[list[Chec
 
 def _request(checks: list[Check], claims: list[Claim], evidence: Evidence) -> ClaimRequest:
     numbered = [each for each in evidence.case.checks if each.grader == checks[0].grader]
-    baseline = evidence.baseline
+    surveyed = evidence.surveyed
     return ClaimRequest(
         case=evidence.case.id,
         numbers=tuple(numbered.index(check) for check in checks),
         workspace=str(evidence.workspace),
         before={path: _before(path, evidence) for path in map(path_of, claims) if path is not None},
-        protected=baseline.protected if baseline and isinstance(claims[0], CommandClaim) else (),
+        protected=surveyed.protected if surveyed and isinstance(claims[0], CommandClaim) else (),
         shell=evidence.shell,
         env=evidence.case.env,
         timeout_s=evidence.command_timeout_s,
@@ -168,14 +168,14 @@ def _refuse_gaps(claim: Claim, evidence: Evidence) -> None:
     gaps = evidence.gaps
     if gaps.workspace is not None and (path is None or path.rstrip("/") not in gaps.paths):
         raise NotRecorded(f"the claim looks at {path or 'the workspace'}, which was not recorded: {gaps.workspace}")
-    if gaps.changes is not None and evidence.baseline is None and path is not None:
+    if gaps.changes is not None and evidence.surveyed is None and path is not None:
         raise NotRecorded(f"what {path} was before was not recorded: {gaps.changes}")
 
 
 def _before(path: str, evidence: Evidence) -> Before:
     """Return what was at the path of a claim: from the survey, or else from the list of changes."""
-    if evidence.baseline is not None and path in evidence.baseline.before:
-        return evidence.baseline.before[path]
+    if evidence.surveyed is not None and path in evidence.surveyed.before:
+        return evidence.surveyed.before[path]
     path = path.rstrip("/")
     before = _before_changes(path, evidence.workspace, evidence.changes)
     was_there = isinstance(evidence, RecordedEvidence) and path in evidence.folders

@@ -17,7 +17,7 @@ import anyio
 
 from whet.dataclass import dataclass
 from whet.errors import AgentNotFound, AgentNotStarted, Cause, GraderError
-from whet.ground.sandbox import Boundary, Command, Sandbox
+from whet.ground.sandbox import Boundary, Command, InImage, Sandbox
 from whet.model import plugins
 from whet.model.grade import Changes
 from whet.model.seen import ToolCall
@@ -66,6 +66,8 @@ class Shell:
     env: Mapping[str, str] = field(default_factory=dict)
     # Where the homes of commands are: a check that is killed leaves one behind, and the run removes it.
     scratch: str | None = None
+    # The image, if the sandbox is one of containers.
+    place: InImage | None = None
 
     def run(self, workspace: Path, argv: Sequence[str], timeout_s: float) -> Ran:
         """Run *argv* to its end, also if an async check has an event loop running."""
@@ -88,7 +90,8 @@ class Shell:
             hidden=tuple(map(Path, self.hidden)),
             ceilings=self.ceilings,
         )
-        return plugins.find("sandboxes", self.sandbox)(), boundary
+        kind = plugins.find("sandboxes", self.sandbox)
+        return kind() if self.place is None else kind(self.place), boundary
 
     async def _run(self, workspace: Path, argv: tuple[str, ...], timeout_s: float, home: Path) -> Ran:
         sandbox, boundary = self.prepare(workspace, home)
@@ -203,7 +206,7 @@ class CheckContext:
         except RuntimeError as error:
             raise OSError(errno.ELOOP, f"{path} is a link to itself") from error
         if not found.is_relative_to(self._workspace.resolve()):
-            raise PermissionError(f"{path} lies outside of the workspace")
+            raise PermissionError(f"{path} is outside of the workspace")
         if found.exists() and not found.is_file():
             raise IsADirectoryError(f"{path} is not a file")
         return found.read_text(encoding="utf-8", errors="replace")

@@ -214,8 +214,8 @@ def _read(name: str, data: bytes) -> Grade:
     decided = _decided(given)
     if decided is None:
         raise GraderError(
-            f"the grader {name} gave {_short(json.dumps(given).encode())}",
-            hint='it must give true or false, a number from 0 to 1, or {"passed": ..., "score": ..., "reason": ...}',
+            f"the grader {name} returned {_short(json.dumps(given).encode())}",
+            hint='it must return true or false, a number from 0 to 1, or {"passed": ..., "score": ..., "reason": ...}',
         )
     return decided
 

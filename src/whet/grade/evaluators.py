@@ -94,7 +94,7 @@ def json_schema(output: Any, expected: Expected, evaluator: Evaluator) -> Grade:
     except (ValueError, RecursionError):
         # A string that is not JSON: the problems of the string itself count.
         pass
-    return _grade("json_schema", 0.0 if problems else 1.0, "; ".join(problems) or "as the schema says")
+    return _grade("json_schema", 0.0 if problems else 1.0, "; ".join(problems) or "it matches the schema")
 
 
 PLAIN: Mapping[EvaluatorKind, Plain] = {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import fields
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -12,28 +13,37 @@ from whet.errors import StoreError
 from whet.grade.context import Gaps, Shell
 from whet.model import plugins, wire
 from whet.model.grade import Changes
-from whet.model.seen import Event
-from whet.model.session import Session, SessionSummary
+from whet.model.seen import Event, TurnStarted
+from whet.model.session import Session, SessionSummary, Usage
 from whet.model.suite import Case
 from whet.model.wire import decode_event
 
 if TYPE_CHECKING:
     from whet.ground.packages import Prepared
-    from whet.ground.protecting import Baseline
+    from whet.ground.protecting import Surveyed
     from whet.ground.sandbox import Sandbox
+    from whet.ground.task_container import TaskContainer
 
 # Where questions for the agent are kept, with the other evidence.
 QUESTIONS_FILE = "explain.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What an agent that judges said last, and what its session used."""
+
+    text: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """Everything that a grader may look at.
 
-    `keep(name, text)` writes a file next to the other evidence, without secrets. `baseline` is what your grader's
+    `keep(name, text)` writes a file next to the other evidence, without secrets. `surveyed` is what your grader's
     `survey` returned before the agent started. `timeout_s` limits a check, `command_timeout_s` each command of a claim.
     `skill` is the folder of the skill under test, in the arm that has it. `prepared` is the package that the
-    workspace began as, if it began as one.
+    workspace began as, if it began as one. `ask(evidence, prompt)` lets the agent that judges look at the evidence.
     """
 
     case: Case
@@ -45,11 +55,14 @@ class Evidence:
     shell: Shell
     keep: Callable[[str, str], None]
     timeout_s: float
-    baseline: Baseline | None = None
+    surveyed: Surveyed | None = None
     prepared: Prepared | None = None
     command_timeout_s: float = 300.0
     arm: str = "default"
     skill: Path | None = None
+    ask: Callable[[Evidence, str], Awaitable[Reply]] | None = None
+    # The container that the agent of a task worked in.
+    house: TaskContainer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,16 +102,24 @@ class AnswerEvidence(Evidence):
 
 
 class EventLog(Sequence[Event]):
-    """One event per line; read once, on first use, because most checks never look."""
+    """One event per line; read once, on first use, because most checks never look.
 
-    def __init__(self, path: Path | None) -> None:
+    Of a conversation, only the first *turns*, if their number is given.
+    """
+
+    def __init__(self, path: Path | None, turns: int = 0) -> None:
         self._path = path
+        self._turns = turns
         self._loaded: tuple[Event, ...] | None = None
 
     def _all(self) -> tuple[Event, ...]:
         if self._loaded is None:
-            self._loaded = tuple(read_events(self._path)) if self._path else ()
+            found = read_events(self._path) if self._path else iter(())
+            self._loaded = tuple(takewhile(self._is_of, found) if self._turns else found)
         return self._loaded
+
+    def _is_of(self, event: Event) -> bool:
+        return not (isinstance(event, TurnStarted) and event.turn > self._turns)
 
     def __len__(self) -> int:
         return len(self._all())
@@ -137,7 +158,7 @@ def load_report(path: str | Path) -> Session:
         raise StoreError(f"{file}: {error.strerror}; {_HINT}") from error
     except wire.WireError as error:
         raise StoreError(f"{file}: is not a session: {error}; {_HINT}") from error
-    return Session.of(summary, EventLog(events_path(file.parent)))
+    return Session.of(summary, EventLog(events_path(file.parent), len(summary.turns)))
 
 
 def events_path(folder: Path) -> Path | None:

@@ -18,7 +18,7 @@ from whet.model.run import Runner, TrialResult
 from whet.model.suite import Case, Check, Suite
 
 if TYPE_CHECKING:
-    from whet.ground.protecting import Baseline
+    from whet.ground.protecting import Surveyed
 
 Answer = TypeVar("Answer")
 
@@ -43,8 +43,8 @@ class Grader(ABC):
         del check, runner
         return False
 
-    async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> Baseline | None:
-        """Look at a workspace before the agent starts; `evidence.baseline` is the result.
+    async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> Surveyed | None:
+        """Look at a workspace before the agent starts; `evidence.surveyed` is the result.
 
         Copies of files go to the folder *store*, which the agent cannot reach.
         """

@@ -54,7 +54,7 @@ class TaskPackageGrader(Grader):
         try:
             decided = await _Verification(check, evidence, folder).decide()
         except (WorkspaceError, OSError) as error:
-            decided = _undecided("package", str(error))
+            decided = undecided("package", str(error))
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(remove_tree, folder)
@@ -85,17 +85,17 @@ class _Verification:
         """Put back what was held out, then run the oracle, then the verifier."""
         notes = await self._appear()
         if gone := self._working_dir_gone():
-            return _noted(Grade(check="", value=0.0, passed=False, reason=gone), notes)
+            return noted(Grade(check="", value=0.0, passed=False, reason=gone), notes)
         oracle = self.package.oracle_ref
         trouble = None if oracle is None else await self._consult_oracle(oracle)
-        return _noted(trouble or await self._verify(self.package.verifier_ref), notes)
+        return noted(trouble or await self._verify(self.package.verifier_ref), notes)
 
     async def _appear(self) -> list[str]:
         if self.evidence.prepared is None:
             raise PackageError("what was held out of the package is not known")
         held_out = self.evidence.prepared.held_out
         taken = await anyio.to_thread.run_sync(held_out.appear_in, self.evidence.workspace)
-        return [f"was among the files of the verifier and was taken away: {listed(taken)}"] if taken else []
+        return [f"was in the folder of the verifier and was removed: {listed(taken)}"] if taken else []
 
     def _working_dir_gone(self) -> str | None:
         """Return how the agent removed the folder that scripts run in, if it did."""
@@ -112,9 +112,9 @@ class _Verification:
         if isinstance(output, Grade):
             return output
         if output.ended.timed_out:
-            return _undecided("oracle", f"the oracle {ref} was still running after {limit_s:g} s", output.text)
+            return undecided("oracle", f"the oracle {ref} was still running after {limit_s:g} s", output.text)
         if output.ended.exit_code != 0:
-            return _undecided("oracle", f"the oracle {ref} {output.how}", output.text)
+            return undecided("oracle", f"the oracle {ref} {output.how}", output.text)
         return None
 
     async def _verify(self, ref: str) -> Grade:
@@ -125,7 +125,7 @@ class _Verification:
         if isinstance(output, Grade):
             return output
         left_out = await anyio.to_thread.run_sync(keep_logs, logs, self.evidence)
-        return _noted(_judged(ref, output, logs, limit_s), left_out)
+        return noted(_judged(ref, output, logs, limit_s), left_out)
 
     async def _run(self, role: str, ref: str, logs: Path, limit_s: float) -> Output | Grade:
         """Run a script and keep what it prints; the grade is undecided if it cannot be started."""
@@ -133,7 +133,7 @@ class _Verification:
         path = inside(workspace, ref)
         cwd, shown_at = in_package(self.spec, workspace)
         if not path.is_file():
-            return _undecided(role, f"the {role} {ref} could not be run: it is not there")
+            return undecided(role, f"the {role} {ref} could not be run: it does not exist")
         script = Script(
             path=path,
             cwd=cwd,
@@ -147,7 +147,7 @@ class _Verification:
         try:
             output = await run_script(script, self.evidence.shell, home=home, timeout_s=limit_s)
         except NotRun as error:
-            return _undecided(role, f"the {role} {ref} could not be run: {error}")
+            return undecided(role, f"the {role} {ref} could not be run: {error}")
         self.evidence.keep(f"{role}.log", output.text)
         return output
 
@@ -194,18 +194,18 @@ def _judged(ref: str, output: Output, logs: Path, limit_s: float) -> Grade:
     """Grade by the reward, or else by the exit code; a verifier that was stopped decides nothing."""
     if output.ended.timed_out:
         reason = f"the verifier {ref} was still running after {limit_s:g} s and was stopped"
-        return _undecided("verifier-timeout", reason, output.text)
+        return undecided("verifier-timeout", reason, output.text)
     try:
         reward = read_reward(logs)
     except BadReward as error:
-        return _undecided("reward", f"the verifier {ref} left a reward that cannot be read: {error}", output.text)
+        return undecided("reward", f"the verifier {ref} left a reward that cannot be read: {error}", output.text)
     if reward is not None:
-        return _rewarded(reward, output)
+        return rewarded(reward, output)
     if output.killed:
-        return _undecided("verifier", f"the verifier {ref} {output.how}", output.text)
+        return undecided("verifier", f"the verifier {ref} {output.how}", output.text)
     passed = output.ended.exit_code == 0
     misses = near_misses(logs)
-    aside = f"; {', '.join(misses)} is no reward file: reward.json and reward.txt are" if misses else ""
+    aside = f"; {', '.join(misses)} is not a reward file: name it reward.json or reward.txt" if misses else ""
     return Grade(
         check="",
         value=float(passed),
@@ -215,7 +215,8 @@ def _judged(ref: str, output: Output, logs: Path, limit_s: float) -> Grade:
     )
 
 
-def _rewarded(reward: Reward, output: Output) -> Grade:
+def rewarded(reward: Reward, output: Output) -> Grade:
+    """Return the grade that a reward means."""
     notes = list(reward.notes)
     if reward.score != reward.value:
         notes.append(f"counted as {reward.score:g}")
@@ -225,7 +226,8 @@ def _rewarded(reward: Reward, output: Output) -> Grade:
     return Grade(check="", value=reward.score, passed=reward.score >= 1, reason=reason, evidence=_end(output.text))
 
 
-def _undecided(class_id: str, reason: str, printed: str = "") -> Grade:
+def undecided(class_id: str, reason: str, printed: str = "") -> Grade:
+    """Return a grade that decides nothing, and the reason."""
     return Grade(
         check="",
         value=0.0,
@@ -237,7 +239,8 @@ def _undecided(class_id: str, reason: str, printed: str = "") -> Grade:
     )
 
 
-def _noted(grade: Grade, notes: list[str]) -> Grade:
+def noted(grade: Grade, notes: list[str]) -> Grade:
+    """Return *grade* with *notes* above its evidence."""
     return replace(grade, evidence="\n".join((*notes, *([grade.evidence] if grade.evidence else []))) or None)
 
 

@@ -21,7 +21,7 @@ from whet.grade.grader import WorkerGrader
 from whet.ground.process import meanwhile
 from whet.model import wire
 from whet.model.grade import FailureClass, Grade
-from whet.model.run import TrialResult
+from whet.model.run import TrialResult, turn_folder
 from whet.model.suite import Case, Check, Suite
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ class PythonGrader(WorkerGrader):
 
         request = CheckRequest(
             case=evidence.case.id,
+            check=evidence.case.checks.index(check),
             arm=evidence.arm,
             session=evidence.session,
             events_path=str(evidence.events_path) if evidence.events_path else None,
@@ -130,7 +131,7 @@ class PythonGrader(WorkerGrader):
         )
         answer = await self.ask(request, CheckAnswer, timeout_s=evidence.timeout_s, what="the check")
         if answer.printed:
-            evidence.keep("check.log", answer.printed)
+            evidence.keep(f"{turn_folder(check.turn)}check.log", answer.printed)
         if answer.questions:
             evidence.keep(QUESTIONS_FILE, wire.encode_pretty({"questions": answer.questions}).decode())
         if answer.outcome == "not-recorded":
@@ -147,6 +148,7 @@ class PythonGrader(WorkerGrader):
             failure_class=answer.failure_class,
             duration_s=answer.duration_s,
             weight=check.weight,
+            events=answer.events,
         )
 
     async def classify(self, case: Case, result: TrialResult, *, timeout_s: float) -> FailureClass | None:

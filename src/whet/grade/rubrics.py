@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from itertools import groupby
 from typing import Any
-
-import anyio
 
 from whet.dataclass import dataclass
 from whet.grade.evaluator_graders import EvaluatorGrader
 from whet.grade.evaluators import as_text
 from whet.grade.evidence import AnswerEvidence, Evidence
-from whet.grade.judge import JudgingGrader, LlmJudge
+from whet.grade.judge import JudgingGrader, settled
 from whet.grade.judge_questions import Question
 from whet.model.benchmark import MISSING, BenchmarkTask
 from whet.model.eval_cases import LlmRubric, RubricItem
 from whet.model.grade import Grade
+from whet.model.session import said_in
 from whet.model.suite import Check
 
 _DIFF_SHOWN = 20_000
@@ -29,25 +31,48 @@ class _Rated:
 
 
 class RubricGrader(JudgingGrader):
-    """Asks a language model, item by item, so that no item influences another."""
+    """Asks the judge, item by item, so that no item influences another."""
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         """Return the weighted mean over the rubric; raises `JudgeFailed` if the judge gives no verdict."""
-        began = time.monotonic()
-        case: LlmRubric = check.params["case"]
-        judge = self.judge(model=case.judge.model, votes=case.judge.votes)
-        rated = await _rate_all(judge, case, _shown(evidence))
-        value = sum(each.grade.value * each.item.weight for each in rated) / sum(each.item.weight for each in rated)
-        missed = [each for each in rated if each.item.required and each.grade.value < case.pass_threshold]
-        return Grade(
-            check=check.label,
-            value=value,
-            passed=value >= case.pass_threshold and not missed,
-            reason=_reason(case, value, rated, missed),
-            evidence=json.dumps([_shown_rating(each) for each in rated], ensure_ascii=False),
-            duration_s=round(time.monotonic() - began, 6),
-            weight=check.weight,
-        )
+        async with aclosing(self.grade_all([check], evidence)) as grades:
+            return await anext(grades)
+
+    async def grade_all(self, checks: Sequence[Check], evidence: Evidence) -> AsyncGenerator[Grade, None]:
+        """Grade *checks* with the same judge at the same time; what an agent judges, one session does."""
+        for hints, group in groupby(checks, key=lambda check: check.params["case"].judge):
+            asked = list(group)
+            answer = _shown(evidence)
+            questions = [_question(each.params["case"], item, answer) for each in asked for item in _items(each)]
+            began = time.monotonic()
+            judged = iter(await self.ask(questions, evidence, model=hints.model, votes=hints.votes))
+            took_s = round(time.monotonic() - began, 6) / len(asked)
+            for check in asked:
+                threshold = check.params["case"].pass_threshold
+                yield _grade(
+                    check, [_Rated(item, settled(next(judged)).grade(threshold)) for item in _items(check)], took_s
+                )
+
+
+def _items(check: Check) -> tuple[RubricItem, ...]:
+    case: LlmRubric = check.params["case"]
+    return case.rubric
+
+
+def _grade(check: Check, rated: list[_Rated], duration_s: float) -> Grade:
+    case: LlmRubric = check.params["case"]
+    value = sum(each.grade.value * each.item.weight for each in rated) / sum(each.item.weight for each in rated)
+    missed = [each for each in rated if each.item.required and each.grade.value < case.pass_threshold]
+    return Grade(
+        check=check.label,
+        value=value,
+        passed=value >= case.pass_threshold and not missed,
+        # A statement is its whole rubric.
+        reason=rated[0].grade.reason if "statement" in check.params else _reason(case, value, rated, missed),
+        evidence=json.dumps([_shown_rating(each) for each in rated], ensure_ascii=False),
+        duration_s=duration_s,
+        weight=check.weight,
+    )
 
 
 class JudgeEvaluator(EvaluatorGrader, JudgingGrader):
@@ -67,26 +92,6 @@ class JudgeEvaluator(EvaluatorGrader, JudgingGrader):
         return await self.judge().grade(question, threshold=task.evaluator.threshold)
 
 
-async def _rate_all(judge: LlmJudge, case: LlmRubric, answer: str) -> list[_Rated]:
-    """Rate all items, as many at the same time as the judge allows; return them in the order of the rubric."""
-    rated: dict[str, _Rated] = {}
-
-    async def rate(item: RubricItem) -> None:
-        rated[item.id] = _Rated(item, await judge.grade(_question(case, item, answer), threshold=case.pass_threshold))
-
-    try:
-        async with anyio.create_task_group() as group:
-            for item in case.rubric:
-                group.start_soon(rate, item)
-    except BaseExceptionGroup as error:
-        # Without one of the verdicts there is no grade; the first error says why.
-        first: BaseException = error
-        while isinstance(first, BaseExceptionGroup):
-            first = first.exceptions[0]
-        raise first from None
-    return [rated[item.id] for item in case.rubric]
-
-
 def _question(case: LlmRubric, item: RubricItem, answer: str) -> Question:
     return Question(
         name=item.id,
@@ -100,10 +105,11 @@ def _question(case: LlmRubric, item: RubricItem, answer: str) -> Question:
 def _shown(evidence: Evidence) -> str:
     """Return the answer, and what the agent changed in its files."""
     diff = evidence.changes.diff
+    said = said_in(evidence.session)
     if not diff:
-        return evidence.session.final_output
+        return said
     cut = diff if len(diff) <= _DIFF_SHOWN else f"{diff[:_DIFF_SHOWN]}\n[... {len(diff) - _DIFF_SHOWN} more characters]"
-    return f"{evidence.session.final_output}\n\n[What the program changed in its files:]\n{cut}"
+    return f"{said}\n\n[What the program changed in its files:]\n{cut}"
 
 
 def _reason(case: LlmRubric, value: float, rated: list[_Rated], missed: list[_Rated]) -> str:

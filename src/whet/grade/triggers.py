@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from whet.errors import GraderError
 from whet.grade.assertions import proof_of_loading
 from whet.grade.evidence import EventLog, Evidence
-from whet.grade.judge import JudgingGrader
+from whet.grade.expect.looked import MOST_EVENTS
+from whet.grade.judge import JudgingGrader, settled
 from whet.grade.judge_questions import Question
 from whet.ground.workspaces import described
 from whet.model import wire
@@ -58,7 +59,11 @@ class TriggerGrader(JudgingGrader):
         began = time.monotonic()
         case: TriggerQuery = check.params["case"]
         by_judge = evidence.session.agent == NO_AGENT
-        triggered, text, proof = await self._judged(case, evidence, skill) if by_judge else _seen(evidence, skill)
+        events: tuple[int, ...] = ()
+        if by_judge:
+            triggered, text, proof = await self._judged(case, evidence, skill)
+        else:
+            triggered, text, proof, events = _seen(evidence, skill)
         held = triggered == (case.expectation == "should_trigger")
         return Grade(
             check=check.label,
@@ -68,12 +73,14 @@ class TriggerGrader(JudgingGrader):
             evidence=proof,
             duration_s=round(time.monotonic() - began, 6),
             weight=check.weight,
+            events=events,
         )
 
     async def _judged(self, case: TriggerQuery, evidence: Evidence, skill: SkillUnderTest) -> tuple[bool, str, str]:
-        judge = self.judge(votes=case.runs)
         others = tuple(described(path) for path in evidence.case.skills)
-        votes, flags = await judge.votes(_question(skill, others, case.query))
+        (given,) = await self.ask([_question(skill, others, case.query)], evidence, votes=case.runs)
+        judged = settled(given)
+        votes, flags = judged.votes, judged.flags
         yes = sum(vote.verdict.rating >= _YES for vote in votes)
         triggered = yes / len(votes) >= case.threshold
         said = f"{yes} of {len(votes)} votes say that {skill.name} would be loaded"
@@ -82,8 +89,8 @@ class TriggerGrader(JudgingGrader):
         return triggered, f"{said}: {reason}" if reason else said, proof
 
 
-def _seen(evidence: Evidence, skill: SkillUnderTest) -> tuple[bool, str, str]:
-    """Return what the session shows."""
+def _seen(evidence: Evidence, skill: SkillUnderTest) -> tuple[bool, str, str, tuple[int, ...]]:
+    """Return what the session shows, and the events that show it."""
     session = Session.of(evidence.session, EventLog(evidence.events_path))
     detections = session.detected_skills
     found = proof_of_loading(detections, skill.names)
@@ -92,4 +99,5 @@ def _seen(evidence: Evidence, skill: SkillUnderTest) -> tuple[bool, str, str]:
     if others:
         text += f"; loaded besides: {', '.join(others)}" if found else f"; loaded instead: {', '.join(others)}"
     proof = wire.encode({"mode": "agent", "agent": session.agent, "detected": detections}).decode()
-    return found is not None, text, proof
+    places = {piece.event for each in detections if was_loaded(each) for piece in each.evidence}
+    return found is not None, text, proof, tuple(sorted(places))[:MOST_EVENTS]

@@ -98,6 +98,15 @@ def read_reward(folder: Path) -> Reward | None:
     return Reward(value=value, file=_JSON, notes=notes)
 
 
+def read_rewards(folder: Path) -> dict[str, float]:
+    """Return all rewards in *folder* by name; none if there is no file."""
+    content = _content(folder / _JSON)
+    if content is not None:
+        return _numbers(content)
+    reward = read_reward(folder)
+    return {} if reward is None else {_MAIN: reward.value}
+
+
 def plain(number: float) -> str:
     """Return *number* as a person writes it, and never rounded: what is almost 1 is not 1."""
     return f"{number:g}" if float(f"{number:g}") == number else repr(number)
@@ -142,19 +151,23 @@ def _from_text(data: bytes) -> float:
 
 def _from_json(data: bytes) -> tuple[float, tuple[str, ...]]:
     """Return the number under `reward`, or the only one, or the mean of several, with notes."""
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise BadReward(f"{_JSON} is not JSON: {error}") from None
-    if not isinstance(found, dict) or not found:
-        raise BadReward(f"{_JSON} must be an object with a number for each reward")
-    numbers = {name: _finite(value, f"{_JSON}: {name}") for name, value in found.items()}
+    numbers = _numbers(data)
     if _MAIN in numbers:
         return numbers[_MAIN], ()
     mean = sum(numbers.values()) / len(numbers)
     names = sorted(name[:_LONGEST_SHOWN] for name in numbers)
     note = f"no reward is called `{_MAIN}`: the mean of {listed(names, 8)} counts"
     return mean, (note,) if len(numbers) > 1 else ()
+
+
+def _numbers(data: bytes) -> dict[str, float]:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise BadReward(f"{_JSON} is not JSON: {error}") from None
+    if not isinstance(found, dict) or not found:
+        raise BadReward(f"{_JSON} must be an object with a number for each reward")
+    return {name: _finite(value, f"{_JSON}: {name}") for name, value in found.items()}
 
 
 def _finite(value: object, where: str) -> float:
@@ -247,7 +260,7 @@ def argv_of(script: Path) -> tuple[str, ...]:
             return (shutil.which("python3") or sys.executable, str(script))
         case _ if os.access(script, os.X_OK):
             return (str(script),)
-    raise NotRun(f"{script.name} says by neither a first line, a mode nor an ending how it is run")
+    raise NotRun(f"{script.name} has no `#!` line, no known ending, and is not executable")
 
 
 class _Printed:

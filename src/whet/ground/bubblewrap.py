@@ -17,7 +17,7 @@ from typing import ClassVar, Self, TypeAlias
 from whet.errors import AgentNotFound, SandboxError
 from whet.ground.ceilings import Hold, holding
 from whet.ground.mounts import private_mounts
-from whet.ground.sandbox import Availability, Boundary, Command, Ended, Sink, Talk, find_program, is_there
+from whet.ground.sandbox import Availability, Boundary, Command, Ended, Inlet, Sink, Talk, find_program, is_there
 from whet.ground.seccomp import as_file, refused_calls
 from whet.ground.shown import hidden, shown, system, toolchains
 from whet.ground.wardens import end_all
@@ -41,6 +41,8 @@ class BubblewrapSandbox:
     """Runs each command in its own namespace: processes that leave the process group still die with it."""
 
     name = "bubblewrap"
+    holds_network = True
+    has_inlets = True
     _probe: ClassVar[_Probe | None] = None
 
     @classmethod
@@ -83,14 +85,14 @@ class BubblewrapSandbox:
 
         program = find_program(command)
         said = _Beginning(stderr)
-        with holding(boundary.ceilings, timeout_s) as hold, _Status() as status:
+        with holding(boundary.ceilings, timeout_s) as hold, _Status(boundary.inlet) as status:
             outer = self._outer(command, boundary, program, status, hold)
             ended = await run_process(
                 outer,
                 timeout_s=timeout_s,
                 stdout=stdout,
                 stderr=said,
-                pass_fds=status.inherited,
+                pass_fds=status.passed_on,
                 started=status.close_write,
             )
             if ended.exit_code == 1 and not ended.timed_out:
@@ -104,14 +106,15 @@ class BubblewrapSandbox:
 
         program = find_program(command)
         said = _Beginning(stderr)
-        with holding(boundary.ceilings, None) as hold, _Status() as status:
+        with holding(boundary.ceilings, None) as hold, _Status(boundary.inlet) as status:
             outer = self._outer(command, boundary, program, status, hold)
             async with open_process(
-                outer, stdout=stdout, stderr=said, pass_fds=status.inherited, started=status.close_write
+                outer, stdout=stdout, stderr=said, pass_fds=status.passed_on, started=status.close_write
             ) as talk:
                 yield talk
-            if talk.exit_code == 1:
+            if talk.ended and talk.ended.exit_code == 1:
                 _raise_for_setup(status, said.text, program)
+            talk.ended = talk.ended and hold.with_reached(talk.ended)
 
     def _outer(self, command: Command, boundary: Boundary, program: str, status: _Status, hold: Hold) -> Command:
         """Return the call of bubblewrap that starts *command* behind the boundary."""
@@ -122,7 +125,7 @@ class BubblewrapSandbox:
             *_declared(boundary, toolchains(command.env.get("PATH", ""), program)),
             *("--chdir", str(command.cwd)),
             *status.arguments,
-            *("--", program, *command.argv[1:]),
+            *("--", *status.doorway.argv(program, command.argv[1:], command.env)),
         )
         # Give the environment to bwrap itself: with --clearenv, ours would be readable in /proc/1/environ.
         return Command(argv=hold.argv(argv), env=command.env, cwd=Path("/"), stdin=command.stdin)
@@ -152,9 +155,15 @@ def _end_of(probe: _Probe) -> tuple[int, str]:
 
 
 class _Status:
-    """The pipe on which bubblewrap reports that it started the command, and the file with the seccomp filter."""
+    """The pipe on which bubblewrap reports its start, the file with the seccomp filter, and the way to an inlet."""
+
+    def __init__(self, inlet: Inlet | None) -> None:
+        from whet.ground.inlet import Doorway  # noqa: PLC0415 - as above
+
+        self.doorway = Doorway(inlet)
 
     def __enter__(self) -> Self:
+        self.doorway.__enter__()
         self._read, self.write = os.pipe2(os.O_CLOEXEC)
         calls = refused_calls()
         self.inherited: tuple[int, ...] = (self.write,) if calls is None else (self.write, as_file(calls))
@@ -166,8 +175,14 @@ class _Status:
         """The arguments that name both to bubblewrap."""
         return tuple(chain(*zip(("--json-status-fd", "--seccomp"), map(str, self.inherited), strict=False)))
 
+    @property
+    def passed_on(self) -> tuple[int, ...]:
+        """All that bubblewrap inherits."""
+        return (*self.inherited, *self.doorway.inherited)
+
     def close_write(self) -> None:
         """Close our copies of what bubblewrap has inherited, so that the pipe can end."""
+        self.doorway.close_theirs()
         if self._inherited_open:
             for fd in self.inherited:
                 os.close(fd)
@@ -194,6 +209,7 @@ class _Status:
 
     def __exit__(self, *_: object) -> None:
         self.close_write()
+        self.doorway.__exit__()
         os.close(self._read)
 
 
@@ -216,6 +232,7 @@ class _Beginning:
 
 def _raise_for_setup(status: _Status, said: str, program: str) -> None:
     """Raise if bubblewrap itself failed; the command may print the same text, so look at the status first."""
+    status.doorway.raise_for_trouble(program)
     if status.ran:
         return
     if said.startswith("bwrap: execvp"):

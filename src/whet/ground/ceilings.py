@@ -155,7 +155,7 @@ def weaknesses(ceilings: Ceilings) -> str | None:
         notes.append("processes are not limited for root" if os.getuid() == 0 else "your other processes count too")
     if ceilings.cpus is not None:
         notes.append("CPUs become CPU time within the time limit")
-    return f"no control group can be made here, so ceilings hold less: {', '.join(notes)}"
+    return f"no control group can be made here, so ceilings are weaker: {', '.join(notes)}"
 
 
 def _at_most(name: int, wanted: int) -> int:

@@ -64,7 +64,7 @@ def _opened(
     ref: str, settings: PackageSettings, environ: Mapping[str, str]
 ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
     if kind_of(ref) == "web":
-        return open_http(ref, guarded=not settings.allow_private_addresses)
+        return open_http(ref, public_only=not settings.allow_private_addresses)
 
     scheme, _, place = ref.partition("://")
     known = cast(Scheme, scheme.lower())
@@ -86,10 +86,10 @@ async def _kept(chunks: AsyncIterator[bytes], ref: str, target: Path, most_bytes
 
 
 @asynccontextmanager
-async def open_http(url: str, *, guarded: bool) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Stream the bytes at *url*; with *guarded*, from public addresses only. Redirects are followed one by one."""
-    # Do not use a proxy: it would look up names where the guard cannot see them.
-    backend = GuardedBackend() if guarded else httpcore2.AnyIOBackend()
+async def open_http(url: str, *, public_only: bool) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Stream the bytes at *url*; with *public_only*, from public addresses only. Redirects are followed one by one."""
+    # Do not use a proxy: it would look up names where whet cannot check their addresses.
+    backend = PublicBackend() if public_only else httpcore2.AnyIOBackend()
     async with httpcore2.AsyncConnectionPool(
         ssl_context=httpx2.create_ssl_context(), network_backend=backend, max_connections=1
     ) as pool:
@@ -210,7 +210,7 @@ def _store(bucket: str, buckets: Buckets, environ: Mapping[str, str]) -> tuple[A
     return obstore, store
 
 
-class GuardedBackend(httpcore2.AnyIOBackend):
+class PublicBackend(httpcore2.AnyIOBackend):
     """Connects to public addresses only, also after a redirect."""
 
     async def connect_tcp(self, host: str, port: int, *rest: Any, **more: Any) -> httpcore2.AsyncNetworkStream:

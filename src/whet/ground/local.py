@@ -15,6 +15,7 @@ class LocalSandbox:
     """The fallback if bubblewrap cannot run."""
 
     name = "local"
+    holds_network = False
 
     @classmethod
     def availability(cls) -> Availability:
@@ -34,6 +35,7 @@ class LocalSandbox:
         with holding(boundary.ceilings, None) as hold:
             async with open_process(hold.command(command), stdout=stdout, stderr=stderr) as talk:
                 yield talk
+            talk.ended = talk.ended and hold.with_reached(talk.ended)
 
     async def close(self) -> None:
         """End the wardens."""

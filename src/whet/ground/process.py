@@ -189,7 +189,7 @@ class Conversation:
         self._loop = asyncio.get_running_loop()
         self._child = child
         self._stdin: int | None = stdin
-        self.exit_code: int | None = None
+        self.ended: Ended | None = None
 
     async def send(self, data: bytes) -> None:
         """Write all of *data* as fast as the process reads it."""
@@ -236,6 +236,7 @@ async def open_process(
     started: Callable[[], object] = lambda: None,
 ) -> AsyncIterator[Conversation]:
     """Start *command* below a warden, with an input pipe; end everything that it started at the end of the context."""
+    began = time.monotonic()
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
         in_read, stdin = _pipe(theirs, ours)
         # Programs expect a blocking input; our end must not block the event loop.
@@ -253,7 +254,7 @@ async def open_process(
         await child.exit(GRACE_S)
     finally:
         talk.end_input()
-        talk.exit_code = await child.end()
+        talk.ended = _ending(await child.end(), began)
     if child.unended is not None:
         raise child.unended
 
@@ -282,6 +283,10 @@ async def run_process(
         code = await child.end()
     if trouble := child.trouble or child.unended:
         raise trouble
+    return _ending(code, began, timed_out=timed_out)
+
+
+def _ending(code: int, began: float, *, timed_out: bool = False) -> Ended:
     return Ended(
         exit_code=code if code >= 0 else None,
         signal=-code if code < 0 else None,

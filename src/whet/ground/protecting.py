@@ -1,4 +1,4 @@
-"""What a check needs from the workspace before the agent starts: copies of protected files, and a baseline."""
+"""What a check needs from the workspace before the agent starts: copies of protected files, and what was there."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class Before:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline:
+class Surveyed:
     """What the claims of a case need to know of the workspace before the agent starts.
 
     `held` says for each claim whether it already held; None if only a command could tell, or a search that is not

@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from whet.dataclass import dataclass
 from whet.errors import AgentNotFound, AgentNotStarted, UsageError
 from whet.model import plugins
 from whet.model.run import Runner
 from whet.model.suite import Ceilings
+
+if TYPE_CHECKING:
+    import socket
 
 _BEST = "bubblewrap"
 _FALLBACK = "local"
@@ -28,6 +31,27 @@ class Command:
     env: Mapping[str, str]
     cwd: Path
     stdin: bytes = b""
+    # Whether the program is one of this machine, also for a sandbox that has programs of its own.
+    of_host: bool = False
+    # Whether the kernel confines it; what makes a boundary of its own may have to change its user, or reach others.
+    confined: bool = True
+
+
+# In a private network every port is free; this one is none that programs under development like to use.
+_INLET_PORT = 47115
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inlet:
+    """The one address inside a network without others; `take` gets the listening socket before the command starts."""
+
+    take: Callable[[socket.socket], object]
+    port: int = _INLET_PORT
+
+    @property
+    def address(self) -> str:
+        """Where it is, for programs inside."""
+        return f"http://127.0.0.1:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +66,32 @@ class Boundary:
     readable: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
     network: bool = True
+    # The one address of a network that is off; only for sandboxes that have inlets.
+    inlet: Inlet | None = None
     ceilings: Ceilings = field(default_factory=Ceilings)
     shown_at: tuple[tuple[Path, Path], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InImage:
+    """Where the commands of a container sandbox run; plain data, because it is sent to other processes.
+
+    `engine` is the program that makes containers, and `owner` the whet that removes them.
+    """
+
+    engine: str
+    image: str
+    owner: str
+    run: str = "-"
+    attempt: str = "-"
+    # Whether a command of the settings has installed programs into the image: then these come first.
+    installs: bool = False
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The options that label a container."""
+        given = {"run": self.run, "attempt": self.attempt, "owner": self.owner}
+        return tuple(part for name, value in given.items() for part in ("--label", f"whet.{name}={value}"))
 
 
 # Receives output as it arrives. Raising ends the process and everything it started; the caller gets the exception.
@@ -54,7 +102,8 @@ Sink: TypeAlias = Callable[[bytes], None]
 class Ended:
     """How a process ended: with an exit code, by a signal, or stopped by us at its time limit.
 
-    `reached` is the ceiling that it reached, which did not necessarily end it.
+    `reached` is the ceiling that it reached, which did not necessarily end it. `dismissed` says that everything had
+    been said and we closed its input: how it exits then says nothing.
     """
 
     exit_code: int | None
@@ -62,10 +111,13 @@ class Ended:
     timed_out: bool
     duration_s: float
     reached: str | None = None
+    dismissed: bool = False
 
 
 class Talk(Protocol):
-    """A running process that reads what you send."""
+    """A running process that reads what you send; `ended` says how it ended, after its context."""
+
+    ended: Ended | None
 
     async def send(self, data: bytes) -> None:
         """Write all of *data* to its standard input; raises `BrokenPipeError` if it no longer reads."""
@@ -78,6 +130,13 @@ class Sandbox(Protocol):
     """Starts processes, and ends everything that they start."""
 
     name: str
+    # Whether it can turn the network off, and then leave one address open.
+    holds_network: bool = True
+    has_inlets: bool = False
+
+    @classmethod
+    def availability(cls) -> Availability:
+        """Return whether it can be used on this machine; asked before anything runs."""
 
     async def run(self, command: Command, boundary: Boundary, *, timeout_s: float, stdout: Sink, stderr: Sink) -> Ended:
         """Run *command* to its end.
@@ -165,14 +224,14 @@ def require_sandbox(name: str) -> None:
 
 def hold_network(sandbox: Sandbox, runners: Iterable[Runner]) -> tuple[str, ...]:
     """Raise for runners whose network must be off and cannot be; return a note for each that may run with it."""
-    if sandbox.name != _FALLBACK:
+    if getattr(sandbox, "holds_network", True):
         return ()
     asked = {runner.id: runner for runner in runners if runner.options.get("network") is False}
     strict = [name for name, runner in asked.items() if runner.options.get("network_required", True)]
     if strict:
         raise UsageError(
             "\n".join(
-                f"runners.{name}.agent.network = false: the local sandbox cannot turn the network off"
+                f"runners.{name}.agent.network = false: the {sandbox.name} sandbox cannot turn the network off"
                 for name in strict
             ),
             hint="use bubblewrap (`whet doctor` says what it needs), or set `network_required = false` as well "

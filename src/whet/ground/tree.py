@@ -58,7 +58,7 @@ class Step(NamedTuple):
 
 
 def walk(place: Descent, *, skip: frozenset[str] = frozenset(), own: Folders = frozenset()) -> Iterator[Step]:
-    """Walk the tree below *place*, which moves along; leave out whet's *own* folders.
+    """Walk the tree below *place*, which moves along; leave out whet's *own* folders and files.
 
     Folders named in *skip* are left out at the top only: a repository that an agent made further down is its work.
     """
@@ -107,9 +107,11 @@ def _items(place: Descent, folders: list[Step], skip: frozenset[str], own: Folde
             except PermissionError:
                 yield Step("unread", entry.name, os.fstat(place.fd))
                 continue
+            if (found.st_dev, found.st_ino) in own:
+                continue
             if not stat.S_ISDIR(found.st_mode):
                 yield Step("item", entry.name, found)
-            elif entry.name not in skip and (found.st_dev, found.st_ino) not in own:
+            elif entry.name not in skip:
                 folders.append(Step("enter", entry.name, found))
 
 

@@ -86,7 +86,7 @@ _ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _CHANGED_BY_US = (*_ASKED_TO_END, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
 
 
-def be_nursery(control: int, whet: int) -> NoReturn:
+def be_nursery(channel: int, whet: int) -> NoReturn:
     """Fork a warden for every socket that arrives, until whet ends or closes the connection."""
     for number in _ASKED_TO_END:
         signal.signal(number, signal.SIG_IGN)
@@ -94,13 +94,13 @@ def be_nursery(control: int, whet: int) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     wake_with_parent()
     rules = scope()
-    sock = socket.socket(fileno=control)
+    sock = socket.socket(fileno=channel)
     sock.set_inheritable(False)
     watched = os.pidfd_open(whet)
     if os.getppid() != whet:
         os._exit(0)
     poll = select.poll()
-    for fd in (control, watched):
+    for fd in (channel, watched):
         poll.register(fd, select.POLLIN)
     # Collecting garbage in a fork would only copy memory pages.
     gc.disable()
@@ -266,13 +266,14 @@ def _become(fds: list[int], report: int, rules: int | None) -> NoReturn:
         for number in _CHANGED_BY_US:
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
-        argv, env, cwd, numbers = marshal.loads(os.pread(fds[0], os.fstat(fds[0]).st_size, 0))  # noqa: S302 - of whet's own making
+        argv, env, cwd, numbers, confined = marshal.loads(os.pread(fds[0], os.fstat(fds[0]).st_size, 0))  # noqa: S302 - of whet's own making
         report = _take_places(fds[1:], numbers, report)
         step = IN_FOLDER
         os.chdir(cwd)
         step = AS_PROGRAM
         program = _program(argv[0], env)
-        confine(rules, program)
+        if confined:
+            confine(rules, program)
         os.execve(program, argv, env)  # noqa: S606 - no shell is wanted
     except BaseException as error:  # noqa: BLE001 - report any error; nothing else can be done in the fork
         why = error.errno if isinstance(error, OSError) else None

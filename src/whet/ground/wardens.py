@@ -194,11 +194,11 @@ class Warden:
 
 def _plain(
     command: Command, numbers: Sequence[int]
-) -> tuple[tuple[bytes, ...], dict[bytes, bytes], bytes, tuple[int, ...]]:
+) -> tuple[tuple[bytes, ...], dict[bytes, bytes], bytes, tuple[int, ...], bool]:
     """Return *command* as data for `marshal`; both ends are the same interpreter."""
     argv = tuple(map(os.fsencode, command.argv))
     env = {os.fsencode(name): os.fsencode(value) for name, value in command.env.items()}
-    return argv, env, os.fsencode(command.cwd), tuple(numbers)
+    return argv, env, os.fsencode(command.cwd), tuple(numbers), command.confined
 
 
 def _view_of_mounts() -> int:
@@ -210,7 +210,7 @@ class Wardens:
 
     def __init__(self) -> None:
         self._nursery: subprocess.Popen[bytes] | None = None
-        self._control: socket.socket | None = None
+        self._channel: socket.socket | None = None
         self._idle: list[Warden] = []
         self._busy = 0
         self._held: tuple[int, ...] = ()
@@ -265,14 +265,14 @@ class Wardens:
         if self._nursery is not None:
             resource.prlimit(self._nursery.pid, resource.RLIMIT_NOFILE, (soft, hard))
 
-    def borrow(self, control: int, held: int) -> None:
+    def borrow(self, channel: int, held: int) -> None:
         """In a worker: ask the nursery of whet for wardens; each keeps *held* open until it ends."""
         for warden in self._idle:
             warden.close()
-        if self._control is not None:
-            self._control.close()
+        if self._channel is not None:
+            self._channel.close()
         self.__init__()  # type: ignore[misc] # the fork copied the wardens of our parent
-        self._control = socket.socket(fileno=control)
+        self._channel = socket.socket(fileno=channel)
         self._held = (held,)
 
     def _ask_for_one(self) -> socket.socket:
@@ -290,8 +290,8 @@ class Wardens:
         return ours
 
     def _started(self) -> socket.socket:
-        if self._control is None:
-            self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if self._channel is None:
+            self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._view = _view_of_mounts()
             home = str(Path(__file__).parents[2])
             argv = (sys.executable, "-I", "-S", "-c", _NURSERY, str(theirs.fileno()), str(os.getpid()), home)
@@ -309,12 +309,12 @@ class Wardens:
                     pass_fds=(theirs.fileno(),),
                 )
             reaper.adopt(self._nursery.pid)
-        return self._control
+        return self._channel
 
     def _drop_nursery(self) -> None:
-        if self._control is not None:
-            self._control.close()
-            self._control = None
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
         if self._nursery is not None:
             self._nursery.kill()
             self._nursery.wait()

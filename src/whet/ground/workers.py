@@ -101,7 +101,6 @@ class _Worker:
     def __init__(self, sock: socket.socket, guard: socket.socket) -> None:
         self._sock = sock
         self._guard = guard
-        self._loop = asyncio.get_running_loop()
         self._pid = 0
 
     async def greet(self) -> None:
@@ -112,7 +111,7 @@ class _Worker:
 
     async def call(self, request: bytes) -> tuple[bytes, bool]:
         """Send a request; return the answer and whether the worker can take another request."""
-        await self._loop.sock_sendall(self._sock, _HEADER.pack(len(request)) + request)
+        await asyncio.get_running_loop().sock_sendall(self._sock, _HEADER.pack(len(request)) + request)
         size = _HEADER.unpack(await self._receive(_HEADER.size))[0]
         if size > _LONGEST_ANSWER:
             raise WorkerDied("the process that ran it sent an invalid answer")
@@ -122,8 +121,10 @@ class _Worker:
     async def _receive(self, size: int) -> bytes:
         data = memoryview(bytearray(size))
         filled = 0
+        # Not that of its making: a worker may be made while something is asked before the run, in a loop of its own.
+        loop = asyncio.get_running_loop()
         while filled < size:
-            count = await self._loop.sock_recv_into(self._sock, data[filled:])
+            count = await loop.sock_recv_into(self._sock, data[filled:])
             if not count:
                 raise WorkerDied("the process that ran it ended")
             filled += count
@@ -143,7 +144,7 @@ class _Worker:
         signal_all([self._pid] if self._pid else [], signal.SIGCONT)
         with anyio.move_on_after(_PATIENCE_S) as waiting, contextlib.suppress(OSError):
             # The guard sends nothing; the socket ends when the guard and the wardens of the worker have ended.
-            await self._loop.sock_recv(self._guard, 1)
+            await asyncio.get_running_loop().sock_recv(self._guard, 1)
         if waiting.cancelled_caught:
             # The worker dies with it, and the processes below become our children.
             signal_all([self._pid] if self._pid else [], signal.SIGKILL)
@@ -155,8 +156,8 @@ class _Worker:
 class Workers:
     """One worker for each call that runs now; a worker that a call has changed is not used again."""
 
-    def __init__(self, control: socket.socket, pid: int) -> None:
-        self._control = control
+    def __init__(self, channel: socket.socket, pid: int) -> None:
+        self._channel = channel
         self._pid = pid
         self._idle: list[_Worker] = []
 
@@ -214,7 +215,7 @@ class Workers:
             ours.setblocking(False)
         try:
             with talk, lifeline:
-                socket.send_fds(self._control, [b"w"], [talk.fileno(), lifeline.fileno(), wardens.lend()])
+                socket.send_fds(self._channel, [b"w"], [talk.fileno(), lifeline.fileno(), wardens.lend()])
         except OSError as error:
             worker.close()
             raise WorkersGone("something killed the process that workers are forked from", hint=_GO_ON) from error
@@ -232,7 +233,7 @@ class Workers:
         for worker in self._idle:
             worker.close()
         self._idle.clear()
-        self._control.close()
+        self._channel.close()
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
@@ -241,7 +242,7 @@ class Workers:
 
 
 def _be_parent(
-    control: socket.socket, whet: int, serve: Serve, watch: Watch, prepare: Callable[[], object]
+    channel: socket.socket, whet: int, serve: Serve, watch: Watch, prepare: Callable[[], object]
 ) -> NoReturn:
     """Fork a worker for every pair of sockets that arrives, until whet closes the connection."""
     watched = os.pidfd_open(whet)
@@ -256,11 +257,11 @@ def _be_parent(
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     prepare()
     while True:
-        data, fds = receive(control, 1, 3)
+        data, fds = receive(channel, 1, 3)
         if not data:
             os._exit(0)
         if os.fork() == 0:
-            control.close()
+            channel.close()
             try:
                 talk, lifeline, nursery = fds
                 _guard(talk, lifeline, nursery, watched)

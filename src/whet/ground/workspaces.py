@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
 import threading
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from whet.errors import WorkspaceError
+from whet.errors import FixtureMissing, WorkspaceError
 from whet.ground.copying import clear, copy_tree
 from whet.ground.mounts import are_private
 from whet.ground.overlay import OverlayWorkspace, Template
@@ -32,8 +33,9 @@ _SKILL_HOLDERS = (".agents", ".claude", ".codex", ".copilot", ".cursor", ".gemin
 class Workspaces:
     """Makes workspaces below *scratch*, a folder that exists; several threads may use it.
 
-    Whet's *own* folders are neither a change of an agent nor part of a workspace, even if a template contains them:
-    an agent must not see the answers in the record of earlier runs, and the record must not contain itself.
+    Whet's *own* folders and files are neither a change of an agent nor part of a workspace, even if a template contains
+    them: an agent must not see the answers in a suite or in the record of earlier runs, and the record must not
+    contain itself.
     """
 
     def __init__(self, scratch: Path, own: Sequence[Path] = ()) -> None:
@@ -89,8 +91,8 @@ class Workspaces:
                 template.close()
 
     def _own_in(self, template: Path) -> tuple[Path, ...]:
-        """Return our own folders in *template*, relative to it; only the outermost ones."""
-        there = [path for path in self._own_paths if path.is_dir()]
+        """Return our own folders and files in *template*, relative to it; only the outermost ones."""
+        there = [path for path in self._own_paths if path.exists()]
         return _outermost(template, tuple(there))
 
     def _repositories(self, template: Path) -> dict[str, Path]:
@@ -194,15 +196,23 @@ def _check_apart(path: Path, template: Path) -> None:
 
 
 def place(workspace: Path, placed: Iterable[Placed]) -> None:
-    """Replace each path of *placed* with a copy of its source, or remove it if there is no source."""
+    """Replace each path of *placed* with a copy of its source or its text, or remove it if it has neither."""
     for item in placed:
         target = workspace / item.path
+        if item.wanted is not None or (item.source is not None and not item.source.exists()):
+            raise FixtureMissing(f"there is no {item.wanted or item.source} to put into the workspace")
         with explained("cannot prepare", target):
             _check_inside(workspace, target)
             clear(target)
-            if item.source is not None:
+            if item.source is not None and item.source.is_dir():
                 target.mkdir(parents=True)
                 copy_tree(item.source, target)
+            elif item.source is not None or item.text is not None:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if item.source is not None:
+                    shutil.copy(item.source, target)
+                else:
+                    target.write_bytes((item.text or "").encode())
 
 
 def take_out_skills(workspace: Path, names: Iterable[str]) -> None:
@@ -222,7 +232,10 @@ def _check_inside(workspace: Path, target: Path) -> None:
 
 def skills_in(workspace: Path) -> tuple[str, ...]:
     """Return the skill folders that agents find in *workspace*, such as `.agents/skills/tidy-up`."""
-    found = (path for holder in _SKILL_HOLDERS for path in sorted((workspace / holder).glob(f"skill*/*/{MANIFEST}")))
+    # Most workspaces have none, and a pattern would look at every place before it says so.
+    there = set(os.listdir(workspace))  # noqa: PTH208 - names only
+    holders = [holder for holder in _SKILL_HOLDERS if holder in there]
+    found = (path for holder in holders for path in sorted((workspace / holder).glob(f"skill*/*/{MANIFEST}")))
     return tuple(str(path.parent.relative_to(workspace)) for path in found)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
@@ -67,14 +67,6 @@ def baseline_of(arms: Sequence[str]) -> str | None:
     if len(arms) <= 1:
         return None
     return NO_SKILL if set(arms) == {SKILL, NO_SKILL} else arms[0]
-
-
-def same_arms(arms: Sequence[Arm]) -> Iterator[str]:
-    """Yield a sentence for each arm that does not differ in anything from one before it."""
-    for number, arm in enumerate(arms):
-        for earlier in arms[:number]:
-            if arm.facts() == earlier.facts():
-                yield f"the arms {earlier.name} and {arm.name} do not differ in anything"
 
 
 def _digest(text: str) -> str:

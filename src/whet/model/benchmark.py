@@ -16,6 +16,22 @@ Auth = Literal["none", "bearer", "api-key"]
 AUTHS: tuple[Auth, ...] = get_args(Auth)
 
 
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+METHODS: tuple[Method, ...] = get_args(Method)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRequest:
+    """How an input becomes a request to an endpoint that was not made for skills: where each field of it goes."""
+
+    method: Method
+    path: tuple[str, ...] = ()
+    query: tuple[str, ...] = ()
+    header: tuple[str, ...] = ()
+    # The field that is the JSON body.
+    body: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallableSkill:
     """A skill as its folder describes it: `skill.json`, overridden by `adapter.config.json`.
@@ -33,6 +49,7 @@ class CallableSkill:
     digest: str
     argv: tuple[str, ...] = ()
     url: str | None = None
+    request: HttpRequest | None = None
     tags: tuple[str, ...] = ()
     input_schema: Mapping[str, Any] = field(default_factory=dict)
     output_schema: Mapping[str, Any] = field(default_factory=dict)
@@ -59,6 +76,8 @@ COMPARISONS: tuple[Compare, ...] = get_args(Compare)
 Subject = Literal["output", "files"]
 SUBJECTS: tuple[Subject, ...] = get_args(Subject)
 DEFAULT_MAX_LATENCY_MS = 30_000.0
+# In the place of a file, for a task that was typed.
+TYPED_TASK = "whet task"
 
 
 class _Missing:
@@ -134,7 +153,6 @@ class Benchmark:
 
 # The words of reports for the status of a trial: `fail` is a wrong answer, `error` and `timeout` are no answer.
 SampleStatus = Literal["pass", "fail", "error", "timeout", "errored"]
-SAMPLE_STATUSES: tuple[SampleStatus, ...] = get_args(SampleStatus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +225,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class TaskDifference:
     """How far two sets of samples are apart, over the tasks that both have."""
 
     value: float
@@ -222,7 +240,10 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionReport:
-    """One skill on one benchmark, with all that its figures are computed from."""
+    """One skill on one benchmark, with all that its figures are computed from.
+
+    If arms are compared, there is one for each, and `decision` says how a candidate compares with the baseline.
+    """
 
     skill: str
     skill_version: str
@@ -236,6 +257,13 @@ class CompletionReport:
     ks: tuple[int, ...] = (1,)
     max_latency_ms: float = DEFAULT_MAX_LATENCY_MS
     weights: Mapping[str, float] = field(default_factory=dict)
+    arm: str | None = None
+    decision: Mapping[str, Any] | None = None
+
+    @property
+    def label(self) -> str:
+        """What tells it from other reports of its run."""
+        return self.skill if self.arm is None else f"{self.skill}/{self.arm}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +293,6 @@ class SkillChange:
     benchmark: str
     before: CompletionReport | None
     after: CompletionReport | None
-    difference: Difference | None
+    difference: TaskDifference | None
     tasks: tuple[TaskChange, ...]
     regressed: bool

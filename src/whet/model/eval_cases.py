@@ -8,6 +8,7 @@ from dataclasses import field
 from typing import Any, ClassVar, Literal, get_args
 
 from whet.dataclass import dataclass
+from whet.model.suite import Solution, User
 
 SourceKind = Literal["manual", "imported", "contributor_aggregate", "org_exemplars"]
 SOURCE_KINDS: tuple[SourceKind, ...] = get_args(SourceKind)
@@ -24,11 +25,12 @@ MATCHES: tuple[Match, ...] = get_args(Match)
 TextOp = Literal["contains", "not_contains", "equals", "regex"]
 FileOp = Literal["file_exists", "file_contains", "file_matches"]
 CallOp = Literal["tool_called", "tool_not_called", "command_run"]
-Op = Literal[TextOp, "json_path", CallOp, FileOp, "skill_triggered"]
+Op = Literal[TextOp, "json_path", CallOp, FileOp, "skill_triggered", "at_most"]
 TEXT_OPS: tuple[Op, ...] = get_args(TextOp)
 FILE_OPS: tuple[Op, ...] = get_args(FileOp)
 CALL_OPS: tuple[Op, ...] = get_args(CallOp)
-OPS: tuple[Op, ...] = get_args(Op)
+# The ops of eval suites; suites of other tools also say what a session may take at most.
+OPS: tuple[Op, ...] = tuple(op for op in get_args(Op) if op != "at_most")
 TARGETS = ("output", "commands")
 
 MOST_CASES = 500
@@ -47,6 +49,43 @@ class _Common:
     tags: tuple[str, ...] = ()
     weight: float = 1.0
     source: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assertion:
+    """One thing that is true of the answer, the session or the workspace, or with `negate` is not.
+
+    `target` is what is looked at: a text by name, a file by path, a place in JSON by pointer. `has_value` is
+    true also for a value of null. If the path is a `pattern`, one file that it matches is enough.
+    """
+
+    op: Op
+    target: str | None = None
+    value: Any = None
+    has_value: bool = False
+    negate: bool = False
+    description: str | None = None
+    pattern: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalTurn:
+    """One prompt of a conversation, and what is true when it is answered; `soft` goes on if it is not."""
+
+    instruction: str
+    assertions: tuple[Assertion, ...] = ()
+    soft: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked(_Common):
+    """What the agent is asked: `instruction` is also the first of its `turns`, or what its `user` says first."""
+
+    instruction: str
+    turns: tuple[EvalTurn, ...] = ()
+    user: User | None = None
+    # An answer that passes, for an audit.
+    solution: Solution | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +123,10 @@ class JudgeHints:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LlmRubric(_Common):
+class LlmRubric(_Asked):
     """An answer that a judge holds against a rubric."""
 
     kind: ClassVar[Literal["llm_rubric"]] = "llm_rubric"
-    instruction: str
     rubric: tuple[RubricItem, ...]
     pass_threshold: float = DEFAULT_THRESHOLD
     judge: JudgeHints = JudgeHints()
@@ -97,11 +135,10 @@ class LlmRubric(_Common):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExactMatch(_Common):
+class ExactMatch(_Asked):
     """An answer that is this value; `path` is a JSON pointer into it."""
 
     kind: ClassVar[Literal["exact_match"]] = "exact_match"
-    instruction: str
     expected: Any
     path: str | None = None
     case_sensitive: bool = True
@@ -110,37 +147,19 @@ class ExactMatch(_Common):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JsonSchema(_Common):
+class JsonSchema(_Asked):
     """An answer that is JSON of this shape."""
 
     kind: ClassVar[Literal["json_schema"]] = "json_schema"
-    instruction: str
     schema: Any
     extract: Extract = "whole"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assertion:
-    """One thing that is true of the answer, the session or the workspace, or with `negate` is not.
-
-    `target` is what is looked at: a text by name, a file by path, a place in JSON by pointer. `has_value` is
-    true also for a value of null.
-    """
-
-    op: Op
-    target: str | None = None
-    value: Any = None
-    has_value: bool = False
-    negate: bool = False
-    description: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BooleanAssertion(_Common):
+class BooleanAssertion(_Asked):
     """Assertions of which all hold, or any."""
 
     kind: ClassVar[Literal["boolean_assertion"]] = "boolean_assertion"
-    instruction: str
     assertions: tuple[Assertion, ...]
     match: Match = "all"
 

@@ -7,6 +7,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from whet.dataclass import dataclass
 from whet.model.benchmark import Evaluated
+from whet.model.comparison import Look, Stop, Until
 from whet.model.grade import Rate, Status
 from whet.model.run import Execution, Plan, RunInfo, SnapshotOutcome, Trial, TrialResult
 from whet.model.seen import Event
@@ -45,6 +46,15 @@ class TrialEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """A round of a run until decided is complete, and was looked at; `cost_usd` is what was spent, as far as known."""
+
+    look: Look
+    until: Until
+    cost_usd: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
     """Something a person should know, in one sentence."""
 
@@ -62,15 +72,15 @@ class RunEnded:
     evaluated: Evaluated | None = None
 
 
-RunEvent: TypeAlias = RunStarted | TrialStarted | SessionSeen | TrialEnded | Notice | RunEnded
+RunEvent: TypeAlias = RunStarted | TrialStarted | SessionSeen | TrialEnded | Looked | Notice | RunEnded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionSummary:
-    """An execution and how its trials went together; `status` is `not-run` if no trial ended."""
+    """An execution and how its trials went together; `status` is `not-run` if none ended, and `void` if none counts."""
 
     execution: Execution
-    status: Status | Literal["not-run"]
+    status: Status | Literal["not-run", "void"]
     passed: bool
     score: float | None
     rate: Rate | None
@@ -93,6 +103,14 @@ class Results(Protocol):
     @property
     def passed(self) -> bool:
         """Whether every planned trial ended as expected."""
+
+    @property
+    def looks(self) -> tuple[Look, ...]:
+        """What was seen after each round; only a run until decided looks."""
+
+    @property
+    def stopped(self) -> Stop | None:
+        """Why a run until decided has ended; None if it has not, and for other runs."""
 
     @property
     def duration_s(self) -> float:

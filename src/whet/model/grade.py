@@ -10,6 +10,8 @@ Status = Literal["passed", "failed", "expected-failed", "unexpected-passed", "er
 STATUSES: tuple[Status, ...] = get_args(Status)
 AS_EXPECTED: frozenset[Status] = frozenset({"passed", "expected-failed"})
 PASSED: frozenset[Status] = frozenset({"passed", "unexpected-passed"})
+# A trial that errored went neither as expected nor otherwise: it says nothing.
+UNEXPECTED: frozenset[str] = frozenset({"failed", "unexpected-passed"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,10 @@ class Grade:
     duration_s: float | None = None
     weight: float = 1.0
     undecided: bool = False
+    # The turn of a conversation that the check belongs to, if it belongs to one.
+    turn: int | None = None
+    # The places of the events of the session that it looked at, as far as that is known.
+    events: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +131,8 @@ class CaseLift:
 class Lift:
     """A difference: the score with the skill less the score without it, for one runner and the cases that have both.
 
-    `low` and `high` are a 95 % interval, paired by case; there is none of a single case. `unpaired` are the cases that
-    lack a score in one of the arms, because it errored, was not run, or asks about nothing but the skill itself.
+    `low` and `high` are its 95 % interval on these cases, as in a comparison. `unpaired` are the cases that lack a
+    score in one of the arms, because it errored, was not run, or asks about nothing but the skill itself.
     Checks of whether the skill was triggered do not count in it: `triggered` of `asked` held with the skill.
     """
 

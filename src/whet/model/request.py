@@ -6,17 +6,22 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from whet.dataclass import dataclass
 from whet.errors import UsageError
+from whet.model.comparison import Until
 from whet.model.run import Runner, ScheduleName
 from whet.model.suite import Ceilings, WorkspaceSpec
 
-SandboxName = Literal["auto", "bubblewrap", "local"]
-SANDBOXES: tuple[SandboxName, ...] = get_args(SandboxName)
+# The sandboxes of whet; extensions add others.
+SANDBOXES = ("auto", "bubblewrap", "container", "local")
 # The origin of a setting that has its default.
 BUILT_IN = "built-in"
+
+
+# What the tables of the judge and of the user share.
+_OF_MODELS = ("provider", "url", "model", "key_variable", "temperature", "timeout_ms", "retries")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,21 +41,42 @@ class Settings:
     tags: tuple[str, ...]
     workspace: WorkspaceSpec | None
     reporters: tuple[str, ...]
-    sandbox: SandboxName
+    sandbox: str
+    # The program that makes containers, what they start from, and what is installed into that once.
+    container: str | None
+    image: str | None
+    install: str | None
+    # Whether the container of the next trial starts while the last one is graded.
+    keep_warm: bool
+    # Whether what an agent starts goes on while its work is graded, as tasks about services need it.
+    keep_services: bool
     mounts: tuple[Path, ...]
+    # Where exchanges with models are kept, and where they are played from.
+    record_to: Path | None
+    cassette: Path | None
+    cassette_mode: Literal["strict", "new"]
+    cassette_speed: Literal["instant", "real"]
+    # Whether controls go through the cases of a run, and void those that they pass.
+    controls: bool
     timeout_s: float
     check_timeout_s: float
     command_timeout_s: float
     max_output_bytes: int
     model_silence_s: float
     budget_usd: float | None
+    budget_tokens: int | None
+    budget_requests: int | None
     ceilings: Ceilings
     runners: tuple[Runner, ...]
     snapshots: Mapping[str, Any] | None
     # Only what was given: the judge has the defaults.
     judge: Mapping[str, Any] = field(default_factory=dict)
+    # The same for the model that plays users.
+    user: Mapping[str, Any] = field(default_factory=dict)
     # Only what was given: the code that fetches packages has the defaults.
     packages: Mapping[str, Any] = field(default_factory=dict)
+    # The same for the gateway.
+    gateway: Mapping[str, Any] = field(default_factory=dict)
     # The weight of each part of the composite; only what was given.
     composite: Mapping[str, float] = field(default_factory=dict)
     # The arms that a run may be asked for, as they are written.
@@ -65,9 +91,24 @@ class Settings:
     notices: tuple[str, ...] = ()
 
     @property
+    def store(self) -> Path:
+        """The folder for what is kept besides the records, never one that may be the project's own."""
+        return self.output_dir.parent if self.output_dir.parent.name == ".whet" else self.output_dir / ".whet"
+
+    @property
+    def judge_runner(self) -> Runner | None:
+        """The runner whose agent judges, if the table `[judge]` names one that there is."""
+        return next((runner for runner in self.runners if runner.id == self.judge.get("runner")), None)
+
+    @property
     def judging(self) -> dict[str, Any]:
         """How the judge is asked: the table `[judge]`, with a cache next to the records unless it names one."""
-        return {"cache_dir": self.output_dir.parent / "judge", **self.judge}
+        return {"cache_dir": self.store / "judge", **self.judge}
+
+    @property
+    def playing(self) -> dict[str, Any]:
+        """How the model that plays users is asked: the table `[user]`, or else that of the judge."""
+        return dict(self.user) or {name: value for name, value in self.judge.items() if name in _OF_MODELS}
 
     def is_default(self, key: str) -> bool:
         """Return whether the setting at the dotted *key* has its default."""
@@ -130,6 +171,8 @@ class RunRequest:
     arms: tuple[str, ...] = ()
     # How many more trials per case and arm a resumed run gets.
     add_trials: int | None = None
+    # When to stop, instead of after a fixed number of trials.
+    until: Until | None = None
 
 
 def split_list(values: Iterable[str]) -> tuple[str, ...]:
@@ -148,5 +191,24 @@ def parse_shard(text: str) -> tuple[int, int]:
     found = _SHARD.fullmatch(text.strip())
     number, count = (int(found[1]), int(found[2])) if found else (0, 0)
     if not 1 <= number <= count:
-        raise UsageError(f'a shard reads like 2/5, the second of five, not "{text}"')
+        raise UsageError(f'a shard is written as 2/5, the second of five, not "{text}"')
     return number, count
+
+
+def split_arms(typed: Iterable[str]) -> tuple[str, ...]:
+    """Return each arm that was typed; names without a definition may be a comma list."""
+    return tuple(arm for text in typed for arm in ((_placed(text),) if "=" in text else split_list((text,))))
+
+
+def _placed(arm: str) -> str:
+    """Return an arm with absolute paths: the run may be resumed in another folder."""
+    name, _, spec = arm.partition("=")
+    return f"{name}={','.join(map(_absolute, spec.split(',')))}"
+
+
+def _absolute(piece: str) -> str:
+    key, _, value = (part.strip() for part in piece.partition(":"))
+    is_path = key == "prompt" or (key == "skill" and value != "none" and not value.startswith("git:"))
+    path = str(Path(value).expanduser().absolute())
+    # A comma would end the path.
+    return f"{key}:{path}" if is_path and value and "," not in path else piece

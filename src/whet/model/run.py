@@ -10,13 +10,21 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from whet.dataclass import dataclass
 from whet.model.arm import Arm
+from whet.model.comparison import Until
 from whet.model.grade import AS_EXPECTED, PASSED, Failure, FailureClass, Grade, Status
-from whet.model.session import Usage
+from whet.model.session import Usage, UserSummary
 from whet.model.skills import SkillDetection
 from whet.model.suite import Case, Ceilings, Limits, Placed, SkillUnderTest, Suite, WorkspaceSpec
 
 # What is needed to resume the session of an attempt.
 STATE_FILE = "state.json"
+
+
+def turn_folder(turn: int | None) -> str:
+    """Return where a turn of a conversation is below the folder of its attempt, with a `/`; that itself for none."""
+    return f"turns/{turn}/" if turn else ""
+
+
 LONGEST_ID = 120
 _LONGEST_FOLDER = 200
 
@@ -48,6 +56,12 @@ ScheduleName = Literal["serial", "parallel", "isolated-by-runner"]
 SCHEDULES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 
 
+class OfHost(str):
+    """The path of a program that the settings name from their own place (`./`, `../`, `~`): it is on this machine."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runner:
     """A named target: an agent, its model and options."""
@@ -60,7 +74,7 @@ class Runner:
 
 
 # The beginning of the note that a budget was not enforced, because the agent reports no cost.
-UNHELD = "the budget was not held"
+UNHELD = "the budget was not enforced"
 # The agent that does nothing, and its runner, which is used if none is configured.
 NO_AGENT = "none"
 
@@ -87,7 +101,7 @@ ExecutionKey: TypeAlias = tuple[str, str, str]
 class Execution:
     """One case on one runner in one arm, with everything settled.
 
-    `skill` is the skill under test, if this arm has it. A `control` is run for comparison and may fail.
+    `skill` is the skill under test, if this arm has it. A `baseline` one is run for comparison and may fail.
     """
 
     case: Case
@@ -97,7 +111,7 @@ class Execution:
     workspace: WorkspaceSpec
     trials: int
     skill: Path | None = None
-    control: bool = False
+    baseline: bool = False
 
     @property
     def key(self) -> ExecutionKey:
@@ -139,8 +153,14 @@ class Plan:
     added: int = 0
     # The rounds that were done each time that happened.
     grown_from: tuple[int, ...] = ()
+    # The cases that controls pass, with the names of these: they count in no rate and no comparison.
+    voided: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # What the order of each round is drawn from; without it, trials run in declared order.
     seed: int | None = None
+    # After which rounds the run may stop; without it, all of them are run.
+    until: Until | None = None
+    # The random word in the copies of an arm's skill that agents are given, by arm.
+    watermarks: Mapping[str, str] = field(default_factory=dict)
 
     def trials(self) -> Iterator[Trial]:
         """Every trial, in the order in which they start: round by round if arms are compared."""
@@ -162,6 +182,22 @@ class Plan:
         for execution in drawn:
             yield Trial(key=self.key(execution, number), execution=execution)
 
+    @property
+    def alike(self) -> tuple[tuple[str, ...], ...]:
+        """The arms that do not differ in anything, in groups: by what their trials get, however that was written."""
+        groups: list[tuple[Any, list[str]]] = []
+        for arm in self.arms:
+            ran = [
+                (each.case.id, each.runner.id, each.runner.model) for each in self.executions if each.arm == arm.name
+            ]
+            facts = {name: value for name, value in arm.facts().items() if name not in {"model", "runner"}}
+            same = next((names for given, names in groups if given == (facts, ran)), None)
+            if same is None:
+                groups.append(((facts, ran), [arm.name]))
+            else:
+                same.append(arm.name)
+        return tuple(tuple(names) for _, names in groups if len(names) > 1)
+
     def key(self, execution: Execution, number: int) -> TrialKey:
         """Return the key of the *number*-th sample of *execution*."""
         return TrialKey(
@@ -171,6 +207,10 @@ class Plan:
             arm=execution.arm,
             number=number,
         )
+
+    def ended_after(self, rounds: int) -> Plan:
+        """Return the plan of a run that needs no more than so many rounds."""
+        return replace(self, executions=tuple(replace(each, trials=rounds) for each in self.executions))
 
     @property
     def trial_count(self) -> int:
@@ -189,6 +229,8 @@ class Attempt:
     workspace_dir: str | None = None
     failure: Failure | None = None
     usage: Usage = field(default_factory=Usage)
+    # What the model that played the user took.
+    user_usage: Usage = field(default_factory=Usage)
     # How it counts in comparisons, from 0 to 1; None if it does not, and less than 0 if an older whet recorded it.
     value: float | None = -1.0
 
@@ -214,6 +256,8 @@ class TrialResult:
     usage: Usage = field(default_factory=Usage)
     steps: int = 0
     detected_skills: tuple[SkillDetection, ...] = ()
+    # Whether its session shows the skill of its arm in any way; None if its arm has none.
+    skill_shown: bool | None = None
     final_output: str = ""
     workspace_dir: str | None = None
     changed_files: int = 0
@@ -222,6 +266,9 @@ class TrialResult:
     session_s: float | None = None
     attempts: tuple[Attempt, ...] = ()
     notes: tuple[str, ...] = ()
+    # How many turns were taken, and how its user found it; 0 and None unless it is a conversation.
+    turns: int = 0
+    user: UserSummary | None = None
 
     @property
     def number(self) -> int:
@@ -240,6 +287,11 @@ class TrialResult:
         for attempt in self.attempts[:-1]:
             total += attempt.usage
         return total
+
+    @property
+    def user_usage(self) -> Usage:
+        """What the model that played the user took, in all attempts together."""
+        return sum((attempt.user_usage for attempt in self.attempts), Usage())
 
     @property
     def first_status(self) -> Status:
@@ -283,6 +335,11 @@ class RunInfo:
     searched_to: Path | None = None
 
 
+def same_arms(plan: Plan) -> Iterator[str]:
+    """Yield a sentence for arms that do not differ in anything."""
+    yield from (f"the arms {' and '.join(group)} do not differ in anything" for group in plan.alike)
+
+
 def in_arm(suite: Suite, execution: Execution, arm: Arm) -> Execution:
     """Return *execution* as it is in *arm*: with its prompt and variables, and with its skill or without any."""
     case = execution.case
@@ -317,7 +374,8 @@ def _workspace(
     if case.skill_place is None:
         return spec
     # Also without the skill: a package may have brought something to that place.
-    return replace(spec, placed=(Placed(path=case.skill_place, source=there.path if there else None),))
+    own = Placed(path=case.skill_place, source=there.path if there else None)
+    return replace(spec, placed=(*spec.placed, own))
 
 
 Metric = Literal[
@@ -363,7 +421,7 @@ class SnapshotOutcome:
     status: SnapshotStatus
     metric: Metric
     value: float | None
-    baseline: float | None
+    stored: float | None
     allowed: float | None
     message: str
 

@@ -86,6 +86,17 @@ class SkillSignal(Struct, frozen=True, kw_only=True):
     at: str | None = None
 
 
+class Permission(Struct, frozen=True, kw_only=True):
+    """The agent asked whether it may use a tool, and the policy of its runner answered; `id` is that of the call."""
+
+    type: Literal["permission"] = "permission"
+    tool: str
+    id: str | None = None
+    allowed: bool
+    policy: str | None = None
+    at: str | None = None
+
+
 class UsageSeen(Struct, frozen=True, kw_only=True):
     """Tokens and money since the last such event; tokens read from and written to a cache are part of the input.
 
@@ -162,6 +173,15 @@ class FinalOutput(Struct, frozen=True, kw_only=True):
     at: str | None = None
 
 
+class TurnStarted(Struct, frozen=True, kw_only=True):
+    """A turn of a conversation begins: every event until the next one of this kind belongs to it."""
+
+    type: Literal["turn_started"] = "turn_started"
+    turn: int
+    prompt: str
+    at: str | None = None
+
+
 Event: TypeAlias = (
     Message
     | ToolCall
@@ -170,10 +190,12 @@ Event: TypeAlias = (
     | FileRead
     | FileEdit
     | SkillSignal
+    | Permission
     | UsageSeen
     | SessionStarted
     | SessionEnded
     | Trouble
     | FinalOutput
+    | TurnStarted
 )
 EVENT_TYPES: tuple[type[Event], ...] = get_args(Event)

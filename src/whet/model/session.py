@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from whet.dataclass import dataclass
-from whet.model.seen import CommandRun, Event, FileEdit, FileRead, ToolCall
+from whet.model.seen import CommandRun, Event, FileEdit, FileRead, ToolCall, TurnStarted
 from whet.model.skills import SkillDetection, detect_skills
 
-# As the provider reported it, computed from such figures, or guessed from the number of characters.
-TokenSource = Literal["provider", "derived", "chars"]
-_WORST_FIRST: tuple[TokenSource, ...] = ("chars", "derived", "provider")
+# As the gateway read it in the answers of the provider, as the agent reported it of the provider, computed from such
+# figures, or guessed from the number of characters.
+TokenSource = Literal["gateway", "provider", "derived", "chars"]
+_WORST_FIRST: tuple[TokenSource, ...] = ("chars", "derived", "provider", "gateway")
 TOKEN_FIGURES = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens")
 USAGE_FIGURES = (*TOKEN_FIGURES, "cost_usd")
 
@@ -95,6 +96,15 @@ def sourced(derived: frozenset[str], **figures: float | None) -> Usage:
     return replace(Usage(**tokens), cost_usd=cost, cost_source=None if cost is None else "agent", sources=sources)
 
 
+def from_gateway(tokens: Mapping[str, int]) -> Usage:
+    """Return the usage of figures that the gateway read in the answers of a provider."""
+    sources: dict[str, TokenSource] = dict.fromkeys((name for name in TOKEN_FIGURES if name in tokens), "gateway")
+    if {"input_tokens", "output_tokens"} <= sources.keys():
+        sources["total_tokens"] = "gateway"
+    figures: dict[str, Any] = {name: tokens[name] for name in TOKEN_FIGURES if name in tokens}
+    return Usage(**figures, sources=sources)
+
+
 def token_count(value: object) -> int | None:
     """Parse a number of tokens from foreign JSON, or return None if it cannot be one."""
     if isinstance(value, str):
@@ -120,6 +130,41 @@ def _tokens(characters: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TurnSummary:
+    """One turn of a conversation: a prompt, and what the agent did until it answered.
+
+    `changed_files` counts what had changed by then since the beginning; None if it was not counted.
+    """
+
+    number: int
+    prompt: str
+    final_output: str = ""
+    session_id: str | None = None
+    exit_code: int | None = None
+    steps: int = 0
+    usage: Usage = field(default_factory=Usage)
+    duration_s: float | None = None
+    changed_files: int | None = None
+
+
+# What a turn says of itself and not of the whole session.
+_OF_TURNS = ("prompt", "final_output", "session_id", "exit_code", "steps", "usage", "duration_s")
+UserOutcome = Literal["satisfied", "gave-up", "max-turns"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserSummary:
+    """How a conversation with a user that a model plays ended, why, and what that model used; None: it broke off."""
+
+    outcome: UserOutcome | None = None
+    reason: str = ""
+    model: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    # Signs that the agent tried to speak to the model instead of to the person.
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSummary:
     """A session without its events: small enough to keep and to send."""
 
@@ -135,8 +180,81 @@ class SessionSummary:
     steps: int = 0
     usage: Usage = field(default_factory=Usage)
     placed_skills: tuple[str, ...] = ()
+    # The words in the copies of skills that agents of its run were given, by arm.
+    watermarks: Mapping[str, str] = field(default_factory=dict)
     started_at: str | None = None
     duration_s: float | None = None
+    # How the agent asked its model, through the gateway or directly; None if it is not known to ask one.
+    route: str | None = None
+    # What the gateway saw: how often the model was asked, the time of waiting for it, and the usual time until it
+    # began to answer. None if the agent asked it directly.
+    requests: int | None = None
+    model_s: float | None = None
+    first_token_s: float | None = None
+    # The turns of a conversation, and its user; a session of one prompt has neither.
+    turns: tuple[TurnSummary, ...] = ()
+    user: UserSummary | None = None
+
+
+def said_in(session: SessionSummary) -> str:
+    """Return what was said in a conversation, turn by turn; of a session of one prompt, its answer."""
+    if not session.turns:
+        return session.final_output
+    said = (
+        f"[Prompt {turn.number}]\n{turn.prompt}\n\n[Answer {turn.number}]\n{turn.final_output}"
+        for turn in session.turns
+    )
+    return "\n\n".join(said)
+
+
+def session_until(session: SessionSummary, turn: int) -> SessionSummary:
+    """Return *session* as it was after *turn*."""
+    kept = session.turns[:turn]
+    if not kept or len(kept) == len(session.turns):
+        return session
+    return replace(
+        session,
+        turns=kept,
+        user=None,
+        complete=True,
+        final_output=kept[-1].final_output,
+        session_id=kept[-1].session_id,
+        exit_code=kept[-1].exit_code,
+        steps=sum(each.steps for each in kept),
+        usage=sum((each.usage for each in kept[1:]), kept[0].usage),
+        duration_s=sum(each.duration_s or 0.0 for each in kept),
+    )
+
+
+class _EventsOf(Sequence[Event]):
+    """The events of one turn of a conversation; read when they are used."""
+
+    def __init__(self, events: Sequence[Event], turn: int) -> None:
+        self._events, self._turn = events, turn
+
+    @cached_property
+    def _own(self) -> tuple[Event, ...]:
+        found: list[Event] = []
+        current = 0
+        for event in self._events:
+            if isinstance(event, TurnStarted):
+                current = event.turn
+            elif current == self._turn:
+                found.append(event)
+        return tuple(found)
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Event]: ...
+    def __getitem__(self, index: int | slice) -> Event | Sequence[Event]:
+        return self._own[index]
+
+    def __repr__(self) -> str:
+        return repr(list(self._own))
 
 
 # Without slots and compared by identity, so that what is picked out of many events can be kept with it.
@@ -145,6 +263,8 @@ class Session(SessionSummary):
     """One agent interaction: what a check receives as its report."""
 
     events: Sequence[Event] = ()
+    # Each is the session of one prompt.
+    turns: tuple[Session, ...] = ()  # type: ignore[assignment] # with its events, a turn is more than its summary
 
     # The summary's equality would make two sessions of equal figures and different events one.
     __eq__ = object.__eq__
@@ -152,8 +272,13 @@ class Session(SessionSummary):
 
     @classmethod
     def of(cls, summary: SessionSummary, events: Sequence[Event]) -> Session:
-        """Make the session of *summary*."""
-        return cls(**{item.name: getattr(summary, item.name) for item in fields(SessionSummary)}, events=events)
+        """Make the session of *summary*; one of a single prompt is its own only turn."""
+        known = {item.name: getattr(summary, item.name) for item in fields(SessionSummary)} | {"turns": ()}
+        turns = [
+            cls(**known | {name: getattr(each, name) for name in _OF_TURNS}, events=_EventsOf(events, each.number))
+            for each in summary.turns
+        ]
+        return cls(**known | {"turns": tuple(turns) or (cls(**known, events=events),)}, events=events)
 
     # Its text would not help an explanation.
     __untold__ = True

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from whet.dataclass import dataclass
 from whet.errors import Problem
 from whet.model.grade import Location
+from whet.model.task import ImageSpec, TaskSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,9 @@ class Limits:
     timeout_s: float | None = None
     budget_usd: float | None = None
     max_steps: int | None = None
+    # These two hold for agents that go through the gateway.
+    budget_tokens: int | None = None
+    budget_requests: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +80,16 @@ class MadeSkill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A folder that is put at a path of every fresh workspace; without a source, whatever is there is taken away."""
+    """A folder or file that is put at a path of every fresh workspace.
+
+    Without a source its text is written; without a text too, whatever is there is taken away. `wanted` is a fixture as
+    its author wrote it, if it was not found: it is looked for in the skill under test, and without it nothing runs.
+    """
 
     path: str
-    source: Path | None
+    source: Path | None = None
+    text: str | None = None
+    wanted: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +138,35 @@ class Check:
     label: str = "check"
     weight: float = 1.0
     compared: bool = True
+    # The turn of the conversation after which it is decided; None: after the last one. If it fails, no further turn
+    # is taken, unless it is `soft`.
+    turn: int | None = None
+    soft: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """A person that a model plays: it answers the agent until it has what it wants, gives up, or takes no more turns.
+
+    `model` outranks that of the settings.
+    """
+
+    goal: str
+    facts: tuple[str, ...] = ()
+    max_turns: int = 8
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solution:
+    """What passes a case: an answer, or a line of shell that runs in the place of the agent and prints its answer.
+
+    With `folder` it is the folder `solution` of a task, or of each of its steps.
+    """
+
+    answer: str | None = None
+    run: str | None = None
+    folder: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +176,8 @@ class Case:
     `model` outranks the runner's; `env` is for the agent and for commands of checks; `protect` names the files that
     are restored before a check runs a command; `bootstrap` replaces that of the workspace, and `workspace` that of the
     suite. `skills` are given in addition to the one under test, which is put at `skill_place`.
-    `location` is where it is written.
+    `location` is where it is written. After the answer to `prompt`, a conversation goes on with the prompts of `then`,
+    or with what `user` says.
     """
 
     id: str
@@ -163,14 +203,35 @@ class Case:
     skills: tuple[Path, ...] = ()
     made_skills: tuple[MadeSkill, ...] = ()
     skill_place: str | None = None
+    # For an audit; no agent sees it.
+    solution: Solution | None = None
+    # What its workspaces have besides what the suite or the settings give them.
+    placed: tuple[Placed, ...] = ()
     location: Location | None = None
+    # The image for its containers, whatever the runner and the settings say.
+    image: ImageSpec | None = None
+    # The environment that an attempt lives in as a whole, with its own verifier.
+    task: TaskSpec | None = None
+    then: tuple[str, ...] = ()
+    user: User | None = None
+
+    @property
+    def last_checks(self) -> tuple[Check, ...]:
+        """The checks that are decided at the end: all but those of the turns before the last one."""
+        return tuple(check for check in self.checks if check.turn is None or check.turn > len(self.then))
+
+    @property
+    def converses(self) -> bool:
+        """Whether the agent is asked more than once."""
+        return bool(self.then) or self.user is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
     """An ordered set of cases and what they share; `warnings` are possible mistakes of its author.
 
-    `skill` is what the arms `skill` and `no_skill` are about; `judge` says how a model that judges is asked.
+    `skill` is what the arms `skill` and `no_skill` are about; `judge` says how a model that judges is asked, and `user`
+    how one that plays users is.
     `held_out` is where the answers are on the disk: no agent may see it.
     """
 
@@ -184,9 +245,14 @@ class Suite:
     # The time limit of cases, if neither the case nor the settings have one.
     usual_timeout_s: float | None = None
     warnings: tuple[Problem, ...] = ()
+    # What the file says and no suite of ours can say.
+    lost: tuple[Problem, ...] = ()
     skill: SkillUnderTest | None = None
     judge: Mapping[str, Any] = field(default_factory=dict)
+    user: Mapping[str, Any] = field(default_factory=dict)
     held_out: tuple[Path, ...] = ()
+    # The skill that is under test if you name none.
+    usual_skill: Path | None = None
 
     @property
     def tags(self) -> tuple[str, ...]:

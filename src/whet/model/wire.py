@@ -61,13 +61,25 @@ def encode_pretty(value: Any) -> bytes:
     return msgspec.json.format(encode(value), indent=2) + b"\n"
 
 
-def decode(data: bytes | str, kind: type[T]) -> T:
+def decode(data: bytes | str | memoryview, kind: type[T]) -> T:
     """Read one value of *kind*."""
     try:
         value: T = _decoder(kind).decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(str(error)) from error
     return value
+
+
+def decode_file(path: Path, kind: type[T]) -> T:
+    """Read the value in a file that may be large, without a copy of all of it."""
+    from mmap import ACCESS_READ, mmap  # noqa: PLC0415 - few commands read large files
+
+    with path.open("rb") as file:
+        if not path.stat().st_size:
+            raise WireError("it is empty")
+        # A view of its own: an error keeps hold of it, and what is still seen cannot be closed.
+        with mmap(file.fileno(), 0, access=ACCESS_READ) as data, memoryview(data) as view:
+            return decode(view, kind)
 
 
 def decode_exact(data: bytes, kind: type[T]) -> T:

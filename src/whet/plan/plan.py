@@ -7,17 +7,18 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-from whet.errors import PathRefused, UnknownName, UsageError
+from whet.errors import NothingSelected, PathRefused, UnknownName, UsageError
 from whet.model.arm import Arm, baseline_of
+from whet.model.comparison import Until
 from whet.model.request import Selection, Settings
 from whet.model.run import NO_AGENT, Execution, Plan, Runner, ScheduleName, in_arm
 from whet.model.suite import NO_SKILL, SKILL, Case, Limits, Suite, WorkspaceSpec
 from whet.reading.paths import refusals
-from whet.reading.text import count
+from whet.reading.text import count, quoted
 
-_MOST_LISTED = 12
 _EXAMPLE = """write one into whet.toml, such as:
 [runners.demo.agent]
 type = "command"
@@ -35,20 +36,19 @@ def make_plan(
     strict: bool = False,
     arms: tuple[Arm, ...] = (),
     seed: int | None = None,
+    watermarks: Mapping[str, str] | None = None,
     words: Mapping[str, str] | None = None,
 ) -> Plan:
     """Plan a run of *suite*, in declared order; raises `UsageError` if nothing is selected.
 
-    Without *arms* they are the suite's own. *seed* is that of a run to go on with. *words* may give other names for a
-    case and a runner in messages.
+    Without *arms* they are the suite's own. *seed* and *watermarks* are those of a run to go on with. *words* may
+    give other names for a case and a runner in messages.
     """
-    workspace = _in_place(suite) if in_place else _workspace(suite, settings)
+    workspace = _in_place(suite) if in_place else run_workspace(suite, settings)
     arms = arms or tuple(Arm(name=name, skill=suite.skill if name == SKILL else None) for name in suite.arms)
     chosen = selected(suite, settings, selection, arms, words or {})
     compared = tuple(arm for arm in arms if any(arm is each for _, _, each in chosen))
-    for arm in arms:
-        if arm.runner is not None and arm not in compared and selection.only is None:
-            raise UsageError(f'nothing is selected for the arm "{arm.name}"', hint=f"it runs on {arm.runner} only")
+    _refuse_idle(() if selection.only is not None else [arm for arm in arms if arm not in compared])
     baseline = baseline_of([arm.name for arm in compared])
     beside = {case.id for case, _, arm in chosen if arm.name != baseline}
     executions = [
@@ -59,11 +59,11 @@ def make_plan(
                 # That of the arm, the one that was typed, then the case's (or its suite's), then the runner's.
                 runner=replace(runner, model=arm.model or model or case.model or runner.model),
                 arm=arm.name,
-                limits=_limits(suite, case, settings),
-                workspace=case.workspace or workspace,
+                limits=case_limits(suite, case, settings),
+                workspace=with_placed(case, case.workspace or workspace),
                 # Without an agent, a second trial has the same result.
                 trials=(case.trials if runner.agent != NO_AGENT else None) or settings.trials,
-                control=arm.name == baseline and case.id in beside,
+                baseline=arm.name == baseline and case.id in beside,
             ),
             arm,
         )
@@ -83,7 +83,49 @@ def make_plan(
         arms=compared,
         baseline=baseline,
         seed=None if baseline is None else seed if seed is not None else int.from_bytes(os.urandom(4)),
+        watermarks=_watermarks(suite, compared) if watermarks is None else watermarks,
     )
+
+
+def until_decided(plan: Plan, settings: Settings, until: Until) -> Plan:
+    """Return *plan* as one that may stop after each round; refuses one that has nothing to decide."""
+    if plan.baseline is None:
+        raise UsageError(
+            "--until-decided compares arms, and this run has one", hint="name two: --arm old=... --arm new=..."
+        )
+    if settings.is_for_this_run("run.trials"):
+        raise UsageError(
+            f"--until-decided says how many trials there are, and so does {settings.origins['run.trials']}",
+            hint="leave one of them out; --max-rounds is the most trials per case and arm",
+        )
+    return replace(plan.ended_after(until.rounds), until=until)
+
+
+def _refuse_idle(arms: Sequence[Arm]) -> None:
+    for arm in arms:
+        if arm.runner is not None:
+            raise UsageError(f'nothing is selected for the arm "{arm.name}"', hint=f"it runs on {arm.runner} only")
+
+
+def _watermarks(suite: Suite, arms: Sequence[Arm]) -> dict[str, str]:
+    digests = {arm.name: arm.skill.digest for arm in arms if arm.skill is not None}
+    if not digests or suite.skill is None:
+        return {}
+    from whet.ground.watermark import new_watermarks  # noqa: PLC0415 - most runs have no skill
+
+    return new_watermarks(digests)
+
+
+def with_placed(case: Case, spec: WorkspaceSpec) -> WorkspaceSpec:
+    """Return the workspace with what the case puts into it."""
+    if not case.placed:
+        return spec
+    if spec.mode == "shared":
+        raise UsageError(
+            f"{case.id} needs files in its workspace, and all cases work in one folder",
+            hint="leave out run.cwd, --cwd and the shared workspace",
+        )
+    return replace(spec, placed=(*spec.placed, *case.placed))
 
 
 def _in_place(suite: Suite) -> WorkspaceSpec:
@@ -96,7 +138,7 @@ def _in_place(suite: Suite) -> WorkspaceSpec:
     return replace(spec, mode="shared", cwd=spec.template_dir, template_dir=None)
 
 
-def _workspace(suite: Suite, settings: Settings) -> WorkspaceSpec:
+def run_workspace(suite: Suite, settings: Settings) -> WorkspaceSpec:
     """Return the workspace of the suite, or the configured one; a folder named by `run.cwd` is shared."""
     cwd = settings.cwd
     spec = suite.workspace or settings.workspace or WorkspaceSpec(mode="shared" if cwd else "isolated")
@@ -112,7 +154,7 @@ def _workspace(suite: Suite, settings: Settings) -> WorkspaceSpec:
     return replace(spec, cwd=cwd) if spec.cwd is None or settings.is_for_this_run("run.cwd") else spec
 
 
-def _limits(suite: Suite, case: Case, settings: Settings) -> Limits:
+def case_limits(suite: Suite, case: Case, settings: Settings) -> Limits:
     """Return the limits: given for this run, then those of the case, then of the settings; the fewer steps count."""
     own = case.limits
     if own.timeout_s is None and settings.is_default("defaults.timeout_ms"):
@@ -125,6 +167,8 @@ def _limits(suite: Suite, case: Case, settings: Settings) -> Limits:
         timeout_s=own.timeout_s if own_counts else settings.timeout_s,
         max_steps=min(steps, default=None),
         budget_usd=own.budget_usd if own_budget else settings.budget_usd,
+        budget_tokens=settings.budget_tokens,
+        budget_requests=settings.budget_requests,
     )
 
 
@@ -142,17 +186,17 @@ def selected(
 
     *words* may give other names for a case and a runner in messages.
     """
-    _must_know(words.get("case", "case"), selection.cases, [case.id for case in suite.cases])
-    _must_know("tag", selection.tags, suite.tags)
+    wanted = fitting_ids(selection.cases, [case.id for case in suite.cases], words.get("case", "case"))
+    must_know("tag", selection.tags, suite.tags)
     _must_have_arms(suite, selection.arms, arms)
     runners = _runners(suite, settings, selection)
-    _must_know(words.get("runner", "runner"), selection.runners, [runner.id for runner in runners])
+    must_know(words.get("runner", "runner"), selection.runners, [runner.id for runner in runners])
     # Tags from a file may be meant for another suite of the project: only typed ones must be known here.
     tags = selection.tags or settings.tags
     cases = [
         case
         for case in suite.cases
-        if case.id in (selection.cases or (case.id,)) and (not tags or set(tags) & set(case.tags))
+        if (wanted is None or case.id in wanted) and (not tags or set(tags) & set(case.tags))
     ]
     found = [
         (case, runner, arm)
@@ -168,8 +212,20 @@ def selected(
     _refuse_without_skill(cases, arms, selection)
     _refuse_without_agent(found)
     if not found:
-        raise UsageError(f"nothing is selected from {suite.name}", hint="; ".join(_reasons(suite, tags, selection)))
+        raise NothingSelected(
+            f"nothing is selected from {suite.name}", hint="; ".join(_reasons(suite, tags, selection))
+        )
     return found
+
+
+def fitting_ids(asked: Sequence[str], known: Sequence[str], kind: str) -> frozenset[str] | None:
+    """Return the ids that *asked* names, or that fit one of its patterns; None if it asks for nothing special."""
+    if not asked:
+        return None
+    # An id may look like a pattern.
+    fitting = {name: [name] if name in known else [each for each in known if fnmatchcase(each, name)] for name in asked}
+    must_know(kind, [name for name, found in fitting.items() if not found], known)
+    return frozenset(each for found in fitting.values() for each in found)
 
 
 def _takes(case: Case, arm: Arm) -> bool:
@@ -181,8 +237,8 @@ def _must_have_arms(suite: Suite, names: Sequence[str], arms: Sequence[Arm]) -> 
     if SKILL in names and suite.arms == (NO_SKILL,):
         raise UsageError(f'the arm "{SKILL}" needs a skill', hint="name its folder with --skill")
     if NO_SKILL in names and suite.arms == (SKILL,):
-        raise UsageError(f"{suite.name} is not run without the skill", hint="set supports_no_skill in it")
-    _must_know("arm", names, [arm.name for arm in arms])
+        raise UsageError(f"{suite.name} does not run without the skill", hint="set supports_no_skill in it")
+    must_know("arm", names, [arm.name for arm in arms])
 
 
 def _runners(suite: Suite, settings: Settings, selection: Selection) -> tuple[Runner, ...]:
@@ -195,10 +251,12 @@ def _runners(suite: Suite, settings: Settings, selection: Selection) -> tuple[Ru
 
 
 def _looked(settings: Settings) -> Iterator[str]:
-    """Yield where the search for settings ended, if it did not reach the top."""
+    """Yield what was looked for, and where the search for settings ended, if it did not reach the top."""
     yield from settings.notices
-    if settings.file is None and settings.searched_to is not None:
-        yield f"settings were searched for up to {settings.searched_to}"
+    if settings.file is None:
+        yield 'without settings, whet uses an agent on your PATH, and there is none: "whet doctor" lists those it knows'
+        if settings.searched_to is not None:
+            yield f"settings were searched for up to {settings.searched_to}"
 
 
 def _refuse_without_skill(cases: Sequence[Case], arms: Sequence[Arm], selection: Selection) -> None:
@@ -207,7 +265,7 @@ def _refuse_without_skill(cases: Sequence[Case], arms: Sequence[Arm], selection:
     missing = [case.id for case in asked if not any(_takes(case, arm) for arm in arms)]
     if missing:
         raise UsageError(
-            f"there is no skill to load, which is what {listed(missing)} is about",
+            f"there is no skill to load, which is what {quoted(missing)} is about",
             hint="name the folder of the skill with --skill, or leave the case out",
         )
 
@@ -215,11 +273,11 @@ def _refuse_without_skill(cases: Sequence[Case], arms: Sequence[Arm], selection:
 def _refuse_without_agent(found: Sequence[tuple[Case, Runner, Arm]]) -> None:
     bare = dict.fromkeys(case.id for case, runner, _ in found if case.needs_agent and runner.agent == NO_AGENT)
     if bare:
-        raise UsageError(f"no agent answers {listed(list(bare))}: it needs a runner", hint=_EXAMPLE)
+        raise UsageError(f"only an agent can answer {quoted(list(bare))}: configure a runner", hint=_EXAMPLE)
     mute = dict.fromkeys(case.id for case, runner, _ in found if not case.prompt and runner.agent != NO_AGENT)
     if mute:
         raise UsageError(
-            f"{listed(list(mute))} has no instruction that an agent could be given",
+            f"no instruction for an agent in {quoted(list(mute))}",
             hint=f"write one, or let only the verifier run with --runner {NO_AGENT}",
         )
 
@@ -229,22 +287,23 @@ def _reasons(suite: Suite, tags: Sequence[str], selection: Selection) -> Iterato
     if not suite.cases:
         yield "the suite has no cases"
     if selection.cases:
-        yield f"asked for case {listed(selection.cases)}"
+        yield f"asked for case {quoted(selection.cases)}"
     if tags:
-        yield f"asked for tag {listed(tags)}, the suite has {listed(suite.tags) or 'none'}"
+        yield f"asked for tag {quoted(tags)}, the suite has {quoted(suite.tags) or 'none'}"
     if selection.arms:
-        yield f"asked for arm {listed(selection.arms)}"
+        yield f"asked for arm {quoted(selection.arms)}"
     if selection.only is not None:
         yield "asked for what failed last time"
 
 
-def _must_know(kind: str, names: Sequence[str], known: Sequence[str]) -> None:
+def must_know(kind: str, names: Sequence[str], known: Sequence[str]) -> None:
+    """Refuse *names* that are not *known*; the error suggests the nearest ones."""
     unknown = [name for name in names if name not in known]
     if not unknown:
         return
     near = [match for name in unknown for match in get_close_matches(name, known, n=1)]
-    hint = f"did you mean {listed(near)}?" if near else f"known: {listed(known) or 'none'}"
-    raise UnknownName(f"no {kind} is called {listed(unknown)}", hint=hint)
+    hint = f"did you mean {quoted(near)}?" if near else f"known: {quoted(known) or 'none'}"
+    raise UnknownName(f"no {kind} is called {quoted(unknown)}", hint=hint, kind=kind, names=unknown, known=known)
 
 
 def sharded(executions: list[Execution], shard: tuple[int, int] | None, *, together: bool) -> tuple[Execution, ...]:
@@ -257,7 +316,7 @@ def sharded(executions: list[Execution], shard: tuple[int, int] | None, *, toget
     part = tuple(each for each, name in zip(executions, names, strict=True) if name in parts)
     if not part:
         selected = count(len(executions), "execution")
-        raise UsageError(f"shard {number}/{shards} is empty", hint=f"only {selected} selected: use fewer shards")
+        raise NothingSelected(f"shard {number}/{shards} is empty", hint=f"only {selected} selected: use fewer shards")
     return part
 
 
@@ -304,6 +363,7 @@ def describe_plan(plan: Plan) -> list[str]:
     return [
         f"{plan.suite.name}: {matrix}, {totals}",
         f"schedule {plan.schedule}, at most {plan.max_parallel} at a time, {retries} for each trial",
+        *((f"until decided, at most {plan.until.rounds} rounds",) if plan.until else ()),
         "",
         *_listing(executions, ["  ".join(map(str.ljust, row, (*widths, 0))) for row in rows]),
     ]
@@ -319,25 +379,32 @@ def _listing(executions: Sequence[Execution], lines: Sequence[str]) -> Iterator[
         case = execution.case
         if case.id not in seen:
             seen.add(case.id)
-            claims = (check.params["claim"] for check in case.checks if check.grader == "claim")
-            yield from (f"    {json.dumps(write_object(claim), ensure_ascii=False)}" for claim in claims)
+            for check in case.checks:
+                if check.grader == "claim":
+                    turn = f"turn {check.turn}: " if check.turn else ""
+                    yield f"    {turn}{json.dumps(write_object(check.params['claim']), ensure_ascii=False)}"
+
+
+def _turns(case: Case) -> Iterator[str]:
+    if case.user is not None:
+        yield f"at most {count(case.user.max_turns, 'turn')} with a user"
+    elif case.then:
+        yield count(len(case.then) + 1, "turn")
 
 
 def _row(execution: Execution) -> tuple[str, str, str, str]:
     limits = execution.limits
-    parts = [count(execution.trials, "trial"), f"{limits.timeout_s:g} s"]
+    parts = [count(execution.trials, "trial"), *_turns(execution.case), f"{limits.timeout_s:g} s"]
     if limits.max_steps is not None:
         parts.append(f"at most {count(limits.max_steps, 'step')}")
     if limits.budget_usd is not None:
         parts.append(f"at most ${limits.budget_usd:g}")
+    if limits.budget_tokens is not None:
+        parts.append(f"at most {count(limits.budget_tokens, 'token')}")
+    if limits.budget_requests is not None:
+        parts.append(f"at most {count(limits.budget_requests, 'request')}")
     runner = execution.runner
     target = f"{runner.agent} {runner.model}" if runner.model else runner.agent
     arm = "" if execution.arm == "default" else f"/{execution.arm}"
     where = execution.workspace.mode if execution.workspace.cwd is None else f"shared {execution.workspace.cwd}"
     return execution.case.id, f"{runner.id}{arm}", f"({target})", ", ".join((*parts, where))
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return *names* in quotes; after the first twelve, only how many more there are."""
-    shown = ", ".join(f'"{name}"' for name in names[:_MOST_LISTED])
-    return shown if len(names) <= _MOST_LISTED else f"{shown} and {len(names) - _MOST_LISTED} more"

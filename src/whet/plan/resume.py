@@ -1,18 +1,23 @@
-"""Resume an earlier run: take over what it was asked, and refuse whatever would mix two different things."""
+"""Plan from an earlier run: resume it, run what failed again, or regrade it, and never mix two different things."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from whet.dataclass import dataclass
 from whet.errors import UsageError
+from whet.model.arm import Arm, baseline_of
 from whet.model.request import RunRequest, Selection, Settings
-from whet.model.run import Plan
+from whet.model.run import Execution, Plan, Runner, in_arm
+from whet.model.suite import SKILL, Suite, WorkspaceSpec
+from whet.plan.settings import load_settings
 from whet.plan.settings_table import GIVEN
-from whet.record.recorded_run import RecordedRun
+from whet.record.batches import find_batch, read_batch
+from whet.record.recorded_run import RecordedRun, newest_run
 from whet.record.run_file import RunFile, fingerprint
 from whet.record.sources import refuse_changed_sources, sources_of
 
@@ -37,7 +42,9 @@ class Resumed:
         added = self.run.added + more
         now = (self.run.rounds,) if more else ()
         longer = tuple(replace(each, trials=each.trials + added) for each in plan.executions)
-        return replace(plan, executions=longer, added=added, grown_from=(*self.run.grown_from, *now))
+        return replace(
+            plan, executions=longer, added=added, grown_from=(*self.run.grown_from, *now), voided=self.run.asked.voided
+        )
 
     def check(self, plan: Plan, settings: Settings) -> None:
         """Refuse to go on if the results would mix two different things."""
@@ -65,7 +72,7 @@ def resume(run: RecordedRun, request: RunRequest) -> Resumed:
     asked, name = run.asked, run.run_dir.name
     if asked.regraded_from:
         raise UsageError(
-            f"{name} has no agent to go on with: it regrades {asked.regraded_from}",
+            f"{name} cannot be resumed: it regrades {asked.regraded_from}",
             hint=f"whet regrade {asked.regraded_from}",
         )
     _refuse_other_command(asked, request, name)
@@ -73,8 +80,13 @@ def resume(run: RecordedRun, request: RunRequest) -> Resumed:
         raise UsageError(f"that run is of {run.suite}, not of {request.suite}", hint="leave the suite out")
     if changed := _changed_flags(asked, request.flags) + _asked_again(request, asked):
         raise UsageError(
-            f"a resumed run does what it was asked the first time; it cannot change {', '.join(changed)}",
+            f"a resumed run keeps its first options; it cannot change {', '.join(changed)}",
             hint=_NEW_RUN,
+        )
+    if asked.until is not None and request.add_trials:
+        raise UsageError(
+            f"{name} looked after each of its rounds, and trials that were not planned would be further looks",
+            hint="start a new run with a larger --max-rounds",
         )
     free = {flag: value for flag, value in request.flags.items() if _is_free(flag)}
     again = replace(
@@ -93,6 +105,7 @@ def resume(run: RecordedRun, request: RunRequest) -> Resumed:
         last_failed=False,
         skill=run.skill,
         arms=asked.arms,
+        until=asked.until,
     )
     return Resumed(run, again)
 
@@ -131,5 +144,114 @@ def _asked_again(request: RunRequest, asked: RunFile) -> list[str]:
     """Return what of *request* is not a flag and cannot be asked of a run that has begun."""
     selecting = request.selection != Selection() or request.last_failed
     kept = ("model", "in_place", "fail_fast", "strict", "skill")
-    arms = ["arms"] if request.arms and request.arms != asked.arms else []
-    return [*(["selection"] if selecting else []), *arms, *(name for name in kept if getattr(request, name))]
+    same = {"arms": "arms", "until": "--until-decided"}
+    other = [word for name, word in same.items() if getattr(request, name) not in ((), None, getattr(asked, name))]
+    return [*(["selection"] if selecting else []), *other, *(name for name in kept if getattr(request, name))]
+
+
+@dataclass(frozen=True, slots=True)
+class ResumedBatch:
+    """Several runs to go on with: the folder that names them, and a request for each."""
+
+    folder: Path
+    requests: list[RunRequest]
+
+
+def batch_to_resume(request: RunRequest) -> ResumedBatch | None:
+    """Return the runs that *request* resumes, if it names several."""
+    assert request.resume is not None
+    settings = load_settings(Path.cwd(), flags=request.flags, environ=os.environ, config_file=request.config_file)
+    folder = find_batch(request.resume, settings.output_dir)
+    if folder is None:
+        return None
+    return ResumedBatch(folder, [replace(request, suite=None, resume=str(run)) for _, run in read_batch(folder)])
+
+
+def as_last_time(request: RunRequest, settings: Settings, suite: Path) -> tuple[RunRequest, Settings]:
+    """Return *request* for what failed in the newest run of *suite*, with its skill and arms, and its settings."""
+    last = newest_run(settings.output_dir, suite.resolve())
+    request = replace(
+        request,
+        selection=replace(request.selection, only=last.failed()),
+        skill=request.skill or last.skill,
+        arms=request.arms or last.asked.arms,
+    )
+    if request.config_file is not None or last.config_file is None:
+        return request, settings
+    # The same settings as then: with other runners, the failures would be others.
+    request = replace(request, config_file=last.config_file)
+    return request, load_settings(suite, flags=request.flags, environ=os.environ, config_file=last.config_file)
+
+
+def plan_regrading(suite: Suite, settings: Settings, record: RecordedRun) -> Plan:
+    """Plan one execution for each that was recorded and whose case still exists, in the order of the suite."""
+    trials: dict[tuple[str, str, str], int] = {}
+    for case, runner, arm, number in record.results:
+        trials[case, runner, arm] = max(number, trials.get((case, runner, arm), 0))
+    runners = {runner: _runner(runner, settings, record) for _, runner, _ in trials}
+    names = tuple(dict.fromkeys(arm for _, _, arm in trials))
+    baseline = record.asked.baseline or baseline_of(names)
+    arms = {name: Arm(name=name, skill=suite.skill if name == SKILL else None) for name in names}
+    beside = {case for case, _, arm in trials if arm != baseline}
+    executions = tuple(
+        in_arm(
+            suite,
+            # No agent runs, and the workspace is the recorded one. A package is needed for its verifier.
+            Execution(
+                case=case,
+                runner=runners[runner],
+                arm=arm,
+                limits=case.limits,
+                workspace=case.workspace or WorkspaceSpec(),
+                trials=count,
+                baseline=arm == baseline and case.id in beside,
+            ),
+            arms[arm],
+        )
+        for case in suite.cases
+        for (identifier, runner, arm), count in trials.items()
+        if identifier == case.id
+    )
+    if not executions:
+        raise UsageError(
+            f"{suite.source} has none of the cases of {record.run_dir.name}",
+            hint="name the suite that was run with --suite",
+        )
+    return Plan(
+        suite=suite,
+        executions=executions,
+        schedule="parallel",
+        max_parallel=settings.max_parallel,
+        retries=0,
+        check_timeout_s=settings.check_timeout_s,
+        command_timeout_s=settings.command_timeout_s,
+        arms=tuple(arms.values()),
+        baseline=baseline,
+        until=record.asked.until,
+        watermarks=record.asked.watermarks,
+        # Other checks may tell good from bad.
+        voided=record.asked.voided if suite.digest == record.asked.suite_digest else {},
+    )
+
+
+def notices(suite: Suite, record: RecordedRun) -> Iterator[str]:
+    """Yield which cases of the suite were not recorded, and which recorded ones are no longer in the suite."""
+    cases = [case.id for case in suite.cases]
+    recorded = list(dict.fromkeys(case for case, *_ in record.results))
+    gone = [case for case in recorded if case not in cases]
+    fresh = [case for case in cases if case not in recorded]
+    if gone:
+        yield f"no longer in the suite, so left out: {', '.join(gone)}"
+    if fresh:
+        yield f"not in the recorded run, so not regraded: {', '.join(fresh)}"
+
+
+def _runner(name: str, settings: Settings, record: RecordedRun) -> Runner:
+    """Return the runner as it is configured, or else as it was recorded."""
+    configured = next((runner for runner in settings.runners if runner.id == name), None)
+    session = next((record.session(item) for item in record.results.values() if item.key.runner == name), None)
+    if configured is not None and (session is None or session.agent == configured.agent):
+        return configured
+    if session is None:
+        return Runner(id=name, agent="unknown")
+    return Runner(id=name, agent=session.agent, model=session.model)

@@ -1,22 +1,26 @@
-"""Load settings from flags, variables and files, and describe those in force with the place that each came from."""
+"""Load settings from flags, variables and files, describe those in force, and do without any."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from whet.dataclass import dataclass
 from whet.errors import ConfigError, Problem
+from whet.ground.engine import own_state
 from whet.ground.secrets import HIDDEN, looks_secret
 from whet.model.request import BUILT_IN, Settings
-from whet.model.run import Runner
-from whet.model.suite import BootstrapSpec, Ceilings, WorkspaceSpec
+from whet.model.run import Execution, OfHost, Plan, Runner
+from whet.model.suite import BootstrapSpec, Ceilings, Suite, WorkspaceSpec
 from whet.plan.settings_sources import Base, Found, Source, from_environ, from_file, from_flags
 from whet.plan.settings_table import FIELD_SECTIONS, SETTINGS, Key, Setting, Table, Value, rows_in
 from whet.reading.settings_files import Search, SettingsFile, dotted, find_user_file, read_file, search_settings
+from whet.reading.text import count, money
 
+# What a session of a coding agent usually costs, in dollars: a small question, and a task of several minutes.
+_USUAL_USD = (0.05, 0.5)
 _MAX_PARALLEL: Key = ("run", "max_parallel")
 _CEILINGS = "ceilings."
 # What leaving a setting out means, in words.
@@ -33,6 +37,9 @@ def load_settings(
     here = Base(Path.cwd(), home)
     start = here.path(str(start))
     folder = start if start.is_dir() else start.parent
+    if folder.is_relative_to(own_state()):
+        # Tasks that were fetched: the settings are those of the folder that you are in.
+        folder = Path.cwd()
     search = Search(read_file(here.path(str(config_file)))) if config_file else search_settings(folder)
     user = find_user_file(environ)
     files = [file for file in (search.file, user) if file is not None]
@@ -44,7 +51,8 @@ def load_settings(
     if problems:
         raise ConfigError("\n".join(map(_line, problems)), hint=_where_files_are(files, problems))
     return replace(
-        _build(merged, search.file.path if search.file else None, folder),
+        # Without a file, the folder that you are in: there the next command looks for what this one records.
+        _build(merged, search.file.path if search.file else None, Path.cwd()),
         user_file=user.path if user else None,
         searched_to=search.last,
         notices=(f"{search.foreign}; name it with --config if you trust it",) if search.foreign else (),
@@ -190,7 +198,9 @@ def _build(merged: Merged, file: Path | None, folder: Path) -> Settings:
         runners=tuple(_runner(name, **runner) for name, runner in found["runners"].items()),
         snapshots=found["snapshots"] if ("snapshots",) in merged.tables else None,
         judge=found["judge"],
+        user=found["user"],
         packages=found["packages"],
+        gateway=found["gateway"],
         composite=found["composite"],
         arms=found["arms"],
         origins=loader.origins,
@@ -204,6 +214,9 @@ def _workspace(bootstrap: dict[str, Any] | None = None, **workspace: Any) -> Wor
 
 def _runner(name: str, agent: dict[str, Any], skills: tuple[Path, ...] = ()) -> Runner:
     options = {key: _plain(value) for key, value in agent.items() if key not in {"type", "model"}}
+    if "network" in options:
+        # Adapters ask whether there is a network; "model" is one for them.
+        options["network"] = {"none": False, "full": True}.get(options["network"], options["network"])
     return Runner(id=name, agent=agent["type"], model=agent.get("model"), options=options, skills=skills)
 
 
@@ -234,6 +247,8 @@ def entries(settings: Settings) -> list[tuple[str, Any, str]]:
 def _json(value: object) -> Value:
     """Return *value* as JSON can hold it; what is named like a secret is hidden, at any depth."""
     match value:
+        case OfHost():
+            return str(value)
         case None | bool() | int() | float() | str():
             return value
         case Path():
@@ -258,3 +273,35 @@ def _text(key: str, value: object) -> str:
             return "{" + ", ".join(f"{name} = {_text(key, inner)}" for name, inner in value.items()) + "}"
         case _:
             return str(value)
+
+
+def with_found_agent(settings: Settings, suite: Suite) -> Settings:
+    """Return *settings* with the first agent that is installed, if there are none and the suite needs one."""
+    if settings.runners or settings.file is not None or not any(case.needs_agent for case in suite.cases):
+        return settings
+    # Only here: most projects have settings.
+    from whet.suites.starter import TRIALS, installed_agent  # noqa: PLC0415
+
+    agent = installed_agent()
+    if agent is None:
+        return settings
+    return replace(
+        settings,
+        runners=(Runner(id=agent, agent=agent),),
+        trials=TRIALS if settings.is_default("run.trials") else settings.trials,
+        # A login is enough to judge, where a key for a model may be missing.
+        judge=settings.judge or {"runner": agent},
+    )
+
+
+def what_it_may_cost(plan: Plan, settings: Settings, is_judged: Callable[[Execution], bool]) -> str:
+    """Return one line on the agent that was found, what it is going to do, and what that may cost."""
+    agent = settings.runners[0].agent
+    sessions = plan.trial_count
+    judged = sum(each.trials for each in plan.executions if is_judged(each)) if settings.judge.get("runner") else 0
+    low, high = (money((sessions + judged) * each) for each in _USUAL_USD)
+    judging = f" and judges {count(judged, 'trial')}" if judged else ""
+    return (
+        f"no settings, so {agent}, which is installed, runs {count(sessions, 'trial')}{judging}; "
+        f"that may cost {low} to {high}, and --max-cost limits it"
+    )

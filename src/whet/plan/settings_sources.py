@@ -10,6 +10,7 @@ from typing import Any
 
 from whet.dataclass import dataclass
 from whet.ground.secrets import looks_secret
+from whet.model.run import OfHost
 from whet.plan.settings_table import GIVEN, SETTINGS, Key, Setting, Table, Value
 from whet.reading.fields import Fields, Findings, variable_problem
 from whet.reading.settings_files import TOML, SettingsFile, dotted
@@ -131,13 +132,19 @@ class Base:
         match row.place:
             case "path":
                 return self.path(value)
-            case "program" | "word" if value in {".", ".."} or value.startswith(("./", "../")):
+            case "word" if value in {".", ".."} or value.startswith(("./", "../")):
                 return str(self.path(value))
             case "program":
-                # No shell will expand it later; in arguments "~" may be meant for the program.
-                return str(self._expand(value))
+                return self._program(value)
             case _:
                 return value
+
+    def _program(self, value: str) -> str:
+        if value in {".", ".."} or value.startswith(("./", "../")):
+            return OfHost(self.path(value))
+        # No shell will expand it later; in arguments "~" may be meant for the program.
+        expanded = self._expand(value)
+        return value if expanded == value else OfHost(expanded)
 
     def _expand(self, text: str) -> str:
         if self.home is not None and (text == "~" or text.startswith("~/")):
@@ -161,5 +168,6 @@ def _elsewhere(table: Table) -> dict[str, str]:
         for section, rows in reversed(inner)
         if not isinstance(rows, Setting)
         for name in rows
-        if name not in table
+        # A name that lacks an "s" is a slip in this table.
+        if name not in table and f"{name}s" not in table
     }

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from whet.dataclass import dataclass
+from whet.model import plugins
 from whet.model.request import SANDBOXES
 from whet.model.run import METRICS, SCHEDULES
 from whet.reading.fields import LARGEST_WHOLE, Fields, variable_problem
+from whet.reading.hosts import host_problem
 from whet.reading.text import shown
 
 # Anything that TOML can hold.
@@ -45,6 +47,8 @@ class Setting:
     most: int = LARGEST_WHOLE
     # The only texts that are allowed, or what may be written instead of a number.
     choices: tuple[str, ...] = ()
+    # The kind of extension whose names are allowed as well.
+    extensions: plugins.Kind | None = None
     place: Place | None = None
     # Whether a text may be empty, and what else can be wrong with it.
     empty: bool = False
@@ -75,7 +79,7 @@ class Setting:
                 return fields.number(
                     name, least=self.least, hint=f"or {shown(self.choices[0])}" if self.choices else None
                 )
-            case "flag":
+            case "flag" if not self.choices or isinstance(fields.given(name), bool):
                 return fields.flag(name)
             case "table":
                 return fields.table(name).values
@@ -84,10 +88,15 @@ class Setting:
 
     def _read_text(self, fields: Fields, name: str) -> Value:
         if self.choices:
-            return fields.choice(name, self.choices)
+            return fields.choice(name, self._known(fields.given(name)))
         if self.many:
             return fields.texts(name, empty=self.empty, reason=self.problem)
         return fields.checked(name, fields.text(name, empty=self.empty), self.problem)
+
+    def _known(self, value: object) -> tuple[str, ...]:
+        """Return the texts that are allowed; extensions are looked up only if *value* is not one of ours."""
+        others = plugins.names(self.extensions) if self.extensions and value not in self.choices else ()
+        return tuple(dict.fromkeys((*self.choices, *others)))
 
     def default_in(self, project: Path) -> Value:
         """Return the default for a suite in the folder *project*."""
@@ -201,9 +210,48 @@ _RUN: Table = {
         free=True,
     ),
     "sandbox": _one_of(
-        *SANDBOXES, default="auto", variable=True, flag=Flag("--sandbox", None, "The sandbox that agents run in.")
+        *SANDBOXES,
+        extensions="sandboxes",
+        default="auto",
+        variable=True,
+        flag=Flag("--sandbox", f"[{'|'.join(SANDBOXES)}]", "The sandbox that agents run in."),
+    ),
+    "container": Setting(place="program", unset="podman, or else docker", variable=True, free=True),
+    "image": Setting(
+        place="program",
+        variable=True,
+        flag=Flag("--image", "NAME|DIR", "The image of containers, or a folder with a Dockerfile."),
+    ),
+    "install": _TEXT,
+    "keep_warm": Setting(kind="flag", default=False, variable=True, free=True),
+    "keep_services": Setting(
+        kind="flag",
+        default=False,
+        variable=True,
+        flag=Flag("--keep-services", None, "Let what agents of tasks start go on while they are graded."),
     ),
     "mounts": Setting(place="path", many=True, default=()),
+    "record_to": Setting(
+        place="path", flag=Flag("--record-to", "DIR", "Keep each exchange with a model as a cassette in this folder.")
+    ),
+    "cassette": Setting(
+        place="path", flag=Flag("--cassette", "DIR", "Answer agents from the cassettes in this folder.")
+    ),
+    "cassette_mode": _one_of(
+        "strict",
+        "new",
+        default="strict",
+        flag=Flag("--cassette-mode", None, "What happens to a request that is not recorded: an error, or it is asked."),
+    ),
+    "cassette_speed": _one_of(
+        "instant", "real", default="instant", flag=Flag("--cassette-speed", None, "How fast cassettes answer.")
+    ),
+    "controls": Setting(
+        kind="flag",
+        default=False,
+        variable=True,
+        flag=Flag("--controls", None, "Do not count cases that an agent passes without solving anything."),
+    ),
 }
 
 _DEFAULTS: Table = {
@@ -217,10 +265,18 @@ _DEFAULTS: Table = {
     "budget_usd": Setting(
         kind="number", unset="unlimited", flag=Flag("--budget", "USD", "Spend at most this much on a case.")
     ),
+    "budget_tokens": _whole(0, unset="unlimited"),
+    "budget_requests": _whole(0, unset="unlimited"),
     # No shell starts with less memory or fewer processes.
     "max_memory_mb": _whole(16, 2**24, unset="unlimited", field="ceilings.memory_mb"),
     "max_processes": _whole(8, 2**22, unset="unlimited", field="ceilings.processes"),
     "max_cpus": Setting(kind="number", least=LEAST_CPUS, unset="unlimited", field="ceilings.cpus"),
+}
+
+_SHARE = Setting(kind="number")
+_FAULTS: Table = {
+    **dict.fromkeys(("status_429", "status_500", "status_529", "slow", "cut", "hang"), _SHARE),
+    "seed": _whole(0),
 }
 
 _AGENT: Table = {
@@ -228,28 +284,46 @@ _AGENT: Table = {
     "model": _TEXT,
     "command": _PROGRAM,
     "args": _ARGUMENTS,
+    "resume": _ARGUMENTS,
     "env": _ENV,
     "pass_env": _VARIABLES,
     "output": _one_of("text", "events"),
+    # These five are for agents of type acp.
+    "permissions": _one_of("allow", "deny", "reads"),
+    "skills_dir": _TEXT,
+    "mode": _TEXT,
+    "login": _TEXT,
+    "trusted": _FLAG,
     "script": _PATH,
     "mounts": _PATHS,
     "inherit_home": _FLAG,
-    "network": _FLAG,
+    "network": Setting(kind="flag", choices=("none", "model", "full")),
     "network_required": _FLAG,
+    # Hosts besides the model, with `network = "model"`.
+    "allow": Setting(problem=host_problem, many=True),
+    "faults": _FAULTS,
+    # For agents of type command and acp: whose variables they take.
+    "provider": _one_of("anthropic", "openai", "gemini"),
+    "image": _PROGRAM,
+    "install": _TEXT,
     # Anything that a third-party agent takes: only its adapter can check it.
     "options": Setting(kind="table"),
 }
 
 # The code that uses one of these tables has its defaults.
-_JUDGE: Table = {
+_MODEL: Table = {
     "provider": _one_of("openai", "anthropic"),
     "url": _TEXT,
     "model": _TEXT,
     "key_variable": _VARIABLE,
-    "votes": _whole(1, 99),
     "temperature": Setting(kind="number", choices=("default",)),
     "timeout_ms": _whole(1),
     "retries": _whole(0, 100),
+}
+_JUDGE: Table = {
+    "runner": _TEXT,
+    **_MODEL,
+    "votes": _whole(1, 99),
     "max_parallel": _whole(1, 1_000),
     "cache_dir": _PATH,
 }
@@ -260,6 +334,7 @@ _BUCKETS: Table = {
     "secret_variable": _VARIABLE,
     "allowed": _TEXTS,
 }
+_GATEWAY: Table = {"max_requests": _whole(1), "cache_dir": _PATH, "ignore": _TEXTS, "faults": _FAULTS}
 _PACKAGES: Table = {
     "allow_private_addresses": Setting(kind="flag", variable=True),
     "allow_local_files": Setting(kind="flag", variable=True),
@@ -280,7 +355,9 @@ SETTINGS: Table = {
         "tolerance": {"absolute": _AMOUNT, "percent": _AMOUNT},
     },
     "judge": _JUDGE,
+    "user": _MODEL,
     "packages": _PACKAGES,
+    "gateway": _GATEWAY,
     "composite": dict.fromkeys(("completion", "speed", "reliability", "consistency"), _AMOUNT),
     "runners": {"*": {"agent": _AGENT, "skills": _PATHS}},
     "arms": {"*": {"skill": _TEXT, "model": _TEXT, "runner": _TEXT, "env": _ENV, "prompt": _TEXT}},

@@ -1,4 +1,4 @@
-"""Load and plan a run, or the regrading of one, and find everything that is wrong before anything starts."""
+"""Load and plan a run, and find everything that is wrong before anything starts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,20 +14,23 @@ from typing import TYPE_CHECKING, Any
 from whet.dataclass import dataclass
 from whet.errors import ConfigError, StoreError, SuiteError, UsageError
 from whet.model import plugins
-from whet.model.arm import Arm, baseline_of, same_arms
+from whet.model.arm import Arm
 from whet.model.request import RunRequest, Settings
-from whet.model.run import NO_AGENT, Execution, Plan, Runner, in_arm
-from whet.model.suite import SKILL, Case, Suite, WorkspaceSpec
-from whet.plan.plan import make_plan, mount_problems, skill_problems, template_problems
-from whet.plan.settings import load_settings
+from whet.model.run import NO_AGENT, Execution, Plan, Runner, same_arms
+from whet.model.suite import Case, Suite
+from whet.plan.images import image_problems
+from whet.plan.plan import make_plan, mount_problems, skill_problems, template_problems, until_decided
+from whet.plan.settings import load_settings, what_it_may_cost, with_found_agent
+from whet.reading.text import listed
 from whet.record.folder import RUN_FILE, find_run_folder
 from whet.suites.format import load_suite
 
 if TYPE_CHECKING:
+    from whet.agents.agent import Agent
     from whet.plan.resume import Resumed
-    from whet.record.recorded_run import RecordedRun
 
 _AGENT = "replay"
+_NO_JUDGES = (_AGENT, NO_AGENT)
 # What a replay reads; a repository may leave out the rest, such as logs.
 _PLAYED = frozenset(
     ("session.json", "transcript.txt", "transcript.jsonl", "events.jsonl", "changes.json", "changes.tar", "diff.patch")
@@ -45,6 +48,8 @@ class Planned:
     earlier: Resumed | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
+    # Whether there are no settings, so that the agent is the one that is installed.
+    unsettled: bool = False
 
 
 def settle(request: RunRequest, early: Callable[[Settings], None] = lambda _: None) -> Planned:
@@ -74,27 +79,27 @@ def _planned(request: RunRequest, earlier: Resumed | None, early: Callable[[Sett
     assert request.suite is not None
     path = request.suite
     settings = load_settings(path, flags=request.flags, environ=os.environ, config_file=request.config_file)
-    selection = request.selection
     if request.last_failed:
-        from whet.record.recorded_run import newest_run  # noqa: PLC0415
+        from whet.plan.resume import as_last_time  # noqa: PLC0415 - as above
 
-        last = newest_run(settings.output_dir, path.resolve())
-        selection = replace(selection, only=last.failed())
-        request = replace(request, skill=request.skill or last.skill)
-        if request.config_file is None and last.config_file is not None:
-            # The same settings as then: with other runners, the failures would be others.
-            request = replace(request, config_file=last.config_file)
-            settings = load_settings(path, flags=request.flags, environ=os.environ, config_file=last.config_file)
+        request, settings = as_last_time(request, settings, path)
+    selection = request.selection
     early(settings)
     # Only here: reading the settings does not need it.
     from whet.plan.skill import bind_skill  # noqa: PLC0415
 
     arms: tuple[Arm, ...] = ()
-    suite = bind_skill(load_suite(path), request.skill, settings, arms=any("=" in arm for arm in request.arms))
+    loaded = load_suite(path)
+    unsettled = not settings.runners
+    if unsettled:
+        settings = with_found_agent(settings, loaded)
+    suite = bind_skill(loaded, request.skill, settings, arms=any("=" in arm for arm in request.arms))
     if request.arms:
         from whet.plan.arms import bind_arms  # noqa: PLC0415
 
-        suite, arms = bind_arms(suite, request.arms, settings, request.skill)
+        suite, arms = bind_arms(
+            suite, request.arms, settings, request.skill, earlier.run.asked.commits if earlier else None
+        )
         selection = replace(selection, arms=tuple(arm.partition("=")[0] for arm in request.arms))
     if request.strict and suite.warnings:
         raise SuiteError(suite.warnings)
@@ -108,19 +113,45 @@ def _planned(request: RunRequest, earlier: Resumed | None, early: Callable[[Sett
         strict=request.strict,
         arms=arms,
         seed=earlier.run.asked.seed if earlier else None,
+        watermarks=earlier.run.asked.watermarks if earlier else None,
     )
+    if request.until is not None:
+        plan = until_decided(plan, settings, request.until)
     if earlier:
         plan = earlier.lengthened(plan)
     _check_agents(plan, settings)
-    check_judge(plan)
-    _check_temporary(plan)
+    check_judge(plan, settings)
+    user_keys(plan)
+    check_temporary(plan)
     _check_shared(plan)
-    notices = (*map(str, suite.warnings), *same_arms(plan.arms))
-    return Planned(request=request, suite=suite, settings=settings, plan=plan, earlier=earlier, notices=notices)
+    return Planned(
+        request=request,
+        suite=suite,
+        settings=settings,
+        plan=plan,
+        earlier=earlier,
+        notices=(*map(str, suite.warnings), *same_arms(plan), *_out_of_reach(plan)),
+        unsettled=unsettled and bool(settings.runners),
+    )
+
+
+def notices_on_cost(planned: Planned, plan: Plan) -> tuple[str, ...]:
+    """Return what *plan* may cost, if the agent was not chosen by anybody."""
+    if not planned.unsettled:
+        return ()
+    return (what_it_may_cost(plan, planned.settings, _is_judged),)
+
+
+def _out_of_reach(plan: Plan) -> Iterator[str]:
+    if plan.until is not None:
+        from whet.grade.until import out_of_reach  # noqa: PLC0415 - most runs compare nothing
+
+        yield from out_of_reach(plan)
 
 
 def _check_agents(plan: Plan, settings: Settings) -> None:
     problems = [*mount_problems("run.mounts", settings.mounts), *template_problems(plan, settings)]
+    problems += image_problems(plan, settings)
     cases = tuple({execution.case.id: execution.case for execution in plan.executions}.values())
     for runner in _runners(plan):
         agent = plugins.find("agents", runner.agent)()
@@ -129,16 +160,29 @@ def _check_agents(plan: Plan, settings: Settings) -> None:
         problems += skill_problems(f"runners.{runner.id}.skills", runner.skills)
         problems += _near_programs(runner, settings)
         problems += mount_problems(f"runners.{runner.id}.agent.mounts", runner.options.get("mounts") or ())
+        problems += _cut_off(agent, runner, cases)
         if runner.skills and getattr(agent, "takes_skills", None) is None and _gives_skills(plan, runner):
             problems.append(
-                f"runners.{runner.id}: the agent {runner.agent} has no place for skills, so it would be without them; "
-                "let its class say `takes_skills`, or leave this runner out"
+                f"runners.{runner.id}: the agent {runner.agent} does not take skills; "
+                "set `takes_skills` in its class, or leave this runner out"
             )
         if runner.skills and runner.options.get("inherit_home") and getattr(agent, "takes_skills", "home") == "home":
             problems.append(f"runners.{runner.id}.skills: cannot be placed in an inherited home; leave one of them out")
     if problems:
         where = settings.file.name if settings.file else "settings"
         raise ConfigError("\n".join(f"{where}: {problem}" for problem in problems))
+
+
+def _cut_off(agent: Agent, runner: Runner, cases: Iterable[Case]) -> Iterator[str]:
+    """Yield the problem of an agent that cannot go on with its session, if a case is a conversation."""
+    talks = [case.id for case in cases if case.converses and case.task is None]
+    if not talks or agent.continues(runner):
+        return
+    how = "set its `agent.resume`" if runner.agent == "command" else "define `continues` in its class"
+    yield (
+        f"runners.{runner.id}: {listed(talks)} is a conversation, and the agent {runner.agent} takes one "
+        f"prompt only; {how}, or leave this runner or these cases out"
+    )
 
 
 def _runners(plan: Plan) -> list[Runner]:
@@ -176,7 +220,7 @@ def replay_problems(runner: Runner, cases: Sequence[Case]) -> Iterator[str]:
     from whet.record.sealing import file_problems  # noqa: PLC0415
 
     root, names = Path(script), {case.id for case in cases}
-    as_it_is = f"bring it back, or play it as it is with script = {str(root / 'trials')!r}"
+    as_it_is = f"restore it, or play it as it is with script = {str(root / 'trials')!r}"
     try:
         lines = read_run(root).lines
     except StoreError as error:
@@ -188,32 +232,75 @@ def replay_problems(runner: Runner, cases: Sequence[Case]) -> Iterator[str]:
             yield from (f"agent.script: {root}/{problem}; {as_it_is}" for problem in found)
 
 
-def check_judge(plan: Plan) -> None:
+def check_judge(plan: Plan, settings: Settings) -> None:
     """Fail early if a judge is needed but not configured."""
     asking = [execution for execution in plan.executions if _is_judged(execution)]
     if not asking:
         return
-    # Only here and below: most runs have no judge, whose HTTP client takes long to import.
-    from whet.grade.judge_client import find_key, judge_settings  # noqa: PLC0415
-
-    settings = judge_settings(plan.suite.judge)
     try:
-        find_key(settings, os.environ)
-        _ = settings.model_name
+        find_judge(settings)
     except UsageError as error:
         names = ", ".join(dict.fromkeys(execution.case.id for execution in asking[:3]))
         bare = asking[0].runner.agent == NO_AGENT
-        hint = "or configure a runner: then the agent is run, and no judge is needed" if bare else None
-        raise UsageError(f"{error.message} (for {names})", hint=error.hint or hint) from None
+        hint = "or configure a runner: then the agent is run, and no judge is needed" if bare else error.hint
+        raise UsageError(f"{error.message} (for {names})", hint=hint) from None
+
+
+def find_judge(settings: Settings) -> None:
+    """Raise `UsageError` unless the settings have a judge: a model with a key, or a runner."""
+    try:
+        _find_judge(settings)
+    except UsageError as error:
+        name = settings.runners[0].id if settings.runners else "NAME"
+        error.hint = error.hint or f'or let an agent judge: runner = "{name}" in the table [judge] of the settings'
+        raise
+
+
+def _find_judge(settings: Settings) -> None:
+    # Only here and below: most runs have no judge, whose HTTP client takes long to import.
+    from whet.grade.judge_client import find_key, judge_settings  # noqa: PLC0415
+
+    named = settings.judge.get("runner")
+    if named is None:
+        judge = judge_settings(settings.judging)
+        find_key(judge, os.environ)
+        _ = judge.model_name
+    elif settings.judge_runner is None:
+        known = ", ".join(runner.id for runner in settings.runners)
+        raise UsageError(f'judge.runner: no runner is called "{named}"', hint=f"known: {known or 'none'}")
+    elif settings.judge_runner.agent in _NO_JUDGES:
+        raise UsageError(f'judge.runner: "{named}" is {settings.judge_runner.agent}, which cannot judge')
+
+
+def user_keys(plan: Plan) -> tuple[str, ...]:
+    """Return the keys of the models that play users, which are secrets; raises if one is needed and missing."""
+    asking = [each for each in plan.executions if each.case.user is not None and each.runner.agent != _AGENT]
+    users = {each.case.user: each.case.id for each in reversed(asking) if each.case.user is not None}
+    if not users:
+        return ()
+    from whet.grade.user_model import user_settings  # noqa: PLC0415 - as with judges
+
+    found = []
+    for user, case in users.items():
+        try:
+            found.append(user_settings(plan.suite.user, user, os.environ)[1])
+        except UsageError as error:
+            raise UsageError(f"{error.message} (for {case})", hint=error.hint) from None
+    return tuple(dict.fromkeys(found))
 
 
 def judge_key(plan: Plan) -> str | None:
     """Return the key of the judge, a secret, if one is asked."""
-    if not any(_is_judged(execution) for execution in plan.executions):
+    if "runner" in plan.suite.judge or not is_judged(plan):
         return None
     from whet.grade.judge_client import find_key, judge_settings  # noqa: PLC0415
 
     return find_key(judge_settings(plan.suite.judge), os.environ)
+
+
+def is_judged(plan: Plan) -> bool:
+    """Return whether a judge decides some checks of *plan*."""
+    return any(_is_judged(execution) for execution in plan.executions)
 
 
 def _is_judged(execution: Execution) -> bool:
@@ -223,7 +310,7 @@ def _is_judged(execution: Execution) -> bool:
     return any(grader_class(check.grader).needs_judge(check, execution.runner) for check in execution.case.checks)
 
 
-def _check_temporary(plan: Plan) -> None:
+def check_temporary(plan: Plan) -> None:
     """Refuse a temporary folder inside of a template: each workspace would copy all others."""
     try:
         temporary = Path(tempfile.gettempdir()).resolve()
@@ -249,73 +336,3 @@ def _check_shared(plan: Plan) -> None:
             first = next(each for each in (folder, *folder.parents) if each.parent.exists())
             if not os.access(first.parent, os.W_OK | os.X_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(first)) from None
-
-
-def plan_regrading(suite: Suite, settings: Settings, record: RecordedRun) -> Plan:
-    """Plan one execution for each that was recorded and whose case still exists, in the order of the suite."""
-    trials: dict[tuple[str, str, str], int] = {}
-    for case, runner, arm, number in record.results:
-        trials[case, runner, arm] = max(number, trials.get((case, runner, arm), 0))
-    runners = {runner: _runner(runner, settings, record) for _, runner, _ in trials}
-    names = tuple(dict.fromkeys(arm for _, _, arm in trials))
-    baseline = record.asked.baseline or baseline_of(names)
-    arms = {name: Arm(name=name, skill=suite.skill if name == SKILL else None) for name in names}
-    beside = {case for case, _, arm in trials if arm != baseline}
-    executions = tuple(
-        in_arm(
-            suite,
-            # No agent runs, and the workspace is the recorded one. A package is needed for its verifier.
-            Execution(
-                case=case,
-                runner=runners[runner],
-                arm=arm,
-                limits=case.limits,
-                workspace=case.workspace or WorkspaceSpec(),
-                trials=count,
-                control=arm == baseline and case.id in beside,
-            ),
-            arms[arm],
-        )
-        for case in suite.cases
-        for (identifier, runner, arm), count in trials.items()
-        if identifier == case.id
-    )
-    if not executions:
-        raise UsageError(
-            f"{suite.source} has none of the cases of {record.run_dir.name}",
-            hint="name the suite that was run with --suite",
-        )
-    return Plan(
-        suite=suite,
-        executions=executions,
-        schedule="parallel",
-        max_parallel=settings.max_parallel,
-        retries=0,
-        check_timeout_s=settings.check_timeout_s,
-        command_timeout_s=settings.command_timeout_s,
-        arms=tuple(arms.values()),
-        baseline=baseline,
-    )
-
-
-def notices(suite: Suite, record: RecordedRun) -> Iterator[str]:
-    """Yield which cases of the suite were not recorded, and which recorded ones are no longer in the suite."""
-    cases = [case.id for case in suite.cases]
-    recorded = list(dict.fromkeys(case for case, *_ in record.results))
-    gone = [case for case in recorded if case not in cases]
-    fresh = [case for case in cases if case not in recorded]
-    if gone:
-        yield f"no longer in the suite, so left out: {', '.join(gone)}"
-    if fresh:
-        yield f"not in the recorded run, so not regraded: {', '.join(fresh)}"
-
-
-def _runner(name: str, settings: Settings, record: RecordedRun) -> Runner:
-    """Return the runner as it is configured, or else as it was recorded."""
-    configured = next((runner for runner in settings.runners if runner.id == name), None)
-    session = next((record.session(item) for item in record.results.values() if item.key.runner == name), None)
-    if configured is not None and (session is None or session.agent == configured.agent):
-        return configured
-    if session is None:
-        return Runner(id=name, agent="unknown")
-    return Runner(id=name, agent=session.agent, model=session.model)

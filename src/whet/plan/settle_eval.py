@@ -12,13 +12,16 @@ from typing import Any
 from msgspec import structs
 
 from whet.agents.callable import input_problems, missing_secrets
-from whet.agents.callable_reading import MANIFEST, SKIPPED, find_skills
+from whet.agents.callable_http import unfit_input
+from whet.agents.callable_reading import MANIFEST, SKIPPED
 from whet.dataclass import dataclass
 from whet.errors import Problem, StoreError, SuiteError, UsageError
 from whet.grade.scores import Weights
+from whet.model.arm import DEFAULT, Arm
 from whet.model.benchmark import Benchmark, CallableSkill
 from whet.model.request import RunRequest, Selection, Settings
-from whet.model.run import Execution, Plan, Runner
+from whet.model.run import Execution, Plan, Runner, same_arms
+from whet.plan.eval_arms import callable_arms
 from whet.plan.plan import make_plan
 from whet.plan.resume import Resumed
 from whet.plan.settings import load_settings
@@ -26,7 +29,7 @@ from whet.plan.settle import Planned, earlier_run
 from whet.reading.text import aligned, count
 from whet.record.recorded_run import newest_run
 from whet.record.run_file import EvalAsked
-from whet.suites.benchmarks import LoadedBenchmark, as_suite, find_benchmark, read_benchmark, read_tasks
+from whet.suites.benchmarks import LoadedBenchmark, as_suite, find_benchmark, one_task, read_benchmark, read_tasks
 
 COMMAND = "eval"
 _AGENT = "skill"
@@ -62,7 +65,8 @@ class PlannedEvaluation:
     request: EvalRequest
     planned: Planned
     benchmark: Benchmark
-    skills: tuple[CallableSkill, ...]
+    # By arm and id.
+    skills: Mapping[tuple[str, str], CallableSkill]
     weights: Weights
 
 
@@ -72,14 +76,19 @@ def settle_evaluation(request: EvalRequest) -> PlannedEvaluation:
     run = request.run
     settings = load_settings(Path.cwd(), flags=run.flags, environ=os.environ, config_file=run.config_file)
     weights = Weights(**{**settings.composite, **request.weights})
-    loaded, found = _benchmark(request), find_skills(map(Path, request.asked.skills))
-    skills = tuple(each.skill for each in found)
-    plan = _plan(loaded.benchmark, skills, settings, run)
+    loaded = _benchmark(request)
+    if run.last_failed:
+        last = newest_run(settings.output_dir, loaded.benchmark.source)
+        run = replace(run, arms=run.arms or last.asked.arms, selection=replace(run.selection, only=last.failed()))
+    commits = earlier.run.asked.commits if earlier else {}
+    arms, found = callable_arms(request.asked.skills, run.arms, settings, commits)
+    skills = {key: each.skill for key, each in found.items()}
+    plan = _plan(loaded.benchmark, skills, arms, settings, run, earlier)
     benchmark = _selected_tasks(loaded.benchmark, plan)
     if request.k is not None:
         benchmark = replace(benchmark, k=request.k)
-    _refuse(request, benchmark, skills, settings)
-    notes = (*loaded.notes, *(note for each in found for note in each.notes))
+    _refuse(request, benchmark, list({skill.root: skill for skill in skills.values()}.values()), settings)
+    notes = dict.fromkeys(map(str, (*loaded.notes, *(note for each in found.values() for note in each.notes))))
     planned = Planned(
         request=replace(run, suite=benchmark.source),
         suite=plan.suite,
@@ -87,7 +96,7 @@ def settle_evaluation(request: EvalRequest) -> PlannedEvaluation:
         plan=plan,
         earlier=earlier,
         facts={"command": COMMAND, "eval": _facts(request.asked, str(benchmark.source))},
-        notices=tuple(map(str, notes)),
+        notices=(*notes, *same_arms(plan)),
     )
     return PlannedEvaluation(request=request, planned=planned, benchmark=benchmark, skills=skills, weights=weights)
 
@@ -96,12 +105,12 @@ def _resumed(request: EvalRequest) -> tuple[EvalRequest, Resumed | None]:
     """Return the request of an earlier run, and its record, if this one resumes it."""
     run = request.run
     if run.resume is None:
-        if not request.asked.skills:
+        if not request.asked.skills and not run.arms:
             raise UsageError("which skills?", hint="name their folders with --skills")
         return request, None
     if request.asked != EvalAsked() or run.selection != Selection() or run.last_failed:
         raise UsageError(
-            "a resumed run does what it was asked the first time; it cannot change skills, tasks or evaluators",
+            "a resumed run keeps its first options; it cannot change skills, tasks or evaluators",
             hint="start a new run",
         )
     earlier = earlier_run(run)
@@ -121,25 +130,38 @@ def _facts(asked: EvalAsked, source: str) -> EvalAsked:
 
 def _benchmark(request: EvalRequest) -> LoadedBenchmark:
     asked = request.asked
+    if asked.task is not None:
+        return one_task(asked.task, Path(asked.tasks or ""))
     if asked.tasks is not None:
         return read_tasks(Path(asked.tasks), default=asked.evaluator)
     folders = [request.benchmarks_dir or Path("benchmarks")]
     return read_benchmark(find_benchmark(asked.benchmark or "coding-easy", folders), default=asked.evaluator)
 
 
-def _plan(benchmark: Benchmark, skills: Sequence[CallableSkill], settings: Settings, run: RunRequest) -> Plan:
+def _plan(
+    benchmark: Benchmark,
+    skills: Mapping[tuple[str, str], CallableSkill],
+    arms: tuple[Arm, ...],
+    settings: Settings,
+    run: RunRequest,
+    earlier: Resumed | None,
+) -> Plan:
     """Plan the selected tasks on every skill; settings of agents and workspaces do not apply to skills."""
     judge = dict(settings.judge) if benchmark.needs_judge else {}
-    runners = tuple(_runner(skill, settings, judge) for skill in skills)
-    own = replace(settings, runners=runners, workspace=None, cwd=None, tags=(), snapshots=None)
+    runners = {key: _runner(skill, settings, judge) for key, skill in skills.items()}
+    each_once = tuple({runner.id: runner for runner in runners.values()}.values())
+    own = replace(settings, runners=each_once, workspace=None, cwd=None, tags=(), snapshots=None)
     if settings.is_default("run.max_parallel"):
         own = replace(own, max_parallel=_DEFAULT_CONCURRENCY)
-    selection = run.selection
-    if run.last_failed:
-        selection = replace(selection, only=newest_run(settings.output_dir, benchmark.source).failed())
-    plan = make_plan(as_suite(benchmark, settings.judging), own, selection, words=_WORDS)
-    by_id = {skill.id: skill for skill in skills}
-    return replace(plan, executions=tuple(_limited(each, by_id[each.runner.id], settings) for each in plan.executions))
+    seed = earlier.run.asked.seed if earlier else None
+    plan = make_plan(as_suite(benchmark, settings.judging), own, run.selection, arms=arms, seed=seed, words=_WORDS)
+    # An arm has its own version of a skill, and may have other skills than the next one.
+    kept = ((each, (each.arm, each.runner.id)) for each in plan.executions)
+    executions = tuple(
+        _limited(replace(each, runner=runners[key]), skills[key], settings) for each, key in kept if key in skills
+    )
+    plan = replace(plan, executions=executions)
+    return earlier.lengthened(plan) if earlier else plan
 
 
 def _runner(skill: CallableSkill, settings: Settings, judge: Mapping[str, Any]) -> Runner:
@@ -192,6 +214,13 @@ def _refuse(request: EvalRequest, benchmark: Benchmark, skills: Sequence[Callabl
         for skill in skills
         for name in missing_secrets(skill, os.environ)
     ]
+    problems += (
+        Problem(file=str(benchmark.source), case=task.id, field="inputData", message=f"{skill.id}: {problem}")
+        for skill in skills
+        for task in benchmark.tasks
+        if skill.request is not None and task.evaluator.subject == "output"
+        for problem in unfit_input(skill, task.input)
+    )
     if request.asked.check_schemas:
         problems += (
             Problem(file=str(skill.root / MANIFEST), case=task.id, field="inputSchema", message=problem)
@@ -226,12 +255,17 @@ def describe_calls(evaluation: PlannedEvaluation) -> list[str]:
     """Return what would be called, for a person to read: totals, how, and each task on each skill."""
     plan, benchmark = evaluation.planned.plan, evaluation.benchmark
     kinds = {task.id: task.evaluator.kind for task in benchmark.tasks}
-    adapters = {skill.id: skill.adapter for skill in evaluation.skills}
     runs = max(execution.trials for execution in plan.executions)
     skills = len({each.runner.id for each in plan.executions})
     totals = f"{count(len(kinds), 'task')} on {count(skills, 'skill')}, {count(runs, 'run')} of each"
     rows = [
-        (each.case.id, each.runner.id, adapters[each.runner.id], kinds[each.case.id], f"{each.limits.timeout_s:g} s")
+        (
+            each.case.id,
+            each.runner.id if each.arm == DEFAULT else f"{each.runner.id}/{each.arm}",
+            evaluation.skills[each.arm, each.runner.id].adapter,
+            kinds[each.case.id],
+            f"{each.limits.timeout_s:g} s",
+        )
         for each in plan.executions
     ]
     return [

@@ -29,24 +29,39 @@ def bind_skill(suite: Suite, place: Path | None, settings: Settings, *, arms: bo
 
     With *arms* of your own, any suite can be about a skill.
     """
-    suite = replace(suite, judge=settings.judging)
+    suite = replace(suite, judge=settings.judging, user=settings.playing)
     if SKILL not in suite.arms:
-        if place is not None and not arms:
-            raise UsageError(
-                f"{suite.source} has no arms with and without a skill",
-                hint="--skill is for eval suites, and for arms: --arm without=skill:none --arm with=skill:PATH",
-            )
-        return suite if place is None else replace(suite, skill=find_skill(place, suite.source, settings))
+        if place is None:
+            return suite
+        own = suite.arms if arms else (SKILL, NO_SKILL)
+        return replace(suite, skill=find_skill(place, suite.source, settings), arms=own)
     made = tuple(_with_made(case, skill_store(settings)) for case in suite.cases)
     suite = replace(suite, cases=made)
+    place = place or suite.usual_skill
     if place is None:
-        return replace(suite, arms=(NO_SKILL,))
-    return replace(suite, skill=find_skill(place, suite.source, settings))
+        return replace(suite, cases=tuple(map(_without_skill, suite.cases)), arms=(NO_SKILL,))
+    skill = find_skill(place, suite.source, settings)
+    return replace(suite, skill=skill, cases=tuple(_with_fixtures(case, skill, suite) for case in suite.cases))
+
+
+def _without_skill(case: Case) -> Case:
+    """Return *case* without the checks of the skill, unless it has no other."""
+    about_others = tuple(check for check in case.checks if check.compared)
+    return replace(case, checks=about_others or case.checks)
+
+
+def _with_fixtures(case: Case, skill: SkillUnderTest, suite: Suite) -> Case:
+    """Return *case* with the fixtures that are found in the skill."""
+    if all(item.wanted is None for item in case.placed):
+        return case
+    from whet.suites.foreign import found_in_skill  # noqa: PLC0415 - only suites of others have fixtures
+
+    return found_in_skill(case, (skill.source, suite.source.parent))
 
 
 def skill_store(settings: Settings) -> Path:
     """Return the folder for what is unpacked, copied or made of skills."""
-    return settings.output_dir.parent / "skills"
+    return settings.store / "skills"
 
 
 def find_skill(place: Path, suite: Path, settings: Settings, where: str = "--skill") -> SkillUnderTest:
@@ -161,8 +176,10 @@ def copy_without(folder: Path, leave: frozenset[Path], digest: str, store: Path)
         shutil.copytree(
             folder, draft / folder.name, symlinks=True, ignore=lambda root, names: _ignored(root, names, leave)
         )
-        if not copy.parent.exists():
-            draft.rename(copy.parent)
+        # Another skill may have the same content under another name.
+        copy.parent.mkdir(exist_ok=True)
+        if not copy.exists():
+            (draft / folder.name).rename(copy)
     except (OSError, shutil.Error) as error:
         raise UsageError(f"--skill: {folder} cannot be copied to {copy}: {error}") from error
     finally:

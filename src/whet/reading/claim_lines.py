@@ -139,10 +139,10 @@ def _plain_warnings(rest: str) -> tuple[str, ...]:
     words = rest.split()
     if len(words) > 1 and words[-1] in _MEANT:
         meant = _MEANT[words[-1]]
-        return (f'"{words[-1]}" is handed to the command; to say how it should end, write "{meant}"',)
+        return (f'"{words[-1]}" is part of the command; to say how it should end, write "{meant}"',)
     if len(words) > 2 and words[-2] in {"exits", "prints"}:  # noqa: PLR2004 - a command, the word, and what follows
         wanted = "a number" if words[-2] == "exits" else "a text in quotes"
-        return (f'"{words[-2]} {words[-1]}" is handed to the command; "{words[-2]}" needs {wanted} after it',)
+        return (f'"{words[-2]} {words[-1]}" is part of the command; "{words[-2]}" needs {wanted} after it',)
     return ()
 
 
@@ -222,7 +222,7 @@ def _said_too_much(prefix: str, rest: str) -> Iterator[str]:
     """Warn of a path that ends in words about files: allowed, but probably not meant."""
     found = _SAID.search(rest)
     if found and strict(rest) is None:
-        yield f'"{found[0].strip()}" is taken for a part of the path; write {prefix}:{rest[: found.start()]}'
+        yield f'"{found[0].strip()}" is read as part of the path; write {prefix}:{rest[: found.start()]}'
 
 
 def _read_file(rest: str) -> Reading:
@@ -256,7 +256,7 @@ def _file_claim(path: str, operator: str, after: str) -> Reading:
     warnings = path_warnings(path)
     if found := _DENIED.search(path):
         word = found[0].strip()
-        warnings += (f'"{word}" is taken for a part of the path; leave it out, or use no-file: to deny',)
+        warnings += (f'"{word}" is read as part of the path; leave it out, or use no-file: to deny',)
     if operator in _BARE:
         return Reading(_BARE[operator](path), warnings)
     if operator == "matches":

@@ -116,7 +116,7 @@ def _of_command(command: str, operator: str | None, given: Mapping[str, Any]) ->
     if operator == "fails":
         return Reading(Fails(command))
     last = command.rsplit(maxsplit=1)[-1]
-    warning = f'"{last}" is handed to the command; in an object, write "{last}": true beside it'
+    warning = f'"{last}" is part of the command; in an object, write "{last}": true next to it'
     return Reading(Passes(command), (warning,) if last in ("passes", "fails") else ())
 
 

@@ -30,8 +30,10 @@ from whet.reading.text import shown
 
 _YAML_SUFFIXES = (".yaml", ".yml")
 SUFFIXES = (".json", *_YAML_SUFFIXES)
-# Words of eval suites: a file without them need not be read twice.
-_WORDS = (b"cases_json", b"environment_ref")
+# One of these words is in every object that is no bench suite: a file without them need not be read twice.
+_WORDS = (b"cases_json", b"environment_ref", b"evals", b"scenarios", b"prompts", b"providers", b"targets")
+# More than people write, and few enough bytes to read at once.
+_LARGEST = 64 * 1024 * 1024
 _TAG = "tag:yaml.org,2002:"
 # Plain words that are not strings, by the core schema of YAML 1.2.
 _PLAIN = {
@@ -48,20 +50,23 @@ _HINTS = {
     "mapping values are not allowed": "a text with a colon and a blank in it needs quotes around all of it",
     "cannot start any token": "indent by blanks: YAML allows no tabs there, nor % @ or ` at the start of a text",
 }
-_ABOUT_SIGNS = 'take it out, or write it as an escape in double quotes, such as "\\x1b"'
+_ABOUT_CHARACTERS = 'take it out, or write it as an escape in double quotes, such as "\\x1b"'
 
 
-def read_document(path: Path) -> Document:
-    """Read *path* with the line of every value; raises `DocumentError`."""
-    read = read_yaml if path.suffix.lower() in _YAML_SUFFIXES else read_json
-    return read(_text(_data(path)))
+def read_document(path: Path, *, number_keys: bool = False) -> Document:
+    """Read *path* with the line of every value; raises `DocumentError`.
+
+    With *number_keys*, a key of YAML may be a number, and is the text that is written.
+    """
+    text = _text(_data(path))
+    return read_yaml(text, number_keys=number_keys) if path.suffix.lower() in _YAML_SUFFIXES else read_json(text)
 
 
-def read_plain(path: Path) -> Any:
+def read_plain(path: Path, *, number_keys: bool = False) -> Any:
     """Return the value in *path*, YAML by its suffix and otherwise JSON; raises `DocumentError`."""
     if path.suffix.lower() not in _YAML_SUFFIXES:
         return load_json(_text(_data(path)))
-    document = read_document(path)
+    document = read_document(path, number_keys=number_keys)
     if document.repeats:
         double = document.repeats[0]
         lines = f"in lines {double.first} and {double.line}"
@@ -71,24 +76,37 @@ def read_plain(path: Path) -> Any:
     return value
 
 
-def read_checked(path: Path) -> Any:
+def read_checked(path: Path, *, number_keys: bool = False) -> Any:
     """Return the value in *path* as `read_plain` does; raises `SuiteError`, with the file as its place."""
     try:
-        return read_plain(path)
+        return read_plain(path, number_keys=number_keys)
     except DocumentError as error:
         raise SuiteError([Problem(file=str(path), message=str(error))]) from error
 
 
-def read_object(path: Path) -> dict[str, Any]:
+def read_object(path: Path, *, number_keys: bool = False) -> dict[str, Any]:
     """Return the object in *path*; raises `SuiteError`."""
-    document = read_checked(path)
+    document = read_checked(path, number_keys=number_keys)
     if not isinstance(document, dict):
         raise SuiteError([Problem(file=str(path), message=f"must be an object, not {shown(document)}")])
     return document
 
 
+def checked_root(path: Path) -> Node:
+    """Return the root of the document in *path*; raises `SuiteError` if it cannot be read, or repeats a key."""
+    try:
+        document = read_document(path)
+    except DocumentError as error:
+        raise SuiteError([error.problem(path)]) from None
+    if document.repeats:
+        raise SuiteError(document.repeat_problems(path))
+    return document.root
+
+
 def _data(path: Path) -> bytes:
     try:
+        if path.stat().st_size > _LARGEST:
+            raise DocumentError(f"has more than {_LARGEST // 1024 // 1024} MiB, which no suite has")
         return path.read_bytes()
     except OSError as error:
         raise DocumentError(f"cannot be read: {error.strerror}") from error
@@ -103,15 +121,51 @@ def _text(data: bytes) -> str:
         raise DocumentError("is not UTF-8", line=line, hint="save it in UTF-8") from None
 
 
-def is_eval_suite(path: Path) -> bool:
-    """Return whether *path* has cases for a skill: `cases_json`, or a manifest of task packages."""
+def document_format(path: Path) -> str | None:
+    """Return the format of a JSON or YAML file by what it holds, so that no two formats claim one; None of others.
+
+    What cannot be read is a bench suite, whose reader says what is wrong with it.
+    """
     if path.suffix.lower() not in SUFFIXES:
-        return False
+        return None
     try:
-        data = path.read_bytes()
-        return any(word in data for word in _WORDS) and eval_suite_in(read_document(path).root) is not None
-    except (OSError, DocumentError):
-        return False
+        data = _data(path)
+        is_list = data.lstrip()[:1] in (b"[", b"-")
+        root = read_document(path).root if is_list or any(word in data for word in _WORDS) else None
+    except DocumentError:
+        root = None
+    return "bench" if root is None else _format_in(root)
+
+
+def _format_in(root: Node) -> str:
+    if eval_suite_in(root) is not None:
+        return "evals"
+    if isinstance(root.value, tuple):
+        keys = _keys_of_items(root)
+        return (
+            "eval-set"
+            if keys >= {"query", "should_trigger"}
+            else "agent-skills"
+            if "prompt" in keys and "inputData" not in keys
+            else "bench"
+        )
+    top = root.value if isinstance(root.value, Mapping) else {}
+    if "cases" in top:
+        return "bench"
+    # Many files have prompts, the results of promptfoo among them.
+    others = {"providers", "targets", "tests", "defaultTest"} & set(top)
+    if ("prompts" in top and others) or {"tests", "providers"} <= others or {"tests", "targets"} <= others:
+        return "promptfoo"
+    if "evals" in top:
+        keys = _keys_of_items(top["evals"])
+        # Rubrics that several suites share are written in the same way, without prompts.
+        return "agent-skills" if not keys or keys & {"prompt", "query"} else "bench"
+    return "scenarios" if "scenarios" in top else "bench"
+
+
+def _keys_of_items(root: Node) -> set[str]:
+    items = root.value if isinstance(root.value, tuple) else ()
+    return {key for item in items if isinstance(item.value, Mapping) for key in item.value}
 
 
 def eval_suite_in(root: Node) -> Node | None:
@@ -133,12 +187,12 @@ def _has_cases(node: Node) -> bool:
     return isinstance(node.value, Mapping) and "cases_json" in node.value
 
 
-def read_yaml(text: str) -> Document:
+def read_yaml(text: str, *, number_keys: bool = False) -> Document:
     """Parse *text*, with the line of every value; raises `DocumentError`."""
     import yaml  # noqa: PLC0415 - only suites in YAML need it
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    builder = _Builder()
+    builder = _Builder(number_keys)
     try:
         for event in yaml.parse(text, Loader=loader):
             builder.take(type(event).__name__, event)
@@ -148,9 +202,9 @@ def read_yaml(text: str) -> Document:
         hint = next((hint for part, hint in _HINTS.items() if part in said), None)
         raise DocumentError(f"cannot be read: {said}", line=mark.line + 1 if mark else None, hint=hint) from None
     except yaml.reader.ReaderError as error:
-        sign = error.character if isinstance(error.character, str) else chr(error.character)
-        line = text[: max(text.find(sign), 0)].count("\n") + 1
-        raise DocumentError(f"holds the control character U+{ord(sign):04X}", line=line, hint=_ABOUT_SIGNS) from None
+        char = error.character if isinstance(error.character, str) else chr(error.character)
+        line = text[: max(text.find(char), 0)].count("\n") + 1
+        raise DocumentError(f"has the control character U+{ord(char):04X}", line=line, hint=_ABOUT_CHARACTERS) from None
     except yaml.YAMLError as error:
         raise DocumentError(f"cannot be read: {str(error).splitlines()[0]}") from None
     return builder.document()
@@ -172,7 +226,8 @@ class _Level:
 class _Builder:
     """Takes the events of a parser and puts nodes together."""
 
-    def __init__(self) -> None:
+    def __init__(self, number_keys: bool) -> None:
+        self._number_keys = number_keys
         self._levels: list[_Level] = []
         self._anchors: dict[str, tuple[Node, int]] = {}
         self._repeats: list[Repeat] = []
@@ -189,7 +244,7 @@ class _Builder:
         line = event.start_mark.line + 1
         match kind:
             case "DocumentStartEvent" if self._root is not None:
-                raise DocumentError("goes on with a second document", line=line, hint="one file holds one suite")
+                raise DocumentError("has a second document", line=line, hint="one file holds one suite")
             case "ScalarEvent":
                 self._add(_scalar(event, line, self._place()), event.anchor, 1)
             case "AliasEvent":
@@ -211,7 +266,7 @@ class _Builder:
 
     def _enter(self, event: Any, line: int, *, is_object: bool) -> None:
         if event.tag not in (None, "!", f"{_TAG}{'map' if is_object else 'seq'}"):
-            raise DocumentError(f"nothing can be made of the tag {event.tag}", line=line, hint="leave the tag out")
+            raise DocumentError(f"the tag {event.tag} is not supported", line=line, hint="leave the tag out")
         if len(self._levels) >= DEEPEST:
             raise DocumentError("is nested too deeply", line=line)
         self._levels.append(_Level(line, event.anchor, is_object))
@@ -232,11 +287,11 @@ class _Builder:
         level = self._levels[-1]
         level.weight += weight
         if level.weight > _MOST_NODES:
-            raise DocumentError("unfolds its aliases to more than can be held", line=level.line)
+            raise DocumentError("has aliases that expand too far", line=level.line)
         if not level.is_object:
             level.items.append(node)
         elif level.key is None:
-            level.key = _key(node)
+            level.key = _key(node, self._number_keys)
         else:
             self._set(level, level.key, node)
             level.key = None
@@ -249,7 +304,9 @@ class _Builder:
             level.members[name] = node
 
 
-def _key(node: Node) -> Node:
+def _key(node: Node, number_keys: bool) -> Node:
+    if number_keys and node.written and isinstance(node.value, int | float):
+        return Node(node.written, node.line)
     if not isinstance(node.value, str):
         written = node.written or "this"
         raise DocumentError(f"{written} is not a string, and cannot be a key", line=node.line, hint="put it in quotes")

@@ -165,9 +165,9 @@ def refuse_endless(value: Any) -> None:
     for _ in range(DEEPEST_VALUE):
         numbers = [item for item in level if isinstance(item, float)]
         if any(map(math.isnan, numbers)):
-            raise DocumentError("holds nan, which JSON cannot")
+            raise DocumentError("has the number nan, which JSON does not have")
         if any(map(math.isinf, numbers)):
-            raise DocumentError("holds a number that is too large")
+            raise DocumentError("has a number that is too large")
         level = [
             inner
             for item in level
@@ -189,7 +189,7 @@ def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> Any:
-    raise DocumentError(f"holds {name}, which JSON does not have")
+    raise DocumentError(f"has the number {name}, which JSON does not have")
 
 
 # With the key before it, in JSON or in TOML; each run of characters is begun once, however long it is.
@@ -219,7 +219,7 @@ class _Reader:
     def document(self) -> Document:
         root = self._value()
         if self._next():
-            raise self._error("goes on after its end", hint="one file holds one suite")
+            raise self._error("continues after its end", hint="one file holds one suite")
         return Document(root, tuple(self._repeats))
 
     def _value(self) -> Node:
@@ -279,14 +279,14 @@ class _Reader:
 
     def _goes_on(self, end: str, *, first: bool) -> bool:
         """Return whether another member follows, and step over the comma or the end."""
-        sign = self._next()
-        if sign == end:
+        char = self._next()
+        if char == end:
             self._at += 1
             return False
         if first:
             return True
-        if sign != ",":
-            raise self._error(f'needs a comma or "{end}" here' if sign else f'ends before "{end}"')
+        if char != ",":
+            raise self._error(f'needs a comma or "{end}" here' if char else f'ends before "{end}"')
         self._at += 1
         if self._next() == end:
             raise self._error(f'has a comma before "{end}"', hint="JSON allows none after the last member")
@@ -309,11 +309,11 @@ class _Reader:
         return self._error(f'cannot be read here: "{(word or self._text[self._at])[:40]}"', hint=_about(word))
 
     def _about_keys(self) -> str | None:
-        sign = self._text[self._at : self._at + 2]
-        return "write the suite in YAML to have comments" if sign in ("//", "/*") else None
+        start = self._text[self._at : self._at + 2]
+        return "write the suite in YAML to have comments" if start in ("//", "/*") else None
 
     def _next(self) -> str:
-        """Return the next sign that is not blank, or nothing."""
+        """Return the next character that is not blank, or nothing."""
         found = _BLANK.match(self._text, self._at)
         assert found is not None
         self._at = found.end()

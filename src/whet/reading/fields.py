@@ -234,6 +234,9 @@ class Fields:
         if not self.has(name):
             return default
         value = self.given(name)
+        if isinstance(value, int) and value > sys.float_info.max:
+            self.problem(name, "is too large a number")
+            return default
         fits = is_number(value) and value <= most
         if not fits or (above is not None and value <= above) or (least is not None and value < least):
             floor = f" above {above:g}" if above is not None else f" of at least {least:g}" if least is not None else ""

@@ -161,7 +161,7 @@ def glob_problem(pattern: str) -> str | None:
     if ".." in pattern.split("/"):
         return "must not lead out of the project"
     if pattern.startswith("!"):
-        return 'cannot take back: "!" has no meaning here'
+        return 'must not begin with "!"'
     if "\0" in pattern or len(pattern) > _LONGEST:
         return "is not a pattern of paths"
     return None
@@ -224,7 +224,7 @@ def _expression(parts: list[str]) -> str:
 
 def _segment(part: str) -> str:
     return "".join(
-        "[^/]*" if sign == "*" else "[^/]" if sign == "?" else re.escape(sign) for sign in re.sub(r"\*+", "*", part)
+        "[^/]*" if char == "*" else "[^/]" if char == "?" else re.escape(char) for char in re.sub(r"\*+", "*", part)
     )
 
 

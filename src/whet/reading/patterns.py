@@ -21,7 +21,7 @@ _WITHOUT_EFFECT = "gyd"
 _LONGEST = 10_000
 # Spellings of other languages, and how JavaScript has them.
 _OF_OTHERS = (
-    (re.compile(r"\(\?[a-zA-Z]+\)"), "write flags behind the last slash: /.../i"),
+    (re.compile(r"\(\?[a-zA-Z]+\)"), "write flags after the last slash: /.../i"),
     (re.compile(r"\(\?P[<=]"), "name a group by (?<n>...), and refer to it by \\k<n>"),
 )
 _OTHER_ANCHOR = re.compile(r"(?<!\\)(?:\\\\)*\\([AZz])")
@@ -97,3 +97,48 @@ def _warnings(pattern: Pattern, flags: str) -> list[str]:
 def pattern_of(text: str) -> Pattern:
     """Parse a regular expression with or without slashes around it; raises `ClaimError`."""
     return read_pattern(text if looks_whole(text) else f"/{text}/")[0]
+
+
+_INLINE = re.compile(r"\(\?(?P<on>[imnsx]*)(?:-(?P<off>[imnsx]+))?\)")
+# An escape, a class of characters, a group with a special beginning, or the end of a line.
+_OF_DOTNET = re.compile(
+    r"\\(?P<escaped>.)|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])|(?P<comment>\(\?#[^)]*\))|\(\?'(?P<name>\w+)'"
+    r"|(?P<special>\(\?(?:>|\(|[imnsx]*(?:-[imnsx]+)?[:)]))|(?P<end>\$)",
+    re.DOTALL,
+)
+
+
+def dotnet_pattern(text: str) -> Pattern:
+    """Return a regular expression of .NET, which ignores case, as one of JavaScript; raises `ClaimError`."""
+    flags, source = {"i"}, text
+    while found := _INLINE.match(source):
+        flags = (flags | set(found["on"])) - set(found["off"] or "")
+        source = source[found.end() :]
+    for flag in sorted(flags & {"n", "x"}):
+        raise ClaimError(f"the flag {flag} of .NET has no equal in JavaScript")
+    if re.search(r"(?<!\\)(?:\\\\)*\\[pP]\{", source):
+        flags.add("u")
+    translated = _OF_DOTNET.sub(lambda found: _translated(found, several_lines="m" in flags), source)
+    return read_pattern(f"/{translated}/{''.join(sorted(flags))}")[0]
+
+
+def _translated(found: re.Match[str], *, several_lines: bool) -> str:
+    ends = {"A": "^", "z": "$", "Z": r"(?=\n?$)"}
+    match found.lastgroup:
+        case "escaped" if found["escaped"] == "G" or (several_lines and found["escaped"] in ends):
+            raise ClaimError(f"{found[0]} of .NET has no equal in JavaScript")
+        case "escaped":
+            return ends.get(found["escaped"], found[0])
+        case "set" if "-[" in found[0]:
+            raise ClaimError("a set without another one has no equal in JavaScript")
+        case "comment":
+            return ""
+        case "name":
+            return f"(?<{found['name']}>"
+        case "special" if found[0] != "(?:":
+            raise ClaimError(f"{found[0]} of .NET has no equal in JavaScript")
+        case "end":
+            # The end of a text is also before its last line break.
+            return "$" if several_lines else r"(?=\n?$)"
+        case _:
+            return found[0]

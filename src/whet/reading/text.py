@@ -113,6 +113,11 @@ def listed(names: Sequence[str], most: int = 5) -> str:
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
+def quoted(names: Sequence[str], most: int = 12) -> str:
+    """Return the first *most* of *names* in quotes, and how many more there are."""
+    return listed([f'"{name}"' for name in names], most)
+
+
 def width(text: str) -> int:
     """Return how many columns of a terminal *text* takes."""
     if text.isascii():

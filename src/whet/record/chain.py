@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct, field
 
-from whet.errors import DiskFailed, RecordChanged
+from whet.errors import DiskFailed, RecordChanged, RunBudgetSpent
 from whet.model import wire
+from whet.model.comparison import Look
 from whet.model.run import TrialKey, TrialResult
 from whet.record.folder import file_hash
 
@@ -27,6 +28,8 @@ _BEGINNING = b'{"'
 _DIGITS = 64
 # A part of the key, with which each line begins.
 _ARM = b'"arm":'
+# A line holds what an agent said last, which has its limit; a longer one is not ours and could fill the memory.
+LONGEST_LINE = 256 * 1024 * 1024
 _TAIL = len(_OPENING) + _DIGITS + len(_CLOSING)
 _RESULT = frozenset(item.name for item in fields(TrialResult))
 
@@ -34,12 +37,14 @@ _RESULT = frozenset(item.name for item in fields(TrialResult))
 class _Sealed(Struct, omit_defaults=True):
     """What a line holds after its result: hashes of the trial's files, and in the first line the hash of run.json.
 
-    The first line after a run was made longer says by how many trials per case and arm.
+    The first line after a run was made longer says by how many trials per case and arm. The last line of a round says
+    what was seen then, so that no round is complete without its look.
     """
 
     files: dict[str, str]
     run: str | None = None
     grown: int | None = None
+    look: Look | None = None
 
 
 class Line(Struct, frozen=True):
@@ -53,6 +58,29 @@ class Line(Struct, frozen=True):
     files: dict[str, str]
     run: str | None
     grown: int | None = None
+    look: Look | None = None
+
+
+class Linked(Protocol):
+    """What a line says of itself, however much of it is read."""
+
+    @property
+    def number(self) -> int:
+        """Which line it is, from 1."""
+
+    @property
+    def link(self) -> str | None:
+        """The hash that it ends in."""
+
+    @property
+    def run(self) -> str | None:
+        """The hash of run.json."""
+
+
+L = TypeVar("L")
+T = TypeVar("T")
+# Reads a line, from its bytes, its number and its offset.
+Reader = Callable[[bytes, int, int], L]
 
 
 class Chain:
@@ -65,32 +93,37 @@ class Chain:
         self.lines = 0
         self.size = 0
 
-    def forge(self, result: TrialResult, files: Mapping[str, str], run: str | None, grown: int | None = None) -> bytes:
+    def forge(
+        self,
+        result: TrialResult,
+        files: Mapping[str, str],
+        run: str | None,
+        grown: int | None = None,
+        look: Look | None = None,
+    ) -> bytes:
         """Return the next line; call `accept` once it is written."""
-        body = wire.encode(result)[:-1] + b"," + wire.encode(_Sealed(dict(files), run, grown))[1:-1]
+        body = wire.encode(result)[:-1] + b"," + wire.encode(_Sealed(dict(files), run, grown, look))[1:-1]
         return body + _OPENING + self._next(body).encode() + _CLOSING
 
-    def take(self, raw: bytes) -> Line:
-        """Check and accept a whole line; raises `ValueError` if it does not fit."""
-        body, link = raw[:-_TAIL], _link_of(raw)
+    def take(self, raw: bytes, read: Reader[L]) -> L:
+        """Check and accept a whole line, and return what *read* makes of it; raises `ValueError` if it does not fit."""
+        body, link = raw[:-_TAIL], link_of(raw)
         if link is None and (self._required or self.link is not None):
             raise ValueError("it does not end in a hash")
         if link is not None and link != self._next(body):
             raise ValueError("its hash does not fit its content and the line before")
         try:
-            result = read_result(raw)
-            sealed = _Sealed({}) if link is None else wire.decode(raw, _Sealed)
+            line = read(raw, self.lines + 1, self.size)
         except wire.WireError as error:
             raise ValueError(str(error)) from error
         if link is None:
             _refuse_unknown(raw)
-        line = Line(self.lines + 1, self.size, raw, result, link, sealed.files, sealed.run, sealed.grown)
         self.accept(raw)
         return line
 
     def accept(self, raw: bytes) -> None:
         """Make *raw*, which fits, the last line."""
-        self.link = _link_of(raw)
+        self.link = link_of(raw)
         if self.link is None:
             self._above.update(raw)
         self.lines += 1
@@ -101,18 +134,30 @@ class Chain:
         return hashlib.sha256(before.encode() + body).hexdigest()
 
 
-def _link_of(raw: bytes) -> str | None:
+def link_of(raw: bytes) -> str | None:
     """Return the hash that a line ends in, or None if any byte around it is different."""
     if raw[-_TAIL : -_TAIL + len(_OPENING)] != _OPENING or not raw.endswith(_CLOSING):
         return None
     return raw[-_TAIL + len(_OPENING) : -len(_CLOSING)].decode("latin-1")
 
 
+def read_line(raw: bytes, number: int, offset: int) -> Line:
+    """Return what a line says, whether it fits or not; raises `WireError`."""
+    result, link = read_result(raw), link_of(raw)
+    sealed = _Sealed({}) if link is None else wire.decode(raw, _Sealed)
+    return Line(number, offset, raw, result, link, sealed.files, sealed.run, sealed.grown, sealed.look)
+
+
 def read_result(raw: bytes) -> TrialResult:
-    """Return the result in a line; an older whet called an arm a variant."""
+    """Return the result in a line."""
+    return read_as(raw, TrialResult)
+
+
+def read_as(raw: bytes, kind: type[T]) -> T:
+    """Return what *kind* asks of a line; an older whet called an arm a variant."""
     if _ARM not in raw:
         raw = raw.replace(b'"variant":', _ARM, 1)
-    return wire.decode(raw, TrialResult)
+    return wire.decode(raw, kind)
 
 
 def _refuse_unknown(raw: bytes) -> None:
@@ -130,6 +175,10 @@ class Reading(Struct):
 
     def lines(self, file: Iterable[bytes], path: Path) -> Iterator[Line]:
         """Yield each line; raises `RecordChanged` at the first that does not fit."""
+        return self.read(file, path, read_line)
+
+    def read(self, file: Iterable[bytes], path: Path, read: Reader[L]) -> Iterator[L]:
+        """Yield what *read* makes of each line; raises as above."""
         for raw in file:
             number = self.chain.lines + 1
             if not raw.endswith(b"\n"):
@@ -137,7 +186,7 @@ class Reading(Struct):
                 self.torn = len(raw)
                 return
             try:
-                yield self.chain.take(raw)
+                yield self.chain.take(raw, read)
             except ValueError as error:
                 raise changed(path, f"line {number} has changed: {error}") from error
 
@@ -163,20 +212,20 @@ def changed(path: Path, what: str, run_dir: Path | None = None) -> RecordChanged
     """Return the error for a record that does not fit together."""
     return RecordChanged(
         f"{path}: {what}",
-        hint="something other than whet changed the record: bring back a copy of it, or start a new run\n"
+        hint="something other than whet changed the record: restore a copy of it, or start a new run\n"
         f"whet verify {run_dir or path.parent} lists all that does not fit",
     )
 
 
-def refuse_other_run(line: Line, run_file: Path) -> None:
+def refuse_other_run(line: Linked, run_file: Path) -> None:
     """Refuse a run.json that is not the one whose hash is in the first line."""
     if line.run is not None and line.run != file_hash(run_file):
         raise changed(run_file, f"has changed since line {line.number} of the journal was written")
 
 
 def is_done(result: TrialResult) -> bool:
-    """Return whether a trial has a result; one that a full disk stopped is tried again."""
-    return result.failure is None or result.failure.code != DiskFailed.code
+    """Return whether a trial has a result; one that a full disk or the end of the money stopped is tried again."""
+    return result.failure is None or result.failure.code not in (DiskFailed.code, RunBudgetSpent.code)
 
 
 def counted(lines: Iterable[Line]) -> list[Line]:

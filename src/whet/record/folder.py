@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -18,6 +19,9 @@ JOURNAL_FILE = "journal.jsonl"
 RESULTS_FILE = "results.json"
 SPENT_FILE = "spent.jsonl"
 SOURCES_FILE = "sources.json"
+SKILLS_FILE = "skills.json"
+# Lists the runs that one command started, in a folder beside theirs.
+BATCH_FILE = "batch.json"
 LATEST = "latest"
 # The mode of files that hold what agents said.
 PRIVATE = 0o600
@@ -68,6 +72,8 @@ def find_run_folder(reference: str, output_dir: Path) -> Path:
     for folder in (output_dir / reference, Path(reference)):
         if (folder / RUN_FILE).is_file():
             return folder.resolve()
+        if (folder / BATCH_FILE).is_file():
+            raise UsageError(f'"{reference}" is several runs', hint=f"name one of those in {folder / BATCH_FILE}")
     raise UsageError(f'there is no run "{reference}" in {output_dir}', hint="name a run folder, a run id, or latest")
 
 
@@ -134,12 +140,40 @@ def alone_in(folder: Path, refusal: str | None = None) -> Iterator[None]:
         os.close(descriptor)
 
 
+_LOCK_FILE = ".lock"
+# Who looks whether a run is under way holds its lock for a moment.
+_TRIES, _MOMENT_S = 20, 0.01
+
+
 def lock(folder: Path) -> int:
     """Lock the run until our process ends, however it ends."""
-    fd = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(fd)
-        raise UsageError(f"{folder} is in use by another whet", hint="wait until it has ended") from error
+    fd = os.open(folder / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+    for left in range(_TRIES, -1, -1):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if left:
+                time.sleep(_MOMENT_S)
+                continue
+            os.close(fd)
+            raise UsageError(f"{folder} is in use by another whet", hint="wait until it has ended") from error
+        break
     return fd
+
+
+def is_locked(folder: Path) -> bool:
+    """Return whether a whet works in *folder* now; changes nothing, and several may ask at once."""
+    try:
+        # A record may be anybody's: its lock could be a link or a pipe.
+        fd = os.open(folder / _LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return False

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from whet.errors import RecordLost, RecordUnwritten, StoreError
 from whet.model import wire
+from whet.model.comparison import Look
 from whet.model.grade import Status
 from whet.model.run import TrialKey, TrialResult
 from whet.model.session import Usage
@@ -51,16 +52,22 @@ class TrialLines(ABC):
         self.last_link: str | None = None
         # The usage of all attempts at all trials together.
         self.usage = Usage()
+        # And that of the models that played users.
+        self.user_usage = Usage()
+        # What was seen after each round of a run until decided.
+        self.looks: tuple[Look, ...] = ()
         self._entries: dict[TrialKey, Entry] = {}
 
-    def note(self, result: TrialResult, offset: int, line: bytes, link: str | None) -> None:
+    def note(self, result: TrialResult, offset: int, line: bytes, link: str | None, look: Look | None = None) -> None:
         """Note the next line and what it says."""
         self.lines += 1
         self.last_link = link
+        self.looks += () if look is None else (look,)
         before = self._entries.get(result.key)
         # The first line of a trial counts, unless a full disk stopped the trial; that one was still paid for.
         if before is None or not before.done:
             self.usage += result.total_usage
+            self.user_usage += result.user_usage
             self._entries[result.key] = Entry(
                 offset=offset,
                 size=len(line),
@@ -119,18 +126,21 @@ class Journal(TrialLines):
             for line in reading.lines(file, self._path):
                 refuse_other_run(line, run_file)
                 self._remember(line.raw)
-                self.note(line.result, line.offset, line.raw, line.link)
+                self.note(line.result, line.offset, line.raw, line.link, line.look)
         self.torn = reading.torn
         if self.torn:
             os.ftruncate(self._file, reading.chain.size)
         return reading.chain
 
-    def append(self, result: TrialResult, files: Mapping[str, str] | None = None) -> None:
-        """Append one result and the hashes of its files, in a single write: the line is there whole or not at all."""
+    def append(self, result: TrialResult, files: Mapping[str, str] | None = None, look: Look | None = None) -> None:
+        """Append one result and the hashes of its files, in a single write: the line is there whole or not at all.
+
+        *look* is what is seen with this result, if it completes a round.
+        """
         self.check()
         # The first line with a hash holds the hash of run.json.
         run = self.run_hash if self.last_link is None else None
-        line = self._chain.forge(result, files or {}, run, self._grown)
+        line = self._chain.forge(result, files or {}, run, self._grown, look)
         try:
             written = os.write(self._file, line)
         except OSError as error:
@@ -141,7 +151,7 @@ class Journal(TrialLines):
         offset = self._chain.size
         self._chain.accept(line)
         self._remember(line)
-        self.note(result, offset, line, self._chain.link)
+        self.note(result, offset, line, self._chain.link, look)
         self._seen = self._stamp()
         self._grown = None
 
@@ -192,7 +202,7 @@ class Journal(TrialLines):
 
     def _lost(self, what: str, where: str = "") -> RecordLost:
         return RecordLost(
-            f"{self._path} {what} while the run was under way{where}",
+            f"{self._path} {what} during the run{where}",
             hint=f"start a new run; whet verify {self._path.parent} lists all that does not fit",
         )
 

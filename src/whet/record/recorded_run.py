@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,17 +10,17 @@ from typing import Any
 from msgspec import Struct
 
 from whet.dataclass import dataclass
-from whet.errors import StoreError, UsageError
+from whet.errors import NothingSelected, StoreError, UsageError
 from whet.grade.comparison import sampled
 from whet.model import wire
 from whet.model.arm import baseline_of
-from whet.model.comparison import ArmSamples, RunSamples, Sampled
-from whet.model.run import TrialKey, TrialResult
+from whet.model.comparison import ArmSamples, Look, RunSamples, Sampled
+from whet.model.run import ExecutionKey, TrialKey, TrialResult
 from whet.model.session import SessionSummary
-from whet.record.chain import Line, is_done
+from whet.record.chain import LONGEST_LINE, Line, counted, is_done
 from whet.record.folder import RESULTS_FILE, RUN_FILE
 from whet.record.run_file import RunFile, read_run_file
-from whet.record.verifying import check_files, check_journal
+from whet.record.verifying import check_each_line, check_files, check_journal
 
 _SESSION = "session.json"
 
@@ -67,8 +67,15 @@ class RecordedRun:
 
     @property
     def missing(self) -> int:
-        """How many of its trials have not ended."""
+        """How many of its trials have not ended; those after a look that stopped it were never due."""
+        if any(look.stop for look in self.looks):
+            return 0
         return (self.asked.trials or 0) + self.added * len(self.asked.plan) - len(self.done)
+
+    @property
+    def looks(self) -> tuple[Look, ...]:
+        """What was seen after each round of a run until decided."""
+        return tuple(line.look for line in self.lines if line.look is not None)
 
     def samples(self) -> RunSamples:
         """Return what its trials say in a comparison; an older whet recorded no arms."""
@@ -76,10 +83,13 @@ class RecordedRun:
         first = self.asked.baseline or baseline_of(names)
         trials: dict[tuple[str, str], list[Sampled]] = {}
         places = {case: number for number, case in enumerate(self.asked.weights)}
+        last = self.looks[-1].round if self.looks else self.rounds
         for line in sorted(self.lines, key=lambda each: (places.get(each.result.key.case, 0), each.result.key.number)):
             key = line.result.key
-            trials.setdefault((key.arm, key.runner), []).append(sampled(line.result))
-        facts = list(self.asked.arm_facts.values())
+            found = trials.setdefault((key.arm, key.runner), [])
+            # A round that is not complete was not looked at, and does not count.
+            if key.number <= last and key.case not in self.asked.voided:
+                found.append(sampled(line.result))
         return RunSamples(
             name=self.run_dir.name,
             arms=tuple(
@@ -89,13 +99,26 @@ class RecordedRun:
                 )
             ),
             weights=self.asked.weights,
+            digests=self.asked.case_digests,
             grown_from=self.grown_from,
+            rounds_planned=self.asked.until.rounds if self.asked.until else None,
             interleaved=self.asked.seed is not None,
+            command=self.asked.command or "run",
+            alike=self._alike(),
+            unfinished=(self.run_dir.name,) if self.missing > 0 else (),
             notes=(
-                *(("the arms do not differ in anything",) if len(facts) > 1 and facts.count(facts[0]) > 1 else ()),
+                *((f"void, so not compared: {', '.join(self.asked.voided)}",) if self.asked.voided else ()),
                 *((f"the run is not finished: {self.missing} trials are missing",) if self.missing > 0 else ()),
             ),
         )
+
+    def _alike(self) -> tuple[tuple[str, ...], ...]:
+        """The arms that do not differ in anything, in groups."""
+        if self.asked.alike is not None:
+            return self.asked.alike
+        facts = self.asked.arm_facts
+        groups = (tuple(name for name in facts if facts[name] == each) for each in facts.values())
+        return tuple(dict.fromkeys(group for group in groups if len(group) > 1))
 
     @property
     def rounds(self) -> int:
@@ -120,23 +143,33 @@ class RecordedRun:
     def session(self, result: TrialResult) -> SessionSummary | None:
         """Return the session that checks looked at, if the trial got that far."""
         decided = result.failure is None or result.failure.phase == "check"
-        file = self.run_dir / result.artifact_dir / _SESSION
-        if not decided or not file.is_file():
-            return None
-        try:
-            session = wire.decode(file.read_bytes(), SessionSummary)
-        except (OSError, wire.WireError) as error:
-            raise StoreError(f"{file} cannot be read: {error}") from error
-        return session if session.complete else None
+        session = read_session(self.run_dir / result.artifact_dir) if decided else None
+        return session if session and session.complete else None
 
     def failed(self) -> frozenset[tuple[str, str, str]]:
-        """Return the executions with a trial that did not go as expected, or a usage snapshot that does not hold."""
+        """Return the executions with a trial that did not go as expected, or a usage snapshot that does not hold.
+
+        If the run compared arms, those of the same case in its other arms as well: one arm alone compares nothing.
+        """
         failed = frozenset(
-            (case, runner, arm) for (case, runner, arm, _), result in self.results.items() if not result.passed
+            (case, runner, arm)
+            for (case, runner, arm, _), result in self.results.items()
+            if not result.passed and case not in self.asked.voided
         ) | _not_held(self.run_dir / RESULTS_FILE)
         if not failed:
-            raise UsageError(f"nothing failed in the last run ({self.run_dir.name})", hint="leave out --last-failed")
-        return failed
+            raise NothingSelected(
+                f"nothing failed in the last run ({self.run_dir.name})", hint="leave out --last-failed"
+            )
+        return failed if self.asked.baseline is None else failed | frozenset(self._beside(failed))
+
+    def _beside(self, failed: frozenset[ExecutionKey]) -> Iterator[ExecutionKey]:
+        """Yield the executions that are compared with *failed* ones: on the same runner, or in an arm with its own."""
+        ran = {(case, runner, arm) for case, runner, arm, _ in self.results}
+        runners = {arm: {runner for _, runner, other in ran if other == arm} for _, _, arm in ran}
+        for case, runner, _ in failed:
+            yield from (
+                each for each in ran if each[0] == case and (each[1] == runner or runner not in runners[each[2]])
+            )
 
     def refuse_empty(self) -> None:
         """Refuse a run of which no trial has ended."""
@@ -152,6 +185,23 @@ def read_run(run_dir: Path) -> RecordedRun:
     """Read the run in *run_dir*; raises `RecordChanged` if its record does not fit together."""
     lines = tuple(check_journal(run_dir))
     return RecordedRun(run_dir=run_dir, asked=read_run_file(run_dir), lines=lines)
+
+
+def read_trials(run_dir: Path) -> RecordedRun:
+    """Read a run as `read_run` does, but hold its results to their hash only, which takes a quarter of the time."""
+    lines = tuple(counted(check_each_line(run_dir)))
+    return RecordedRun(run_dir=run_dir, asked=read_run_file(run_dir), lines=lines)
+
+
+def read_session(folder: Path) -> SessionSummary | None:
+    """Return the session of the attempt in *folder*, if its agent was started."""
+    file = folder / _SESSION
+    if not file.is_file():
+        return None
+    try:
+        return wire.decode(file.read_bytes(), SessionSummary)
+    except (OSError, wire.WireError) as error:
+        raise StoreError(f"{file} cannot be read: {error}") from error
 
 
 def run_folders(output_dir: Path) -> list[Path]:
@@ -171,7 +221,7 @@ def newest_run(output_dir: Path, suite: Path) -> RecordedRun:
             continue
         if asked.suite_path == str(suite):
             return read_run(folder)
-    raise UsageError(f"{suite} has not been run into {output_dir} before", hint="leave out --last-failed")
+    raise NothingSelected(f"{suite} has not been run into {output_dir} before", hint="leave out --last-failed")
 
 
 def journal_lines(journal: Path, offset: int, most: int | None = None) -> tuple[list[bytes], int]:
@@ -182,7 +232,7 @@ def journal_lines(journal: Path, offset: int, most: int | None = None) -> tuple[
     lines: list[bytes] = []
     with journal.open("rb") as file:
         file.seek(offset)
-        for line in file:
+        while line := file.readline(LONGEST_LINE):
             if not line.endswith(b"\n") or len(lines) == most:
                 break
             lines.append(line)

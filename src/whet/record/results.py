@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from whet.errors import RecordUnwritten
 from whet.grade.scores import arm_scores, combined_status, mean, rate_of
 from whet.model import wire
-from whet.model.comparison import Comparison
-from whet.model.event import ExecutionSummary
+from whet.model.comparison import Comparison, Look, Stop
+from whet.model.event import ExecutionSummary, Results
 from whet.model.grade import AS_EXPECTED, PASSED, STATUSES
 from whet.model.run import Execution, ExecutionKey, Plan, RunInfo, SnapshotOutcome, TrialResult
 from whet.model.session import Usage
@@ -49,6 +49,7 @@ class JournalResults:
         *,
         cut_short: Usage | None = None,
         workspaces: Mapping[str, str] | None = None,
+        money_over: bool = False,
     ) -> None:
         self.plan = plan
         self.duration_s = duration_s
@@ -56,6 +57,23 @@ class JournalResults:
         self._snapshots = snapshots or {}
         self.cut_short = cut_short or Usage()
         self._workspaces = dict(workspaces or {})
+        self._money_over = money_over
+
+    @property
+    def looks(self) -> tuple[Look, ...]:
+        """What was seen after each round of a run until decided."""
+        return self._journal.looks
+
+    @property
+    def stopped(self) -> Stop | None:
+        """Why a run until decided has ended."""
+        found = self.looks[-1].stop if self.looks else None
+        return found or ("money" if self._money_over and self.plan.until else None)
+
+    @property
+    def user_usage(self) -> Usage:
+        """The known usage of the models that played users."""
+        return self._journal.user_usage
 
     @property
     def total_usage(self) -> Usage:
@@ -72,29 +90,41 @@ class JournalResults:
     def counts(self) -> dict[str, int]:
         """How many trials ended with each status."""
         seen: Counter[str] = Counter()
+        void = 0
         for execution in self.plan.executions:
-            seen.update(entry.status for entry in self._entries(execution))
+            if execution.case.id in self.plan.voided:
+                void += execution.trials
+            else:
+                seen.update(entry.status for entry in self._entries(execution))
         total = self.plan.trial_count
         counts: dict[str, int] = {status: seen[status] for status in STATUSES}
-        return counts | {"not-run": total - seen.total(), "total": total}
+        return counts | {"not-run": total - void - seen.total(), "void": void, "total": total}
 
     @property
     def passed(self) -> bool:
         """Whether every planned trial ended as expected, and every snapshot holds."""
         counts = self.counts
-        held = all(outcome.verdict is None for outcome in self._snapshots.values())
-        return held and counts["total"] == sum(counts[status] for status in AS_EXPECTED)
+        held = all(outcome.verdict is None for outcome in self._counting_snapshots())
+        counting = counts["total"] - counts["void"]
+        return held and counting > 0 and counting == sum(counts[status] for status in AS_EXPECTED)
 
     @property
     def exceeded(self) -> bool:
         """Whether an execution used more than its snapshot allows."""
-        return any(outcome.verdict == "failed" for outcome in self._snapshots.values())
+        return any(outcome.verdict == "failed" for outcome in self._counting_snapshots())
+
+    def _counting_snapshots(self) -> Iterator[SnapshotOutcome]:
+        return (outcome for (case, *_), outcome in self._snapshots.items() if case not in self.plan.voided)
 
     def summaries(self) -> Iterator[ExecutionSummary]:
         """Every execution, in declared order."""
         for execution in self.plan.executions:
             outcome = self._snapshots.get(execution.key)
-            yield _held_to(_summary(execution, list(self._entries(execution))), outcome)
+            summary = _summary(execution, list(self._entries(execution)))
+            if execution.case.id in self.plan.voided:
+                yield replace(summary, status="void", score=None, rate=None)
+            else:
+                yield _held_to(summary, outcome)
 
     def trials(self, execution: Execution) -> Iterator[TrialResult]:
         """The finished trials of one execution, in order."""
@@ -111,8 +141,8 @@ class JournalResults:
 def _summary(execution: Execution, entries: list[Entry]) -> ExecutionSummary:
     counted = [entry for entry in entries if entry.status != "errored"]
     status = combined_status(entry.status for entry in entries)
-    # A control may fail. Its rate still counts that as a failure, to be compared with the rate of the other arm.
-    successes = PASSED if execution.control else AS_EXPECTED
+    # The baseline may fail. Its rate still counts that as a failure, to be compared with the rate of the other arm.
+    successes = PASSED if execution.baseline else AS_EXPECTED
     return ExecutionSummary(
         execution=execution,
         status=status or "not-run",
@@ -133,7 +163,27 @@ def _held_to(summary: ExecutionSummary, outcome: SnapshotOutcome | None) -> Exec
     return replace(summary, snapshot=outcome, status=outcome.verdict, passed=False)
 
 
-def write_results(info: RunInfo, results: JournalResults, *, interrupted: bool, ended_at: str) -> None:
+class WholeResults(Results, Protocol):
+    """Results with all that results.json says."""
+
+    @property
+    def total_usage(self) -> Usage:
+        """The known usage of every attempt at every trial."""
+
+    @property
+    def user_usage(self) -> Usage:
+        """The known usage of the models that played users."""
+
+    @property
+    def cut_short(self) -> Usage:
+        """What was used by trials that were interrupted."""
+
+    @property
+    def record(self) -> RecordFacts:
+        """What the results were made of."""
+
+
+def write_results(info: RunInfo, results: WholeResults, *, interrupted: bool, ended_at: str) -> None:
     """Write results.json, a trial at a time; it appears in one step."""
     path = info.run_dir / RESULTS_FILE
     fresh = path.with_name(f".{RESULTS_FILE}-new")
@@ -157,7 +207,7 @@ class _Hashing:
         self.digest.update(data)
 
 
-def write_document(file: BinaryIO, info: RunInfo, results: JournalResults, *, interrupted: bool, ended_at: str) -> None:
+def write_document(file: BinaryIO, info: RunInfo, results: WholeResults, *, interrupted: bool, ended_at: str) -> None:
     """Write the document, one trial per line, so that not all of it is in memory; it ends in a hash of all above."""
     hashing = _Hashing(file)
     head = wire.encode_pretty(_figures(info, results, interrupted=interrupted, ended_at=ended_at))
@@ -170,7 +220,7 @@ def write_document(file: BinaryIO, info: RunInfo, results: JournalResults, *, in
     file.write(DIGEST_OPENING + hashing.digest.hexdigest().encode() + DIGEST_CLOSING)
 
 
-def _compared(results: JournalResults) -> tuple[tuple[WrittenLift, ...], tuple[Comparison, ...]]:
+def _compared(results: WholeResults) -> tuple[tuple[WrittenLift, ...], tuple[Comparison, ...]]:
     """Return what arms say about each other; nothing if there is one."""
     if results.plan.baseline is None:
         return (), ()
@@ -179,7 +229,7 @@ def _compared(results: JournalResults) -> tuple[tuple[WrittenLift, ...], tuple[C
     return tuple(written(lift, WrittenLift) for lift in lifts_of(results)), comparisons_in(results)
 
 
-def _figures(info: RunInfo, results: JournalResults, *, interrupted: bool, ended_at: str) -> RunFigures:
+def _figures(info: RunInfo, results: WholeResults, *, interrupted: bool, ended_at: str) -> RunFigures:
     lift, comparisons = _compared(results)
     return RunFigures(
         run_id=info.run_id,
@@ -197,17 +247,22 @@ def _figures(info: RunInfo, results: JournalResults, *, interrupted: bool, ended
         baseline=results.plan.baseline,
         seed=results.plan.seed,
         grown_from=results.plan.grown_from,
+        until=results.plan.until,
+        stopped=results.stopped,
+        looks=results.looks,
+        voided=dict(results.plan.voided),
         passed=results.passed,
         counts=WrittenCounts(**{name.replace("-", "_"): count for name, count in results.counts.items()}),
         total_usage=written(results.total_usage, WrittenUsage),
         interrupted_usage=written(results.cut_short, WrittenUsage),
+        user_usage=written(results.user_usage, WrittenUsage),
         scores=arm_scores(results),
         lift=lift,
         comparisons=comparisons,
     )
 
 
-def _write_case(file: _Hashing, summaries: list[ExecutionSummary], results: JournalResults) -> None:
+def _write_case(file: _Hashing, summaries: list[ExecutionSummary], results: WholeResults) -> None:
     case = summaries[0].execution.case
     passed = all(summary.passed for summary in summaries)
     head = wire.encode(WrittenCase(id=case.id, tags=case.tags, weight=case.weight, passed=passed))
@@ -218,7 +273,7 @@ def _write_case(file: _Hashing, summaries: list[ExecutionSummary], results: Jour
     file.write(b"\n    ]}")
 
 
-def _write_execution(file: _Hashing, summary: ExecutionSummary, results: JournalResults) -> None:
+def _write_execution(file: _Hashing, summary: ExecutionSummary, results: WholeResults) -> None:
     execution = summary.execution
     head = WrittenExecution(
         runner=execution.runner.id,

@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal, TypeVar
 from msgspec import Meta, Struct, convert, field
 
 from whet.grade.scores import ArmScore
-from whet.model.comparison import Comparison
+from whet.model.comparison import Comparison, Look, Stop, Until
 from whet.model.grade import Failure, FailureClass, Grade, Rate, Status
 from whet.model.run import ScheduleName, SnapshotOutcome
-from whet.model.session import TokenSource
+from whet.model.session import TokenSource, UserOutcome
 from whet.model.skills import SkillDetection
 
 T = TypeVar("T")
@@ -54,10 +54,21 @@ class WrittenAttempt(Struct, kw_only=True):
     workspace_dir: str | None
     failure: Failure | None
     usage: WrittenUsage
+    user_usage: WrittenUsage
     value: float | None
 
     def __post_init__(self) -> None:
         self.duration_s = seconds(self.duration_s)
+
+
+class WrittenUser(Struct, kw_only=True):
+    """How a conversation with a user that a model plays ended."""
+
+    outcome: UserOutcome | None
+    reason: str
+    model: str | None
+    usage: WrittenUsage
+    flags: tuple[str, ...]
 
 
 class WrittenTrial(Struct, kw_only=True):
@@ -76,6 +87,7 @@ class WrittenTrial(Struct, kw_only=True):
     total_usage: WrittenUsage
     steps: int
     detected_skills: tuple[SkillDetection, ...]
+    skill_shown: bool | None
     started_at: str
     duration_s: float
     session_s: float | None
@@ -86,6 +98,8 @@ class WrittenTrial(Struct, kw_only=True):
     workspace_dir: str | None
     attempts: tuple[WrittenAttempt, ...]
     notes: tuple[str, ...]
+    turns: int
+    user: WrittenUser | None
 
     def __post_init__(self) -> None:
         self.cost_usd = self.usage.cost_usd
@@ -107,7 +121,7 @@ class ExecutionHead(Struct, kw_only=True):
 class WrittenExecution(ExecutionHead, kw_only=True):
     """A case on one runner in one arm, with its trials."""
 
-    status: Status | Literal["not-run"]
+    status: Status | Literal["not-run", "void"]
     passed: bool
     score: float | None
     rate: Rate | None
@@ -166,6 +180,7 @@ class WrittenCounts(Struct, kw_only=True):
     unexpected_passed: int
     errored: int
     not_run: int
+    void: int = 0
     total: int
 
 
@@ -212,6 +227,9 @@ class RunHead(Struct, kw_only=True):
     baseline: str | None
     seed: int | None
     grown_from: tuple[int, ...]
+    until: Until | None = None
+    stopped: Stop | None = None
+    voided: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class RunFigures(RunHead, kw_only=True):
@@ -221,9 +239,11 @@ class RunFigures(RunHead, kw_only=True):
     counts: WrittenCounts
     total_usage: WrittenUsage
     interrupted_usage: WrittenUsage
+    user_usage: WrittenUsage
     scores: tuple[ArmScore, ...]
     lift: tuple[WrittenLift, ...]
     comparisons: tuple[Comparison, ...]
+    looks: tuple[Look, ...]
 
 
 class WrittenRun(RunFigures, kw_only=True):

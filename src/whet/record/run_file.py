@@ -13,9 +13,11 @@ from msgspec import Struct, field, structs, to_builtins
 from whet.errors import StoreError
 from whet.model import wire
 from whet.model.benchmark import EvaluatorKind
+from whet.model.comparison import Until
 from whet.model.request import RunRequest, Selection
 from whet.model.run import Execution, Plan
 from whet.record.folder import PRIVATE, RUN_FILE, write_atomically, writing
+from whet.suites.case_digests import case_digest
 
 # What run.json says of a journal whose every line has a hash.
 _CHAINED = "chained"
@@ -35,6 +37,8 @@ class EvalAsked(Struct, frozen=True, kw_only=True):
     skills: tuple[str, ...] = ()
     benchmark: str | None = None
     tasks: str | None = None
+    # The only task, as `whet task` was given it.
+    task: dict[str, Any] | None = None
     evaluator: EvaluatorKind | None = None
     check_schemas: bool = False
 
@@ -73,18 +77,30 @@ class RunFile(Struct, frozen=True, kw_only=True):
     trials: int | None = None
     # A line for each execution, for people.
     plan: tuple[str, ...] = ()
-    # The arms as they were typed, what each one is, and the order of their rounds.
+    # The arms as they were typed, the commits of their skills, what each one is, and the order of their rounds.
     arms: tuple[str, ...] = ()
+    commits: dict[str, str] = field(default_factory=dict)
     arm_facts: dict[str, dict[str, str]] = field(default_factory=dict)
+    # Those that do not differ in anything, in groups; an older whet did not say so.
+    alike: tuple[tuple[str, ...], ...] | None = None
     baseline: str | None = None
     seed: int | None = None
-    # How much each case counts.
+    until: Until | None = None
+    # The random word in the copies of each arm's skill that agents are given.
+    watermarks: dict[str, str] = field(default_factory=dict)
+    # The cases that count nowhere, with the controls that pass them.
+    voided: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    # How much each case counts, and a digest of what it asks and checks.
     weights: dict[str, float] = field(default_factory=dict)
+    case_digests: dict[str, str] = field(default_factory=dict)
     # The hash of the list of what agents started from.
     sources: str | None = None
+    # The hash of the text of the skills under test.
+    skills: str | None = None
+    # What was typed after `whet`; an older whet said so only for `eval`.
+    command: str | None = None
     # Only of a regraded run, and of one of `whet eval`.
     regraded_from: str | None = None
-    command: str | None = None
     eval: EvalAsked | None = None
     # Whether each line of the journal has a hash; an older whet did not say so.
     journal: str | None = None
@@ -116,7 +132,10 @@ def _renamed(data: bytes) -> bytes:
 
 def write_run_file(folder: Path, asked: RunFile, mask: Callable[[Any], Any] = lambda facts: facts) -> None:
     """Write what was asked, without the secrets that *mask* takes out of it."""
-    facts = to_builtins(structs.replace(asked, journal=_CHAINED), order="deterministic")
+    facts = to_builtins(structs.replace(asked, journal=_CHAINED))
+    # Only what has no order gets one: cases and arms stay as they were written.
+    if facts["selection"]["only"] is not None:
+        facts["selection"]["only"].sort()
     with writing(folder / RUN_FILE):
         write_atomically(folder / RUN_FILE, wire.encode_pretty(mask(facts)), mode=PRIVATE)
 
@@ -155,10 +174,17 @@ def run_facts(
         workspace=_workspace_facts(plan),
         trials=plan.trial_count,
         arms=request.arms,
+        command=request.command,
+        commits={arm.name: arm.commit for arm in plan.arms if arm.commit is not None},
         arm_facts={arm.name: arm.facts() for arm in plan.arms},
+        alike=plan.alike,
         baseline=plan.baseline,
         seed=plan.seed,
+        until=plan.until,
+        watermarks=dict(plan.watermarks),
+        voided=dict(plan.voided),
         weights={case.id: case.weight for case in plan.suite.cases},
+        case_digests={case.id: case_digest(case) for case in plan.suite.cases},
         plan=tuple(f"{execution} x{execution.trials}" for execution in plan.executions),
     )
     return structs.replace(asked, **more)

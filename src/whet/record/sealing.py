@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from whet.ground.copying import extents
@@ -123,12 +123,25 @@ def _hash_large(descriptor: int) -> str:
 
 
 def file_problems(
-    run_dir: Path, line: Line, wanted: Callable[[str], bool] = lambda _: True, *, workspaces: bool = True
+    run_dir: Path,
+    line: Line,
+    wanted: Callable[[str], bool] = lambda _: True,
+    *,
+    workspaces: bool = True,
+    listed: Iterable[tuple[str, os.stat_result]] | None = None,
 ) -> Iterator[str]:
-    """Yield a sentence for each file of a trial that is not as its line says; only *wanted* paths are checked."""
+    """Yield a sentence for each file of a trial that is not as its line says; only *wanted* paths are checked.
+
+    *listed* are the files of the trial by their paths in its folder, if somebody has looked already.
+    """
     if line.link is None:
         return
-    there = {escape_surrogates(path): (f"{run_dir}/{path}", found) for path, found in _recorded(run_dir, line.result)}
+    if listed is None:
+        listed = _recorded(run_dir, line.result)
+    else:
+        trial = trial_folder(line.result)
+        listed = ((f"{trial}/{path}", found) for path, found in listed if _is_sealed(path))
+    there = {escape_surrogates(path): (f"{run_dir}/{path}", found) for path, found in listed}
     since = f"since line {line.number} of the journal was written"
     now = {path: digest_of(*there[path]) for path in there if wanted(path) and path in line.files}
     now |= {path: "" for path in there if wanted(path) and path not in line.files}
@@ -175,11 +188,21 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[s
 
 def _recorded(run_dir: Path, result: TrialResult) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the files of a trial, of all attempts, by their paths in the run folder."""
-    trial = os.path.dirname(result.artifact_dir)  # noqa: PTH120 - a path in the record, not of the system
+    trial = trial_folder(result)
     for path, found in _below(f"{run_dir}/{trial}", ""):
-        attempt, _, rest = path.partition("/")
-        if not attempt.isdecimal() or rest.partition("/")[0] not in _LATER:
+        if _is_sealed(path):
             yield f"{trial}/{path}", found
+
+
+def trial_folder(result: TrialResult) -> str:
+    """Return the folder of all attempts at a trial, as a path in the record."""
+    return result.artifact_dir.rpartition("/")[0]
+
+
+def _is_sealed(path: str) -> bool:
+    """Return whether a line has the hash of that file in the folder of a trial."""
+    attempt, _, rest = path.partition("/")
+    return not attempt.isdecimal() or rest.partition("/")[0] not in _LATER
 
 
 def _below(root: str, prefix: str) -> Iterator[tuple[str, os.stat_result]]:

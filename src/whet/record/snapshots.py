@@ -43,14 +43,14 @@ class SnapshotRule:
     update: bool
     create: bool
 
-    def allowed(self, baseline: float) -> float:
+    def allowed(self, stored: float) -> float:
         """Return the largest value within every tolerance that is given."""
         limits = []
         if self.absolute is not None:
-            limits.append(baseline + self.absolute)
+            limits.append(stored + self.absolute)
         if self.percent is not None:
-            limits.append(baseline * (1 + self.percent / 100))
-        return min(limits, default=baseline)
+            limits.append(stored * (1 + self.percent / 100))
+        return min(limits, default=stored)
 
 
 def snapshot_rule(
@@ -92,7 +92,7 @@ class SnapshotFile:
         outcome = partial(self._outcome, key)
         values = [_figure(result, rule.metric) for result in results]
         if not values or any(value is None for value in values):
-            return outcome("unavailable", None, known, f"{execution.runner.agent} does not tell {rule.metric}")
+            return outcome("unavailable", None, known, f"{execution.runner.agent} does not report {rule.metric}")
         value = mean(value for value in values if value is not None) or 0.0
         if known is not None and not rule.update:
             return self._held(stored, execution, known, value)
@@ -148,7 +148,7 @@ class SnapshotFile:
             status=status,
             metric=self._rule.metric,
             value=value,
-            baseline=known.value if known else None,
+            stored=known.value if known else None,
             allowed=self._rule.allowed(known.value) if known else None,
             message=message,
         )

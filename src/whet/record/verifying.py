@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TypeVar
 
 from msgspec import Struct
 
@@ -17,8 +17,20 @@ from whet.model.arm import Arm
 from whet.model.run import Execution, ExecutionKey, Plan, RunInfo, Runner, SnapshotOutcome, TrialResult
 from whet.model.suite import TRIGGERED, Case, Check, Limits, Suite, WorkspaceSpec
 from whet.reading.text import shown
-from whet.record.chain import Chain, Line, Reading, changed, counted, is_done, refuse_other_run
-from whet.record.folder import JOURNAL_FILE, RESULTS_FILE, RUN_FILE, SOURCES_FILE, SPENT_FILE, file_hash
+from whet.record.chain import (
+    LONGEST_LINE,
+    Chain,
+    Line,
+    Linked,
+    Reader,
+    Reading,
+    changed,
+    counted,
+    is_done,
+    read_line,
+    refuse_other_run,
+)
+from whet.record.folder import JOURNAL_FILE, RESULTS_FILE, RUN_FILE, SKILLS_FILE, SOURCES_FILE, SPENT_FILE, file_hash
 from whet.record.journal import Entry, TrialLines
 from whet.record.results import DIGEST_CLOSING, DIGEST_OPENING, JournalResults, write_document
 from whet.record.results_document import CaseHead, ExecutionHead, RecordFacts, RunHead
@@ -39,7 +51,9 @@ _ABOUT_SKILL = (Check(grader="answer", label=TRIGGERED, compared=False),)
 _DIGITS = 64
 _OLDER = "whet/results/1"
 _SHOWN = 80
+_MISFIT = "has changed: its content does not fit the hash that it ends in"
 _NAMED = 3
+L = TypeVar("L", bound=Linked)
 
 
 class Verified(Struct, frozen=True, kw_only=True):
@@ -96,9 +110,35 @@ def check_journal(run_dir: Path) -> list[Line]:
     return counted(record.lines)
 
 
-def check_files(run_dir: Path, lines: Iterable[Line]) -> None:
-    """Refuse a record if a file has changed since its trial ended."""
-    _refuse(run_dir, (problem for line in lines for problem in file_problems(run_dir, line)))
+def check_each_line(run_dir: Path) -> Iterator[Line]:
+    """Yield every line, keeping none, so that a journal may have any length; raises `RecordChanged` as above.
+
+    Results are held to the hash that they end in and to the line that they name. They are not computed again.
+    """
+    return check_each(run_dir, read_line)
+
+
+def check_each(run_dir: Path, read: Reader[L]) -> Iterator[L]:
+    """Yield what *read* makes of every line; raises `RecordChanged` as above."""
+    record = _Record(run_dir)
+    _refuse(run_dir, record.link_problems())
+    path = run_dir / RESULTS_FILE
+    if path.exists() and record.has_digest and not _file_fits_digest(path):
+        raise changed(path, _MISFIT, run_dir)
+    named, found = record.named_link, None
+    for line in record.each(read):
+        found = line.link if named and line.number == named[0] else found
+        yield line
+    if named and named[1] != found:
+        raise changed(path, f"names another hash for line {named[0]} of the journal", run_dir)
+
+
+def check_files(
+    run_dir: Path, lines: Iterable[Line], wanted: Callable[[str], bool] = lambda _: True, *, workspaces: bool = True
+) -> None:
+    """Refuse a record if a file has changed since its trial ended; only *wanted* paths are checked."""
+    found = (problem for line in lines for problem in file_problems(run_dir, line, wanted, workspaces=workspaces))
+    _refuse(run_dir, found)
 
 
 def _refuse(run_dir: Path, problems: Iterator[str]) -> None:
@@ -119,14 +159,19 @@ class _Record:
 
     def read_lines(self) -> None:
         """Read the journal; raises `RecordChanged` at the first line that does not fit."""
+        for line in self.each(read_line):
+            self.lines.append(line)
+
+    def each(self, read: Reader[L]) -> Iterator[L]:
+        """Yield what *read* makes of each line of the journal."""
         path = self._run_dir / JOURNAL_FILE
         if not path.exists():
             return
         try:
             with path.open("rb") as file:
-                for line in self.reading.lines(file, path):
+                for line in self.reading.read(_bounded(file, path), path, read):
                     refuse_other_run(line, self._run_dir / RUN_FILE)
-                    self.lines.append(line)
+                    yield line
         except OSError as error:
             raise StoreError(f"{path} cannot be read: {error.strerror}") from error
 
@@ -142,13 +187,23 @@ class _Record:
     def _results(self) -> _Sealed | None:
         """What results.json says of the record; None if it cannot be read."""
         try:
-            return wire.decode((self._run_dir / RESULTS_FILE).read_bytes(), _Sealed)
+            return wire.decode_file(self._run_dir / RESULTS_FILE, _Sealed)
         except (OSError, wire.WireError):
             return None
 
     @property
     def _made_of(self) -> RecordFacts | None:
         return self._results.record if self._results else None
+
+    @property
+    def has_digest(self) -> bool:
+        """Whether results have to end in a hash."""
+        return self._chained or self._made_of is not None
+
+    @property
+    def named_link(self) -> tuple[int, str | None] | None:
+        """The last line that results were made of, and its hash."""
+        return (self._made_of.lines, self._made_of.hash) if self._made_of and self._made_of.lines else None
 
     @property
     def shared_hashes(self) -> dict[str, str]:
@@ -159,13 +214,15 @@ class _Record:
     @property
     def _is_over(self) -> bool:
         """Whether every trial that was asked for is done, so that a resume adds nothing."""
+        if any(line.look is not None and line.look.stop for line in self.lines):
+            return True
         added = sum(line.grown or 0 for line in self.lines) * len(self._asked.plan)
         asked = self._asked.trials
         return asked is not None and sum(is_done(line.result) for line in counted(self.lines)) >= asked + added
 
     def link_problems(self) -> Iterator[str]:
         """Yield the files that are links now: a link could lead to something else tomorrow."""
-        for name in (RUN_FILE, SOURCES_FILE, JOURNAL_FILE, RESULTS_FILE, *FOLDERS):
+        for name in (RUN_FILE, SOURCES_FILE, SKILLS_FILE, JOURNAL_FILE, RESULTS_FILE, *FOLDERS):
             if (self._run_dir / name).is_symlink():
                 yield f"{name}: has been replaced by a symbolic link"
 
@@ -190,10 +247,10 @@ class _Record:
         return found
 
     def sources_problems(self) -> Iterator[str]:
-        """Report a list of sources that is not the one that run.json names."""
-        named = self._asked.sources
-        if named is not None and file_hash(self._run_dir / SOURCES_FILE) != named:
-            yield f"{SOURCES_FILE}: has changed since the run began"
+        """Report a list of sources, or skills, that are not those that run.json names."""
+        for name, due in ((SOURCES_FILE, self._asked.sources), (SKILLS_FILE, self._asked.skills)):
+            if due is not None and file_hash(self._run_dir / name) != due:
+                yield f"{name}: has changed since the run began"
 
     def results_problems(self) -> Iterator[str]:
         """Yield what results.json says that is not true."""
@@ -211,7 +268,7 @@ class _Record:
 
     def _differences(self, data: bytes, found: dict[str, Any]) -> Iterator[str]:
         if not _fits_digest(data):
-            yield "has changed: its content does not fit the hash that it ends in"
+            yield _MISFIT
         if found.get("schema") == _OLDER:
             # An older whet computed figures in another way, so that only the hash says whether it is whole.
             return
@@ -249,10 +306,28 @@ class _Record:
             yield f"results.json is of the first {self._made_of.lines} lines: the run was resumed since"
 
 
+def _bounded(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    """Yield the lines of a journal; refuses one that no whet writes."""
+    while line := file.readline(LONGEST_LINE):
+        if len(line) == LONGEST_LINE:
+            raise changed(path, "has a line that is too long to be read")
+        yield line
+
+
 def _fits_digest(data: bytes) -> bool:
     """Return whether a document fits the hash that it ends in."""
     body = data[: -(len(DIGEST_OPENING) + _DIGITS + len(DIGEST_CLOSING))]
     return data == body + DIGEST_OPENING + hashlib.sha256(body).hexdigest().encode() + DIGEST_CLOSING
+
+
+def _file_fits_digest(path: Path) -> bool:
+    """Return the same for a file, piece by piece."""
+    size = path.stat().st_size - (len(DIGEST_OPENING) + _DIGITS + len(DIGEST_CLOSING))
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(max(0, min(1 << 20, size - file.tell()))):
+            digest.update(piece)
+        return file.read() == DIGEST_OPENING + digest.hexdigest().encode() + DIGEST_CLOSING
 
 
 def _unlike(found: Any, due: Any, where: str = "") -> Iterator[str]:
@@ -278,6 +353,8 @@ def _recomputed(run_dir: Path, results: _Run, lines: list[Line]) -> dict[str, An
         snapshots,
         # These are not in the journal; they are compared with the disk.
         workspaces=results.record.workspaces,
+        # Nor is this: only the settings say what money there was.
+        money_over=results.stopped == "money",
     )
     info = RunInfo(
         run_id=results.run_id,
@@ -312,7 +389,7 @@ def _plan_of(results: _Run) -> tuple[Plan, dict[ExecutionKey, SnapshotOutcome]]:
             limits=Limits(),
             workspace=WorkspaceSpec(),
             trials=execution.planned_trials,
-            control=execution.arm == results.baseline and case.id in beside,
+            baseline=execution.arm == results.baseline and case.id in beside,
         )
         for case, execution in found
     )
@@ -328,6 +405,8 @@ def _plan_of(results: _Run) -> tuple[Plan, dict[ExecutionKey, SnapshotOutcome]]:
         baseline=results.baseline,
         seed=results.seed,
         grown_from=results.grown_from,
+        until=results.until,
+        voided=results.voided,
     )
     snapshots = {
         execution.key: written.snapshot
@@ -344,7 +423,7 @@ class _ReadLines(TrialLines):
         super().__init__(run)
         self._results = {line.offset: line.result for line in lines}
         for line in lines:
-            self.note(line.result, line.offset, line.raw, line.link)
+            self.note(line.result, line.offset, line.raw, line.link, line.look)
 
     def read(self, entry: Entry) -> TrialResult:
         """Return the whole result."""

@@ -34,7 +34,7 @@ def _document(event: RunEnded) -> dict[str, Any]:
     return {
         "suite": results.plan.suite.name,
         "passed": passed,
-        "failed": len(entries) - passed,
+        "failed": len(entries) - passed - len([entry for entry in entries if entry["void"]]),
         "total": len(entries),
         # The cost is unknown if no agent reported one, and 0 if nothing ran.
         "totalCost": round(sum(costs), 9) if costs or all(entry["status"] == "skipped" for entry in entries) else None,
@@ -58,7 +58,7 @@ def _entry(summary: ExecutionSummary, trials: list[TrialResult]) -> dict[str, An
     failure = decisive.failure if decisive else None
     return {
         "id": execution.case.id,
-        "pass": summary.passed,
+        "pass": summary.passed and summary.status != "void",
         "cost": usage.cost_usd,
         "duration": round(sum(trial.duration_s for trial in trials), 3),
         "tokens": {
@@ -72,6 +72,7 @@ def _entry(summary: ExecutionSummary, trials: list[TrialResult]) -> dict[str, An
         "model": execution.runner.model,
         "budget": execution.limits.budget_usd,
         "vacuous": any(trial.vacuous for trial in trials),
+        "void": summary.status == "void",
         "expectations": [_expectation(grade) for grade in decisive.grades] if decisive else [],
         "error": failure.message if failure and failure.code != "assertion" else _not_held(summary),
         "notes": list(dict.fromkeys(note for trial in trials for note in trial.notes)),
@@ -116,7 +117,7 @@ def _cost_is_known(trial: TrialResult) -> bool:
 
 
 def _outcome(summary: ExecutionSummary, decisive: TrialResult | None) -> Outcome:
-    if decisive is None:
+    if decisive is None or summary.status == "void":
         return "skipped"
     if summary.passed:
         return "passed"
@@ -140,6 +141,7 @@ def _expectation(grade: Grade) -> dict[str, Any]:
         "reason": grade.reason,
         "durationMs": None if grade.duration_s is None else round(grade.duration_s * 1000, 3),
         "evidence": grade.evidence,
+        **({} if grade.turn is None else {"turn": grade.turn}),
     }
 
 

@@ -13,9 +13,9 @@ from typing import Any, TextIO, TypeVar
 from whet.dataclass import dataclass
 from whet.errors import PluginError, UsageError
 from whet.model import plugins
-from whet.report.guard import GuardedReporter, GuardThread, Hangs, Patience, exits_refused
 from whet.report.json import is_written_into
 from whet.report.reporter import Reporter, ReporterContext, ReporterFactory, Reporters
+from whet.report.reporter_thread import Hangs, Patience, ReporterThread, ThreadedReporter, exits_refused
 
 T = TypeVar("T")
 PATIENCE = Patience()
@@ -53,18 +53,22 @@ def make_reporters(
 ) -> Reporters:
     """Create every reporter in *specs*; raises UsageError if one cannot be created."""
     choices = [parse_reporter(spec) for spec in specs]
-    targets = [_target(choice, base, frozenset(path.resolve() for path in protected)) for choice in choices]
+    own = frozenset(path.resolve() for path in protected)
     with ExitStack() as undo:
         makers = [_Maker(choice.name, patience or PATIENCE) for choice in choices]
         for maker in makers:
             undo.callback(maker.let_go)
         factories = [maker.load(base) for maker in makers]
+        targets = [_target(each, base, own, factory) for each, factory in zip(choices, factories, strict=True)]
         document = _owner_of_stdout(choices, factories, targets)
+        files = {each.name: target for each, target in zip(choices, targets, strict=True) if target is not None}
         made: list[tuple[str, Reporter]] = []
         for position, (maker, factory, target) in enumerate(zip(makers, factories, targets, strict=True)):
             # A program reads the document on stdout, so the other reporters write to stderr.
             screen = stdout if document in (None, position) else stderr
-            context = ReporterContext(target=target, stdout=screen, stderr=stderr, environ=environ, cwd=Path.cwd())
+            context = ReporterContext(
+                target=target, stdout=screen, stderr=stderr, environ=environ, cwd=Path.cwd(), files=files
+            )
             made.append((maker.name, maker.make(factory, context)))
         undo.pop_all()
     return Reporters(made, stderr=stderr, stdout=stdout)
@@ -76,7 +80,7 @@ class _Maker:
     def __init__(self, name: str, patience: Patience) -> None:
         self.name = name
         self._patience = patience
-        self._thread = None if _is_ours(name) else GuardThread(name)
+        self._thread = None if _is_ours(name) else ReporterThread(name)
 
     def load(self, base: Path) -> ReporterFactory:
         """Return the factory of the reporter."""
@@ -85,7 +89,7 @@ class _Maker:
     def make(self, factory: ReporterFactory, context: ReporterContext) -> Reporter:
         """Return the reporter that *factory* creates."""
         reporter = self._guarded(partial(_make, self.name, factory, context), "be created")
-        return reporter if self._thread is None else GuardedReporter(reporter, self._thread, self._patience)
+        return reporter if self._thread is None else ThreadedReporter(reporter, self._thread, self._patience)
 
     def let_go(self) -> None:
         """End the thread, if the run does not start after all."""
@@ -143,7 +147,7 @@ def _make(name: str, factory: ReporterFactory, context: ReporterContext) -> Repo
     return made
 
 
-def _target(choice: ReporterChoice, base: Path, protected: frozenset[Path]) -> Path | None:
+def _target(choice: ReporterChoice, base: Path, protected: frozenset[Path], factory: ReporterFactory) -> Path | None:
     if choice.target is None:
         return None
     try:
@@ -155,11 +159,11 @@ def _target(choice: ReporterChoice, base: Path, protected: frozenset[Path]) -> P
         raise UsageError(
             f'reporter "{choice.name}": no such folder: {folder}', hint=f"create it first: mkdir -p {folder}"
         )
-    if path.is_dir():
+    if path.is_dir() and not getattr(factory, "folder", False):
         raise UsageError(f'reporter "{choice.name}": {path} is a folder, not a file')
     if path.resolve() in protected or (folder.resolve() / "run.json").exists():
         raise UsageError(f'reporter "{choice.name}": whet needs {path} itself; choose another file')
-    if is_written_into(path):
+    if path.is_dir() or is_written_into(path):
         if not os.access(path, os.W_OK):
             raise UsageError(f'reporter "{choice.name}": cannot write to {path}')
     elif not os.access(folder, os.W_OK | os.X_OK):

@@ -55,6 +55,7 @@ def _read_report(fields: Fields) -> CompletionReport:
         weights=_weights(how.table("compositeWeights")),
         skill=fields.text("skillId", required=True) or "",
         skill_version=fields.text("skillVersion", empty=True) or "",
+        arm=fields.text("arm"),
         benchmark=fields.text("benchmarkId", required=True) or "",
         timestamp=fields.text("timestamp", empty=True) or "",
         usage=_usage(fields.table("tokenCost")) or Usage(),
@@ -116,6 +117,8 @@ def _report(report: CompletionReport) -> dict[str, Any]:
         {
             "skillId": report.skill,
             "skillVersion": report.skill_version,
+            "arm": report.arm,
+            "decision": report.decision,
             "benchmarkId": report.benchmark,
             "timestamp": report.timestamp,
             "summary": _summary(report.summary),

@@ -14,8 +14,9 @@ from whet.model import wire
 from whet.model.benchmark import CompletionReport, Interval, SkillChange, TaskChange
 from whet.report.completion import reports_json
 from whet.report.digest import ranked
+from whet.report.html import write_pages
 from whet.report.json import replacing
-from whet.report.markup import Kind, Table, cell, escaped, html_table, markdown_table
+from whet.report.markup import Kind, Table, cell, markdown_table
 
 _TITLE = "Skill evaluation"
 _SKILL_COLUMNS: Sequence[tuple[str, Kind]] = (
@@ -43,16 +44,25 @@ _SECOND_MS = 1000
 
 
 def write_reports(
-    reports: Sequence[CompletionReport], formats: Sequence[str], folder: Path, run_id: str
+    reports: Sequence[CompletionReport], formats: Sequence[str], folder: Path, run_dir: Path
 ) -> Iterator[Path]:
-    """Write one file for each format, and yield its path; a resumed run replaces the files it wrote before."""
+    """Write one file for each format, and yield its path; a resumed run replaces the files it wrote before.
+
+    HTML shows the whole run in *run_dir*; the other formats show the reports.
+    """
+    run_id = run_dir.name
+    if not formats:
+        return
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in dict.fromkeys(formats):
-            suffix, encode = WRITERS[name]
+            suffix, encode = WRITERS.get(name, ("html", None))
             path = folder / f"eval-result-{run_id}.{suffix}"
-            with replacing(path) as file:
-                file.write(encode(reports))
+            if encode is None:
+                write_pages(path, [run_dir], running=False)
+            else:
+                with replacing(path) as file:
+                    file.write(encode(reports))
             yield path
     except OSError as error:
         raise RecordLost(
@@ -65,33 +75,11 @@ def reports_markdown(reports: Sequence[CompletionReport]) -> str:
     """Return a table of skills, the best composite first, and a table of calls for each."""
     if not reports:
         return f"# {_TITLE}\n\nNo results.\n"
-    lines = [f"# {_TITLE}", "", *markdown_table(_skills(reports))]
+    decided = [line for words in _decisions(reports) for line in (f"**{cell(words)}**", "")]
+    lines = [f"# {_TITLE}", "", *decided, *markdown_table(_skills(reports))]
     for report in ranked(reports):
         lines += ["", f"## {cell(_heading(report))}", "", *markdown_table(_calls(report))]
     return "\n".join(lines) + "\n"
-
-
-_STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem;color:#222}"
-    "table{border-collapse:collapse;width:100%;margin:1rem 0}"
-    "th,td{border-bottom:1px solid #ddd;padding:.3rem .6rem;text-align:left;vertical-align:top}"
-    "td.n{text-align:right;white-space:nowrap}.pass{color:#17692f}.fail,.error,.timeout{color:#a3201c}"
-    ".errored{color:#8a5a00}td.t{white-space:pre-wrap;overflow-wrap:anywhere}"
-)
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-
-
-def reports_html(reports: Sequence[CompletionReport]) -> str:
-    """Return a page with the same tables as the Markdown; it loads nothing and runs nothing."""
-    lines = [f"<h1>{_TITLE}</h1>", *(html_table(_skills(reports)) if reports else ["<p>No results.</p>"])]
-    for report in ranked(reports):
-        lines += [f"<h2>{escaped(_heading(report))}</h2>", *html_table(_calls(report))]
-    body = "\n".join(lines)
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        f"<title>{_TITLE}</title><style>{_STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
-    )
 
 
 def reports_csv(reports: Sequence[CompletionReport]) -> str:
@@ -104,7 +92,7 @@ def reports_csv(reports: Sequence[CompletionReport]) -> str:
         latencies = (round(latency.p50_ms), round(latency.p95_ms)) if latency else ("", "")
         known = {name: "" if value is None else f"{value:.4f}" for name, value in _figures(report).items()}
         rates = (known["completion"], known["score"], known["errors"])
-        table.writerow((report.skill, report.benchmark, *rates, *latencies, known["composite"]))
+        table.writerow((report.label, report.benchmark, *rates, *latencies, known["composite"]))
     return out.getvalue()
 
 
@@ -112,13 +100,17 @@ def reports_csv(reports: Sequence[CompletionReport]) -> str:
 WRITERS: dict[str, tuple[str, Callable[[Sequence[CompletionReport]], bytes]]] = {
     "json": ("json", reports_json),
     "markdown": ("md", lambda reports: reports_markdown(reports).encode()),
-    "html": ("html", lambda reports: reports_html(reports).encode()),
     "csv": ("csv", lambda reports: reports_csv(reports).encode()),
 }
 
 
+def _decisions(reports: Sequence[CompletionReport]) -> list[str]:
+    """Return how each candidate compares with the baseline, in a sentence."""
+    return [str(report.decision["sentence"]) for report in reports if report.decision]
+
+
 def _heading(report: CompletionReport) -> str:
-    return f"{report.skill} {report.skill_version} on {report.benchmark}"
+    return f"{report.label} {report.skill_version} on {report.benchmark}"
 
 
 def _skills(reports: Sequence[CompletionReport]) -> Table:
@@ -128,7 +120,7 @@ def _skills(reports: Sequence[CompletionReport]) -> Table:
         summary, latency = report.summary, report.summary.latency
         shares = (_share(summary.completion), _share(summary.error_rate))
         scores = ("-" if score is None else f"{score:.3f}" for score in (summary.score, summary.composite))
-        rows.append((report.skill, report.benchmark, *shares, _time(latency.p95_ms if latency else None), *scores))
+        rows.append((report.label, report.benchmark, *shares, _time(latency.p95_ms if latency else None), *scores))
     return Table(_SKILL_COLUMNS, rows)
 
 
@@ -169,7 +161,7 @@ def compare(
 def _by_key(reports: Iterable[CompletionReport]) -> dict[_Key, CompletionReport]:
     found: dict[_Key, CompletionReport] = {}
     for report in reports:
-        key = (report.skill, report.benchmark)
+        key = (report.label, report.benchmark)
         if key in found:
             raise UsageError(
                 f"skill {key[0]} has two reports on benchmark {key[1]}", hint="keep one of them in each file"

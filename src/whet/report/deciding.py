@@ -1,13 +1,13 @@
-"""Answer `whet compare`, `gate`, `plan` and `baseline` from recorded runs."""
+"""Answer `whet compare`, `gate` and `baseline` from recorded runs."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from math import floor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from whet.dataclass import dataclass
 from whet.errors import StoreError, UsageError
@@ -20,22 +20,32 @@ from whet.grade.gate import (
     gate_comparison,
     gate_cost,
     gate_rate,
+    more_for_cost,
+    more_for_rate,
     more_to_decide,
     rates_of,
     worst,
 )
-from whet.grade.sequential import USUAL_SPREAD, Needed, effect_within_reach, trials_needed
 from whet.model import wire
-from whet.model.comparison import Comparison, RunSamples
+from whet.model.comparison import MOST_ROUNDS, ArmSamples, Comparison, RunSamples, Sampled
 from whet.model.request import Settings
-from whet.reading.text import count, duration, money, percent
+from whet.reading.text import count, duration, money, path_for_people, percent
 from whet.record.baselines import baseline_path, read_baseline, save_baseline
-from whet.record.folder import find_run_folder
-from whet.record.recorded_run import RecordedRun, newest_run, read_run
-from whet.report.comparison import comparison_lines, comparisons_document, points, sentence
-from whet.suites.format import load_suite
+from whet.record.batches import RecordedBatch, find_runs, read_recorded
+from whet.record.recorded_run import RecordedRun
+from whet.report.comparison import comparison_lines, comparisons_document, sentence
 
 _RUN_AND_ARMS, _TWO = 3, 2
+_Recorded: TypeAlias = RecordedRun | RecordedBatch
+_MONEY = "run.max_cost_usd"
+_HARDLY = "more trials of this run would hardly decide it"
+_ERRORED = "more trials would error too: mend what made them error, and run it again"
+_TOGETHER = (
+    "to decide it, run both with more trials, best as arms of one run: whet run SUITE --arm old=... --arm new=..."
+)
+_AT_DIFFERENT_TIMES = (
+    "the arms ran at different times, so a change of the provider or the machine between them counts too"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +54,8 @@ class Compared:
 
     samples: RunSamples
     comparisons: tuple[Comparison, ...]
+    # If the arms are of one run.
+    run: RecordedRun | None = None
 
     def lines(self) -> Iterator[str]:
         """Yield all that was found, in words."""
@@ -61,10 +73,11 @@ def compare(names: Sequence[str], settings: Settings, *, margin: float, shared: 
     if len(names) > _RUN_AND_ARMS:
         raise UsageError("name a run and two arms at most", hint="whet compare RUN A B")
     if len(names) == _TWO and all(_is_run(name, settings) for name in names):
-        return _compare_runs(*(_run(name, settings) for name in names), margin=margin, shared=shared)
+        return _compare_runs(*(run_with_trials(name, settings) for name in names), margin=margin, shared=shared)
     named = len(names) in {1, _RUN_AND_ARMS} or (names and _is_run(names[0], settings))
     run, *arms = names if named else ("latest", *names)
-    samples = _run(run, settings).samples()
+    recorded = run_with_trials(run, settings)
+    samples = recorded.samples()
     if len(arms) == 1 or len(set(arms)) < len(arms):
         raise UsageError("name two arms to compare", hint=f"the arms of {samples.name} are {', '.join(samples.names)}")
     _must_know(arms, samples)
@@ -73,8 +86,9 @@ def compare(names: Sequence[str], settings: Settings, *, margin: float, shared: 
             f"{samples.name} has one arm, so there is nothing to compare",
             hint="run it with --arm old=... --arm new=..., name two runs, or ask for a rate with gate --min-rate",
         )
+    own = recorded if isinstance(recorded, RecordedRun) else None
     found = comparisons_of(samples, baseline=arms[0] if arms else None, candidates=tuple(arms[1:]), margin=margin)
-    return Compared(samples=samples, comparisons=_some(found, samples))
+    return Compared(samples=samples, comparisons=_some(found, samples), run=own)
 
 
 def _some(found: tuple[Comparison, ...], samples: RunSamples) -> tuple[Comparison, ...]:
@@ -92,28 +106,29 @@ def _must_know(arms: Sequence[str], samples: RunSamples) -> None:
 
 def _is_run(name: str, settings: Settings) -> bool:
     try:
-        find_run_folder(name, settings.output_dir)
+        find_runs(name, settings.output_dir)
     except (UsageError, StoreError):
         return False
     return True
 
 
-def _run(name: str, settings: Settings) -> RecordedRun:
-    run = read_run(find_run_folder(name, settings.output_dir))
+def run_with_trials(name: str, settings: Settings) -> _Recorded:
+    """Read a run by its folder, id or `latest`; refuses one without a trial."""
+    run = read_recorded(name, settings.output_dir)
     run.refuse_empty()
     return run
 
 
-def _compare_runs(before: RecordedRun, after: RecordedRun, *, margin: float, shared: bool) -> Compared:
+def _compare_runs(before: _Recorded, after: _Recorded, *, margin: float, shared: bool) -> Compared:
     """Compare the arms of the same name of two runs, or their only ones."""
     if before.run_dir == after.run_dir:
         raise UsageError(f"{before.run_dir.name} is one run", hint="name another one to compare it with")
     if not shared:
         _refuse_other_suite(before, after)
-    return _across(before.samples(), after.samples(), margin=margin)
+    return compare_across(before.samples(), after.samples(), margin=margin, shared=shared)
 
 
-def _refuse_other_suite(before: RecordedRun, after: RecordedRun) -> None:
+def _refuse_other_suite(before: _Recorded, after: _Recorded) -> None:
     if before.asked.suite_digest != after.asked.suite_digest:
         raise UsageError(
             f"{before.run_dir.name} and {after.run_dir.name} are not of the same suite, or it has changed between them",
@@ -121,30 +136,57 @@ def _refuse_other_suite(before: RecordedRun, after: RecordedRun) -> None:
         )
 
 
-def _across(before: RunSamples, after: RunSamples, *, margin: float) -> Compared:
-    """Compare two sets of trials that ran at different times, arm by arm."""
+def on_shared_cases(before: RunSamples, after: RunSamples) -> tuple[RunSamples, RunSamples]:
+    """Return both without the cases that ask or check something else by now: they share no more than a name."""
+    both = before.digests.keys() & after.digests.keys()
+    changed = [case for case in after.weights if case in both and before.digests[case] != after.digests[case]]
+    if not changed:
+        return before, after
+    if len(changed) == len(before.weights.keys() & after.weights.keys()):
+        raise UsageError(
+            f"every case of {before.name} and {after.name} has changed between them: there is nothing to compare"
+        )
+    note = f"changed between them, so not compared: {', '.join(changed)}"
+    kept = (replace(before, arms=_without(before, changed)), replace(after, arms=_without(after, changed)))
+    return kept[0], replace(kept[1], notes=(note, *after.notes))
+
+
+def _without(samples: RunSamples, cases: Sequence[str]) -> tuple[ArmSamples, ...]:
+    return tuple(
+        replace(arm, trials=tuple(trial for trial in arm.trials if trial.case not in cases)) for arm in samples.arms
+    )
+
+
+def compare_across(before: RunSamples, after: RunSamples, *, margin: float, shared: bool) -> Compared:
+    """Compare two sets of trials that ran at different times, arm by arm; of one suite, or on what they share."""
+    if shared:
+        before, after = on_shared_cases(before, after)
     pairs = [(name, name) for name in after.names if name in before.names]
     if not pairs and len(before.names) == len(after.names) == 1:
         pairs = [(before.names[0], after.names[0])]
     if not pairs:
-        raise UsageError(f"{before.name} and {after.name} have no arm of the same name")
-    found: list[Comparison] = []
-    notes = ("the arms ran at different times, so a change of the provider or the machine between them counts too",)
-    for old, new in pairs:
-        names = (before.name, after.name) if len(pairs) == 1 else (f"{before.name} {old}", f"{after.name} {new}")
-        both = RunSamples(
-            name=after.name,
-            arms=(
-                *(replace(each, arm=names[0]) for each in before.arms if each.arm == old),
-                *(replace(each, arm=names[1]) for each in after.arms if each.arm == new),
-            ),
-            weights={**before.weights, **after.weights},
-            grown_from=before.grown_from or after.grown_from,
-            interleaved=False,
-            notes=(*notes, *before.notes, *after.notes),
-        )
-        found += comparisons_of(both, margin=margin)
-    return Compared(samples=after, comparisons=_some(tuple(found), after))
+        known = "; ".join(f"{run.name} has {', '.join(run.names) or 'none'}" for run in (before, after))
+        raise UsageError(f"{before.name} and {after.name} have no arm of the same name", hint=known)
+    alone = len(pairs) == 1
+    old_name, new_name = (
+        {name: run.name if alone else f"{run.name} {name}" for name in run.names} for run in (before, after)
+    )
+    # All in one: several pairs are several chances to be wrong, and share one error.
+    both = RunSamples(
+        name=after.name,
+        arms=(
+            *(replace(each, arm=old_name[each.arm]) for each in before.arms if each.arm in dict(pairs)),
+            *(replace(each, arm=new_name[each.arm]) for each in after.arms if each.arm in dict(pairs).values()),
+        ),
+        weights={**before.weights, **after.weights},
+        grown_from=before.grown_from or after.grown_from,
+        rounds_planned=before.rounds_planned or after.rounds_planned,
+        interleaved=False,
+        unfinished=(*before.unfinished, *after.unfinished),
+        notes=(_AT_DIFFERENT_TIMES, *before.notes, *after.notes),
+    )
+    found = comparisons_of(both, pairs=[(old_name[old], new_name[new]) for old, new in pairs], margin=margin)
+    return Compared(samples=replace(after, unfinished=both.unfinished), comparisons=_some(found, after))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,13 +197,24 @@ class GateOutcome:
     compared: Compared | None = None
     rates: dict[str, Any] | None = None
     more: More | None = None
+    # If no more trials of the run would decide, what would.
+    otherwise: str = _HARDLY
     run: str | None = None
-    unfinished: bool = False
+    # What makes it longer: `whet run` or `whet eval`.
+    command: str = "run"
+    # What a reader must know before relying on it, and the runs of which trials are missing.
+    notes: tuple[str, ...] = ()
+    unfinished: tuple[str, ...] = ()
+    # Whether money may have ended it.
+    limited: bool = False
+    # The command of a new run, for one until decided that has made its looks.
+    afresh: str | None = None
 
     @property
     def answer(self) -> Answer:
-        """The answer of everything together."""
-        return worst(each.answer for each in self.gated)
+        """The answer of everything together; a run that was cut short lets nothing pass: no look was planned there."""
+        found = worst(each.answer for each in self.gated)
+        return "unknown" if found == "pass" and self.unfinished else found
 
     @property
     def code(self) -> int:
@@ -172,7 +225,10 @@ class GateOutcome:
         """Yield the answer, why, and what would decide it."""
         words: dict[Answer, str] = {"pass": "pass", "fail": "fail", "unknown": "not known yet"}
         yield f"gate: {words[self.answer]}"
-        yield from (f"  {words[each.answer]:13}  {each.reason}" for each in self.gated)
+        # Both the answer and the sentence begin with that.
+        reasons = (each.reason.removeprefix(f"{words['unknown']} ") for each in self.gated)
+        yield from (f"  {words[each.answer]:13}  {why}" for each, why in zip(self.gated, reasons, strict=True))
+        yield from (f"  {'note':13}  {note}" for note in self.notes)
         if self.answer == "unknown":
             yield f"  {self.advice}"
 
@@ -180,12 +236,15 @@ class GateOutcome:
     def advice(self) -> str:
         """What would decide it, and what that costs."""
         if self.unfinished:
-            return f"finish the run first: whet run --resume {self.run}"
+            limit = " --max-cost USD" if self.limited else ""
+            return f"finish the run first: whet {self.command} --resume {self.unfinished[0]}{limit}"
         if self.more is None or self.run is None:
-            return "more trials of this run would hardly decide it"
+            return self.otherwise
         cost = "" if self.more.cost_usd is None else f", about {money(self.more.cost_usd)}"
         hours = "" if self.more.hours is None else f", about {duration(self.more.hours * 3600)}"
-        return f"to decide it: whet run --resume {self.run} --add-trials {self.more.trials}{cost}{hours}"
+        if self.afresh is not None:
+            return f"to decide it, start a new run: {self.afresh}{cost}{hours}"
+        return f"to decide it: whet {self.command} --resume {self.run} --add-trials {self.more.trials}{cost}{hours}"
 
     def document(self) -> dict[str, Any]:
         """Return all of it as JSON."""
@@ -197,6 +256,7 @@ class GateOutcome:
             "rates": self.rates,
             "comparison": self.compared.document() if self.compared else None,
             "more": self.more,
+            "notes": self.notes,
         }
 
 
@@ -220,37 +280,95 @@ def gate(
     gated = [Gated(answer=gate_comparison(found), reason=sentence(found)) for found in compared.comparisons]
     if max_cost_ratio is not None:
         gated += (gate_cost(found, max_cost_ratio) for found in compared.comparisons)
-    open_ones = [found for found in compared.comparisons if found.verdict == "inconclusive"]
-    more = [more_to_decide(found, compared.samples, parallel=settings.max_parallel) for found in open_ones]
-    known = [each for each in more if each is not None]
+    # More trials of one run say little if the other side does not grow with it.
     own = all(found.interleaved for found in compared.comparisons)
+    errored = any(found.errored.decisive and gate_comparison(found) == "unknown" for found in compared.comparisons)
+    more = _more_of(compared, max_cost_ratio, settings.max_parallel) if own and not errored else None
     return GateOutcome(
         gated=tuple(gated),
         compared=compared,
-        # More trials of one run say little if the other side does not grow with it.
-        more=max(known, key=lambda each: each.trials) if known and len(known) == len(more) and own else None,
+        more=more,
+        otherwise=_ERRORED if errored else _HARDLY if own else _TOGETHER,
         run=compared.samples.name,
-        unfinished=any("not finished" in note for found in compared.comparisons for note in found.notes),
+        command=compared.samples.command,
+        notes=tuple(dict.fromkeys(note for found in compared.comparisons for note in found.notes)),
+        unfinished=compared.samples.unfinished,
+        limited=compared.run is not None and compared.run.asked.setting(_MONEY) not in (None, "unlimited"),
+        afresh=_afresh(compared.run, more),
     )
+
+
+def _more_of(compared: Compared, max_cost_ratio: float | None, parallel: int) -> More | None:
+    """Return how many more trials would answer all that is open; None if they would not."""
+    samples = compared.samples
+    needed = [
+        more_to_decide(found, samples, parallel=parallel)
+        for found in compared.comparisons
+        if gate_comparison(found) == "unknown"
+    ]
+    if max_cost_ratio is not None:
+        needed += (
+            more_for_cost(found, max_cost_ratio, samples, parallel=parallel)
+            for found in compared.comparisons
+            if gate_cost(found, max_cost_ratio).answer == "unknown"
+        )
+    return _most(needed)
+
+
+def _most(needed: Sequence[More | None]) -> More | None:
+    known = [each for each in needed if each is not None]
+    return max(known, key=lambda each: each.trials) if known and len(known) == len(needed) else None
+
+
+def _afresh(run: RecordedRun | None, more: More | None) -> str | None:
+    """Return the command that starts *run* anew with so many rounds, if it ran until decided."""
+    if run is None or run.asked.until is None or more is None:
+        return None
+    until, typed = run.asked.until, run.asked.typed.again or (path_for_people(run.suite, Path.cwd()),)
+    start = ("whet", run.asked.command or "run", *typed)
+    if more.trials > MOST_ROUNDS:
+        return shlex.join((*start, "--runs" if run.asked.command == "bench" else "--trials", str(more.trials)))
+    margin = () if until.margin is None else ("--margin", f"{100 * until.margin:g}")
+    effect = ("--effect", f"{100 * until.effect:g}")
+    return shlex.join((*start, "--until-decided", *effect, *margin, "--max-rounds", str(more.trials)))
 
 
 def _gate_rate(names: Sequence[str], settings: Settings, least: float) -> GateOutcome:
     if len(names) > 1:
         raise UsageError("--min-rate looks at one run", hint="whet gate RUN --min-rate 80")
-    samples = _run(names[0] if names else "latest", settings).samples()
+    recorded = run_with_trials(names[0] if names else "latest", settings)
+    samples = recorded.samples()
     rates = rates_of(samples)
-    if not rates:
+    # What a baseline does is no reason to hold a candidate back.
+    asked = {key: rate for key, rate in rates.items() if len(samples.names) == 1 or key[0] != samples.names[0]}
+    if not asked:
         raise UsageError(f"no trial of {samples.name} counts, so it has no rate")
     gated = tuple(
         Gated(
             answer=gate_rate(rate, least),
             reason=f"{arm} on {runner}: {percent(rate.value)} ({percent(rate.low)} to {percent(rate.high)}), "
-            f"and {percent(least)} is asked for",
+            f"and {percent(least)} is asked for{_errored(samples.of_arm(arm)[runner])}",
         )
-        for (arm, runner), rate in rates.items()
+        for (arm, runner), rate in asked.items()
     )
-    shown = {f"{arm}@{runner}": rate for (arm, runner), rate in rates.items()}
-    return GateOutcome(gated=gated, rates=shown, run=samples.name)
+    unknown = [rate for rate, each in zip(asked.values(), gated, strict=True) if each.answer == "unknown"]
+    silent = any(all(trial.value is None for trial in samples.of_arm(arm)[runner]) for arm, runner in asked)
+    more = _most([more_for_rate(rate, least, samples, parallel=settings.max_parallel) for rate in unknown])
+    return GateOutcome(
+        gated=gated,
+        rates={f"{arm}@{runner}": rate for (arm, runner), rate in rates.items()},
+        more=None if silent else more,
+        otherwise=_ERRORED if silent else _HARDLY,
+        run=samples.name,
+        command=samples.command,
+        notes=samples.notes,
+        unfinished=samples.unfinished,
+    )
+
+
+def _errored(trials: Sequence[Sampled]) -> str:
+    errored = sum(trial.value is None for trial in trials)
+    return f"; {errored} of {count(len(trials), 'trial')} errored, and count both ways" if errored else ""
 
 
 def _compare_with_baseline(
@@ -258,14 +376,18 @@ def _compare_with_baseline(
 ) -> Compared:
     if len(names) > 1:
         raise UsageError("--baseline compares one run with what is stored", hint="whet gate RUN --baseline NAME")
-    run = _run(names[0] if names else "latest", settings)
+    run = run_with_trials(names[0] if names else "latest", settings)
     stored = read_baseline(baseline_path(_project(settings), baseline))
     if not shared and stored.suite_digest != run.asked.suite_digest:
         raise UsageError(
             f"the suite has changed since the baseline {baseline} was stored",
             hint=f"store it again: whet baseline save {baseline}; or compare the cases that both have with --shared",
         )
-    return _across(stored.samples(), run.samples(), margin=margin)
+    samples = run.samples()
+    if stored.run_id == samples.name:
+        itself = f"the baseline {baseline} is of this run, which is compared with itself"
+        samples = replace(samples, notes=(itself, *samples.notes))
+    return compare_across(stored.samples(), samples, margin=margin, shared=shared)
 
 
 def _project(settings: Settings) -> Path:
@@ -274,8 +396,13 @@ def _project(settings: Settings) -> Path:
 
 def store_baseline(name: str, run: str, settings: Settings) -> str:
     """Store every arm of *run* under *name*; returns what was done, in a sentence."""
-    recorded = _run(run, settings)
+    recorded = run_with_trials(run, settings)
     samples = recorded.samples()
+    if samples.unfinished:
+        raise UsageError(
+            f"{samples.name} is not finished, and the trials that are missing may be those that go otherwise",
+            hint=f"finish it first: whet {samples.command} --resume {samples.name}",
+        )
     path = baseline_path(_project(settings), name)
     save_baseline(
         path,
@@ -286,149 +413,6 @@ def store_baseline(name: str, run: str, settings: Settings) -> str:
     )
     trials = sum(len(each.trials) for each in samples.arms)
     return f"{path}: {count(len(samples.names), 'arm')}, {count(trials, 'trial')} of {samples.name}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialPlan:
-    """What a decision takes: trials per case and arm, and per trial dollars and seconds as far as they are known."""
-
-    suite: Path
-    effect: float
-    power: float
-    cases: int
-    arms: int
-    needed: Needed
-    parallel: int
-    pilot: str | None
-    cost_usd: float | None
-    seconds: float | None
-    max_cost: float | None
-    spread: float
-
-    def lines(self) -> Iterator[str]:
-        """Yield the plan in words."""
-        effect = f"{points(self.effect, sign=False)} points"
-        yield f"To find a difference of {effect} in {count(self.cases, 'case')} in {percent(self.power)} of runs:"
-        whole = count(self._trials(self.needed.trials), "trial")
-        trials = f"{_range(str(self.needed.least), str(self.needed.most))} trials per case and arm"
-        yield f"  {trials}; plan {self.needed.trials}, which is {whole} in {self.arms} arms"
-        if self.cost_usd is not None:
-            yield f"  {_range(money(self._cost(self.needed.least)), money(self._cost(self.needed.most)))}"
-        if self.seconds is not None:
-            hours = [
-                duration(self._trials(n) * self.seconds / self.parallel) for n in (self.needed.least, self.needed.most)
-            ]
-            yield f"  {_range(*hours)}, with {self.parallel} at a time"
-        if self.pilot:
-            yield f"  learned from {self.pilot}"
-        else:
-            yield "  no run to learn from yet: this is for cases that pass 70 % of the time"
-        if self.max_cost is not None:
-            yield self._affordable()
-        yield f"  next: whet run {self.suite} --trials {self.needed.trials} --arm old=... --arm new=..."
-
-    def _trials(self, each: int) -> int:
-        return each * self.cases * self.arms
-
-    def _cost(self, each: int) -> float:
-        assert self.cost_usd is not None
-        return self._trials(each) * self.cost_usd
-
-    def _affordable(self) -> str:
-        assert self.max_cost is not None
-        if not self.cost_usd:
-            return "  what the money can decide is not known: no run says what a trial costs"
-        trials = floor(self.max_cost / (self.cases * self.arms * self.cost_usd))
-        if trials < 1:
-            return f"  {money(self.max_cost)} does not pay for one trial of each case in each arm"
-        reach = effect_within_reach(self.cases, self.spread, trials, power=self.power)
-        paid = f"{money(self.max_cost)} pays for {count(trials, 'trial')} per case and arm"
-        return f"  {paid}, which find {points(reach, sign=False)} points or more"
-
-    def document(self) -> dict[str, Any]:
-        """Return the plan as JSON."""
-        cost = (
-            None
-            if self.cost_usd is None
-            else {"low": self._cost(self.needed.least), "high": self._cost(self.needed.most)}
-        )
-        return {
-            "schema": "whet/plan/1",
-            "effect": self.effect,
-            "power": self.power,
-            "cases": self.cases,
-            "arms": self.arms,
-            "trials": self.needed.trials,
-            "low": self.needed.least,
-            "high": self.needed.most,
-            "cost_usd": cost,
-            "seconds": None
-            if self.seconds is None
-            else self._trials(self.needed.trials) * self.seconds / self.parallel,
-            "pilot": self.pilot,
-        }
-
-
-def _range(low: str, high: str) -> str:
-    return low if low == high else f"{low} to {high}"
-
-
-def plan_trials(
-    suite: Path,
-    settings: Settings,
-    *,
-    effect: float,
-    power: float,
-    arms: int,
-    pilot: str | None,
-    max_cost: float | None,
-) -> TrialPlan:
-    """Plan a comparison on *suite*, from the run *pilot* or else the newest of the suite."""
-    cases = sum(case.weight > 0 for case in load_suite(suite).cases)
-    if not cases:
-        raise UsageError(f"{suite} has no cases to compare")
-    run = _run(pilot, settings) if pilot is not None else _newest(suite, settings)
-    trials = [trial for arm in run.samples().arms for trial in arm.trials] if run else []
-    costs = [trial.cost_usd for trial in trials if trial.cost_usd is not None]
-    times = [trial.seconds for trial in trials if trial.seconds is not None]
-    spread, seen = _spread(run.samples()) if run else (USUAL_SPREAD, None)
-    return TrialPlan(
-        suite=suite,
-        effect=effect,
-        power=power,
-        cases=cases,
-        arms=arms,
-        needed=trials_needed(cases, spread, effect, power=power, seen=seen),
-        parallel=settings.max_parallel,
-        pilot=run.run_dir.name if run else None,
-        cost_usd=sum(costs) / len(costs) if costs else None,
-        seconds=sum(times) / len(times) if times else None,
-        max_cost=max_cost,
-        spread=spread,
-    )
-
-
-def _newest(suite: Path, settings: Settings) -> RecordedRun | None:
-    try:
-        return newest_run(settings.output_dir, suite.resolve())
-    except UsageError:
-        return None
-
-
-def _spread(samples: RunSamples) -> tuple[float, int | None]:
-    """Return the variance within cases of two arms, and from how many trials it is known."""
-    names = samples.names
-    found = comparisons_of(samples)[:1] if len(names) > 1 else comparisons_of(_twice(samples))[:1]
-    if not found:
-        return USUAL_SPREAD, None
-    trials = sum(trial.value is not None for arm in samples.arms for trial in arm.trials)
-    return found[0].spread, trials
-
-
-def _twice(samples: RunSamples) -> RunSamples:
-    """Return a run of one arm as two that are alike."""
-    again = tuple(replace(each, arm=f"{each.arm} again") for each in samples.arms)
-    return replace(samples, arms=(*samples.arms, *again))
 
 
 def encode(document: dict[str, Any]) -> str:

@@ -26,6 +26,7 @@ FAILURES = "Failures"
 ERRORED = "Errored, and not counted as failed"
 FLAKY = "Flaky: went as expected only on a later attempt"
 VACUOUS = "Vacuous: every expectation held before the agent started"
+VOID = "Void: counts nowhere, because an agent that solves nothing passes it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +109,23 @@ class Digest:
     errored: list[Group] = field(default_factory=list)
     flaky: Names = field(default_factory=lambda: Names(FLAKY))
     vacuous: Names = field(default_factory=lambda: Names(VACUOUS))
+    void: Names = field(default_factory=lambda: Names(VOID))
     snapshots: int = 0
     lifts: tuple[Lift, ...] = ()
-    # What was decided about arms; the lift says it of a skill.
+    # What was decided about arms.
     comparisons: tuple[Comparison, ...] = ()
+    # Why a run until decided ended.
+    stopped: str = ""
 
     @property
     def total(self) -> int:
         """How many trials were planned."""
         return self.counts.get("total", 0)
+
+    @property
+    def counting(self) -> int:
+        """How many of them are not void."""
+        return self.total - self.counts.get("void", 0)
 
     @property
     def as_expected(self) -> int:
@@ -151,12 +160,16 @@ class _Reader:
         for summary in self._results.summaries():
             self._execution(summary)
         digest = self._digest
+        for name, controls in self._results.plan.voided.items():
+            digest.void.add(f"{one_line(name)}: passes with {', '.join(controls)}")
         digest.tables = list(self._tables.values())
         if self._results.plan.baseline is not None:
             from whet.grade.comparison import comparisons_in, lifts_of  # noqa: PLC0415 - most runs compare nothing
+            from whet.report.comparison import why_stopped  # noqa: PLC0415
 
             digest.lifts = lifts_of(self._results)
-            digest.comparisons = () if digest.lifts else comparisons_in(self._results)
+            digest.comparisons = comparisons_in(self._results)
+            digest.stopped = why_stopped(self._results)
         # The most frequent class first. Sorting keeps the order of equals.
         ordered = sorted(self._groups.items(), key=lambda item: -item[1].count)
         digest.failed = [group for (errored, _), group in ordered if not errored]
@@ -170,12 +183,17 @@ class _Reader:
             table.models[execution.runner.model] = None
         figures = Figures()
         vacuous = False
+        void = execution.case.id in self._results.plan.voided
         for result in self._results.trials(execution):
             figures.add(result)
             vacuous = vacuous or result.vacuous
-            table.take(result)
-            self._trial(result)
-        table.trials += execution.trials
+            if void:
+                # It was paid for all the same.
+                table.figures.add(result)
+            else:
+                table.take(result)
+                self._trial(result)
+        table.trials += 0 if void else execution.trials
         self._snapshot(summary)
         case = execution_name(execution.case.id, execution.arm)
         if vacuous:
@@ -186,7 +204,7 @@ class _Reader:
             trials=execution.trials,
             rate=summary.rate,
             figures=figures,
-            control=execution.control,
+            baseline=execution.baseline,
         )
         table.add(row, self._rows)
 
@@ -249,7 +267,7 @@ def outcome(digest: Digest, words: Words = _RUN) -> str:
     if digest.snapshots:
         broken = "snapshot does not hold" if digest.snapshots == 1 else "snapshots do not hold"
         rest.append(f"{digest.snapshots:,} {broken}")
-    share = f"{digest.as_expected:,} of {count(digest.total, words.trial)} {words.passed}"
+    share = f"{digest.as_expected:,} of {count(digest.counting, words.trial)} {words.passed}"
     return f"{share}; {', '.join(rest)}" if rest else share
 
 
@@ -258,6 +276,7 @@ _OTHERWISE = {
     "unexpected-passed": "passed unexpectedly",
     "errored": "errored",
     "not-run": "not run",
+    "void": "void",
 }
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
+from shlex import quote
 
 from whet.dataclass import dataclass
-from whet.model.benchmark import CompletionReport, Evaluated, Interval, SampleStatus, Summary
+from whet.model.benchmark import TYPED_TASK, CompletionReport, Evaluated, Interval, SampleStatus, Summary
 from whet.model.comparison import Decision
 from whet.model.run import RunInfo
 from whet.reading.text import count, duration, left, middle, money, number, one_line, path_for_people, right, width
@@ -44,15 +45,16 @@ def ending_lines(
 ) -> Iterator[str]:
     """Yield the lines that end a run."""
     if evaluated is None:
-        yield from _run_lines(digest, screen)
+        yield from _run_lines(digest, info, screen, cwd)
     else:
         yield from _evaluation_lines(evaluated, screen, cwd)
+        yield from _decisions(digest, info, screen, cwd)
     yield from _closing(digest, info, screen, cwd)
 
 
 def _closing(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> Iterator[str]:
     """The outcome in a sentence, and the command that you may want next."""
-    clean_run = digest.as_expected == digest.total and not digest.snapshots
+    clean_run = digest.as_expected == digest.counting and not digest.snapshots
     only_errored = not digest.failed
     style: Style = "good" if clean_run else "warn" if only_errored else "bad"
     place = path_for_people(info.run_dir, cwd)
@@ -61,21 +63,22 @@ def _closing(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> Iterat
     if digest.missing:
         missing = f"{count(digest.missing, words.trial)} {'is' if digest.missing == 1 else 'are'} missing"
         yield f"  {missing}. To resume: {resume_command(info, place)}"
-    elif not clean_run:
+    elif not clean_run and info.suite_path.name != TYPED_TASK:
         again = "call only what did not pass" if info.command == "eval" else "run only what did not go as expected"
         yield f"  To {again}: {last_failed_command(info, cwd)}"
 
 
-def _run_lines(digest: Digest, screen: Screen) -> Iterator[str]:
+def _run_lines(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> Iterator[str]:
     for table in digest.tables:
         yield ""
         yield from _table(table, screen)
     yield from _groups(FAILURES, "bad", digest.failed, screen)
     yield from _groups(ERRORED, "warn", digest.errored, screen)
     yield from _lifts(digest, screen)
-    yield from _decisions(digest, screen)
+    yield from _decisions(digest, info, screen, cwd)
     yield from _names(digest.flaky, screen)
     yield from _names(digest.vacuous, screen)
+    yield from _names(digest.void, screen)
     yield ""
 
 
@@ -170,18 +173,18 @@ def _fact(label: str, fact: str, screen: Screen) -> str:
 def _lifts(digest: Digest, screen: Screen) -> Iterator[str]:
     if not digest.lifts:
         return
-    from whet.grade.comparison import told_lift  # noqa: PLC0415 - most runs compare nothing
+    from whet.grade.comparison import lift_line  # noqa: PLC0415 - most runs compare nothing
 
     yield ""
     yield screen.paint("Lift: what the skill adds to the score", "bold")
     for lift in digest.lifts:
         style: Style = "good" if lift.value > 0 else "bad" if lift.value < 0 else "dim"
-        yield f"  {screen.fit(one_line(lift.runner, 80))}  {screen.paint(screen.fit(told_lift(lift)), style)}"
+        yield f"  {screen.fit(one_line(lift.runner, 80))}  {screen.paint(screen.fit(lift_line(lift)), style)}"
 
 
-def _decisions(digest: Digest, screen: Screen) -> Iterator[str]:
+def _decisions(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> Iterator[str]:
     styles: dict[Decision, Style] = {"better": "good", "not-worse": "good", "worse": "bad", "inconclusive": "warn"}
-    if not digest.comparisons:
+    if not digest.comparisons and not digest.stopped:
         return
     from whet.report.comparison import sentence  # noqa: PLC0415 - most runs compare nothing
 
@@ -189,7 +192,12 @@ def _decisions(digest: Digest, screen: Screen) -> Iterator[str]:
     yield screen.paint("Decision", "bold")
     for found in digest.comparisons:
         yield f"  {screen.paint(screen.fit(sentence(found)), styles[found.verdict])}"
-    yield screen.paint("  whet compare says more, and whet gate decides", "dim")
+    if digest.stopped:
+        yield f"  {digest.stopped}"
+    # Settings beside the suite may put the run where these commands do not look.
+    usual = path_for_people(info.run_dir.parent, cwd) == ".whet/runs"
+    run = "" if usual else f" {quote(path_for_people(info.run_dir, cwd))}"
+    yield screen.paint(f"  whet compare{run} says more, and whet gate{run} decides", "dim")
 
 
 def _names(names: Names, screen: Screen) -> Iterator[str]:
@@ -244,7 +252,7 @@ def _shortcomings(report: CompletionReport, screen: Screen) -> Iterator[str]:
     yield ""
     missed = sum(each.count for each in found)
     share = f"{missed:,} of {count(len(report.calls), 'call')} did not pass"
-    yield f"{screen.paint(one_line(report.skill), 'bold')}: {share}"
+    yield f"{screen.paint(one_line(report.label), 'bold')}: {share}"
     for each in found[:REASONS_SHOWN]:
         word = "wrong" if each.status == "fail" else each.status
         mark = screen.paint(left(word, 8), _CALL_STYLES[each.status])
@@ -262,7 +270,7 @@ def _flagged(report: CompletionReport, screen: Screen) -> Iterator[str]:
     if tasks:
         yield ""
         flagged = screen.paint(f"{count(len(tasks), 'answer')} flagged for speaking to the judge", "warn")
-        yield screen.fit(f"{one_line(report.skill)}: {flagged}, in {_some(tasks)}")
+        yield screen.fit(f"{one_line(report.label)}: {flagged}, in {_some(tasks)}")
 
 
 def _some(tasks: Sequence[str]) -> str:
@@ -275,7 +283,7 @@ def _skill_figures(report: CompletionReport) -> dict[str, str]:
     summary, latency = report.summary, report.summary.latency
     judging, usage = report.judging, report.usage
     return {
-        "skill": middle(one_line(report.skill), _WIDEST_SKILL),
+        "skill": middle(one_line(report.label), _WIDEST_SKILL),
         "completion": _completion(summary.completion),
         "score": _score(summary),
         "errors": "" if summary.error_rate is None else f"{summary.error_rate.value * 100:.0f} %",

@@ -13,9 +13,10 @@ from whet.model.event import ExecutionSummary, Results, RunEnded, RunEvent
 from whet.model.grade import Location
 from whet.model.run import RunInfo, TrialResult
 from whet.reading.text import count, one_line, path_for_people
-from whet.report.comparison import sentence
+from whet.report.comparison import sentence, why_stopped
 from whet.report.finding import ShownStatus, class_of, execution_name, finding_of, snapshot_finding
 from whet.report.markdown import sections, within
+from whet.report.markup import code
 from whet.report.reporter import ReporterContext
 from whet.report.screen import printing
 
@@ -51,8 +52,9 @@ class GithubReporter:
         self._context.stdout.write(line.encode(encoding, "replace").decode(encoding) + "\n")
 
     def _annotations(self, results: Results, info: RunInfo) -> Iterator[str]:
+        why = why_stopped(results)
         for found in comparisons_in(results):
-            yield command("notice", sentence(found), title="whet: decision")
+            yield command("notice", "\n".join((sentence(found), *((why,) if why else ()))), title="whet: decision")
         amounts = dict.fromkeys(_STATUSES, 0)
         for summary in results.summaries():
             for kind, statuses in _STATUSES.items():
@@ -112,9 +114,23 @@ class GithubReporter:
     def _summary_path(self) -> str | None:
         return self._context.environ.get("GITHUB_STEP_SUMMARY")
 
+    def _pages(self) -> Iterator[str]:
+        """Yield where the pages of the run are, if another reporter writes them: who uploads them finds them there."""
+        file = self._context.files.get("html")
+        if file is None:
+            return
+        environ, name = self._context.environ, code(path_for_people(file, self._context.cwd))
+        parts = [environ.get(f"GITHUB_{part}") for part in ("SERVER_URL", "REPOSITORY", "RUN_ID")]
+        if all(parts):
+            server, repository, run = parts
+            place = f"{server}/{repository}/actions/runs/{run}#artifacts"
+            yield f"Pages of this run: {name}, in the [artifacts of this job]({place}) if a step uploads it.\n\n"
+        else:
+            yield f"Pages of this run: {name}\n\n"
+
     def _summary(self, results: Results, info: RunInfo) -> None:
         if self._summary_path:
-            text = within(sections(results, info, self._context.cwd), SUMMARY_BYTES, _CUT)
+            text = within((*self._pages(), *sections(results, info, self._context.cwd)), SUMMARY_BYTES, _CUT)
             with Path(self._summary_path).open("ab") as file:
                 file.write(text.encode())
 

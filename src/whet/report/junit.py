@@ -32,6 +32,7 @@ _KINDS: dict[ShownStatus, str] = {
     "errored": "errors",
     "expected-failed": "skipped",
     "not-run": "skipped",
+    "void": "skipped",
 }
 _SPOOL_BYTES = 1 << 18
 _MESSAGE_LINES = 400
@@ -91,9 +92,11 @@ def _copy(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _count_rate(tally: Counter[str], summary: ExecutionSummary, results: Results) -> None:
-    """Add an execution to the rate of its runner. A control may fail, so its own rate counts something else."""
+    """Add an execution to the rate of its runner. The baseline may fail, so its own rate counts something else."""
+    if summary.status == "void":
+        return
     rate = summary.rate
-    if summary.execution.control:
+    if summary.execution.baseline:
         rate = rate_of([(trial.status, trial.first_status) for trial in results.trials(summary.execution)])
     tally["trials"] += sum(summary.counts.values())
     tally["errored"] += summary.counts.get("errored", 0)
@@ -129,7 +132,10 @@ def _cases(
     found = results.trials(execution)
     result = next(found, None)
     for number in range(1, execution.trials + 1):
-        if result is not None and result.number == number:
+        if summary.status == "void":
+            opening = _opening(results.plan.key(execution, number), execution, 0.0, cwd)
+            yield "void", 0.0, f'{opening}      <skipped message="void: a control passes it"/>\n    </testcase>\n'
+        elif result is not None and result.number == number:
             yield result.status, result.duration_s, _case(result, execution, info, cwd)
             result = next(found, None)
         else:

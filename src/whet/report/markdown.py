@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from whet.grade.comparison import told_lift
+from whet.grade.comparison import lift_line
 from whet.model.comparison import Comparison
 from whet.model.event import Results, RunEnded
 from whet.model.grade import Lift
@@ -43,6 +43,8 @@ def sections(results: Results, info: RunInfo, cwd: Path) -> Iterator[str]:
     yield f"# {cell(info.suite)}\n\n"
     for found in digest.comparisons:
         yield f"**{cell(sentence(found))}**\n\n"
+    if digest.stopped:
+        yield f"{digest.stopped.capitalize()}.\n\n"
     yield f"{outcome(digest)}, in {duration(digest.duration_s)}.\n\n"
     yield f"Results in {code(path_for_people(info.run_dir, cwd))}.\n\n"
     if digest.missing:
@@ -55,6 +57,7 @@ def sections(results: Results, info: RunInfo, cwd: Path) -> Iterator[str]:
         yield _comparison(found)
     yield from _groups(FAILURES, digest.failed)
     yield from _groups(ERRORED, digest.errored)
+    yield _names(digest.void)
     yield _names(digest.flaky)
 
 
@@ -88,7 +91,7 @@ def _table(table: RunnerTable) -> str:
 
 
 def _lift(lift: Lift) -> str:
-    lines = [f"## Lift on {cell(lift.runner)}", "", f"{told_lift(lift)}.", ""]
+    lines = [f"## Lift on {cell(lift.runner)}", "", f"{lift_line(lift)}.", ""]
     rows = [
         (case.case, f"{case.skill:.2f}", f"{case.no_skill:.2f}", f"{case.value:+.2f}", f"{case.weight:g}")
         for case in lift.cases[:ROWS]

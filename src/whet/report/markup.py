@@ -1,4 +1,4 @@
-"""Escape other people's text for Markdown, HTML and XML, and write tables in them."""
+"""Escape other people's text for Markdown, HTML and XML, and write tables in Markdown."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from typing import Literal
 from whet.dataclass import dataclass
 from whet.reading.text import clean, one_line
 
-# Text and prose are other people's, and escaped; prose keeps its line breaks in HTML. Numbers and words are ours:
-# numbers are aligned to the right, and HTML styles a word, such as a status, by itself.
+# Text and prose are other people's, and escaped. Numbers and words are ours; numbers are aligned to the right.
 Kind = Literal["text", "prose", "number", "word"]
-_HTML_CLASSES: dict[Kind, str] = {"number": "n", "prose": "t"}
 _SPECIAL = re.compile(r"[\\`*\[\]|~$]|^#|(?<!\w)_|_(?!\w)")
 # The only characters that XML 1.0 forbids and that `clean` leaves in.
 _FORBIDDEN = re.compile("[\ufffe\uffff]")
@@ -64,20 +62,6 @@ def _markdown_row(cells: Iterable[str]) -> str:
 
 def _markdown_cell(text: str, kind: Kind) -> str:
     return cell(text) if kind in ("text", "prose") else text
-
-
-def html_table(table: Table) -> list[str]:
-    """Return the lines of *table* in HTML."""
-    heading = "".join(f"<th>{escaped(name)}</th>" for name, _ in table.columns)
-    kinds = [kind for _, kind in table.columns]
-    rows = ("".join(map(_html_cell, row, kinds)) for row in table.rows)
-    return [f"<table><tr>{heading}</tr>", *(f"<tr>{row}</tr>" for row in rows), "</table>"]
-
-
-def _html_cell(text: str, kind: Kind) -> str:
-    shown = escaped(text)
-    name = shown if kind == "word" else _HTML_CLASSES.get(kind)
-    return f'<td class="{name}">{shown}</td>' if name else f"<td>{shown}</td>"
 
 
 def escaped(text: str) -> str:

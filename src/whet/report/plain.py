@@ -73,6 +73,7 @@ STATUS_STYLES: dict[ShownStatus, Style] = {
     "unexpected-passed": "bad",
     "errored": "warn",
     "not-run": "dim",
+    "void": "dim",
 }
 _WIDEST_CASE = 48
 _WIDEST_RUNNER = 24
@@ -91,7 +92,7 @@ def symbol(status: ShownStatus) -> str:
     """Return one character for *status*, which can be read without colour."""
     if status == "errored":
         return "!"
-    if status == "not-run":
+    if status in {"not-run", "void"}:
         return "·"
     return "✓" if status in AS_EXPECTED else "✗"
 

@@ -6,13 +6,14 @@ import select
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol, Self, TextIO
 
 from whet.dataclass import dataclass
 from whet.model.event import Notice, RunEvent
 from whet.reading.text import one_line
-from whet.report.guard import Hangs, close_reporter
+from whet.report.reporter_thread import Hangs, close_reporter
 
 
 class Reporter(Protocol):
@@ -31,9 +32,12 @@ class ReporterContext:
     stderr: TextIO
     environ: Mapping[str, str]
     cwd: Path
+    # The files that all reporters of the run write, by the names of the reporters.
+    files: Mapping[str, Path] = field(default_factory=dict)
 
 
 # A factory whose `document` attribute is true writes one whole document; without a target it has stdout to itself.
+# The target of one whose `folder` attribute is true is a folder.
 ReporterFactory = Callable[[ReporterContext], Reporter]
 
 

@@ -75,8 +75,8 @@ class Row:
     trials: int
     rate: Rate | None
     figures: Figures
-    # A control may fail: its rate counts what passed, not what went as expected.
-    control: bool = False
+    # One of the baseline may fail: its rate counts what passed, not what went as expected.
+    baseline: bool = False
 
 
 @dataclass(slots=True)
@@ -138,8 +138,8 @@ def columns_of(table: RunnerTable, *, detail: Detail = "full") -> list[Column]:
     figures = table.figures
     columns = [Column("status", lambda row: row.status, numeric=False)]
     if several:
-        # With a control, rates count what passed: a control that fails went as expected, but is not a success.
-        counted = "passed" if any(row.control for row in table.rows) else "as expected"
+        # With a baseline, rates count what passed: a baseline that fails went as expected, but is not a success.
+        counted = "passed" if any(row.baseline for row in table.rows) else "as expected"
         columns.append(Column(counted, lambda row: rate_text(row.rate, brief=brief), numeric=False))
         if _tried_again(table):
             columns.append(Column("first attempt", lambda row: first_text(row.rate), numeric=False))

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, assert_never
 
 from whet.errors import UsageError
-from whet.model.event import Notice, RunEnded, RunEvent, RunStarted, SessionSeen, TrialEnded, TrialStarted
+from whet.model.event import Looked, Notice, RunEnded, RunEvent, RunStarted, SessionSeen, TrialEnded, TrialStarted
 from whet.model.grade import STATUSES, Status
 from whet.model.run import Plan, RunInfo, Trial, TrialKey, TrialResult
 from whet.model.suite import WorkspaceSpec
@@ -115,7 +115,8 @@ def _size(plan: Plan, words: Words) -> str:
     total = count(plan.trial_count, words.trial)
     if len(samples) > 1 or prod(amount for amount, _ in factors) * each != plan.trial_count:
         return f"{', '.join(shown)}: {total}"
-    return f"{' x '.join([*shown, count(each, words.sample)])} = {total}"
+    most = "at most " if plan.until else ""
+    return f"{' x '.join([*shown, most + count(each, words.sample)])} = {most}{total}"
 
 
 def _schedule(plan: Plan) -> str:
@@ -153,6 +154,7 @@ class LiveProgress:
         self._left: float = CALLS_SHOWN if started.info.command == "eval" else inf
         self._counts: Counter[Status] = Counter()
         self._running: dict[TrialKey, tuple[str, float]] = {}
+        self._look = ""
         # The drawing thread reads what other threads change.
         self._lock = Lock()
         self._live = _start(screen, self._draw)
@@ -180,6 +182,11 @@ class LiveProgress:
 
         self._live.console.print(Text.from_ansi(self._screen.fit(text)), soft_wrap=True)
 
+    def looked(self, text: str) -> None:
+        """Keep what was seen after the last round below the bar."""
+        with self._lock:
+            self._look = text
+
     def stop(self) -> None:
         """Remove the bar and release the terminal."""
         self._live.stop()
@@ -191,10 +198,13 @@ class LiveProgress:
         with self._lock:
             counts = self._counts.copy()
             running = list(self._running.values())
+            look = self._look
         now = self._clock()
         drawn = Text(no_wrap=True, overflow="ellipsis")
         for text, style in self._bar(counts, now):
             drawn.append(self._screen.fit(text), style)
+        if look:
+            drawn.append(f"\n    {self._screen.fit(look)}", "bold")
         # The oldest first: people wonder about those.
         for name, since in running[:_RUNNING_ROWS]:
             drawn.append(f"\n    {name}  {right(duration(now - since), 11)}", "")
@@ -285,15 +295,13 @@ class TerminalReporter:
         match event:
             case RunStarted():
                 self._start(event)
-            case TrialStarted():
-                if self._progress is not None:
-                    self._progress.started(event.trial)
+            case TrialStarted() | TrialEnded():
+                self._trial(event)
             case SessionSeen():
                 if line := session_line(event, self._screen):
                     self._line(line)
-            case TrialEnded():
-                if self._progress is not None:
-                    self._progress.ended(event.trial, event.result)
+            case Looked():
+                self._look(event)
             case Notice():
                 self._line(notice_line(event, self._screen))
             case RunEnded():
@@ -313,8 +321,24 @@ class TerminalReporter:
         plain = CallProgress if event.info.command == "eval" else PlainProgress
         self._progress = (LiveProgress if self._screen.live else plain)(event, self._screen)
 
+    def _trial(self, event: TrialStarted | TrialEnded) -> None:
+        if self._progress is None:
+            return
+        if isinstance(event, TrialStarted):
+            self._progress.started(event.trial)
+        else:
+            self._progress.ended(event.trial, event.result)
+
     def _line(self, text: str) -> None:
         (self._progress or self._screen).line(text)
+
+    def _look(self, event: Looked) -> None:
+        from whet.report.comparison import look_line  # noqa: PLC0415 - most runs compare nothing
+
+        text = look_line(event)
+        self._line(f"  {self._screen.paint(self._screen.fit(text), 'bold')}")
+        if isinstance(self._progress, LiveProgress):
+            self._progress.looked(text)
 
     def _end(self, event: RunEnded) -> None:
         self.close()

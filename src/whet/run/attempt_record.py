@@ -11,17 +11,18 @@ from datetime import UTC, datetime
 
 from whet.dataclass import dataclass
 from whet.errors import AttemptError, DiskFailed, ModelRejected
-from whet.ground.protecting import Baseline
+from whet.ground.protecting import Surveyed
 from whet.model.grade import Changes, Failure, FailureClass, Grade, Location
 from whet.model.run import Trial
 from whet.model.session import SessionSummary, Usage
 from whet.model.skills import SkillDetection
-from whet.run.parts import AttemptParts, RunParts, trial_folder
+from whet.run.homes import trial_folder
+from whet.run.parts import AttemptParts, RunParts
 from whet.run.session_state import Resumable
 
 # A disk that is full or broken.
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-_GO_ON = "once the disk is well again, --resume does this trial again"
+_GO_ON = "when the disk works again, --resume runs this trial again"
 
 
 @dataclass(slots=True)
@@ -38,8 +39,15 @@ class AttemptRecord:
     # A session that did not end well.
     unfinished: SessionSummary | None = None
     usage: Usage = field(default_factory=Usage)
+    # What the model that played the user of a conversation took.
+    user_usage: Usage = field(default_factory=Usage)
     steps: int = 0
+    # How often its model was asked through the gateway.
+    requests: int = 0
     detected_skills: tuple[SkillDetection, ...] = ()
+    # The skills that the agent says it offers to its model, and whether anything shows the skill of the arm.
+    offered_skills: tuple[str, ...] = ()
+    skill_shown: bool | None = None
     # Whether what the agent says may take the trial out of the rate.
     trusted: bool = True
     changes: Changes = field(default_factory=Changes)
@@ -49,13 +57,13 @@ class AttemptRecord:
     retry: bool = True
     workspace_dir: str | None = None
     resumable: Resumable | None = None
-    baseline: Baseline | None = None
+    surveyed: Surveyed | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
     def vacuous(self) -> bool:
         """Whether every check held before the agent began."""
-        return self.baseline is not None and self.baseline.vacuous
+        return self.surveyed is not None and self.surveyed.vacuous
 
     @property
     def passed(self) -> bool:
@@ -96,7 +104,7 @@ def recording(parts: RunParts, trial: Trial, number: int) -> Iterator[AttemptRec
         record.fail(parts, _internal(error))
     except BaseException:
         # A signal ends it without a result, and what it used was paid for.
-        parts.cut_short(trial.key, record.usage)
+        parts.cut_short(trial.key, record.usage + record.user_usage)
         raise
     record.duration_s = time.monotonic() - record.began
 

@@ -15,6 +15,7 @@ from whet.record.journal import FREE_SPACE
 from whet.record.results import JournalResults, write_results
 from whet.record.sealing import shared_hashes
 from whet.record.snapshots import compare_all
+from whet.report.reporter import Reporters
 from whet.run.run_state import ERRORED, FAILED, INTERRUPTED, PASSED, RunState, now
 
 # As for output that cannot be written: the run is fine, but a file that somebody waits for is missing.
@@ -53,8 +54,15 @@ def record_results(state: RunState) -> JournalResults:
         outcomes,
         cut_short=state.spent.usage,
         workspaces=_shared_hashes(state),
+        money_over=state.stopped,
     )
     write_results(state.info, results, interrupted=state.interrupted, ended_at=now())
+    if state.plan.watermarks:
+        from whet.grade.comparison import samples_of  # noqa: PLC0415 - most runs have no skill
+
+        for arm in samples_of(results).arms:
+            if arm.unseen:
+                state.notice(f"{state.info.suite}: {arm.unseen}" if state.beside else arm.unseen)
     return results
 
 
@@ -92,7 +100,12 @@ def report_results(state: RunState, results: JournalResults, conclusion: Conclus
     """Tell the reporters that the run has ended; return the exit code."""
     ended = RunEnded(info=state.info, results=results, interrupted=state.interrupted, evaluated=conclusion.evaluated)
     state.emit(ended)
-    code = INTERRUPTED if state.interrupted else conclusion.code
+    return final_code(conclusion.code, interrupted=state.interrupted, reporters=state.reporters)
+
+
+def final_code(code: int, *, interrupted: bool, reporters: Reporters) -> int:
+    """Return the exit code: that of the verdicts, unless a signal came or a report could not be written."""
+    code = INTERRUPTED if interrupted else code
     if code != PASSED:
         return code
-    return NOT_WRITTEN if state.reporters.unwritten else READER_GONE if state.reporters.unread else PASSED
+    return NOT_WRITTEN if reporters.unwritten else READER_GONE if reporters.unread else PASSED

@@ -1,10 +1,9 @@
-"""How a session ended: what its exit code, its own last words and its troubles mean, and whether it met the skill."""
+"""How a session ended: what its exit code, its own last words and its troubles mean."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from whet.agents.agent import AgentCommand
+from whet.agents.gateway_ledger import Witness
 from whet.agents.observing import Observer
 from whet.errors import (
     AgentCrashed,
@@ -12,46 +11,58 @@ from whet.errors import (
     AgentNotStarted,
     AgentTimedOut,
     CeilingReached,
-    Contaminated,
     ModelRejected,
     ProviderFailed,
     SessionUnfinished,
 )
-from whet.grade.evidence import EventLog, events_path
 from whet.ground.sandbox import Ended
-from whet.model.run import Trial
-from whet.model.seen import PROVIDER_TROUBLE, CommandRun, Event, FileRead, Trouble
-from whet.model.skills import proof_of, was_loaded
-from whet.model.suite import SkillUnderTest
-from whet.run.attempt_record import AttemptRecord
-from whet.run.parts import AttemptParts
+from whet.model.seen import PROVIDER_TROUBLE, Trouble, TroubleKind
 
 _SIGNALLED = 128
+# What no request of an agent can bring about.
+_UNPROVOKED: frozenset[TroubleKind] = frozenset({"overloaded", "server", "network"})
 
 
 def judge_ending(
-    ended: Ended, observer: Observer, asked: AgentCommand, *, timeout_s: float, silence_s: float, tail: bytes
+    ended: Ended,
+    observer: Observer,
+    asked: AgentCommand,
+    *,
+    timeout_s: float,
+    silence_s: float,
+    tail: bytes,
+    witness: Witness | None = None,
 ) -> None:
-    """Raise unless the session ended well; trouble with the provider is not blamed on the agent."""
+    """Raise unless the session ended well; trouble with the provider is not blamed on the agent.
+
+    What the gateway saw outweighs what the agent says.
+    """
+    seen = witness if witness is not None and witness.asked else None
     if ended.timed_out:
-        raise _timed_out(observer, asked, timeout_s, silence_s)
+        raise (_seen_at_limit(seen, asked, timeout_s, silence_s) if seen else None) or _timed_out(
+            observer, asked, timeout_s, silence_s, witnessed=seen is not None
+        )
     said = observer.ended
     finished = said.ok if said is not None else not asked.announces_end
-    if finished and ended.exit_code == 0:
+    if finished and (ended.exit_code == 0 or ended.dismissed):
         return
     trouble = observer.trouble
-    if trouble is not None and asked.trusted and trouble.kind in PROVIDER_TROUBLE:
+    if seen is not None and _counts(seen.trouble, asked):
+        assert seen.trouble is not None
+        raise _provider_failed(seen.trouble, _how_often(seen))
+    if trouble is not None and asked.trusted and trouble.kind in PROVIDER_TROUBLE and seen is None:
         raise _provider_failed(trouble)
     if trouble is not None and asked.trusted and trouble.kind == "context":
         raise observer.turn.no_room(trouble)
     reason = (said.reason if said else None) or (trouble.message if trouble else None) or ""
     if ended.reached is not None:
         raise CeilingReached(f"ran into its ceiling of {ended.reached}, and {_crash(ended, reason, tail)}")
-    if asked.shows_model and not observer.turn.came:
+    if asked.shows_model and not observer.turn.came and not (seen and seen.answered):
         raise _never_began(ended, asked, reason, tail)
-    if ended.exit_code != 0:
+    if ended.exit_code != 0 and not ended.dismissed:
         raise AgentCrashed(_crash(ended, reason, tail))
-    raise SessionUnfinished(f"ended with exit code 0 and did not finish: {reason or 'its session has no end'}")
+    how = "" if ended.dismissed else "ended with exit code 0 and "
+    raise SessionUnfinished(f"{how}did not finish: {reason or 'its session has no end'}")
 
 
 def silence_at_limit(observer: Observer, asked: AgentCommand, timeout_s: float, silence_s: float) -> Trouble | None:
@@ -70,10 +81,38 @@ def silence_at_limit(observer: Observer, asked: AgentCommand, timeout_s: float, 
     return None
 
 
-def _timed_out(observer: Observer, asked: AgentCommand, timeout_s: float, silence_s: float) -> AgentError:
+def _counts(trouble: Trouble | None, asked: AgentCommand) -> bool:
+    """Return whether trouble that the gateway saw is the provider's; a program under test can provoke some of it."""
+    if trouble is None:
+        return False
+    return trouble.kind in (PROVIDER_TROUBLE if asked.trusted else _UNPROVOKED)
+
+
+def _how_often(witness: Witness) -> str:
+    return "" if witness.troubles == 1 else f"the provider had failed {witness.troubles} times"
+
+
+def _seen_at_limit(witness: Witness, asked: AgentCommand, timeout_s: float, silence_s: float) -> AgentError | None:
+    """Return the error of a provider that, as the gateway saw, kept an agent waiting until its time limit."""
+    limit = f"at its time limit of {timeout_s:g} s"
+    if _counts(witness.trouble, asked):
+        assert witness.trouble is not None
+        times = "once" if witness.troubles == 1 else f"{witness.troubles} times"
+        return _provider_failed(
+            witness.trouble, f"the provider had failed {times}, and the agent was trying again {limit}"
+        )
+    if witness.silent_s >= min(silence_s, timeout_s / 2):
+        said = f"the provider was asked and had said nothing for {witness.silent_s:.0f} s {limit}"
+        return _provider_failed(Trouble(message=f"{said}; no retry was reported", kind="network"))
+    return None
+
+
+def _timed_out(
+    observer: Observer, asked: AgentCommand, timeout_s: float, silence_s: float, *, witnessed: bool
+) -> AgentError:
     """Tell an agent that took too long from one that waited for a provider."""
     turn, limit = observer.turn, f"at its time limit of {timeout_s:g} s"
-    if not asked.trusted:
+    if not asked.trusted or (witnessed and not (observer.trouble and observer.trouble.kind == "context")):
         return AgentTimedOut(f"was still running after {timeout_s:g} s and was stopped")
     if (trouble := turn.unanswered) is not None:
         times = "once" if turn.troubles == 1 else f"{turn.troubles} times"
@@ -101,7 +140,9 @@ def _provider_failed(trouble: Trouble, how: str = "") -> ProviderFailed:
 
 def _crash(ended: Ended, reason: str, tail: bytes) -> str:
     """Say how it ended, the reason that it gives, and its last words."""
-    if ended.signal is not None:
+    if ended.dismissed:
+        how = "gave up"
+    elif ended.signal is not None:
         how = f"was ended by signal {ended.signal}"
     elif (ended.exit_code or 0) > _SIGNALLED:
         how = f"ended with exit code {ended.exit_code} (as after signal {(ended.exit_code or 0) - _SIGNALLED})"
@@ -110,68 +151,3 @@ def _crash(ended: Ended, reason: str, tail: bytes) -> str:
     words = tail.decode("utf-8", "replace").strip()
     said = "\n".join(part for part in (reason.strip(), words) if part)
     return f"{how}:\n{said}" if said else how
-
-
-_SHOWN = 200
-_TALKS = frozenset(("echo", "printf"))
-
-
-def refuse_contaminated(parts: AttemptParts, trial: Trial, record: AttemptRecord) -> None:
-    """Raise if the session of a trial without the skill touched the skill.
-
-    Only the agent's output shows this. If that output is not trusted, the trial counts, and a note says what the
-    program said.
-    """
-    skill = parts.suite.skill
-    if skill is None or trial.execution.skill is not None:
-        return
-    found = _detected(skill, record) or _named(skill, parts, record)
-    if found is None:
-        return
-    if not record.trusted:
-        record.notes.append(
-            f"the skill {skill.name} should have been absent, and the agent says that it came upon it: {found}; "
-            "whet did not see that itself, so the trial counts"
-        )
-        return
-    raise Contaminated(
-        f"the skill {skill.name} should have been absent, and the agent came upon it: {found}",
-        hint="see that no workspace, mount or home of the agent holds it",
-    )
-
-
-def _detected(skill: SkillUnderTest, record: AttemptRecord) -> str | None:
-    for detection in record.detected_skills:
-        if detection.skill in skill.names and was_loaded(detection):
-            return proof_of(detection)
-    return None
-
-
-def _named(skill: SkillUnderTest, parts: AttemptParts, record: AttemptRecord) -> str | None:
-    """Return what names a file of the skill by its path, if anything does."""
-    # Of the folder in which it was found, only the manifest: other things may be there too.
-    files = (f"{skill.path}/", f"{skill.source}/SKILL.md")
-    for event in EventLog(events_path(parts.run_dir / record.artifact_dir)):
-        words = _paths_in(event)
-        if any(file in words for file in files):
-            return f"it named {words[:_SHOWN]}"
-    return None
-
-
-def _paths_in(event: Event) -> str:
-    """Return the words of an event that may be paths; a command that failed or only prints has read nothing."""
-    if isinstance(event, CommandRun):
-        failed = event.exit_code or event.ok is False
-        return "" if failed else "\n".join(" ".join(words) for words in _actions(event.command))
-    return event.path if isinstance(event, FileRead) and event.ok is not False else ""
-
-
-def _actions(line: str) -> Iterator[tuple[str, ...]]:
-    """Yield the commands of a line, without those that print their words or use them as a message."""
-    # Only here: most sessions end well, and the reader of shell commands is large.
-    from whet.reading.shell_commands import read_command  # noqa: PLC0415
-
-    for command in read_command(line):
-        notes = command.name == "git" and command.words[:1] in (("commit",), ("tag",))
-        if command.name not in _TALKS and not notes:
-            yield (command.executable, *command.words, *(turn for turn in command.redirections if "<" in turn))

@@ -1,37 +1,56 @@
-"""Evaluate callable skills: the flow of a run, with calls of skills instead of agents, and reports on each skill."""
+"""Evaluate callable skills: the flow of a run, in which each trial is a call of a skill, and reports on each skill."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from whet.agents.callable import secrets_of
+import anyio
+
+from whet.agents.callable import Reply, SkillClient, output_problems, secrets_of
+from whet.agents.callable_connect import connect
+from whet.agents.callable_reading import MANIFEST
 from whet.agents.prices import priced
+from whet.errors import AttemptError, Problem, SkillFailed, SuiteError, UsageError
+from whet.grade.comparison import comparisons_in
 from whet.grade.evaluator_graders import find_scorer
-from whet.grade.judge_questions import Vote
+from whet.grade.evidence import AnswerEvidence
+from whet.grade.judge import judgements, judging_of
 from whet.grade.summary import report_on, status_of
 from whet.ground.sandbox import Sandbox
 from whet.ground.secrets import Masker, can_be_hidden
-from whet.model import wire
+from whet.model.arm import DEFAULT
 from whet.model.benchmark import BenchmarkTask, CallableSkill, CompletionReport, Evaluated, Sample
+from whet.model.comparison import Comparison
 from whet.model.event import Results
-from whet.model.run import RunInfo, TrialResult
-from whet.model.session import Usage
+from whet.model.grade import FailureClass
+from whet.model.run import RunInfo, Trial, TrialResult
+from whet.model.seen import FinalOutput
+from whet.model.session import SessionSummary, Usage
 from whet.plan.settle import check_judge
 from whet.plan.settle_eval import EvalRequest, PlannedEvaluation, describe_calls, settle_evaluation
 from whet.record.results import JournalResults
+from whet.report.comparison import sentence
 from whet.report.completion_files import write_reports
-from whet.run.calling import ANSWER_FILE, Calls, check_health
+from whet.run.attempt_record import AttemptRecord, recording
 from whet.run.conclude import Conclusion
 from whet.run.flow import Approach, perform
+from whet.run.grading import evidence_of, grade
+from whet.run.parts import RunParts
 from whet.run.run_state import ERRORED, FAILED, PASSED
-from whet.run.trial import OUTPUT_KEPT
+from whet.run.trial import OUTPUT_KEPT, attempt_with_retries
+
+_ANSWER_FILE = "answer.json"
+_WRONG = FailureClass(id="wrong-answer", label="Wrong answer")
+_ASKED_AT_ONCE = 8
+_HINT = "correct or start it, leave it out, or add --no-health-check: its calls are then errored"
 
 
 def evaluate(request: EvalRequest) -> int:
@@ -41,7 +60,11 @@ def evaluate(request: EvalRequest) -> int:
         sys.stdout.write("".join(f"{line}\n" for line in describe_calls(evaluation)))
         return PASSED
     benchmark = evaluation.benchmark
-    check_judge(evaluation.planned.plan)
+    check_judge(evaluation.planned.plan, evaluation.planned.settings)
+    if evaluation.benchmark.needs_judge and evaluation.planned.settings.judge.get("runner"):
+        raise UsageError(
+            "judge.runner: an agent judges suites, and an evaluation needs a model", hint="leave out judge.runner"
+        )
     for task in benchmark.tasks:
         if task.evaluator.kind == "custom":
             find_scorer(task.expected.custom_scorer or "", benchmark.source.parent)
@@ -51,14 +74,14 @@ def evaluate(request: EvalRequest) -> int:
         ready=partial(_ready, evaluation),
         around=calls.connected,
         conclude=partial(_conclude, evaluation),
-        extra_usage=judging_of,
+        extra_usage=lambda result: judging_of(result.grades),
     )
     return perform(evaluation.planned, approach)
 
 
 def _ready(evaluation: PlannedEvaluation, sandbox: Sandbox, masker: Masker) -> tuple[str, ...]:
     """Check the health of the skills; return warnings."""
-    secrets = (value for skill in evaluation.skills for value in secrets_of(skill, os.environ).values())
+    secrets = (value for skill in evaluation.skills.values() for value in secrets_of(skill, os.environ).values())
     masker.learn(filter(can_be_hidden, secrets))
     warnings: list[str] = []
     if evaluation.planned.settings.max_cost_usd is not None and not _costs_are_known(evaluation):
@@ -74,8 +97,8 @@ def _skills_to_call(evaluation: PlannedEvaluation) -> list[CallableSkill]:
     done = earlier.run.done if earlier else frozenset()
     tasks = {task.id for task in evaluation.benchmark.tasks if task.evaluator.subject == "output"}
     keys = (trial.key for trial in evaluation.planned.plan.trials())
-    called = {key.runner for key in keys if key not in done and key.case in tasks}
-    return [skill for skill in evaluation.skills if skill.id in called]
+    called = {(key.arm, key.runner) for key in keys if key not in done and key.case in tasks}
+    return [skill for key, skill in evaluation.skills.items() if key in called]
 
 
 def _costs_are_known(evaluation: PlannedEvaluation) -> bool:
@@ -91,8 +114,10 @@ def _conclude(evaluation: PlannedEvaluation, info: RunInfo, results: JournalResu
     """Write the reports; the code says whether a skill completes less than asked for."""
     request, least = evaluation.request, evaluation.request.min_completion
     reports = tuple(_reports(evaluation, info, results))
-    files = tuple(write_reports(reports, request.formats, request.reports_dir, info.run_id))
-    rates = {report.skill: report.summary.completion for report in reports}
+    baseline = evaluation.planned.plan.baseline
+    files = tuple(write_reports(reports, request.formats, request.reports_dir, info.run_dir))
+    candidates = [report for report in reports if report.arm is None or report.arm != baseline]
+    rates = {report.label: report.summary.completion for report in candidates}
     below = tuple(skill for skill, rate in rates.items() if least is not None and rate and rate.value < least)
     whole = results.counts["errored"] == 0 and results.counts["not-run"] == 0
     return Conclusion(
@@ -102,19 +127,20 @@ def _conclude(evaluation: PlannedEvaluation, info: RunInfo, results: JournalResu
 
 
 def _reports(evaluation: PlannedEvaluation, info: RunInfo, results: Results) -> Iterator[CompletionReport]:
-    """Yield a report for each skill that the run called."""
+    """Yield a report for each skill that the run called, in each arm."""
     benchmark, executions = evaluation.benchmark, results.plan.executions
     ks = tuple(dict.fromkeys((benchmark.k, max(execution.trials for execution in executions))))
     tasks = {task.id: task for task in benchmark.tasks}
-    for skill in evaluation.skills:
-        own = [execution for execution in executions if execution.runner.id == skill.id]
+    decisions = {(each.candidate, each.runner): _decision(each) for each in comparisons_in(results)}
+    for (arm, name), skill in evaluation.skills.items():
+        own = [execution for execution in executions if (execution.arm, execution.runner.id) == (arm, name)]
         calls: list[Sample] = []
         usage, judging = Usage(), Usage()
         for execution in own:
             for result in results.trials(execution):
                 calls.append(sample_of(result, tasks[execution.case.id], info.run_dir))
                 usage += calls[-1].usage or Usage()
-                judging += judging_of(result)
+                judging += judging_of(result.grades)
         if own:
             yield report_on(
                 calls,
@@ -124,11 +150,19 @@ def _reports(evaluation: PlannedEvaluation, info: RunInfo, results: Results) -> 
                 weights=asdict(evaluation.weights),
                 skill=skill.id,
                 skill_version=skill.version,
+                arm=None if arm == DEFAULT else arm,
+                decision=decisions.get((arm, name)) or decisions.get((arm, None)),
                 benchmark=benchmark.id,
                 timestamp=info.started_at,
                 usage=usage,
                 judging=judging if calls and benchmark.needs_judge else None,
             )
+
+
+def _decision(found: Comparison) -> dict[str, Any]:
+    """Return a comparison as a report has it."""
+    known = ("baseline", "verdict", "difference", "low", "high", "margin")
+    return {"sentence": sentence(found), **{name: getattr(found, name) for name in known}}
 
 
 def sample_of(result: TrialResult, task: BenchmarkTask, run_dir: Path) -> Sample:
@@ -147,7 +181,7 @@ def sample_of(result: TrialResult, task: BenchmarkTask, run_dir: Path) -> Sample
         error=None if answered or result.failure is None else result.failure.message,
         reason="; ".join(grade.reason for grade in result.grades),
         usage=result.total_usage if result.total_usage.total_tokens is not None else None,
-        flags=tuple(flag for evidence in _judged(result) for flag in evidence["flags"]),
+        flags=tuple(flag for evidence in judgements(result.grades) for flag in evidence["flags"]),
     )
 
 
@@ -158,22 +192,140 @@ def _output(result: TrialResult, run_dir: Path) -> Any:
     try:
         if len(result.final_output) <= OUTPUT_KEPT:
             return json.loads(result.final_output)
-        return json.loads((run_dir / result.artifact_dir / ANSWER_FILE).read_text("utf-8"))
+        return json.loads((run_dir / result.artifact_dir / _ANSWER_FILE).read_text("utf-8"))
     except (OSError, ValueError):
         return result.final_output
 
 
-def judging_of(result: TrialResult) -> Usage:
-    """Return what the judge used for a trial; a cached vote used nothing."""
-    total = Usage()
-    for evidence in _judged(result):
-        for vote in wire.decode(json.dumps(evidence["votes"]), tuple[Vote, ...]):
-            total += Usage() if vote.cached else vote.usage
-    return total
+class Calls:
+    """Runs trials by calling skills, with one client for each skill of each arm."""
+
+    def __init__(self, skills: Mapping[tuple[str, str], CallableSkill], *, check_schemas: bool) -> None:
+        # By arm and id.
+        self._skills = skills
+        self._clients: dict[tuple[str, str], SkillClient] = {}
+        self._check_schemas = check_schemas
+
+    @asynccontextmanager
+    async def connected(self, parts: RunParts) -> AsyncIterator[None]:
+        """Connect to every skill, for the whole run."""
+        async with AsyncExitStack() as stack:
+            for key, skill in self._skills.items():
+                client = connect(skill, parts.sandbox, parts.environ, parts.ceilings, parts.scratch)
+                self._clients[key] = await stack.enter_async_context(client)
+            yield
+
+    async def run_trial(self, parts: RunParts, trial: Trial) -> TrialResult:
+        """Call the skill of the trial; without an answer, call it again as often as its retries allow."""
+        retries: int = trial.execution.runner.options["retries"]
+        return await attempt_with_retries(parts, trial, partial(self._attempt, parts, trial), retries=retries)
+
+    async def _attempt(self, parts: RunParts, trial: Trial, number: int) -> AttemptRecord:
+        with recording(parts, trial, number) as record:
+            await self._call(parts, trial, record)
+        listener = parts.listener(trial)
+        if listener is not None:
+            listener(FinalOutput(text=_describe(trial, record)))
+        return record
+
+    async def _call(self, parts: RunParts, trial: Trial, record: AttemptRecord) -> None:
+        (check,), key = trial.execution.case.checks, (trial.key.arm, trial.key.runner)
+        skill = self._skills[key]
+        task: BenchmarkTask = check.params["task"]
+        if task.evaluator.subject == "files":
+            # Only files of the skill are graded, so it is not called.
+            reply = Reply(output=None, latency_ms=0.0)
+        else:
+            timeout_s = trial.execution.limits.timeout_s or 0
+            reply = await self._clients[key].call(task.input, timeout_s=timeout_s)
+        _keep(parts, trial, record, reply)
+        if self._check_schemas and task.evaluator.subject == "output":
+            problems = output_problems(skill, reply.output)
+            if problems:
+                raise SkillFailed(f"its answer does not match its outputSchema: {'; '.join(problems)}")
+        evidence = AnswerEvidence.of(
+            await evidence_of(parts, trial, record, skill.root),
+            skill=skill.root,
+            output=reply.output,
+            skill_id=skill.id,
+            skill_version=skill.version,
+            latency_ms=reply.latency_ms,
+            sandbox=parts.sandbox,
+        )
+        await grade(parts, trial, record, evidence)
+        if record.failure is not None:
+            record.failure_class = _WRONG
+        # Only calls without an answer are retried: asking until an answer is right would measure something else.
+        record.retry = False
 
 
-def _judged(result: TrialResult) -> Iterator[dict[str, Any]]:
-    """Yield the evidence of each grade that the judge gave."""
-    for grade in result.grades:
-        if grade.check == "llm_judge" and grade.evidence:
-            yield json.loads(grade.evidence)
+def _describe(trial: Trial, record: AttemptRecord) -> str:
+    """Describe a call for people who watch: its input, its answer, and what is wrong with it."""
+    answer = record.session.final_output if record.session else "no answer"
+    wrong = f": {record.failure.message}" if record.failure else ""
+    return f"{trial.execution.case.prompt} gives {answer}{wrong}"
+
+
+def _keep(parts: RunParts, trial: Trial, record: AttemptRecord, reply: Reply) -> None:
+    """Write the answer into the record, without secrets, and note it as a session."""
+    text = json.dumps(parts.masker.tree(reply.output), ensure_ascii=False)
+    folder = parts.run_dir / record.artifact_dir
+    os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - half the time of Path.mkdir, and there are many
+    (folder / _ANSWER_FILE).write_bytes(text.encode("utf-8", "backslashreplace") + b"\n")
+    record.usage = reply.usage or Usage()
+    record.session = SessionSummary(
+        runner=trial.key.runner,
+        agent=trial.execution.runner.agent,
+        prompt=trial.execution.case.prompt,
+        final_output=text,
+        usage=record.usage,
+        started_at=record.started_at,
+        duration_s=reply.latency_ms / 1000,
+    )
+
+
+def check_health(
+    skills: Sequence[CallableSkill], sandbox: Sandbox, masker: Masker, environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return a warning for each skill that is not healthy; raises `SuiteError` if some cannot be called."""
+    found = anyio.run(_ask_all, skills, sandbox, environ)
+    answers = [(skill, found[number]) for number, skill in enumerate(skills) if number in found]
+    problems = [
+        Problem(
+            file=str(skill.root / MANIFEST),
+            message=f"{skill.id} cannot be called: {masker.text(error.message)}",
+            hint=_HINT,
+        )
+        for skill, error in answers
+        if isinstance(error, AttemptError)
+    ]
+    if problems:
+        raise SuiteError(problems)
+    return tuple(f"{skill.id} is not healthy: {masker.text(str(reason))}" for skill, reason in answers)
+
+
+async def _ask_all(
+    skills: Sequence[CallableSkill], sandbox: Sandbox, environ: Mapping[str, str]
+) -> dict[int, str | AttemptError]:
+    """Return why skills are not healthy, by their place: what they say, or the error if they cannot be called."""
+    found: dict[int, str | AttemptError] = {}
+    room = anyio.CapacityLimiter(_ASKED_AT_ONCE)
+
+    async def ask(number: int, skill: CallableSkill) -> None:
+        try:
+            async with room, connect(skill, sandbox, environ) as client:
+                reason = await client.health()
+        except AttemptError as error:
+            found[number] = error
+        else:
+            if reason is not None:
+                found[number] = reason
+
+    try:
+        async with anyio.create_task_group() as group:
+            for number, skill in enumerate(skills):
+                group.start_soon(ask, number, skill)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await sandbox.close()
+    return found

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, nullcontext
+from functools import partial
+from itertools import groupby
 from pathlib import Path
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -19,48 +21,96 @@ from whet.model.run import Plan, Trial, TrialResult
 from whet.record.journal import FREE_SPACE
 from whet.record.sealing import Sealing
 from whet.run.ground import keep_shared
-from whet.run.parts import RunParts, trial_folder
+from whet.run.homes import trial_folder
+from whet.run.parts import RunParts
 from whet.run.run_state import INTERRUPTED, RunState
 
 RunTrial: TypeAlias = Callable[[RunParts, Trial], Awaitable[TrialResult]]
 _Work: TypeAlias = Callable[[Trial], Awaitable[None]]
+# A run, and what its attempts need.
+Job: TypeAlias = tuple[RunState, RunParts]
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 async def execute(
-    state: RunState,
-    parts: RunParts,
+    jobs: Sequence[Job],
     run_trial: RunTrial,
-    around: Callable[[RunParts], AbstractAsyncContextManager[object]],
+    around: Callable[[RunParts], AbstractAsyncContextManager[object]] = lambda _: nullcontext(),
 ) -> None:
     """Run every trial that has no result yet; a signal ends those under way and loses none that ended."""
 
-    async def work(trial: Trial) -> None:
-        if not state.afford():
-            return
-        if state.resumed:
-            _clear_remains(parts, trial)
-        state.emit(TrialStarted(trial=trial))
-        result = await run_trial(parts, trial)
-        parts.shared.went_wrong |= not result.passed
-        state.emit(TrialEnded(trial=trial, result=result), await _hash_files(parts.run_dir, result))
+    def interrupt() -> None:
+        for state, _ in jobs:
+            state.interrupt()
 
     try:
         # Outside of what a signal cancels, so that connections are closed in peace.
-        async with around(parts), anyio.create_task_group() as group:
+        async with AsyncExitStack() as stack, anyio.create_task_group() as group:
+            for _, parts in jobs:
+                await stack.enter_async_context(around(parts))
             with anyio.CancelScope() as trials:
-                group.start_soon(watch_signals, trials, state.interrupt)
-                await _run_all(state.plan, state.pending(), work)
+                group.start_soon(watch_signals, trials, interrupt)
+                todo = [(state, partial(_work, state, parts, run_trial)) for state, parts in jobs]
+                # Several suites have no rounds in common.
+                await (_run_rounds(*todo[0]) if todo[0][0].looking else _run_jobs(todo))
             group.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
-            await _close(state, parts)
+            for state, parts in jobs:
+                await _close(state, parts)
+
+
+async def _work(state: RunState, parts: RunParts, run_trial: RunTrial, trial: Trial) -> None:
+    """Bring one trial to its result, unless the money is spent."""
+    if not state.afford():
+        return
+    if state.resumed:
+        _clear_remains(parts, trial)
+    state.emit(TrialStarted(trial=trial))
+    result = await run_trial(parts, trial)
+    parts.shared.went_wrong |= not result.passed
+    state.emit(TrialEnded(trial=trial, result=result), await _hash_files(parts.run_dir, result))
+
+
+async def _run_rounds(state: RunState, work: _Work) -> None:
+    """Run round after round, until a look stops the run or a round cannot be completed."""
+    assert state.looking is not None
+    for number in range(1, state.looking.until.rounds + 1):
+        whole = sum(1 for _ in state.pending(number)) == len(state.plan.executions)
+        # Half a round decides nothing. So none begins that the rest of the money will not pay for.
+        if whole and number > 1 and not state.afford(ahead=1 / (number - 1)):
+            return
+        await _run_jobs([(state, work)], number)
+        if not state.looking.is_complete(number) or (state.journal.looks and state.journal.looks[-1].stop):
+            break
+    if state.journal.looks and state.journal.looks[-1].stop:
+        # What would have come after that was never due.
+        state.plan = state.plan.ended_after(state.journal.looks[-1].round)
+
+
+async def _run_jobs(jobs: Sequence[tuple[RunState, _Work]], number: int | None = None) -> None:
+    """Run the jobs, or one round of them, in their order; jobs whose trials may run side by side do so too."""
+    for parallel, together in groupby(jobs, key=lambda job: job[0].plan.schedule == "parallel"):
+        if parallel:
+            # Lanes take from one iterator: nothing waits in memory, and trials start in declared order.
+            chosen = list(together)
+            waiting = ((work, trial) for state, work in chosen for trial in state.pending(number))
+            at_once = max(min(state.plan.max_parallel, state.plan.trial_count) for state, _ in chosen)
+            async with anyio.create_task_group() as group:
+                for _ in range(at_once):
+                    group.start_soon(_lane, waiting)
+        else:
+            for state, work in together:
+                await _run_all(state.plan, state.pending(number), work)
 
 
 async def _close(state: RunState, parts: RunParts) -> None:
     """Release the graders and the sandbox, and keep the shared workspace if a trial in it went wrong."""
     for grader in parts.graders.values():
         await grader.release()
+    await parts.gateways.close()
+    if parts.housing is not None:
+        await parts.housing.settle()
     await parts.sandbox.close()
     for message in await keep_shared(parts):
         state.notice(message, "info")
@@ -89,20 +139,11 @@ async def _hash_files(run_dir: Path, result: TrialResult) -> dict[str, str]:
 
 
 async def _run_all(plan: Plan, pending: Iterable[Trial], work: _Work) -> None:
-    """Do *work* on every trial of *pending*, as the plan's schedule says."""
-    match plan.schedule:
-        case "serial":
-            await _lane(iter(pending), work)
-        case "parallel":
-            # Lanes take from one iterator: nothing waits in memory, and trials start in declared order.
-            trials = iter(pending)
-            async with anyio.create_task_group() as group:
-                for _ in range(min(plan.max_parallel, plan.trial_count)):
-                    group.start_soon(_lane, trials, work)
-        case "isolated-by-runner":
-            await _by_runner(plan, list(pending), work)
-        case _:
-            assert_never(plan.schedule)
+    """Do *work* on every trial of *pending*, one after the other as a whole or on each runner."""
+    if plan.schedule == "isolated-by-runner":
+        await _by_runner(plan, list(pending), work)
+    else:
+        await _lane((work, trial) for trial in pending)
 
 
 async def _by_runner(plan: Plan, pending: list[Trial], work: _Work) -> None:
@@ -113,15 +154,15 @@ async def _by_runner(plan: Plan, pending: list[Trial], work: _Work) -> None:
 
     async def lane(trials: list[Trial]) -> None:
         async with limiter:
-            await _lane(iter(trials), work)
+            await _lane((work, trial) for trial in trials)
 
     async with anyio.create_task_group() as group:
         for trials in lanes.values():
             group.start_soon(lane, trials)
 
 
-async def _lane(trials: Iterator[Trial], work: _Work) -> None:
-    for trial in trials:
+async def _lane(waiting: Iterator[tuple[_Work, Trial]]) -> None:
+    for work, trial in waiting:
         await work(trial)
 
 

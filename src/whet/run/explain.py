@@ -35,6 +35,7 @@ from whet.run.explain_questions import (
     write_explanations,
 )
 from whet.run.explain_subject import Subject, doubts, execution_of, find_runner, find_subject, session_of, state_of
+from whet.run.gateways import hold_routes
 from whet.run.parts import AttemptParts, make_attempt_parts
 from whet.run.run_state import ERRORED, FAILED, INTERRUPTED, PASSED
 from whet.run.scratch import clear_scratch
@@ -141,6 +142,7 @@ async def _ask_pending(interview: Interview | None, asking: _Asking) -> None:
     finally:
         if interview is not None:
             with anyio.CancelScope(shield=True):
+                await interview.parts.gateways.close()
                 await interview.parts.sandbox.close()
 
 
@@ -169,7 +171,7 @@ def _prepare(request: ExplainRequest, asking: _Asking, session: SessionSummary, 
     runner = find_runner(subject, session, state, settings)
     warnings = list(doubts(subject, runner, asking.pending))
     sandbox, note = choose_sandbox(settings.sandbox)
-    warnings += hold_network(sandbox, [runner])
+    warnings += (*hold_network(sandbox, [runner]), *hold_routes([runner], os.environ, sandbox))
     stack.callback(os.close, folders.lock(run_dir))
     clear_scratch(run_dir)
     scratch = Path(state.home).parent
@@ -229,7 +231,7 @@ def answer_lines(given: Explanation) -> Iterator[str]:
         yield f"   {given.status}:"
     yield from (f"   {line}".rstrip() for line in clean(said).strip().split("\n"))
     if given.workspace:
-        yield f"   (its workspace was not quite as it had left it: {one_line(given.workspace, _WIDEST)})"
+        yield f"   (its workspace differs from the one that it left: {one_line(given.workspace, _WIDEST)})"
     yield from (f"   ({one_line(note, _WIDEST)})" for note in given.notes)
 
 

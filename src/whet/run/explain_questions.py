@@ -137,7 +137,7 @@ class Interview:
         if not path.is_relative_to(self.parts.scratch):
             if not path.is_dir():
                 raise WorkspaceError(f"the folder that it worked in is gone: {path}", hint="make it again")
-            return SharedWorkspace(path, method="given"), f"it was asked in {path} as that is now"
+            return SharedWorkspace(path, method="given"), f"it worked in {path} as it is now"
         gaps, _ = restore_workspace(self.subject.record, self.subject.result, path)
         return SharedWorkspace(path, method="copy"), gaps.workspace
 
@@ -147,7 +147,7 @@ class Interview:
         session = record.session
         session_id = session.session_id if session else None
         if session_id is not None and session_id != self.state.session_id:
-            record.notes.append(f"it went on as another session: {session_id}")
+            record.notes.append(f"it continued as another session: {session_id}")
         return Explanation(
             number=record.number,
             question=self.parts.masker.text(asked.question),
@@ -226,7 +226,7 @@ def read_explanations(folder: Path, fresh: Explanations) -> Explanations:
     try:
         return wire.decode(file.read_bytes(), Explanations)
     except (OSError, wire.WireError) as error:
-        raise StoreError(f"{file} cannot be read: {error}", hint="move it away to begin anew") from error
+        raise StoreError(f"{file} cannot be read: {error}", hint="move it away to start again") from error
 
 
 def write_explanations(folder: Path, explanations: Explanations) -> None:

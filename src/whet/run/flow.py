@@ -10,12 +10,14 @@
     report   reporters see the same events, `report_results` gives the exit code     run/conclude.py
 
 `whet run` is `run` below. `whet regrade` and `whet eval` call `perform` with an `Approach` of their own: they get to
-the result of a trial in another way. `whet explain` puts questions to the agent of one recorded attempt.
+the result of a trial in another way. `whet audit` carries out a plan with controls in the place of agents.
+`whet explain` puts questions to the agent of one recorded attempt.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -29,7 +31,7 @@ from whet.ground.wardens import wardens
 from whet.model.request import RunRequest, Settings
 from whet.model.run import Plan, RunInfo, TrialResult
 from whet.model.session import Usage
-from whet.plan.settle import Planned, settle
+from whet.plan.settle import Planned, is_judged, settle
 
 if TYPE_CHECKING:
     from whet.ground.secrets import Masker
@@ -39,7 +41,8 @@ if TYPE_CHECKING:
     from whet.run.parts import RunParts
 
 # Returns warnings for the user; raises if the run cannot begin.
-Ready: TypeAlias = Callable[[Plan, Sandbox], tuple[str, ...]]
+# Looks at the agents of a plan; the flag says that their models are played from cassettes.
+Ready: TypeAlias = Callable[[Plan, Sandbox, bool], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,26 +61,67 @@ class Approach:
     extra_usage: Callable[[TrialResult], Usage] | None = None
 
 
-def run(request: RunRequest, ready: Ready = lambda _, __: ()) -> int:
+def run(request: RunRequest, ready: Ready = lambda *_: ()) -> int:
     """Carry out *request* and return the exit code; *ready* is asked before anything is spent, and may refuse."""
     if request.dry_run:
         # Imported where it is used, as everything below: first the settings, so that what they start has time to start.
         from whet.plan.plan import describe_plan  # noqa: PLC0415
 
-        sys.stdout.write("".join(f"{line}\n" for line in describe_plan(settle(request).plan)))
+        looked = settle(request)
+        tell_lost(looked)
+        sys.stderr.write("".join(f"warning: {notice}\n" for notice in looked.notices))
+        sys.stdout.write("".join(f"{line}\n" for line in describe_plan(looked.plan)))
         return 0
-    planned = settle(request, _start_early)
+    planned = settle(request, start_early)
+    tell_lost(planned)
+    tried = with_controls(planned)
+    return tried if isinstance(tried, int) else perform(tried, approach_of(tried, ready))
+
+
+def with_controls(planned: Planned) -> Planned | int:
+    """Return the run without the cases that controls pass, if the settings ask for that; an int is an exit code."""
+    if not planned.settings.controls or planned.earlier is not None:
+        return planned
+    from whet.run.controls import without_void_cases  # noqa: PLC0415
+
+    return without_void_cases(planned, carry_out)
+
+
+def approach_of(planned: Planned, ready: Ready) -> Approach:
+    """Return how `whet run` brings trials to their results: by running agents."""
+    from whet.run.gateways import hold_routes  # noqa: PLC0415
     from whet.run.trial import run_trial  # noqa: PLC0415
 
     runners = [execution.runner for execution in planned.plan.executions]
 
     def look_around(sandbox: Sandbox, _: object) -> tuple[str, ...]:
-        return (*hold_network(sandbox, runners), *ready(planned.plan, sandbox))
+        played = planned.settings.cassette is not None
+        notes = (*hold_network(sandbox, runners), *hold_routes(runners, os.environ, sandbox, played=played))
+        return (*notes, *ready(planned.plan, sandbox, played))
 
-    return perform(planned, Approach(run_trial=run_trial, ready=look_around))
+    extra = _judging if is_judged(planned.plan) else None
+    return Approach(run_trial=run_trial, ready=look_around, extra_usage=extra)
 
 
-def _start_early(settings: Settings) -> None:
+def _judging(result: TrialResult) -> Usage:
+    from whet.grade.judge import judging_of  # noqa: PLC0415 - most runs have no judge
+
+    return judging_of(result.grades)
+
+
+def tell_lost(planned: Planned) -> None:
+    """Say what of the suite is not carried over, if it was written for another tool."""
+    sys.stderr.write("".join(f"{lost}\n" for lost in planned.suite.lost))
+
+
+def carry_out(planned: Planned, conclude: Callable[[RunInfo, JournalResults], Conclusion]) -> int:
+    """Run an agent, or what is in its place, on every trial, and let *conclude* give the exit code."""
+    from whet.run.trial import run_trial  # noqa: PLC0415
+
+    return perform(planned, Approach(run_trial=run_trial, conclude=conclude))
+
+
+def start_early(settings: Settings) -> None:
     """Start what takes as long as loading the suite, and importing the rest of whet: the nursery and the probe."""
     # Before the nursery starts: its wardens have to see what we mount.
     private_mounts()
@@ -96,15 +140,15 @@ def perform(planned: Planned, approach: Approach) -> int:
 
     from whet.ground.process import meanwhile  # noqa: PLC0415
     from whet.run.execute import execute, interruptible, single_errors, undisturbed  # noqa: PLC0415
-    from whet.run.start import start_run  # noqa: PLC0415
+    from whet.run.start import ready_run, start_run  # noqa: PLC0415
 
-    with interruptible(), start_run(planned, approach.ready, approach.extra_usage) as (state, parts):
+    with interruptible(), start_run(ready_run(planned, approach.ready), approach.extra_usage) as (state, parts):
         # The command line switched it off: collecting while everything is imported takes a tenth of the time.
         gc.freeze()
         gc.enable()
         meanwhile(_import_what_follows)
         with single_errors():
-            anyio.run(execute, state, parts, approach.run_trial, approach.around)
+            anyio.run(execute, [(state, parts)], approach.run_trial, approach.around)
         with undisturbed():
             # Imported while the first agent ran.
             from whet.run.conclude import conclude_by_verdicts, record_results, report_results  # noqa: PLC0415

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import fields, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
 
 from whet.errors import AttemptError, CheckMistaken, GraderError, JudgeFailed, NoVerdict, Undecidable
 from whet.grade.context import NotRecorded, Shell
-from whet.grade.evidence import AnswerEvidence, Evidence, events_path
+from whet.grade.evidence import AnswerEvidence, Evidence, Reply, events_path
 from whet.ground.copying import remove_tree
-from whet.ground.protecting import Baseline
+from whet.ground.protecting import Surveyed
+from whet.ground.sandbox import Sandbox
 from whet.model import wire
 from whet.model.grade import Changes, Failure, FailureClass, Grade
 from whet.model.run import Trial
@@ -25,6 +28,9 @@ from whet.run.attempt_record import AttemptRecord
 from whet.run.ground import clean_up, prepare_ground
 from whet.run.parts import RunParts
 
+if TYPE_CHECKING:
+    from whet.ground.task_container import TaskContainer
+
 # A survey reads everything that is protected in the workspace.
 _SURVEY_TIMEOUT_S = 300.0
 _BECAUSE = "it decides on the untouched workspace without an answer, so what the agent left is the reason"
@@ -33,7 +39,7 @@ _BECAUSE_OF_ANSWER = "without an answer there is a decision, so the answer is th
 _SETTLED = (CheckMistaken, NotRecorded, JudgeFailed)
 
 
-async def survey(parts: RunParts, trial: Trial, workspace: Path, store: Path) -> Baseline | None:
+async def survey(parts: RunParts, trial: Trial, workspace: Path, store: Path) -> Surveyed | None:
     """Ask the graders of a case what they want to know before its agent starts."""
     case = trial.execution.case
     for name in dict.fromkeys(check.grader for check in case.checks):
@@ -62,11 +68,30 @@ async def evidence_of(parts: RunParts, trial: Trial, record: AttemptRecord, work
         shell=_shell(parts, trial),
         keep=lambda name, text: parts.keep_text(artifact_dir / name, text),
         timeout_s=parts.plan.check_timeout_s,
-        baseline=record.baseline,
+        surveyed=record.surveyed,
         command_timeout_s=parts.plan.command_timeout_s,
         arm=trial.key.arm,
         skill=trial.execution.skill,
+        ask=_judge(parts, trial),
+        house=house_of(parts.sandbox) if trial.execution.case.task else None,
     )
+
+
+def house_of(sandbox: Sandbox) -> TaskContainer:
+    """Return the container of a task, which its sandbox is."""
+    from whet.ground.task_container import TaskContainer  # noqa: PLC0415 - few cases are tasks
+
+    assert isinstance(sandbox, TaskContainer)
+    return sandbox
+
+
+def _judge(parts: RunParts, trial: Trial) -> Callable[[Evidence, str], Awaitable[Reply]] | None:
+    """Return what puts a question to the agent that judges, if one does."""
+    if parts.judge is None:
+        return None
+    from whet.run.judging import ask_judge  # noqa: PLC0415 - most judges are models
+
+    return partial(ask_judge, parts, trial)
 
 
 def _shell(parts: RunParts, trial: Trial) -> Shell:
@@ -78,37 +103,54 @@ def _shell(parts: RunParts, trial: Trial) -> Shell:
         hidden=tuple(str(path) for path in parts.hidden_from(trial)),
         ceilings=parts.ceilings,
         scratch=str(parts.scratch),
+        place=getattr(parts.sandbox, "place", None),
     )
 
 
-async def grade(parts: RunParts, trial: Trial, record: AttemptRecord, evidence: Evidence) -> None:
-    """Ask the graders, check by check; the first check that fails is the failure of the attempt."""
-    checks = trial.execution.case.checks
+async def grade(
+    parts: RunParts,
+    trial: Trial,
+    record: AttemptRecord,
+    evidence: Evidence,
+    checks: Sequence[Check] | None = None,
+) -> None:
+    """Ask the graders, check by check, *checks* or else the last; the first that fails is the failure."""
+    checks = trial.execution.case.last_checks if checks is None else checks
     before = len(record.grades)
     try:
         await _ask(parts, checks, record, evidence)
     except GraderError as error:
         asked = checks[len(record.grades) - before]
+        if asked.turn is not None:
+            error.message = f"turn {asked.turn}: {error.message}"
         if is_open(error) and await is_agents_doing(parts, trial, asked, evidence):
             if isinstance(evidence, AnswerEvidence):
                 raise Undecidable(f"{error.message}; {_BECAUSE_OF_ANSWER}") from error
             raise Undecidable(f"{error.message}; {_BECAUSE}", hint=error.hint) from error
         raise
-    await _blame_undecided(parts, trial, record, evidence)
+    await _blame_undecided(parts, trial, record, evidence, checks, before)
     conclude(record)
 
 
+def goes_on(checks: Sequence[Check], grades: Sequence[Grade]) -> bool:
+    """Return whether a conversation goes on after a turn with these *checks*, of which the last *grades* are."""
+    given = grades[-len(checks) :] if len(grades) >= len(checks) else ()
+    decided = [grade.turn for grade in given] == [check.turn for check in checks]
+    return decided and all(grade.passed or check.soft for check, grade in zip(checks, given, strict=True))
+
+
 async def grade_for_information(
-    parts: RunParts, checks: Iterable[Check], record: AttemptRecord, evidence: Evidence
+    parts: RunParts, checks: Sequence[Check], record: AttemptRecord, evidence: Evidence
 ) -> None:
     """Grade an attempt that has failed already; its verdict does not change."""
     await _ask(parts, checks, record, evidence)
 
 
-async def _ask(parts: RunParts, checks: Iterable[Check], record: AttemptRecord, evidence: Evidence) -> None:
+async def _ask(parts: RunParts, checks: Sequence[Check], record: AttemptRecord, evidence: Evidence) -> None:
+    turns = iter([check.turn for check in checks])
     async with aclosing(_grades(parts, checks, evidence)) as grades:
         async for given in grades:
-            record.grades.append(masked(parts, given))
+            record.grades.append(replace(masked(parts, given), turn=next(turns)))
             if parts.plan.fail_fast and not given.passed:
                 break
     _write_grades(record, evidence)
@@ -147,17 +189,24 @@ def conclude(record: AttemptRecord) -> None:
     else:
         code, cause, named = "assertion", "agent", FailureClass(id="assertion", label="Assertion failure")
     # The message has the reasons of all checks that did not pass, so that you can correct them together.
-    said = "\n".join(dict.fromkeys(given.reason for given in (first, *missed) if given.reason))
+    said = "\n".join(dict.fromkeys(_reason(given) for given in (first, *missed) if given.reason))
     record.failure = Failure(phase="check", code=code, cause=cause, message=said, location=first.location)
     record.failure_class = first.failure_class or named
 
 
-async def _blame_undecided(parts: RunParts, trial: Trial, record: AttemptRecord, evidence: Evidence) -> None:
+def _reason(given: Grade) -> str:
+    return given.reason if given.turn is None else f"turn {given.turn}: {given.reason}"
+
+
+async def _blame_undecided(
+    parts: RunParts, trial: Trial, record: AttemptRecord, evidence: Evidence, checks: Sequence[Check], before: int
+) -> None:
     """Find out why grades are undecided; if the agent is the reason, the check has failed."""
     if any(not given.passed and not given.undecided for given in record.grades):
         # It failed anyway.
         return
-    for number, (check, given) in enumerate(zip(trial.execution.case.checks, record.grades, strict=False)):
+    # Those of earlier turns come before them.
+    for number, (check, given) in enumerate(zip(checks, record.grades[before:], strict=False), before):
         if given.undecided and await is_agents_doing(parts, trial, check, evidence):
             first, _, rest = given.reason.partition("\n")
             reason = "\n".join(part for part in (f"{first}; {_BECAUSE}", rest) if part)
@@ -187,8 +236,8 @@ async def is_agents_doing(parts: RunParts, trial: Trial, check: Check, evidence:
 
 
 async def _decides_untouched(parts: RunParts, trial: Trial, check: Check, evidence: Evidence) -> bool:
-    async with _untouched(parts, trial, evidence) as control:
-        return control is not None and await _decides(parts, check, control)
+    async with _untouched(parts, trial, evidence) as untouched:
+        return untouched is not None and await _decides(parts, check, untouched)
 
 
 async def _decides(parts: RunParts, check: Check, evidence: Evidence) -> bool:
@@ -222,10 +271,15 @@ async def _untouched(parts: RunParts, trial: Trial, evidence: Evidence) -> Async
     except (AttemptError, OSError):
         yield None
         return
+    untouched = _without_agent(evidence, ground.workspace.path, folder)
+    if untouched.house is not None:
+        untouched = replace(untouched, house=untouched.house.anew(folder / "container"))
     try:
-        yield _without_agent(evidence, ground.workspace.path, folder)
+        yield untouched
     finally:
         with anyio.CancelScope(shield=True):
+            if untouched.house is not None:
+                await untouched.house.remove()
             await clean_up(ground)
             await anyio.to_thread.run_sync(remove_tree, folder)
 

@@ -21,12 +21,12 @@ from whet.ground.workspaces import place, take_out_skills
 from whet.model.grade import Changes
 from whet.model.run import Trial
 from whet.model.suite import BootstrapSpec, WorkspaceSpec
-from whet.run.parts import RunParts, trial_folder
+from whet.run.homes import make_home, trial_folder
+from whet.run.parts import RunParts
 from whet.run.scratch import Capture
 
 T = TypeVar("T")
 _BOOTSTRAP_OUTPUT = 16 * 1024 * 1024
-_numbers = count(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +37,8 @@ class Ground:
     home: Path
     temporary: Path
     shared: bool
+    # Whether its agent may only read the workspace.
+    read_only: bool = False
 
     @property
     def aside(self) -> Path:
@@ -47,13 +49,8 @@ class Ground:
 async def prepare_ground(parts: RunParts, trial: Trial, artifact_dir: Path) -> Ground:
     """Make workspace, home and temporary folder of one attempt."""
     spec = trial.execution.workspace
-    number = next(_numbers)
-    home, temporary = parts.scratch / f"h{number}", parts.scratch / f"t{number}"
-    try:
-        home.mkdir()
-        temporary.mkdir()
-    except OSError as error:
-        raise WorkspaceError(f"cannot make a home for the agent: {error}") from error
+    # A container that was started before its trial has them already.
+    home, temporary = getattr(parts.sandbox, "homes", None) or make_home(parts.scratch)
     if spec.mode == "shared":
         workspace = await _shared(parts, trial, home, temporary)
     else:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -22,13 +22,17 @@ from whet.ground.secrets import Masker, can_be_hidden, secret_values
 from whet.ground.workspace import Workspace
 from whet.ground.workspaces import Workspaces
 from whet.model.request import Settings
-from whet.model.run import Plan, Trial, TrialKey, folder_name
+from whet.model.run import Plan, Runner, Trial, TrialKey
 from whet.model.seen import Event
 from whet.model.session import Usage
 from whet.model.suite import Ceilings, Suite
-from whet.plan.settle import judge_key
+from whet.plan.settle import judge_key, user_keys
+from whet.run.gateways import Gateways
 from whet.run.run_state import RunState
-from whet.run.scratch import Unpacked
+from whet.run.scratch import SkillCopies, Unpacked
+
+if TYPE_CHECKING:
+    from whet.run.housing import Housing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,7 @@ class AttemptParts:
     scratch: Path
     sandbox: Sandbox
     unpacked: Unpacked
+    skill_copies: SkillCopies
     masker: Masker
     environ: Mapping[str, str]
     settings_dir: Path | None
@@ -47,7 +52,10 @@ class AttemptParts:
     hidden: tuple[Path, ...]
     max_output_bytes: int
     model_silence_s: float
+    gateways: Gateways
     ceilings: Ceilings = field(default_factory=Ceilings)
+    # The runner whose agent judges, if one does.
+    judge: Runner | None = None
     # Sees the events of sessions while they happen.
     listen: Callable[[Trial, Event], None] | None = None
     # Why the model of a runner was rejected, by runner, so that its other trials do not ask for it again.
@@ -97,13 +105,10 @@ class RunParts(AttemptParts):
     graders: Mapping[str, Grader]
     # Takes note of what an attempt had used when a signal ended it.
     cut_short: Callable[[TrialKey, Usage], None]
+    # What its containers share, if it has any.
+    housing: Housing | None = None
     # Whether a check decides on an untouched workspace, by case, arm and number, if that was asked.
     decides: dict[str, bool] = field(default_factory=dict)
-
-
-def trial_folder(key: TrialKey) -> str:
-    """Return the folder of a trial below `trials/` or `workspaces/` of the run folder."""
-    return f"{folder_name(key.case)}/{folder_name(key.runner)}/{folder_name(key.arm)}/{key.number}"
 
 
 def make_masker(settings: Settings, plan: Plan) -> Masker:
@@ -118,6 +123,7 @@ def make_masker(settings: Settings, plan: Plan) -> Masker:
     key = judge_key(plan)
     if key is not None and can_be_hidden(key):
         masker.learn((key,))
+    masker.learn(tuple(key for key in user_keys(plan) if can_be_hidden(key)))
     masker.learn(bucket_keys(package_settings(settings.packages), os.environ))
     return masker
 
@@ -127,7 +133,7 @@ HIDDEN_VARIABLE = "WHET_SERVICE_HIDDEN"
 
 
 def make_graders(suite: Suite, stack: ExitStack) -> dict[str, Grader]:
-    """Whoever decides the checks of *suite*, let go of with *stack*."""
+    """Make the graders of *suite*, and close them with *stack*."""
     graders: dict[str, Grader] = {}
     for name in sorted({check.grader for case in suite.cases for check in case.checks}):
         graders[name] = grader_class(name)(suite)
@@ -136,17 +142,23 @@ def make_graders(suite: Suite, stack: ExitStack) -> dict[str, Grader]:
 
 
 def make_run_parts(
-    state: RunState, scratch: Path, *, sandbox: Sandbox, graders: dict[str, Grader], masker: Masker
+    state: RunState, scratch: Path, sandbox: Sandbox, graders: dict[str, Grader], masker: Masker
 ) -> RunParts:
     """Make what all attempts of a run share."""
     plan, settings = state.plan, state.settings
     records = _records(plan, settings)
     own = (*records, state.info.run_dir, scratch)
+    # A suite that no agent may see is not in copies of its project either.
+    suite = tuple(path for path in plan.suite.held_out if path == plan.suite.source)
+    common = _attempt_parts(settings, plan, state.info.run_dir, scratch, sandbox, masker)
+    gateways: Gateways = common["gateways"]
+    state.under_way, gateways.allowance = lambda: gateways.under_way_usd, state.refusal
+    gateways.notice = state.notice
     return RunParts(
-        **_attempt_parts(settings, plan.suite, state.info.run_dir, scratch, sandbox, masker),
+        **common,
         hidden=(*records, scratch, *_of_others(os.environ)),
         plan=plan,
-        workspaces=Workspaces(scratch, own=own),
+        workspaces=Workspaces(scratch, own=(*own, *suite)),
         packages=Packages(scratch, package_settings(settings.packages), dict(os.environ), own),
         graders=graders,
         cut_short=state.spent.add,
@@ -158,20 +170,21 @@ def make_attempt_parts(
 ) -> AttemptParts:
     """Make what a single attempt needs outside of a run."""
     return AttemptParts(
-        **_attempt_parts(settings, plan.suite, run_dir, scratch, sandbox, make_masker(settings, plan)),
+        **_attempt_parts(settings, plan, run_dir, scratch, sandbox, make_masker(settings, plan)),
         hidden=(settings.output_dir, run_dir, scratch),
     )
 
 
 def _attempt_parts(
-    settings: Settings, suite: Suite, run_dir: Path, scratch: Path, sandbox: Sandbox, masker: Masker
+    settings: Settings, plan: Plan, run_dir: Path, scratch: Path, sandbox: Sandbox, masker: Masker
 ) -> dict[str, Any]:
     return {
-        "suite": suite,
+        "suite": plan.suite,
         "run_dir": run_dir,
         "scratch": scratch,
         "sandbox": sandbox,
         "unpacked": Unpacked(scratch, sandbox),
+        "skill_copies": SkillCopies(scratch, plan.watermarks),
         "masker": masker,
         "environ": dict(os.environ),
         "settings_dir": settings.file.parent if settings.file else None,
@@ -179,6 +192,8 @@ def _attempt_parts(
         "max_output_bytes": settings.max_output_bytes,
         "model_silence_s": settings.model_silence_s,
         "ceilings": settings.ceilings,
+        "judge": settings.judge_runner,
+        "gateways": Gateways(settings, dict(os.environ), sandbox, masker),
     }
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from whet.agents.agent import Agent, Options
 from whet.agents.programs import BY_TYPE, Finding, KnownAgent, Version, ask_versions, find_program, logins, not_working
 from whet.errors import ConfigError, PathRefused, WhetError
-from whet.ground.sandbox import Sandbox
+from whet.ground.sandbox import Sandbox, choose_sandbox
 from whet.model import plugins
 from whet.model.run import Plan, Runner
 from whet.model.suite import Case
@@ -41,7 +41,7 @@ def look_at_runner(
     model = f" {runner.model}" if runner.model else ""
     where = f" ({program})" if program else ""
     said = f"{runner.agent}{model}{where}"
-    known = BY_TYPE.get(runner.agent)
+    known = _program_known(runner)
     missing = {name: why for name, why in (known.helpers if known else {}).items() if not find_program(name, environ)}
     for name, why in missing.items():
         yield Finding(
@@ -79,6 +79,16 @@ def _runner_problems(
         yield f"{program}: {versions[program].text}", not_working(program)
 
 
+def _program_known(runner: Runner) -> KnownAgent | None:
+    """Return what is known of its program, which may be that of another type, spoken with over ACP."""
+    if runner.agent != "acp":
+        return BY_TYPE.get(runner.agent)
+    from whet.agents.acp import known_as  # noqa: PLC0415 - few runners are of this type
+
+    known = known_as(runner)
+    return BY_TYPE.get(known.adapter) if known else None
+
+
 def program_name(runner: Runner) -> str | None:
     """Return the program that the runner names, or else that of its agent; None if it is part of whet."""
     known = BY_TYPE.get(runner.agent)
@@ -89,17 +99,39 @@ def program_name(runner: Runner) -> str | None:
 _ACCESS = re.compile(r"KEY|TOKEN|AUTH|CREDENTIAL|SECRET|LOGIN|_USE_|PROVIDER|BASE_URL|ENDPOINT")
 
 
-def refuse_unready(plan: Plan, sandbox: Sandbox, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return warnings of missing logins; raises if an agent that whet knows cannot start."""
+def refuse_unready(
+    plan: Plan, sandbox: Sandbox, environ: Mapping[str, str], *, played: bool = False
+) -> tuple[str, ...]:
+    """Return warnings of missing logins; raises if an agent that whet knows cannot start.
+
+    If answers are *played*, nothing has to log in.
+    """
     runners = {each.runner.id: each.runner for each in plan.executions if each.runner.agent in BY_TYPE}
     if not runners:
         return ()
     asked = [program for runner in runners.values() if (program := _asked(runner, environ))]
-    versions = ask_versions(asked, sandbox, environ)
-    problems = [each for runner in runners.values() for each in _problems(runner, versions, environ)]
+    in_image = sandbox.name == "container"
+    # Asked here, where the program is mounted from.
+    versions = _versions(asked, choose_sandbox("auto")[0] if in_image else sandbox, environ)
+    # The image may have a program that this machine has not.
+    runners = {name: runner for name, runner in runners.items() if not in_image or program_of(runner, environ)}
+    problems = [each for runner in runners.values() for each in _problems(runner, versions, environ, played=played)]
     if problems:
         raise ConfigError("\n".join(problems), hint='"whet doctor" looks at every agent; nothing was started')
-    return tuple(each for runner in runners.values() for each in _doubts(runner, environ))
+    return () if played else tuple(each for runner in runners.values() for each in _doubts(runner, environ))
+
+
+# What programs said, by program and PATH: many suites of one command have the same agents.
+_told: dict[tuple[str, str | None], Version] = {}
+
+
+def _versions(programs: Iterable[str], sandbox: Sandbox, environ: Mapping[str, str]) -> dict[str, Version]:
+    """Ask programs for their versions, each once in the life of this process."""
+    path = environ.get("PATH")
+    wanted = dict.fromkeys(programs)
+    unasked = [program for program in wanted if (program, path) not in _told]
+    _told.update({(program, path): told for program, told in ask_versions(unasked, sandbox, environ).items()})
+    return {program: _told[program, path] for program in wanted}
 
 
 def _known(runner: Runner) -> KnownAgent:
@@ -116,7 +148,9 @@ def _asked(runner: Runner, environ: Mapping[str, str]) -> str | None:
     return program_of(runner, environ) if _is_own(runner) and not _known(runner).unpacks else None
 
 
-def _problems(runner: Runner, versions: Mapping[str, Version], environ: Mapping[str, str]) -> Iterator[str]:
+def _problems(
+    runner: Runner, versions: Mapping[str, Version], environ: Mapping[str, str], *, played: bool
+) -> Iterator[str]:
     known, program = _known(runner), program_of(runner, environ)
     if program is None:
         name = program_name(runner)
@@ -125,7 +159,7 @@ def _problems(runner: Runner, versions: Mapping[str, Version], environ: Mapping[
     version = versions.get(program)
     if version is not None and not version.ok and not version.late:
         yield f"runners.{runner.id}: {program} does not start: {version.text}; see whether it works by hand"
-    elif not _has_login(runner, environ) and _must_log_in(runner):
+    elif not played and not _has_login(runner, environ) and _must_log_in(runner):
         ways = ", ".join(known.variables)
         yield f"runners.{runner.id}: nothing logs {known.type} in; log in once by hand, or set one of {ways}"
 

@@ -18,17 +18,18 @@ import anyio.to_thread
 from whet.agents.replay_player import lay
 from whet.dataclass import dataclass
 from whet.errors import AttemptError, WorkspaceError
-from whet.grade.context import Gaps
-from whet.grade.evidence import RecordedEvidence
+from whet.grade.context import Gaps, NotRecorded
+from whet.grade.evidence import Evidence, RecordedEvidence
 from whet.ground.changes import RecordedChanges, read_changes, read_folders
 from whet.ground.copying import copy_tree, remove_tree
 from whet.ground.masking import mask_files
 from whet.model.grade import STATUSES, Changes, Failure, FailureClass
 from whet.model.request import RunRequest, Selection, Settings
-from whet.model.run import Trial, TrialResult
-from whet.model.session import SessionSummary
+from whet.model.run import Trial, TrialResult, turn_folder
+from whet.model.session import SessionSummary, TurnSummary, session_until
+from whet.plan.resume import notices, plan_regrading
 from whet.plan.settings import load_settings
-from whet.plan.settle import Planned, notices, plan_regrading
+from whet.plan.settle import Planned
 from whet.plan.skill import bind_skill
 from whet.reading.text import one_line
 from whet.record.folder import find_run_folder
@@ -36,15 +37,17 @@ from whet.record.recorded_run import RecordedRun, read_run
 from whet.record.sealing import WORKSPACE_FILE
 from whet.run.attempt_record import AttemptRecord
 from whet.run.flow import Approach, perform
-from whet.run.grading import evidence_of, grade
-from whet.run.parts import RunParts, trial_folder
+from whet.run.grading import evidence_of, goes_on, grade
+from whet.run.homes import trial_folder
+from whet.run.parts import RunParts
 from whet.run.trial import classified, result_of
 from whet.suites.format import load_suite
 
 _WIDEST = 100
 _UNKNOWN_CHANGES = "the run was made before changed files were recorded"
+_UNSEEN_TURN = "it was not recorded after this turn, which had no check"
 _DIFF_FILE = "diff.patch"
-_BEGAN_AS_PACKAGE = "it began as a package, and is kept only where a trial does not go as expected"
+_BEGAN_AS_PACKAGE = "it started as a package, and is kept only if a trial does not go as expected"
 # Files of the earlier checks, which those of the new checks replace.
 _OF_CHECKS = ("grades.json", "check.log", "explain.json", WORKSPACE_FILE)
 _TERMINAL = "terminal"
@@ -139,7 +142,8 @@ async def _regraded(parts: RunParts, trial: Trial, earlier: _Earlier, ground: Pa
     record = AttemptRecord(runner=trial.key.runner, number=earlier.attempt, artifact_dir=old.artifact_dir)
     record.started_at, record.duration_s = old.started_at, old.duration_s
     record.session, record.usage, record.steps = earlier.session, old.usage, old.steps
-    record.detected_skills = old.detected_skills
+    record.detected_skills, record.skill_shown = old.detected_skills, old.skill_shown
+    record.user_usage = old.attempts[-1].user_usage if old.attempts else record.user_usage
     try:
         await _check(parts, trial, earlier, record, ground)
     except AttemptError as error:
@@ -155,21 +159,53 @@ async def _regraded(parts: RunParts, trial: Trial, earlier: _Earlier, ground: Pa
 
 
 async def _check(parts: RunParts, trial: Trial, earlier: _Earlier, record: AttemptRecord, ground: Path) -> None:
-    """Ask the graders, check by check."""
+    """Ask the graders, check by check; those of a turn about what there was after it."""
+    case, turns = trial.execution.case, earlier.session.turns
+    # What there was after the last turn is what there was at the end.
+    for turn in turns[: len(case.then)]:
+        if not await _check_turn(parts, trial, earlier, record, ground, turn):
+            return
+    record.session = earlier.session
+    if case.user is None and len(turns or ("one",)) <= len(case.then):
+        raise NotRecorded(f"it ended after turn {len(turns) or 1} of {len(case.then) + 1}, so the rest is not known")
     gaps, record.changes = await anyio.to_thread.run_sync(restore_workspace, earlier.record, earlier.result, ground)
     if trial.execution.workspace.package is not None and earlier.result.workspace_dir is None:
         gaps = replace(gaps, workspace=_BEGAN_AS_PACKAGE)
-    whole = await evidence_of(parts, trial, record, ground)
-    folders = read_folders(whole.artifact_dir)
-    known = {item.name: getattr(whole, item.name) for item in fields(whole)}
-    evidence = RecordedEvidence(**known, gaps=gaps, folders=folders)
     try:
+        evidence = await _evidence(parts, trial, record, ground, gaps)
         await grade(parts, trial, record, evidence)
     except AttemptError as error:
         record.fail(parts, error)
     if not record.passed and gaps.workspace is None:
         record.workspace_dir = f"workspaces/{trial_folder(trial.key)}/{record.number}"
         record.notes += await anyio.to_thread.run_sync(_keep, parts, ground, parts.run_dir / record.workspace_dir)
+
+
+async def _check_turn(
+    parts: RunParts, trial: Trial, earlier: _Earlier, record: AttemptRecord, ground: Path, turn: TurnSummary
+) -> bool:
+    """Ask the graders of one turn; return whether the conversation goes on."""
+    checks = [check for check in trial.execution.case.checks if check.turn == turn.number]
+    if not checks:
+        return True
+    record.session = session_until(earlier.session, turn.number)
+    folder = f"{earlier.result.artifact_dir}/{turn_folder(turn.number)}".rstrip("/")
+    then = replace(earlier.result, artifact_dir=folder, workspace_dir=None, changed_files=turn.changed_files or 0)
+    place = ground.with_name(f"{ground.name}-{turn.number}")
+    try:
+        gaps, record.changes = await anyio.to_thread.run_sync(restore_workspace, earlier.record, then, place)
+        if turn.changed_files is None:
+            gaps = replace(gaps, workspace=_UNSEEN_TURN, changes=_UNSEEN_TURN)
+        await grade(parts, trial, record, await _evidence(parts, trial, record, place, gaps), checks)
+    finally:
+        await anyio.to_thread.run_sync(remove_tree, place)
+    return goes_on(checks, record.grades)
+
+
+async def _evidence(parts: RunParts, trial: Trial, record: AttemptRecord, workspace: Path, gaps: Gaps) -> Evidence:
+    whole = await evidence_of(parts, trial, record, workspace)
+    known = {item.name: getattr(whole, item.name) for item in fields(whole)}
+    return RecordedEvidence(**known, gaps=gaps, folders=read_folders(whole.artifact_dir))
 
 
 def _copy_record(record: RecordedRun, old: TrialResult, run_dir: Path) -> None:
@@ -182,6 +218,8 @@ def _copy_record(record: RecordedRun, old: TrialResult, run_dir: Path) -> None:
     if regraded:
         for name in _OF_CHECKS:
             (run_dir / old.artifact_dir / name).unlink(missing_ok=True)
+        for log in (run_dir / old.artifact_dir).glob("turns/*/check.log"):
+            log.unlink()
 
 
 def _copy(source: Path, destination: Path, folder: str) -> None:
@@ -255,7 +293,7 @@ def _changes(artifacts: Path, recorded: RecordedChanges | None) -> Changes:
 def _reasons(record: RecordedRun, result: TrialResult, recorded: RecordedChanges | None) -> Iterator[str]:
     """Yield the reasons why the workspace cannot be restored as it was."""
     if record.asked.workspace is None:
-        yield "the run does not say what its workspaces began as"
+        yield "the run does not say what its workspaces started from"
         return
     if record.asked.workspace.get("mode") == "shared":
         yield "it was shared between trials"

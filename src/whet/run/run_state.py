@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from whet.dataclass import dataclass
-from whet.model.event import Notice, RunEvent, TrialEnded
+from whet.model.event import Looked, Notice, RunEvent, TrialEnded
 from whet.model.request import Settings
 from whet.model.run import UNHELD, Plan, RunInfo, Trial, TrialResult
 from whet.model.session import Usage
+from whet.record.chain import is_done
 from whet.record.journal import Journal, Spent
 from whet.record.snapshots import SnapshotFile
 from whet.report.reporter import Reporters
+
+if TYPE_CHECKING:
+    from whet.grade.until import Looking
 
 # Exit codes.
 PASSED, FAILED, ERRORED, INTERRUPTED = 0, 1, 3, 130
@@ -41,8 +45,14 @@ class RunState:
     # What a trial used outside of its own session, and its cost so far.
     extra_usage: Callable[[TrialResult], Usage] | None = None
     extra_usd: float = 0.0
+    # All runs that this command started, which share its budget; only this one, unless it started several.
+    beside: Sequence[RunState] = ()
+    # What its sessions under way have spent so far, as far as the gateway knows.
+    under_way: Callable[[], float] = lambda: 0.0
     # The runners whose cost is unknown although there is a budget, after the message about it.
     unheld: set[str] = field(default_factory=set)
+    # What looks after each round of a run until decided.
+    looking: Looking | None = None
 
     def __post_init__(self) -> None:
         """Add what an earlier run spent outside of its sessions; the journal knows the rest."""
@@ -58,12 +68,17 @@ class RunState:
 
         *files* are the hashes of what a trial that ended left in the record.
         """
+        look = None
         if isinstance(event, TrialEnded):
-            self.journal.append(event.result, files)
+            if self.looking is not None and is_done(event.result):
+                look = self.looking.after(event.result)
+            self.journal.append(event.result, files, look)
             self.extra_usd += self._extra_usd(event.result)
         self.reporters(event)
         if isinstance(event, TrialEnded):
             self._warn_of_unknown_cost(event)
+        if self.looking is not None and look is not None:
+            self.reporters(Looked(look=look, until=self.looking.until, cost_usd=self.spent_usd))
 
     def notice(self, message: str, level: Literal["info", "warning"] = "warning") -> None:
         """Show *message* to the user."""
@@ -75,28 +90,49 @@ class RunState:
         if runner not in self.unheld and any(note.startswith(UNHELD) for note in event.result.notes):
             self.unheld.add(runner)
             self.notice(
-                f"the cost of {event.trial.key.case} on {runner} is not known, so its budget was not held (shown once)"
+                f"the cost of {event.trial.key.case} on {runner} is not known, so no budget was enforced (shown once)"
             )
 
     def interrupt(self) -> None:
         """Note that a signal asked the run to end."""
         self.interrupted = True
 
-    def afford(self) -> bool:
-        """Return whether another trial may start; the first time that it may not, say so."""
+    @property
+    def spent_usd(self) -> float | None:
+        """What this run has spent so far, as far as it is known."""
+        own = (self.journal.usage + self.journal.user_usage + self.spent.usage).cost_usd
+        return None if own is None and not self.extra_usd else (own or 0.0) + self.extra_usd
+
+    def afford(self, *, ahead: float = 0.0) -> bool:
+        """Return whether another trial may start; the first time that it may not, say so.
+
+        *ahead* is the share of what was spent that the next step is going to take.
+        """
         most = self.settings.max_cost_usd
-        own = (self.journal.usage + self.spent.usage).cost_usd
-        spent = (own or 0.0) + self.extra_usd
-        if most is None or (own is None and not self.extra_usd) or spent < most:
+        if most is None:
+            return True
+        known = [each.spent_usd for each in self.beside or (self,)]
+        spent = sum(each or 0.0 for each in known)
+        if all(each is None for each in known) or (spent < most and spent * (1 + ahead) <= most):
             return True
         if not self.stopped:
             self.stopped = True
-            self.notice(f"${spent:.6g} of at most ${most:g} are spent: no further trial is started")
+            rest = "the rest does not pay for another round" if spent < most else "no more trials start"
+            self.notice(f"${spent:.6g} of at most ${most:g} is spent: {rest}")
         return False
 
-    def pending(self) -> Iterator[Trial]:
-        """Yield the trials that have not ended yet."""
-        return (trial for trial in self.plan.trials() if not self.journal.is_done(trial.key))
+    def refusal(self) -> str | None:
+        """Return why sessions under way may ask their models no more, if the money is spent."""
+        most = self.settings.max_cost_usd
+        if most is None:
+            return None
+        spent = sum((each.spent_usd or 0.0) + each.under_way() for each in self.beside or (self,))
+        return f"${spent:.6g} of at most ${most:g} is spent in this run" if spent >= most else None
+
+    def pending(self, number: int | None = None) -> Iterator[Trial]:
+        """Yield the trials that have not ended yet, or those of one round."""
+        trials = self.plan.trials() if number is None else self.plan.round(number)
+        return (trial for trial in trials if not self.journal.is_done(trial.key))
 
 
 def now() -> str:

@@ -1,4 +1,4 @@
-"""The scratch folder of a run, and what fills it: captured output, and folders that programs unpack once."""
+"""The scratch folder of a run, and what fills it: captured output, folders that programs unpack once, and skills."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from itertools import count
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 
 from whet.agents.agent import AgentCommand, Unpacking
 from whet.dataclass import dataclass
-from whet.errors import AttemptError, OutputTooLarge
+from whet.errors import AttemptError, OutputTooLarge, WorkspaceError
 from whet.ground.copying import remove_tree
 from whet.ground.sandbox import Boundary, Command, Sandbox
 from whet.ground.secrets import MaskedStream, Masker
+from whet.model.run import Trial
 
 _TAIL = 2000
 _PREFIX = "whet-"
@@ -177,6 +179,48 @@ class Unpacked:
             # The attempt reports a program that cannot be started.
             return None
         return folder if ended.exit_code == 0 else None
+
+
+@dataclass(slots=True)
+class SkillCopies:
+    """The copies of skills that agents are given, each with the watermark of its arm, made once for a run."""
+
+    scratch: Path
+    watermarks: Mapping[str, str]
+    _lock: anyio.Lock = field(default_factory=anyio.Lock)
+    _copies: dict[tuple[Path, str], Path] = field(default_factory=dict)
+
+    async def given_to(self, trial: Trial) -> Trial:
+        """Return *trial* with such a copy in place of the skill of its arm, wherever that is put."""
+        execution, word = trial.execution, self.watermarks.get(trial.key.arm)
+        skill, runner, workspace = execution.skill, execution.runner, execution.workspace
+        if skill is None or word is None:
+            return trial
+        async with self._lock:
+            if (skill, word) not in self._copies:
+                holder = self.scratch / f"s{len(self._copies) + 1}"
+                self._copies[skill, word] = await _copied(skill, word, holder)
+        copy = self._copies[skill, word]
+        placed = tuple(replace(item, source=copy) if item.source == skill else item for item in workspace.placed)
+        skills = tuple(copy if path == skill else path for path in runner.skills)
+        given = replace(
+            execution,
+            skill=copy,
+            runner=replace(runner, skills=skills),
+            workspace=replace(workspace, placed=placed),
+        )
+        return replace(trial, execution=given)
+
+
+async def _copied(skill: Path, word: str, holder: Path) -> Path:
+    # Only here: most runs have no skill.
+    from whet.ground.watermark import watermarked  # noqa: PLC0415
+
+    try:
+        return await anyio.to_thread.run_sync(watermarked, skill, word, holder)
+    except (OSError, WorkspaceError) as error:
+        remove_tree(holder)
+        raise WorkspaceError(f"the skill {skill} cannot be copied: {error}") from error
 
 
 def _ignore(chunk: bytes) -> None:

@@ -34,7 +34,7 @@ def fill_home(home: Path, asked: AgentCommand) -> None:
                 # Only for this user. The agent may write it: some renew their login, and fail if they cannot.
                 target.chmod(0o600)
     except OSError as error:
-        raise WorkspaceError(f"the home of the agent cannot be made ready: {error}") from error
+        raise WorkspaceError(f"the home of the agent cannot be prepared: {error}") from error
 
 
 def login_secrets(asked: AgentCommand) -> tuple[str, ...]:

@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from whet.dataclass import dataclass
 from whet.errors import RecordUnwritten
 from whet.ground.ceilings import weaknesses
 from whet.ground.descent import become_subreaper
+from whet.ground.engine import remove_abandoned
 from whet.ground.mounts import private_mounts
 from whet.ground.sandbox import Sandbox, choose_sandbox
 from whet.ground.secrets import Masker
@@ -22,8 +25,9 @@ from whet.model.request import RunRequest, Settings
 from whet.model.run import Plan, RunInfo, Trial, TrialResult
 from whet.model.seen import Event
 from whet.model.session import Usage
+from whet.plan.images import needs_containers, sandbox_of
 from whet.plan.settings import describe
-from whet.plan.settle import Planned
+from whet.plan.settle import Planned, notices_on_cost
 from whet.reading.text import path_for_people
 from whet.record import folder as folders
 from whet.record.journal import Journal, Spent
@@ -39,29 +43,66 @@ from whet.run.run_state import RunState, now
 from whet.run.scratch import clear_scratch, new_scratch, starts_nothing
 from whet.version import __version__
 
+if TYPE_CHECKING:
+    from whet.grade.until import Looking
+
 # The files that whet itself holds open, and the most that a trial does: pipes, transcripts, a worker, folders.
 _OWN_FILES = 32
 _FILES_PER_TRIAL = 16
 
 
-@contextmanager
-def start_run(
-    planned: Planned,
-    ready: Callable[[Sandbox, Masker], tuple[str, ...]],
-    extra_usage: Callable[[TrialResult], Usage] | None,
-) -> Iterator[tuple[RunState, RunParts]]:
-    """Begin the run, or the one to resume; everything that it opens is closed in the end."""
-    request, settings, resumed = planned.request, planned.settings, planned.earlier is not None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyRun:
+    """A run that nothing keeps from beginning, as far as can be known without beginning it."""
+
+    planned: Planned
+    # With as many trials at a time as the system allows.
+    plan: Plan
+    sandbox: Sandbox
+    masker: Masker
+    snapshots: SnapshotFile | None
+    warnings: tuple[str, ...]
+
+
+def ready_run(planned: Planned, ready: Callable[[Sandbox, Masker], tuple[str, ...]]) -> ReadyRun:
+    """Look at everything that may refuse the run; of several runs, all are looked at before one has a record."""
+    settings = planned.settings
     plan, fewer = _fit_open_files(planned.plan)
-    snapshots = _find_snapshots(settings, request)
+    snapshots = _find_snapshots(settings, planned.request)
     # Before there are reporters: one of a third party has a thread.
     private_mounts()
+    sandbox, note = choose_sandbox(sandbox_of(plan, settings))
+    masker = make_masker(settings, plan)
+    with single_errors():
+        doubts = ready(sandbox, masker)
+    if planned.earlier is not None:
+        planned.earlier.check(planned.plan, settings)
+    warnings = (note, fewer, weaknesses(settings.ceilings), *settings.notices, *planned.notices, *doubts)
+    return ReadyRun(
+        planned=planned,
+        plan=plan,
+        sandbox=sandbox,
+        masker=masker,
+        snapshots=snapshots,
+        warnings=tuple(each for each in warnings if each),
+    )
+
+
+@contextmanager
+def start_run(
+    readied: ReadyRun,
+    extra_usage: Callable[[TrialResult], Usage] | None,
+    listen: Callable[[Path], Reporters] | None = None,
+) -> Iterator[tuple[RunState, RunParts]]:
+    """Begin the run, or the one to resume; everything that it opens is closed in the end.
+
+    A run of several gives *listen*, which makes what its events go to from its folder.
+    """
+    planned, plan, masker = readied.planned, readied.plan, readied.masker
+    request, settings, resumed = planned.request, planned.settings, planned.earlier is not None
     with ExitStack() as stack:
-        reporters = stack.enter_context(_make_reporters(plan, settings, request))
-        sandbox, note = choose_sandbox(settings.sandbox)
-        masker = make_masker(settings, plan)
-        with single_errors():
-            notices = ready(sandbox, masker)
+        # Before there is a record: what cannot be written is said first.
+        reporters = Reporters((), stderr=sys.stderr) if listen else stack.enter_context(open_reporters(planned))
         with _alone_in_project(plan, request):
             # A project that another run works in gets no record.
             run_dir = _open_record(planned, masker)
@@ -78,23 +119,39 @@ def start_run(
             clear_scratch(run_dir)
         scratch = stack.enter_context(new_scratch(run_dir))
         state = RunState(
-            info=_info(planned, run_dir, sandbox.name),
+            info=_info(planned, run_dir, readied.sandbox.name),
             plan=plan,
             settings=settings,
             journal=journal,
             spent=Spent(run_dir / folders.SPENT_FILE),
-            reporters=reporters,
-            snapshots=snapshots,
+            reporters=listen(run_dir) if listen else reporters,
+            snapshots=readied.snapshots,
             resumed=resumed,
             extra_usage=extra_usage,
         )
-        parts = make_run_parts(state, scratch, sandbox=sandbox, graders=graders, masker=masker)
+        parts = _with_containers(make_run_parts(state, scratch, readied.sandbox, graders, masker), settings, stack)
+        state.looking = _looking(plan, journal)
         if request.verbose:
             parts = replace(parts, listen=_show_sessions(state))
-        warnings = (note, fewer, starts_nothing(scratch), weaknesses(settings.ceilings))
-        _announce(state, (*warnings, *settings.notices, *planned.notices, *notices))
-        with _hint_how_to_resume(state.info, planned):
+        # Of several runs, the cost of all is said once.
+        cost = () if listen else notices_on_cost(planned, plan)
+        # Containers also of a run without any: an earlier one may have been killed.
+        _announce(state, (*cost, starts_nothing(scratch), *remove_abandoned(), *readied.warnings))
+        # Of several runs, all of them are resumed together.
+        with nullcontext() if listen else hint_how_to_resume(state.info, planned):
             yield state, parts
+
+
+def _with_containers(parts: RunParts, settings: Settings, stack: ExitStack) -> RunParts:
+    """Return *parts* with what containers need, if a trial runs in one."""
+    if not needs_containers(parts.plan, settings):
+        return parts
+    # Only here: most runs have none.
+    from whet.run.housing import Housing  # noqa: PLC0415
+
+    housing = Housing.of(settings, parts.run_dir, parts.scratch, parts.keep_text)
+    stack.callback(housing.close)
+    return replace(parts, housing=housing)
 
 
 def _fit_open_files(plan: Plan) -> tuple[Plan, str | None]:
@@ -125,9 +182,11 @@ def _find_snapshots(settings: Settings, request: RunRequest) -> SnapshotFile | N
     return SnapshotFile(rule) if rule else None
 
 
-def _make_reporters(plan: Plan, settings: Settings, request: RunRequest) -> AbstractContextManager[Reporters]:
+def open_reporters(planned: Planned) -> AbstractContextManager[Reporters]:
+    """Make the reporters that the settings and the request name."""
+    plan, settings = planned.plan, planned.settings
     return make_reporters(
-        (*settings.reporters, *request.more_reporters),
+        (*settings.reporters, *planned.request.more_reporters),
         base=Path.cwd(),
         stdout=sys.stdout,
         stderr=sys.stderr,
@@ -148,15 +207,25 @@ def _open_record(planned: Planned, masker: Masker) -> Path:
     """Make a run folder, or find the one to continue."""
     settings, plan, earlier = planned.settings, planned.plan, planned.earlier
     if earlier is not None:
-        earlier.check(plan, settings)
         return earlier.run_dir
     run_dir = folders.create_run_folder(settings.output_dir)
     with folders.writing(run_dir):
-        digest = write_sources(run_dir, sources_of(plan, settings, planned.request.more_reporters))
-    asked = run_facts(planned.request, describe(settings), plan, version=__version__, sources=digest, **planned.facts)
+        kept = {
+            "sources": write_sources(run_dir, sources_of(plan, settings, planned.request.more_reporters)),
+            "skills": _keep_skills(run_dir, plan, masker),
+        }
+    asked = run_facts(planned.request, describe(settings), plan, version=__version__, **kept, **planned.facts)
     write_run_file(run_dir, asked, masker.tree)
     folders.point_latest(run_dir)
     return run_dir
+
+
+def _keep_skills(run_dir: Path, plan: Plan, masker: Masker) -> str | None:
+    if all(arm.skill is None for arm in plan.arms):
+        return None
+    from whet.record.kept_skills import keep_skills  # noqa: PLC0415 - many runs have no skill
+
+    return keep_skills(run_dir, plan, masker.text)
 
 
 def _info(planned: Planned, run_dir: Path, sandbox: str) -> RunInfo:
@@ -178,6 +247,16 @@ def _info(planned: Planned, run_dir: Path, sandbox: str) -> RunInfo:
     )
 
 
+def _looking(plan: Plan, journal: Journal) -> Looking | None:
+    """Return what looks after each round of a run until decided; a regraded run has no rounds."""
+    if plan.until is None or plan.seed is None:
+        return None
+    from whet.grade.until import Looking  # noqa: PLC0415 - most runs compare nothing
+
+    entries = (entry for key in journal if (entry := journal.entry(key)) is not None and entry.done)
+    return Looking(plan, plan.until, map(journal.read, entries))
+
+
 def _show_sessions(state: RunState) -> Callable[[Trial, Event], None]:
     return lambda trial, event: state.emit(SessionSeen(trial=trial, event=event))
 
@@ -194,12 +273,12 @@ def _announce(state: RunState, warnings: Iterable[str | None]) -> None:
 
 
 @contextmanager
-def _hint_how_to_resume(info: RunInfo, planned: Planned) -> Iterator[None]:
+def hint_how_to_resume(info: RunInfo, planned: Planned) -> Iterator[None]:
     """Add the command that resumes the run to the hint of a record that cannot be written."""
     try:
         yield
     except RecordUnwritten as error:
         regraded = planned.facts.get("regraded_from")
         command = resume_command(info, path_for_people(info.run_dir, Path.cwd()))
-        error.hint = f"{error.hint}, and go on with: {f'whet regrade {regraded}' if regraded else command}"
+        error.hint = f"{error.hint}, and continue with: {f'whet regrade {regraded}' if regraded else command}"
         raise

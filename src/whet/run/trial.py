@@ -16,14 +16,14 @@ from whet.grade.evidence import QUESTIONS_FILE
 from whet.grade.scores import score_of
 from whet.ground.changes import note_folders, record_changes
 from whet.ground.tree import SHORTAGES
-from whet.model.grade import Failure, FailureClass, Status
-from whet.model.run import Attempt, Trial, TrialResult
+from whet.model.grade import Changes, Failure, FailureClass, Status
+from whet.model.run import Attempt, Trial, TrialResult, turn_folder
 from whet.model.suite import Case
 from whet.run.agent_session import run_agent
 from whet.run.attempt_record import AttemptRecord, recording
-from whet.run.ending import refuse_contaminated
-from whet.run.grading import evidence_of, grade, grade_for_information, survey
+from whet.run.grading import evidence_of, goes_on, grade, grade_for_information, survey
 from whet.run.ground import Ground, changes_of, clean_up, keep_workspace, prepare_ground
+from whet.run.homes import trial_folder
 from whet.run.parts import RunParts
 from whet.run.session_state import keep_state
 
@@ -45,7 +45,7 @@ async def attempt_with_retries(parts: RunParts, trial: Trial, attempt: Attemptin
             record = await attempt(number)
         except BaseException:
             for earlier in records:
-                parts.cut_short(trial.key, earlier.usage)
+                parts.cut_short(trial.key, earlier.usage + earlier.user_usage)
             raise
         records.append(record)
         if not _worth_another(record, trial):
@@ -55,25 +55,35 @@ async def attempt_with_retries(parts: RunParts, trial: Trial, attempt: Attemptin
 
 async def run_attempt(parts: RunParts, trial: Trial, number: int) -> AttemptRecord:
     """Make one attempt; every failure of it is data in the record."""
+    # Before the clock starts: an image may have to be built.
+    attempt = f"{trial_folder(trial.key)}/{number}"
+    sandbox = parts.sandbox if parts.housing is None else await parts.housing.sandbox(trial, attempt)
     with recording(parts, trial, number) as record:
+        if isinstance(sandbox, AttemptError):
+            raise sandbox
+        parts = replace(parts, sandbox=sandbox)
         _refuse_rejected(parts, trial)
         artifact_dir = parts.run_dir / record.artifact_dir
         os.makedirs(artifact_dir, exist_ok=True)  # noqa: PTH103 - twice as fast as Path.mkdir
-        ground = await prepare_ground(parts, trial, artifact_dir)
+        given = await parts.skill_copies.given_to(trial)
+        ground = await prepare_ground(parts, given, artifact_dir)
         try:
             try:
                 await _survey(parts, ground, trial, record)
-                await run_agent(parts, ground, trial, record)
-                refuse_contaminated(parts, trial, record)
-                await _look(parts, ground, record)
-                await grade(parts, trial, record, await evidence_of(parts, trial, record, ground.workspace.path))
+                whole = await _observe(parts, ground, given, record)
+                if parts.housing is not None:
+                    parts.housing.prepare_next(trial, sandbox, (ground.home, ground.temporary))
+                if whole:
+                    evidence = await evidence_of(parts, trial, record, ground.workspace.path)
+                    await grade(parts, trial, record, evidence)
             except AttemptError as error:
                 record.fail(parts, error)
-                await _look_after_failure(parts, ground, record)
                 await _grade_for_information(parts, ground, trial, record)
             await _keep(parts, ground, trial, record)
         finally:
             with anyio.CancelScope(shield=True):
+                if parts.housing is not None:
+                    await parts.housing.leave(sandbox)
                 record.notes += await clean_up(ground)
     return record
 
@@ -86,9 +96,9 @@ def _refuse_rejected(parts: RunParts, trial: Trial) -> None:
 
 async def _survey(parts: RunParts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:
     """Let graders look at the workspace before the agent starts."""
-    record.baseline = await survey(parts, trial, ground.workspace.path, ground.aside)
-    if record.baseline is not None and record.baseline.folders:
-        note_folders(parts.run_dir / record.artifact_dir, record.baseline.folders)
+    record.surveyed = await survey(parts, trial, ground.workspace.path, ground.aside)
+    if record.surveyed is not None and record.surveyed.folders:
+        note_folders(parts.run_dir / record.artifact_dir, record.surveyed.folders)
     if not record.vacuous:
         return
     if parts.plan.strict:
@@ -96,35 +106,86 @@ async def _survey(parts: RunParts, ground: Ground, trial: Trial, record: Attempt
     record.notes.append("every expectation held before the agent began: the case is vacuous")
 
 
-async def _look(parts: RunParts, ground: Ground, record: AttemptRecord) -> None:
-    """Record what the agent changed in the workspace."""
+async def _observe(parts: RunParts, ground: Ground, trial: Trial, record: AttemptRecord) -> bool:
+    """Run the agent, and look at what it changed; that it met a skill of another arm outranks how it ended.
+
+    Return whether it was asked all that it should be, which the check of a turn can end before.
+    """
     try:
-        record.changes = await changes_of(ground)
-    except WorkspaceError as error:
-        raise _spoiled(error) from error
-    keep = partial(
-        record_changes, ground.workspace.path, record.changes, parts.run_dir / record.artifact_dir, parts.masker
-    )
+        whole = await _run_session(parts, ground, trial, record)
+        await _look(parts, ground, record)
+    except AttemptError:
+        await _look_after_failure(parts, ground, trial, record)
+        await _look_for_skills(parts, trial, record)
+        raise
+    await _look_for_skills(parts, trial, record)
+    return whole
+
+
+async def _look_for_skills(parts: RunParts, trial: Trial, record: AttemptRecord) -> None:
+    if parts.suite.skill is None:
+        return
+    # Only here: most suites have no skill.
+    from whet.run.contamination import look_for_skills  # noqa: PLC0415
+
+    await anyio.to_thread.run_sync(look_for_skills, parts, trial, record)
+
+
+async def _run_session(parts: RunParts, ground: Ground, trial: Trial, record: AttemptRecord) -> bool:
+    if not trial.execution.case.converses:
+        await run_agent(parts, ground, trial, record)
+        return True
+    # Only here: most cases are no conversations.
+    from whet.run.conversation import converse  # noqa: PLC0415
+
+    return await converse(parts, ground, trial, record, partial(_after_turn, parts, ground, trial, record))
+
+
+async def _after_turn(parts: RunParts, ground: Ground, trial: Trial, record: AttemptRecord, turn: int) -> bool:
+    """Decide the checks of a turn; return whether the conversation goes on."""
+    checks = [check for check in trial.execution.case.checks if check.turn == turn]
+    if not checks:
+        return True
+    await _look(parts, ground, record, turn)
+    seen = record.changes
+    await grade(parts, trial, record, await evidence_of(parts, trial, record, ground.workspace.path), checks)
+    if (await _changes(ground)) != seen:
+        record.notes.append(f"the workspace changed during the checks of turn {turn}, and the agent went on in it")
+    return goes_on(checks, record.grades) and getattr(parts.sandbox, "goes_on", True)
+
+
+async def _look(parts: RunParts, ground: Ground, record: AttemptRecord, turn: int | None = None) -> None:
+    """Record what the agent changed in the workspace, at the end or until the end of a turn."""
+    folder = parts.run_dir / record.artifact_dir / turn_folder(turn)
+    record.changes = await _changes(ground)
+    keep = partial(record_changes, ground.workspace.path, record.changes, folder, parts.masker)
     record.notes += await anyio.to_thread.run_sync(keep) if record.changes else keep()
     if record.changes.diff:
-        parts.keep_text(parts.run_dir / record.artifact_dir / "diff.patch", record.changes.diff)
+        parts.keep_text(folder / "diff.patch", record.changes.diff)
+    if turn is not None and record.session is not None:
+        *earlier, last = record.session.turns
+        turns = (*earlier, replace(last, changed_files=len(record.changes)))
+        record.session = replace(record.session, turns=turns)
 
 
-def _spoiled(error: WorkspaceError) -> WorkspaceError:
+async def _changes(ground: Ground) -> Changes:
     """Blame the agent if its workspace cannot be read, unless the machine ran out of something: it could be before."""
-    if isinstance(error.__cause__, OSError) and error.__cause__.errno in SHORTAGES:
-        return error
-    return WorkspaceSpoiled(error.message, hint=error.hint)
+    try:
+        return await changes_of(ground)
+    except WorkspaceError as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in SHORTAGES:
+            raise
+        raise WorkspaceSpoiled(error.message, hint=error.hint) from error
 
 
-async def _look_after_failure(parts: RunParts, ground: Ground, record: AttemptRecord) -> None:
+async def _look_after_failure(parts: RunParts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:
     """Record the changes of an attempt that failed; an error here must not hide the first one."""
-    if record.changes:
+    if record.changes and not trial.execution.case.converses:
         return
     try:
         await _look(parts, ground, record)
     except AttemptError as error:
-        record.notes.append(f"what changed could not be seen: {error.message}")
+        record.notes.append(f"the changes could not be read: {error.message}")
 
 
 async def _grade_for_information(parts: RunParts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:
@@ -136,7 +197,7 @@ async def _grade_for_information(parts: RunParts, ground: Ground, trial: Trial, 
         evidence = await evidence_of(parts, trial, record, ground.workspace.path)
         await grade_for_information(parts, checks, record, evidence)
     except AttemptError as error:
-        record.notes.append(f"what holds nevertheless could not be seen: {error.message}")
+        record.notes.append(f"the checks could not run for information: {error.message}")
 
 
 async def _keep(parts: RunParts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:
@@ -184,10 +245,11 @@ def result_of(trial: Trial, records: list[AttemptRecord]) -> TrialResult:
     last = records[-1]
     expected_fail = trial.execution.case.expected_fail
     status = verdict(last, expected_fail=expected_fail)
-    if trial.execution.control and status == "failed":
+    if trial.execution.baseline and status == "failed":
         # It only serves for comparison, and may fail.
         status = "expected-failed"
     output = last.session.final_output if last.session else ""
+    session = last.session or last.unfinished
     failure, failure_class = last.failure, last.failure_class
     if status == "unexpected-passed":
         failure = Failure(
@@ -207,6 +269,7 @@ def result_of(trial: Trial, records: list[AttemptRecord]) -> TrialResult:
         usage=last.usage,
         steps=last.steps,
         detected_skills=last.detected_skills,
+        skill_shown=last.skill_shown,
         final_output=output if len(output) <= OUTPUT_KEPT else output[:OUTPUT_KEPT] + " ...",
         workspace_dir=last.workspace_dir,
         changed_files=len(last.changes),
@@ -214,6 +277,8 @@ def result_of(trial: Trial, records: list[AttemptRecord]) -> TrialResult:
         session_s=last.session.duration_s if last.session else None,
         attempts=tuple(_attempt(record, trial.execution.case) for record in records),
         notes=tuple(note for record in records for note in record.notes),
+        turns=len(session.turns) if session else 0,
+        user=session.user if session else None,
     )
 
 
@@ -253,6 +318,7 @@ def _attempt(record: AttemptRecord, case: Case) -> Attempt:
         workspace_dir=record.workspace_dir,
         failure=record.failure,
         usage=record.usage,
+        user_usage=record.user_usage,
     )
 
 

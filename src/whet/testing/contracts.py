@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from whet.errors import GraderError, SuiteError
 from whet.grade.context import Shell
 from whet.grade.evidence import Evidence
 from whet.grade.grader import Grader
-from whet.ground.protecting import Baseline
+from whet.ground.protecting import Surveyed
 from whet.model import wire
 from whet.model.grade import Changes, Failure, FailureClass, Grade
 from whet.model.run import TrialKey, TrialResult
@@ -91,7 +92,7 @@ class _Stage:
     events: tuple[Event, ...]
     files: Mapping[str, str]
 
-    def evidence(self, name: str, baseline: Baseline | None = None, *, touched: bool = True) -> Evidence:
+    def evidence(self, name: str, surveyed: Surveyed | None = None, *, touched: bool = True) -> Evidence:
         """Make the evidence in folders of its own; an agent that touched nothing did not answer either."""
         home = self.folder / name
         workspace, artifacts = home / "workspace", home / "artifacts"
@@ -118,7 +119,7 @@ class _Stage:
             shell=Shell(sandbox="local"),
             keep=partial(_keep, artifacts),
             timeout_s=_TIMEOUT_S,
-            baseline=baseline,
+            surveyed=surveyed,
         )
 
 
@@ -129,11 +130,11 @@ def _keep(folder: Path, name: str, text: str) -> None:
 async def _decide(grader: Grader, stage: _Stage) -> tuple[Grade, ...]:
     try:
         untouched = stage.evidence("untouched", touched=False)
-        baseline = await _survey(grader, stage, untouched.workspace)
-        await _check_untouched(grader, stage.checks, replace(untouched, baseline=baseline))
-        evidence = stage.evidence("alone", baseline)
+        surveyed = await _survey(grader, stage, untouched.workspace)
+        await _check_untouched(grader, stage.checks, replace(untouched, surveyed=surveyed))
+        evidence = stage.evidence("alone", surveyed)
         alone = [await _grade(grader, check, evidence) for check in stage.checks]
-        evidence = stage.evidence("together", baseline)
+        evidence = stage.evidence("together", surveyed)
         together = [given async for given in grader.grade_all(stage.checks, evidence)]
         want(
             [_decision(given) for given in together] == [_decision(given) for given in alone],
@@ -146,15 +147,15 @@ async def _decide(grader: Grader, stage: _Stage) -> tuple[Grade, ...]:
         await grader.release()
 
 
-async def _survey(grader: Grader, stage: _Stage, workspace: Path) -> Baseline | None:
+async def _survey(grader: Grader, stage: _Stage, workspace: Path) -> Surveyed | None:
     """Let the grader look at a workspace before an agent starts: it may not change it."""
     store = stage.folder / "store"
     store.mkdir()
     before = _contents(workspace)
-    baseline = await grader.survey(stage.case, workspace, store, timeout_s=_TIMEOUT_S)
-    want(baseline is None or isinstance(baseline, Baseline), f"`survey` returns {baseline!r}, not a Baseline or None")
+    surveyed = await grader.survey(stage.case, workspace, store, timeout_s=_TIMEOUT_S)
+    want(surveyed is None or isinstance(surveyed, Surveyed), f"`survey` returns {surveyed!r}, not a Surveyed or None")
     want(_contents(workspace) == before, "`survey` changes the workspace; copies belong into the folder `store`")
-    return baseline
+    return surveyed
 
 
 async def _check_untouched(grader: Grader, checks: Sequence[Check], evidence: Evidence) -> None:
@@ -224,7 +225,7 @@ def _contents(folder: Path) -> dict[str, bytes]:
 def check_format(format_class: Callable[[], Format], path: Path) -> Suite:
     """Read the suite in *path*, and raise `ContractBroken` unless the format does so as it must; return the suite.
 
-    The format also gets spoiled copies of the file, and files of other kinds.
+    The format also gets spoiled copies of the file, or of the files of a folder, and files of other kinds.
     """
     path = path.resolve()
     want(format_class().recognizes(path) is True, f"`recognizes` does not return True for {path.name}")
@@ -237,9 +238,22 @@ def check_format(format_class: Callable[[], Format], path: Path) -> Suite:
     want(suite.digest == again.digest, "`lower` gives the same file another digest each time")
     with tempfile.TemporaryDirectory(prefix="whet-check-") as folder:
         _check_others(format_class, Path(folder) / "notes.unknown")
-        for data in _spoiled(path.read_bytes()):
-            _check_spoiled(format_class, Path(folder) / path.name, data)
+        copy = Path(folder) / path.name
+        for file in _copied(path, copy):
+            whole = file.read_bytes()
+            for data in _spoiled(whole):
+                _check_spoiled(format_class, copy, file, data)
+            file.write_bytes(whole)
     return suite
+
+
+def _copied(path: Path, copy: Path) -> list[Path]:
+    """Copy a suite, and return the files to spoil: itself, or of a folder those at its top."""
+    if path.is_file():
+        shutil.copyfile(path, copy)
+        return [copy]
+    shutil.copytree(path, copy)
+    return sorted(file for file in copy.iterdir() if file.is_file())
 
 
 def _names(folder: Path) -> set[str]:
@@ -277,8 +291,8 @@ def _spoiled(data: bytes) -> Iterator[bytes]:
         yield data[:at] + b"\xff\x00" + data[at:]
 
 
-def _check_spoiled(format_class: Callable[[], Format], path: Path, data: bytes) -> None:
-    path.write_bytes(data)
+def _check_spoiled(format_class: Callable[[], Format], path: Path, file: Path, data: bytes) -> None:
+    file.write_bytes(data)
     if not _recognizes(format_class, path):
         return
     shown = f"a file that ends with {data[-40:]!r}"
@@ -298,6 +312,6 @@ def _recognizes(format_class: Callable[[], Format], path: Path) -> bool:
     try:
         found = format_class().recognizes(path)
     except Exception as error:
-        raise ContractBroken(f"`recognizes` raises {error!r} for {path.read_bytes()[:40]!r}") from error
+        raise ContractBroken(f"`recognizes` raises {error!r} for {path.name}") from error
     want(isinstance(found, bool), f"`recognizes` returns {found!r}, not True or False")
     return found

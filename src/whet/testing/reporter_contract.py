@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from whet.model.event import Notice, RunEnded, RunEvent, RunStarted, SessionSeen, TrialEnded, TrialStarted
+from whet.model.comparison import Look, Seen, Until
+from whet.model.event import Looked, Notice, RunEnded, RunEvent, RunStarted, SessionSeen, TrialEnded, TrialStarted
 from whet.model.grade import STATUSES, Failure, FailureClass, Location, Status
 from whet.model.run import Execution, Plan, RunInfo, Runner, Trial, TrialKey, TrialResult
 from whet.model.seen import CommandRun, Message
@@ -96,6 +97,12 @@ def _check_document(factory: ReporterFactory, folder: Path) -> None:
     want(bool(printed), "a `document` without a target writes nothing to stdout")
 
 
+_LOOK = Look(
+    round=2,
+    seen=(Seen(candidate="new", runner="r", difference=0.1, low=-0.2, high=0.4, verdict="inconclusive", chance=0.4),),
+)
+
+
 def _run(
     folder: Path, trials: int | None = None, *, begun: int = 0, breaks_off: bool = False, interrupted: bool = False
 ) -> Iterator[RunEvent]:
@@ -107,6 +114,7 @@ def _run(
     yield Notice(level="warning", message=_MESSAGE)
     for trial in ended:
         yield from _trial(trial)
+    yield Looked(look=_LOOK, until=Until(), cost_usd=0.5)
     for trial in planned[len(ended) :][:begun]:
         yield TrialStarted(trial=trial)
     if not breaks_off:

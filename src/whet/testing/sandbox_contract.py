@@ -423,6 +423,19 @@ def ends_an_open_process_with_its_sink(sandbox: Sandbox, place: Place) -> None:
 
 
 @_promise
+def tells_how_an_open_process_ended(sandbox: Sandbox, place: Place) -> None:
+    """After its context, an open process says how it ended."""
+
+    async def work() -> Ended | None:
+        async with place.open(sandbox, "sh", "-c", "exit 3") as talk:
+            await talk.over()
+        return talk.ended
+
+    ended = anyio.run(work)
+    want(ended is not None and ended.exit_code == 3, f"it ended with exit code 3, and `ended` says {ended}")  # noqa: PLR2004
+
+
+@_promise
 def ends_what_an_open_process_left(sandbox: Sandbox, place: Place) -> None:
     """Nothing outlives an open process."""
     for number, ending in enumerate(("cat", "trap '' TERM; sleep 600", "exit 3")):

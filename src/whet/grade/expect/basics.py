@@ -37,7 +37,7 @@ class Basics(Group):
         if inspect.isawaitable(value):
             raise TypeError(f"a {type(value).__name__} is always true: await it first")
         if callable(value):
-            raise TypeError(f"{_named(value)} is always true: call it, and give what it gives")
+            raise TypeError(f"{_named(value)} is always true: call it, and pass its result")
         if not value:
             self._miss(f"expected something true, observed {_shown(value)}", message)
 
@@ -119,7 +119,7 @@ def _raised_by(call: Callable[[], object]) -> BaseException | None:
     if inspect.isawaitable(given):
         if inspect.iscoroutine(given):
             given.close()
-        raise TypeError("what the call gives is async and raises nothing yet: await it in `with expect.raises(...):`")
+        raise TypeError("the result is async and raises nothing yet: await it in `with expect.raises(...):`")
     return None
 
 

@@ -68,7 +68,7 @@ class Expect(_Groups):
         if call is None:
             return classifying(failure_class)
         if not callable(call):
-            raise TypeError(f"give the function itself, not the {_closed(call)} that a call of it gave")
+            raise TypeError(f"pass the function itself, not the {_closed(call)} that calling it returned")
         with classifying(failure_class):
             given = call()
         return _awaited(given, failure_class) if inspect.isawaitable(given) else given
@@ -87,7 +87,7 @@ def _class(given: str | FailureClass, label: str | None) -> FailureClass:
     if not isinstance(given, str):
         raise TypeError(f"a failure class has an id, a string, not a {type(given).__name__}")
     if not given.strip():
-        raise ValueError("a failure class has an id: it is not an empty string")
+        raise ValueError("a failure class has an id, which must not be empty")
     return FailureClass(id=given, label=label)
 
 

@@ -84,10 +84,17 @@ class Items(ABC, Generic[M, T]):
     def checked(self, matcher: M) -> list[int]:
         """Return the positions of the items that match; refuse a matcher that cannot look for anything."""
         self.check(matcher)
-        return self.find(matcher)
+        found = self.find(matcher)
+        self.look_at(found)
+        return found
+
+    def look_at(self, found: Sequence[int]) -> None:
+        """Note that the expectation looks at the items at these positions, if they are events."""
 
     def describe(self, expected: str, pointed: Pointed | None = None) -> str:
         """Return the message: what was expected, and all that was observed."""
+        if pointed is not None and self.observed is self.all:
+            self.look_at([pointed.index])
         return describe(expected, self.many, self.observed, pointed, self.line)
 
     def missing(self, matcher: M) -> str | None:

@@ -8,6 +8,7 @@ from typing import TypeVar, Unpack
 
 from whet.grade.expect.group import Pointed, Report, Words, describe, session_of
 from whet.grade.expect.items import OrderedGroup, OrderedItems, check_count, exactly, numbers
+from whet.grade.expect.looked import look_at
 from whet.grade.expect.matching import (
     LINE_MATCHERS,
     TEXT_MATCHERS,
@@ -19,7 +20,7 @@ from whet.grade.expect.matching import (
     matches,
     shown,
 )
-from whet.model.seen import CommandRun
+from whet.model.seen import CommandRun, Event, FileRead
 
 L = TypeVar("L", bound=LineMatcher)
 
@@ -27,11 +28,12 @@ L = TypeVar("L", bound=LineMatcher)
 class _Lines(OrderedItems[L, str]):
     """Lines of a session, found through an index that lives as long as the session."""
 
-    def __init__(self, report: Report, name: str, lines: Sequence[str], kinds: MatcherKinds) -> None:
+    def __init__(self, report: Report, name: str, lines: Sequence[str], kinds: MatcherKinds, seen: type[Event]) -> None:
         super().__init__(lines)
+        self._session, self._seen = session_of(report), seen
         self.name, self.many, self._kinds = name, f"{name}s", kinds
         self.one, self.several = f"{self.name} matching", f"{self.many} matching"
-        self._finder = finder_of(session_of(report), self.many, lines)
+        self._finder = finder_of(self._session, self.many, lines)
 
     def check(self, matcher: object) -> None:
         check_matcher(matcher, self._kinds)
@@ -41,6 +43,9 @@ class _Lines(OrderedItems[L, str]):
 
     def find(self, matcher: L) -> list[int]:
         return self._finder.matching(matcher)
+
+    def look_at(self, found: Sequence[int]) -> None:
+        look_at(self._session, self._seen, found)
 
     def line(self, item: str) -> str:
         return item
@@ -107,7 +112,7 @@ class CommandsGroup(LinesGroup[LineMatcher]):
     """Expectations over the shell commands that were run."""
 
     def _items(self, report: Report) -> _Lines[LineMatcher]:
-        return _Lines(report, "command", session_of(report).commands(), LINE_MATCHERS)
+        return _Lines(report, "command", session_of(report).commands(), LINE_MATCHERS, CommandRun)
 
     def succeeded(self, report: Report, matcher: LineMatcher, **words: Unpack[Words]) -> None:
         """A matching command ended with exit code 0."""
@@ -124,7 +129,7 @@ class CommandsGroup(LinesGroup[LineMatcher]):
         codes = [runs[index].exit_code for index in found]
         if any(code is not None and (code == 0) is well for code in codes):
             return None
-        unknown = " (the agent does not tell exit codes)" if codes and all(code is None for code in codes) else ""
+        unknown = " (the agent does not report exit codes)" if codes and all(code is None for code in codes) else ""
         expected = f"{commands.wanted(matcher)} to {'succeed' if well else 'fail'}{unknown}"
         lines = [f"{run.command}  (exit code {'unknown' if run.exit_code is None else run.exit_code})" for run in runs]
         return describe(expected, commands.many, lines, Pointed(found[0]) if found else commands.nearest(matcher))
@@ -134,4 +139,4 @@ class FileReadsGroup(LinesGroup[TextMatcher]):
     """Expectations over the files that were read."""
 
     def _items(self, report: Report) -> _Lines[TextMatcher]:
-        return _Lines(report, "file read", session_of(report).file_reads(), TEXT_MATCHERS)
+        return _Lines(report, "file read", session_of(report).file_reads(), TEXT_MATCHERS, FileRead)

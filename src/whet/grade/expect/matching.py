@@ -73,13 +73,13 @@ def check_matcher(matcher: Any, kinds: MatcherKinds = TEXT_MATCHERS, *, may_be_e
     if isinstance(matcher, re.Pattern) and not isinstance(matcher.pattern, str):
         raise TypeError(f"a pattern is one of text, not of bytes: {shorten(repr(matcher))}")
     if matcher == "" and not may_be_empty:
-        raise ValueError("an empty string is found in everything: it says nothing")
+        raise ValueError("an empty string is found in everything")
 
 
 def check_predicate(predicate: Any, rule: str) -> None:
     """Refuse what is not a predicate; *rule* says what is allowed."""
     if inspect.iscoroutinefunction(predicate):
-        raise TypeError("a predicate must not be async: what it gives would always be true")
+        raise TypeError("a predicate must not be async: its result would always be true")
     if isinstance(predicate, type) or not callable(predicate):
         kind = f"the class {predicate.__name__}" if isinstance(predicate, type) else type(predicate).__name__
         raise TypeError(f"{rule}, not {kind}")
@@ -98,7 +98,7 @@ def says(predicate: Callable[[Any], Any], value: Any) -> bool:
     if is_none or inspect.isgenerator(answer) or inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()
-        raise TypeError(f"the predicate {shown(predicate)} gave a {type(answer).__name__}, which is not an answer")
+        raise TypeError(f"the predicate {shown(predicate)} returned a {type(answer).__name__}, which is not an answer")
     return bool(answer)
 
 

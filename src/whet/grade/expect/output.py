@@ -55,7 +55,7 @@ class OutputGroup(Group):
         output = session_of(report).final_output
         value, expected = _parse(output)
         if expected is None and (problems := find_problems(value)):
-            expected = "\n  ".join(("the output to be as its schema says, but", *problems))
+            expected = "\n  ".join(("the output to match the schema, but", *problems))
         self._miss(expected, output, words)
         return value
 
@@ -92,10 +92,10 @@ def _above(most: float, unit: str, seen: float | None) -> str | None:
     """Return what is wrong unless at most so much was *seen*."""
     foreign: object = most
     if isinstance(foreign, bool) or not isinstance(foreign, int | float) or isnan(foreign):
-        raise TypeError(f"a ceiling is a number, not {most!r}")
+        raise TypeError(f"a limit is a number, not {most!r}")
     wanted = f"at most {figure(most)} {unit.removesuffix('s') if most == 1 else unit}"
     if seen is None:
-        return f"expected {wanted}, but the agent did not tell"
+        return f"expected {wanted}, but the agent did not report it"
     return f"expected {wanted}, observed {figure(seen)}" if seen > most else None
 
 
@@ -136,4 +136,4 @@ def _schema(schema: Mapping[str, Any] | bool) -> Callable[[Any], list[str]]:
 
 def _stay_inside(address: str) -> Any:
     # A check that asks a server decides differently when the server does.
-    raise ValueError(f"{address} is not part of the schema, and is not looked for anywhere else")
+    raise ValueError(f"{address} is outside of the schema, and whet fetches nothing")

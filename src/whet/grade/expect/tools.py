@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, Unpack
 from whet.dataclass import dataclass
 from whet.grade.expect.group import Pointed, Report, Words, nearest, session_of, shorten
 from whet.grade.expect.items import OrderedGroup, OrderedItems
+from whet.grade.expect.looked import look_at
 from whet.grade.expect.matching import check_matcher, check_predicate, says, shown
 from whet.model.seen import ToolCall
 
@@ -78,6 +79,9 @@ class _ToolCalls(OrderedItems[ToolMatcher, ToolCall]):
         # By name there is an index: a session may have very many calls.
         named = self._session.tool_positions(name)
         return named if matcher == name else [index for index in named if self.matches(matcher, self.all[index])]
+
+    def look_at(self, found: Sequence[int]) -> None:
+        look_at(self._session, ToolCall, found)
 
     def matches(self, matcher: ToolMatcher, item: ToolCall) -> bool:
         match matcher:

@@ -1,0 +1,120 @@
+"""Let an agent judge: a session of its own, which may only read copies of what the agent on trial left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from whet.errors import AttemptError, JudgeBroken, JudgeFailed, WorkspaceError
+from whet.grade.evidence import Evidence, Reply
+from whet.ground.copying import copy_tree
+from whet.ground.tree import SHORTAGES
+from whet.ground.workspace import Workspace
+from whet.model.run import Execution, Trial
+from whet.model.suite import Case, Limits, WorkspaceSpec
+from whet.run.agent_session import run_agent
+from whet.run.attempt_record import AttemptRecord
+from whet.run.ground import Ground, clean_up
+from whet.run.homes import make_home
+from whet.run.parts import RunParts
+
+# Where the transcripts of judges are, with the other evidence of an attempt.
+FOLDER = "judge"
+_ARM = "judge"
+_USUAL_TIMEOUT_S = 600.0
+# What agents read by themselves: in the copy it must not speak to the judge before the judge looks at it.
+_SPEAKING = frozenset(
+    (
+        *("agents.md", "agents.override.md", "agent.md", "claude.md", "claude.local.md", "gemini.md", "qwen.md"),
+        *("copilot-instructions.md", "skill.md", ".mcp.json", ".cursorrules", ".windsurfrules", "opencode.json"),
+        *(".agents", ".claude", ".codex", ".copilot", ".cursor", ".gemini", ".opencode", ".qwen", ".vscode", ".git"),
+    )
+)
+_SUFFIX = ".shown"
+
+
+async def ask_judge(parts: RunParts, trial: Trial, evidence: Evidence, prompt: str) -> Reply:
+    """Put *prompt* to the agent that judges, before copies of the evidence; raises `JudgeFailed`."""
+    assert parts.judge is not None
+    folder = next(path for number in count(1) if not (path := evidence.artifact_dir / FOLDER / str(number)).exists())
+    record = AttemptRecord(runner=parts.judge.id, number=1, artifact_dir=str(folder))
+    try:
+        folder.mkdir(parents=True)
+        ground = await _ground(parts, evidence)
+        try:
+            await run_agent(replace(parts, listen=None), ground, _trial(parts, trial, prompt), record)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await clean_up(ground)
+    except AttemptError as error:
+        failed = JudgeBroken if error.cause == "infrastructure" else JudgeFailed
+        raise failed(f"the judge {parts.judge.id} gave no verdict: {error.message}", hint=error.hint) from error
+    except OSError as error:
+        raise JudgeBroken(f"the judge {parts.judge.id} could not be shown the evidence: {error}") from error
+    assert record.session is not None
+    return Reply(text=record.session.final_output, usage=record.usage)
+
+
+def _trial(parts: RunParts, trial: Trial, prompt: str) -> Trial:
+    """Return the session of the judge as a trial: without the skill and other skills, whatever the arm has."""
+    assert parts.judge is not None
+    timeout_ms = parts.suite.judge.get("timeout_ms")
+    execution = Execution(
+        case=Case(id=trial.key.case, prompt=prompt, checks=()),
+        runner=replace(parts.judge, skills=(), model=parts.suite.judge.get("model") or parts.judge.model),
+        arm=_ARM,
+        limits=Limits(timeout_s=timeout_ms / 1000 if timeout_ms else _USUAL_TIMEOUT_S),
+        workspace=WorkspaceSpec(),
+        trials=1,
+    )
+    return Trial(key=replace(trial.key, runner=parts.judge.id, arm=_ARM), execution=execution)
+
+
+async def _ground(parts: RunParts, evidence: Evidence) -> Ground:
+    home, temporary = make_home(parts.scratch)
+    workspace: Workspace | None = None
+    try:
+        workspace = parts.workspaces.isolated(WorkspaceSpec())
+        await anyio.to_thread.run_sync(_show, workspace.path, evidence)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            if workspace is not None:
+                await clean_up(Ground(workspace=workspace, home=home, temporary=temporary, shared=False))
+        raise
+    return Ground(workspace=workspace, home=home, temporary=temporary, shared=False, read_only=True)
+
+
+def _show(folder: Path, evidence: Evidence) -> None:
+    """Fill *folder* with what the judge may look at."""
+    copy = folder / "workspace"
+    copy.mkdir()
+    try:
+        copy_tree(evidence.workspace, copy, force=True)
+    except (WorkspaceError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in SHORTAGES:
+            raise
+        # An agent may leave anything there, and must not keep a judge from deciding: the judge sees the rest.
+        (folder / "not-copied.txt").write_text(f"{error}\n", encoding="utf-8", errors="backslashreplace")
+    _silence(copy)
+    (folder / "changes.diff").write_text(evidence.changes.diff or "", encoding="utf-8", errors="backslashreplace")
+    transcript = folder / "transcript.jsonl"
+    printed = evidence.events_path or evidence.artifact_dir / "transcript.txt"
+    if printed.is_file():
+        shutil.copyfile(printed, transcript)
+    else:
+        transcript.touch()
+
+
+def _silence(folder: Path) -> None:
+    """Rename what agents take instructions from by themselves."""
+    for place, folders, names in os.walk(folder, topdown=False):
+        for name in (*folders, *names):
+            if name.lower() in _SPEAKING:
+                free = (Path(place, name + _SUFFIX * number) for number in count(1))
+                Path(place, name).rename(next(path for path in free if not os.path.lexists(path)))
