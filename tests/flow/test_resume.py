@@ -295,11 +295,11 @@ def test_reporters_and_parallelism_may_differ_in_a_resume(project: Project) -> N
 def test_an_interrupted_run_goes_on_where_it_stopped(project: Project) -> None:
     project.settings(SHELL)
     project.suite("""
-        suite = [Case(id=f"c{n}", prompt="echo x >> {outside}/ran.$WHET_CASE_ID; test -e {outside}/go || sleep 1", check=ok)
-                 for n in range(4)]
+        suite = [Case(id=f"c{n}", prompt="echo x >> {outside}/ran.$WHET_CASE_ID; touch {outside}/begun.$WHET_CASE_ID; "
+                      "test -e {outside}/go || test $WHET_CASE_ID = c0 || sleep 60", check=ok) for n in range(4)]
     """)
     running = project.start("suite.py", "--schedule", "serial")
-    wait_for(project.outside / "ran.c1")
+    wait_for(project.outside / "begun.c1")
     running.send_signal(signal.SIGINT)
     stopped = project.outcome(running)
     (project.outside / "go").touch()
