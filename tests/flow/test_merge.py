@@ -83,7 +83,9 @@ def test_what_is_merged_is_compared_regraded_exported_and_shown_as_any_run(five:
     pages = five.whet("report", "latest", "--html", "out.html")
     regraded = five.whet("regrade", done.folder.name)
     again = five.run("--last-failed", "--dry-run")
+    history = json.loads(five.whet("history", "suite.py", "--json").stdout)
 
+    assert len(history["points"]) == 3
     assert json.loads(compared.stdout)["difference"] == 0
     assert exported.stdout.count("\n") == 10
     assert pages.code == 0

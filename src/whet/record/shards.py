@@ -298,5 +298,5 @@ def _refuse_missing(groups: dict[str, list[ShardRun]], unseen: Sequence[str]) ->
         left = f"{count(run.missing, 'trial')} of it {'is' if run.missing == 1 else 'are'} missing"
         raise UsageError(
             f"{run.title} is not finished: {left if run.missing > 0 else 'its results were not written'}",
-            hint=f"finish it where it ran: whet run --resume {run.folder.name}; {_PARTIAL}",
+            hint=f"finish it where it ran: whet {run.asked.command or 'run'} --resume {run.folder.name}; {_PARTIAL}",
         )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from whet.dataclass import dataclass
+from whet.errors import UsageError
 from whet.model.event import Notice, RunEnded, RunStarted
 from whet.model.request import RunRequest, Selection, Settings
 from whet.model.run import Plan, RunInfo
@@ -23,11 +24,13 @@ from whet.record.folder import create_run_folder, point_latest, writing
 from whet.record.merging import Merged, merging_in, write_merged
 from whet.record.results import JournalResults, write_results
 from whet.record.shards import find_records, grouped, read_shard
-from whet.report.choose import make_reporters
+from whet.report.choose import make_reporters, parse_reporter
 from whet.report.digest import resume_command
 from whet.run.conclude import conclude_by_verdicts, final_code
 from whet.run.joined import JoinedResults, Part, joined_plan
 from whet.run.run_state import ERRORED, FAILED, PASSED
+
+_NEEDS_SUITE = "skill-creator"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,11 @@ class _Whole:
 def merge(references: Sequence[str], *, partial: bool, flags: Mapping[str, Any], config_file: Path | None) -> int:
     """Merge the runs that *references* name, report on the new one, and return the exit code of its verdicts."""
     settings = load_settings(Path.cwd(), flags=flags, environ=os.environ, config_file=config_file)
+    if any(parse_reporter(name).name == _NEEDS_SUITE for name in settings.reporters):
+        raise UsageError(
+            f"{_NEEDS_SUITE} writes the prompts of a suite, and a merge reads none",
+            hint=f"merge first, and then: whet run --resume latest --reporter {_NEEDS_SUITE}=DIR",
+        )
     runs = [read_shard(folder) for folder in find_records(references, settings.output_dir)]
     groups = grouped(runs, frozenset(_free_settings()), partial=partial)
     reporters = make_reporters(
