@@ -28,6 +28,7 @@ COMMANDS = {
     "baseline": "Store the trials of a run, to compare later runs with.",
     "view": "Look at runs in your browser.",
     "history": "Show how a suite did over time, and where that changed.",
+    "merge": "Make one record of the shards of a run.",
     "regrade": "Apply the current checks of a suite to a recorded run.",
     "verify": "Check that nothing changed the record of a run.",
     "export": "Write a run as a table, as trajectories or as traces.",
@@ -52,7 +53,7 @@ COMMANDS = {
 _HOMES = {
     "running": ("run", "bench", "audit"),
     "authoring": ("init", "import", "validate"),
-    "records": ("regrade", "verify", "export", "explain", "report"),
+    "records": ("merge", "regrade", "verify", "export", "explain", "report"),
     "deciding": ("compare", "gate", "plan", "baseline"),
     "viewing": ("view", "history"),
     "callables": ("eval", "task", "create", "find", "select"),

@@ -1,4 +1,4 @@
-"""`whet regrade`, `verify`, `export`, `explain` and `report`: work with what runs and evaluations recorded."""
+"""`whet merge`, `regrade`, `verify`, `export`, `explain` and `report`: work with what runs and evaluations recorded."""
 
 from __future__ import annotations
 
@@ -15,6 +15,29 @@ from whet.reading.text import count
 
 if TYPE_CHECKING:
     from whet.record.verifying import Verified
+
+
+@click.command("merge", short_help="Make one record of the shards of a run.")
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@click.option("--partial", is_flag=True, help="Merge what there is, although shards or trials are missing.")
+@setting("output_dir", help="Find RUN in this folder, and create the new run there.")
+@setting("reporters")
+@CONFIG
+def merge_command(runs: tuple[str, ...], partial: bool, config_file: Path | None, **given: Any) -> int:
+    """Make one record of runs that were started with --shard, and report on it.
+
+    RUN is the folder of a run or of a batch, its id, or a folder in which such folders lie. The runs stay as they are.
+
+    \b
+    Exit codes:
+      0  every trial went as expected
+      1  some did not
+      2  nothing was merged: correct what the error says
+      3  none failed, but some errored, or with --partial some are missing
+    """
+    from whet.run.merge import merge
+
+    return merge(runs, partial=partial, flags=given_settings(given), config_file=config_file)
 
 
 @click.command("regrade", short_help="Apply the current checks of a suite to a recorded run.")

@@ -161,6 +161,8 @@ class Plan:
     until: Until | None = None
     # The random word in the copies of an arm's skill that agents are given, by arm.
     watermarks: Mapping[str, str] = field(default_factory=dict)
+    # The executions of all shards together; empty unless this is the plan of one.
+    whole: tuple[Execution, ...] = ()
 
     def trials(self) -> Iterator[Trial]:
         """Every trial, in the order in which they start: round by round if arms are compared."""
@@ -188,7 +190,9 @@ class Plan:
         groups: list[tuple[Any, list[str]]] = []
         for arm in self.arms:
             ran = [
-                (each.case.id, each.runner.id, each.runner.model) for each in self.executions if each.arm == arm.name
+                (each.case.id, each.runner.id, each.runner.model)
+                for each in self.whole or self.executions
+                if each.arm == arm.name
             ]
             facts = {name: value for name, value in arm.facts().items() if name not in {"model", "runner"}}
             same = next((names for given, names in groups if given == (facts, ran)), None)

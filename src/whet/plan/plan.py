@@ -41,8 +41,7 @@ def make_plan(
 ) -> Plan:
     """Plan a run of *suite*, in declared order; raises `UsageError` if nothing is selected.
 
-    Without *arms* they are the suite's own. *seed* and *watermarks* are those of a run to go on with. *words* may
-    give other names for a case and a runner in messages.
+    Without *arms* they are the suite's own; *seed* and *watermarks* are of an earlier run; *words* are for messages.
     """
     workspace = _in_place(suite) if in_place else run_workspace(suite, settings)
     arms = arms or tuple(Arm(name=name, skill=suite.skill if name == SKILL else None) for name in suite.arms)
@@ -73,6 +72,7 @@ def make_plan(
     return Plan(
         suite=suite,
         executions=sharded(executions, selection.shard, together=baseline is not None),
+        whole=() if selection.shard is None else tuple(executions),
         schedule=schedule,
         max_parallel=1 if schedule == "serial" else settings.max_parallel,
         retries=settings.retries,
@@ -311,13 +311,20 @@ def sharded(executions: list[Execution], shard: tuple[int, int] | None, *, toget
     if shard is None:
         return tuple(executions)
     number, shards = shard
-    names = [each.case.id if together else str(each) for each in executions]
-    parts = list(dict.fromkeys(names))[number - 1 :: shards]
-    part = tuple(each for each, name in zip(executions, names, strict=True) if name in parts)
+    parts = pieces(executions, together=together)[number - 1 :: shards]
+    part = tuple(each for piece in parts for each in piece)
     if not part:
         selected = count(len(executions), "execution")
         raise NothingSelected(f"shard {number}/{shards} is empty", hint=f"only {selected} selected: use fewer shards")
     return part
+
+
+def pieces(executions: Iterable[Execution], *, together: bool) -> list[list[Execution]]:
+    """Return what shards are dealt: each execution alone, or with *together* all of a case."""
+    found: dict[str, list[Execution]] = {}
+    for each in executions:
+        found.setdefault(each.case.id if together else str(each), []).append(each)
+    return list(found.values())
 
 
 def mount_problems(key: str, mounts: Iterable[str | Path]) -> Iterator[str]:

@@ -76,10 +76,12 @@ def past_runs(suite: Suite, cases: Sequence[Case], output_dir: Path) -> PastRuns
 
 
 def _folders(suite: Suite, output_dir: Path) -> list[Path]:
-    """Return the folders of the last runs, the newest first; a regraded run replaces the one that it regrades."""
+    """Return the folders of the last runs, the newest first; a regraded or merged run replaces what it is made of."""
     found: dict[str, Path] = {}
+    merged: set[str] = set()
     for folder, asked in _asked(output_dir):
-        if asked.suite_digest == suite.digest:
+        merged |= {each.run for each in asked.merged}
+        if asked.suite_digest == suite.digest and folder.name not in merged:
             found.setdefault(asked.regraded_from or folder.name, folder)
         if len(found) == _MOST_RUNS:
             break

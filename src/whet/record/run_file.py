@@ -51,6 +51,43 @@ class SettingShown(Struct, frozen=True, kw_only=True):
     origin: str
 
 
+class ShardFacts(Struct, frozen=True, kw_only=True):
+    """Which shard a run is, and what all of them are together, so that their records can be merged."""
+
+    number: int
+    of: int
+    # In how many pieces all of it can be dealt: shards above that number are empty.
+    pieces: int
+    # Of all shards together.
+    plan: tuple[str, ...]
+    trials: int
+    fingerprint: str
+    # The same as the fingerprint, wherever the project lies.
+    content: str
+    # The folders of this machine that paths in the record may begin with.
+    places: tuple[str, ...] = ()
+
+
+class PileFacts(Struct, frozen=True, kw_only=True):
+    """What a shard of several suites is dealt from: their names, which of them this is, and the shard of all."""
+
+    suites: tuple[str, ...]
+    suite: str
+    number: int
+
+
+class MergedFrom(Struct, frozen=True, kw_only=True):
+    """A run whose record is a part of a merged one: its shard, its seed, and the hashes that it ended in."""
+
+    run: str
+    shard: int
+    seed: int | None
+    whet_version: str | None
+    run_hash: str | None
+    lines: int
+    hash: str | None
+
+
 class RunFile(Struct, frozen=True, kw_only=True):
     """What run.json says; what an older whet did not write has its default."""
 
@@ -102,6 +139,10 @@ class RunFile(Struct, frozen=True, kw_only=True):
     # Only of a regraded run, and of one of `whet eval`.
     regraded_from: str | None = None
     eval: EvalAsked | None = None
+    # Only of a shard, of a shard of several suites, and of what shards were merged into.
+    shard: ShardFacts | None = None
+    pile: PileFacts | None = None
+    merged: tuple[MergedFrom, ...] = ()
     # Whether each line of the journal has a hash; an older whet did not say so.
     journal: str | None = None
 
@@ -185,18 +226,52 @@ def run_facts(
         voided=dict(plan.voided),
         weights={case.id: case.weight for case in plan.suite.cases},
         case_digests={case.id: case_digest(case) for case in plan.suite.cases},
-        plan=tuple(f"{execution} x{execution.trials}" for execution in plan.executions),
+        plan=_plan_lines(plan),
     )
     return structs.replace(asked, **more)
 
 
+def shard_facts(request: RunRequest, plan: Plan, pieces: int, places: Iterable[Path]) -> ShardFacts | None:
+    """Return which shard *plan* is, and what all shards are together; None if it is none."""
+    if request.selection.shard is None or not plan.whole:
+        return None
+    number, of = request.selection.shard
+    whole = replace(plan, executions=plan.whole)
+    roots = tuple(dict.fromkeys(str(place) for place in places if place != place.parent))
+    return ShardFacts(
+        number=number,
+        of=of,
+        pieces=pieces,
+        plan=_plan_lines(whole),
+        trials=whole.trial_count,
+        fingerprint=fingerprint(whole),
+        content=hashlib.sha256(placeless(_plan_facts(whole).decode(), roots).encode()).hexdigest(),
+        places=roots,
+    )
+
+
+def placeless(text: str, places: Iterable[str]) -> str:
+    """Return *text* as it is on every machine: without the folders that paths of this one begin with."""
+    for place in sorted(places, key=len):
+        text = text.replace(place, "<>")
+    return text
+
+
 def fingerprint(plan: Plan) -> str:
     """Return a digest of everything in a plan that results depend on."""
+    return hashlib.sha256(_plan_facts(plan)).hexdigest()
+
+
+def _plan_facts(plan: Plan) -> bytes:
     facts = [_execution_facts(execution, plan.added) for execution in plan.executions]
     shared: list[Any] = [plan.retries, plan.check_timeout_s, plan.command_timeout_s, plan.fail_fast, plan.strict]
     if special := {arm.name: arm.facts() for arm in plan.arms if arm.facts().keys() - {"skill"}}:
         shared.append(special)
-    return hashlib.sha256(wire.encode([facts, *shared])).hexdigest()
+    return wire.encode([facts, *shared])
+
+
+def _plan_lines(plan: Plan) -> tuple[str, ...]:
+    return tuple(f"{execution} x{execution.trials}" for execution in plan.executions)
 
 
 def _execution_facts(execution: Execution, added: int) -> list[Any]:
@@ -219,9 +294,10 @@ def _execution_facts(execution: Execution, added: int) -> list[Any]:
 
 def _workspace_facts(plan: Plan) -> dict[str, Any]:
     """Return what workspaces begin as, which is the same for every execution."""
-    spec = plan.executions[0].workspace
+    planned = plan.whole or plan.executions
+    spec = planned[0].workspace
     template = str(spec.template_dir) if spec.template_dir else None
-    bootstrapped = spec.bootstrap is not None or any(item.case.bootstrap for item in plan.executions)
+    bootstrapped = spec.bootstrap is not None or any(item.case.bootstrap for item in planned)
     cwd = str(spec.cwd) if spec.cwd else None
     return {"mode": spec.mode, "cwd": cwd, "template_dir": template, "bootstrap": bootstrapped}
 
@@ -230,8 +306,8 @@ def _selection(request: RunRequest, plan: Plan) -> Selection:
     if not request.last_failed:
         return request.selection
     # What failed last time is settled now: by the time of a resume, the last run is this one.
-    only = frozenset(execution.key for execution in plan.executions)
-    return replace(request.selection, shard=None, only=only)
+    only = frozenset(execution.key for execution in plan.whole or plan.executions)
+    return replace(request.selection, only=only)
 
 
 def _absolute(path: Path | None) -> str | None:

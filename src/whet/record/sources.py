@@ -112,7 +112,8 @@ def _paths(plan: Plan, written: Mapping[str, frozenset[str]]) -> Iterator[str]:
 
 def _places(plan: Plan) -> Iterator[str]:
     """Yield the files and folders that the plan names."""
-    for execution in plan.executions:
+    # A shard lists what all of them start from, because any of them may go on as a part of what they are merged into.
+    for execution in plan.whole or plan.executions:
         spec, runner = execution.workspace, execution.runner
         yield from (str(path) for path in (spec.template_dir, *runner.skills) if path is not None)
         for bootstrap in filter(None, (spec.bootstrap, execution.case.bootstrap)):

@@ -65,14 +65,16 @@ class Verified(Struct, frozen=True, kw_only=True):
     link: str | None
 
 
-class _Case(CaseHead):
+class HeadOfCase(CaseHead):
+    """A case, with what the journal does not say of its executions."""
+
     executions: tuple[ExecutionHead, ...]
 
 
-class _Run(RunHead):
+class Heads(RunHead):
     """What results.json says and the journal does not."""
 
-    cases: tuple[_Case, ...]
+    cases: tuple[HeadOfCase, ...]
     record: RecordFacts
 
 
@@ -273,7 +275,7 @@ class _Record:
             # An older whet computed figures in another way, so that only the hash says whether it is whole.
             return
         try:
-            results = wire.decode(data, _Run)
+            results = wire.decode(data, Heads)
         except wire.WireError as error:
             yield f"has changed: it is not the document of a run any more ({error})"
             return
@@ -343,9 +345,9 @@ def _unlike(found: Any, due: Any, where: str = "") -> Iterator[str]:
         yield f"{where} is {shown(found, _SHOWN)}, and the journal says {shown(due, _SHOWN)}"
 
 
-def _recomputed(run_dir: Path, results: _Run, lines: list[Line]) -> dict[str, Any]:
+def _recomputed(run_dir: Path, results: Heads, lines: list[Line]) -> dict[str, Any]:
     """Compute results.json again from the first *lines* of the journal."""
-    plan, snapshots = _plan_of(results)
+    plan, snapshots = plan_of(results)
     held = JournalResults(
         plan,
         _ReadLines(lines, file_hash(run_dir / RUN_FILE)),
@@ -377,7 +379,7 @@ def _recomputed(run_dir: Path, results: _Run, lines: list[Line]) -> dict[str, An
     return document
 
 
-def _plan_of(results: _Run) -> tuple[Plan, dict[ExecutionKey, SnapshotOutcome]]:
+def plan_of(results: Heads) -> tuple[Plan, dict[ExecutionKey, SnapshotOutcome]]:
     """Return the plan, as far as results depend on it, and the outcomes of snapshots."""
     found = [(case, execution) for case in results.cases for execution in case.executions]
     beside = {case.id for case, execution in found if execution.arm != results.baseline}

@@ -36,7 +36,10 @@ def of_suite(views: Sequence[RunView], suite: str) -> list[RunView]:
 
 def history_document(suite: str, views: Iterable[RunView]) -> HistoryDocument:
     """Return the history of *suite*; *views* are its runs, oldest first."""
-    found = [view for view in views if view.status != "unreadable" and view.head.rate is not None][-MOST_POINTS:]
+    readable = [view for view in views if view.status != "unreadable" and view.head.rate is not None]
+    # The trials of shards that were merged are in the run that they were merged into.
+    merged = {each.run for view in readable for each in view.asked.merged}
+    found = [view for view in readable if view.id not in merged][-MOST_POINTS:]
     segments = [(content, list(own)) for content, own in groupby(found, key=content_of)]
     changes = _changes([own for _, own in segments])
     points = [

@@ -19,13 +19,14 @@ from whet.errors import NothingSelected, Problem, SuiteError, UnknownName
 from whet.model.event import RunEnded, RunEvent, RunStarted
 from whet.model.request import RunRequest
 from whet.model.run import RunInfo
-from whet.plan.plan import describe_plan, must_know, sharded
+from whet.plan.plan import describe_plan, must_know, pieces, sharded
 from whet.plan.resume import ResumedBatch
 from whet.plan.settle import Planned, notices_on_cost, settle
 from whet.reading.text import quoted
 from whet.record import folder as folders
 from whet.record.batches import write_batch
 from whet.record.results import write_results
+from whet.record.run_file import PileFacts
 from whet.report.reporter import Reporters
 from whet.run.conclude import conclude_by_verdicts, final_code, record_results
 from whet.run.execute import execute, interruptible, single_errors, undisturbed
@@ -106,17 +107,21 @@ def _refuse_unknown(unknown: Sequence[Sequence[UnknownName]]) -> None:
 def _dealt(planned: Sequence[Planned], number: int, shards: int) -> Iterator[Planned]:
     """Yield the part of each run that belongs to a shard of all of them; it is also a shard of the run itself."""
     before = 0
-    for each in planned:
+    names = tuple(part.name for part in parts_of(planned))
+    for each, name in zip(planned, names, strict=True):
         plan, selection = each.plan, each.request.selection
         together = plan.baseline is not None
-        units = len({execution.case.id if together else str(execution) for execution in plan.executions})
+        units = len(pieces(plan.executions, together=together))
         own = ((number - 1 - before) % shards + 1, shards)
         before += units
         if own[0] <= units:
             yield replace(
                 each,
-                plan=replace(plan, executions=sharded(list(plan.executions), own, together=together)),
+                plan=replace(
+                    plan, executions=sharded(list(plan.executions), own, together=together), whole=plan.executions
+                ),
                 request=replace(each.request, selection=replace(selection, shard=own)),
+                facts={**each.facts, "pile": PileFacts(suites=names, suite=name, number=number)},
             )
 
 

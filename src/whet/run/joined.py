@@ -51,7 +51,10 @@ class Part:
 def parts_of(planned: Sequence[Planned]) -> tuple[Part, ...]:
     """Give each run a name: that of its suite; if several have the same, with that of its skill or folder."""
     names = Counter(each.suite.name for each in planned)
-    given = (each.suite.name if names[each.suite.name] == 1 else _longer_name(each) for each in planned)
+    given = (
+        _dealt_name(each) or (each.suite.name if names[each.suite.name] == 1 else _longer_name(each))
+        for each in planned
+    )
     taken: Counter[str] = Counter()
     parts = []
     home = Path(commonpath([each.suite.source for each in planned])).name or "suites"
@@ -59,6 +62,12 @@ def parts_of(planned: Sequence[Planned]) -> tuple[Part, ...]:
         taken[name] += 1
         parts.append(Part(name=name if taken[name] == 1 else f"{name}~{taken[name]}", planned=each, home=home))
     return tuple(parts)
+
+
+def _dealt_name(planned: Planned) -> str | None:
+    """Return what a shard was called among all suites, which is the same in every shard."""
+    pile = planned.earlier.run.asked.pile if planned.earlier else planned.facts.get("pile")
+    return pile.suite if pile else None
 
 
 def _longer_name(planned: Planned) -> str:
@@ -87,6 +96,7 @@ def joined_plan(parts: Sequence[Part]) -> Plan:
         arms=tuple(arms.values()),
         voided={part.case(case): by for part in parts for case, by in part.planned.plan.voided.items()},
         baseline=baselines.pop() if len(baselines) == 1 else None,
+        whole=(),
     )
 
 

@@ -26,12 +26,13 @@ from whet.model.run import Plan, RunInfo, Trial, TrialResult
 from whet.model.seen import Event
 from whet.model.session import Usage
 from whet.plan.images import needs_containers, sandbox_of
+from whet.plan.plan import pieces
 from whet.plan.settings import describe
 from whet.plan.settle import Planned, notices_on_cost
 from whet.reading.text import path_for_people
 from whet.record import folder as folders
 from whet.record.journal import Journal, Spent
-from whet.record.run_file import run_facts, write_run_file
+from whet.record.run_file import ShardFacts, run_facts, shard_facts, write_run_file
 from whet.record.snapshots import SnapshotFile, snapshot_rule
 from whet.record.sources import sources_of, write_sources
 from whet.report.choose import make_reporters
@@ -213,11 +214,21 @@ def _open_record(planned: Planned, masker: Masker) -> Path:
         kept = {
             "sources": write_sources(run_dir, sources_of(plan, settings, planned.request.more_reporters)),
             "skills": _keep_skills(run_dir, plan, masker),
+            "shard": _shard(planned),
         }
     asked = run_facts(planned.request, describe(settings), plan, version=__version__, **kept, **planned.facts)
     write_run_file(run_dir, asked, masker.tree)
     folders.point_latest(run_dir)
     return run_dir
+
+
+def _shard(planned: Planned) -> ShardFacts | None:
+    plan, settings = planned.plan, planned.settings
+    if not plan.whole:
+        return None
+    places = (settings.file.parent if settings.file else None, plan.suite.source.parent, Path.cwd(), Path.home())
+    dealt = len(pieces(plan.whole, together=plan.baseline is not None))
+    return shard_facts(planned.request, plan, dealt, (place.resolve() for place in places if place))
 
 
 def _keep_skills(run_dir: Path, plan: Plan, masker: Masker) -> str | None:
