@@ -61,6 +61,43 @@ def test_tokens_stand_at_the_step_that_took_them_also_of_agents_that_tell_them_b
         expect(visitor.page.locator("main")).to_contain_text("240")
 
 
+def test_each_call_has_its_time_and_calls_at_the_same_time_count_once(browser: Browser, tmp_path: Path) -> None:
+    def event(second: int, type_: str, **fields: object) -> dict[str, object]:
+        return {"type": type_, "at": f"2026-01-05T09:00:0{second}Z", **fields}
+
+    run = make_told(
+        tmp_path,
+        [
+            event(0, "session_started"),
+            event(1, "tool_call", id="a", tool="Bash", args={"command": "sleep 2"}),
+            event(1, "tool_call", id="b", tool="Fetch", args={"url": "notes"}),
+            event(4, "tool_result", id="b", tool="Fetch", output="later", ok=True),
+            event(3, "tool_result", id="a", tool="Bash", output="", ok=True),
+            event(6, "final_output", text="Done."),
+        ],
+    )
+
+    with viewed(tmp_path) as viewer, visit(browser, viewer) as visitor:  # type: ignore[arg-type]
+        visitor.go(f"/runs/{run}/trials/told/told/default/1", "told")
+
+        expect(_step(visitor, "Bash").locator(".figure")).to_have_text("2.0 s")
+        went = visitor.page.get_by_role("list", name="Time of the session").get_by_role("listitem")
+        expect(went).to_contain_text(["Model and waiting", "Fetch", "Bash"])
+        expect(went.first).to_contain_text("3.0 s")
+
+
+def test_a_program_that_tells_no_times_gets_those_at_which_whet_heard_of_its_calls(
+    browser: Browser, tmp_path: Path
+) -> None:
+    call = {"type": "tool_call", "id": "a", "tool": "Bash", "args": {"command": "make"}}
+    run = make_told(tmp_path, [call, {"type": "tool_result", "id": "a", "output": "ok", "ok": True}])
+
+    with viewed(tmp_path) as viewer, visit(browser, viewer) as visitor:  # type: ignore[arg-type]
+        visitor.go(f"/runs/{run}/trials/told/told/default/1", "told")
+
+        expect(_step(visitor, "Bash").locator(".figure")).to_have_text(re.compile(r"^[\d.]+\sm?s$"))
+
+
 def test_thoughts_are_folded_and_open_by_keyboard(visitor: Visit, project: Project) -> None:
     _open(visitor, project)
     thought = _step(visitor, "Thought")
