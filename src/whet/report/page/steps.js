@@ -55,6 +55,13 @@ export class Steps {
     return step;
   }
 
+  /** The event that has a step, at this place or before it: what is told after the last step belongs to none. */
+  nearest(i) {
+    let found = i;
+    while (found > 0 && !this.byEvent.has(found)) found -= 1;
+    return found;
+  }
+
   message(event) {
     this.push(event, { kind: event.phase === "thinking" ? "thought" : event.role === "user" ? "user" : "message", text: event.text, final: event.phase === "final" });
   }
