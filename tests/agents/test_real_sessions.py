@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 from stage import Stage
 
 READY = {"say": "All is ready.", "usage": {"input": 1100, "cached": 300, "output": 21}}
@@ -51,6 +53,14 @@ def test_what_an_agent_runs_reads_and_writes_is_seen_by_the_check(boxed: Stage) 
     assert played.verdict == ("passed", None), played.story
     assert played.outcome.session("a")["steps"] == 4
     assert "alpha" in played.turns[2].text
+
+
+def test_every_event_has_a_time_and_a_call_takes_as_long_as_its_command(stage: Stage) -> None:
+    played = stage.play([{"run": "sleep 2"}, READY])
+
+    assert played.verdict == ("passed", None), played.story
+    at = {event["type"]: datetime.fromisoformat(event["at"]) for event in played.events}
+    assert at["tool_result"] - at["tool_call"] > timedelta(seconds=1)
 
 
 def test_a_failing_command_is_seen_with_its_exit_code_and_the_session_goes_on(stage: Stage) -> None:

@@ -120,6 +120,19 @@ def test_the_events_of_a_recorded_agent_are_the_same_also_those_from_other_files
     assert outcome.trial("c")["usage"]["input_tokens"]
 
 
+def test_what_a_command_printed_is_read_again_from_its_lines_also_if_whet_kept_their_times(project: Project) -> None:
+    project.suite('''
+        AGENT = """echo '{"type":"final_output","text":"done"}'; echo this is no event"""
+        suite = [Case(id="c", prompt=AGENT, check=ok)]
+    ''')
+    recording = record(project, EVENTS)
+    assert json.loads(transcript(recording, "events.jsonl"))["at"]
+
+    outcome = project.run()
+
+    assert outcome.trial("c")["failure"]["code"] == "normalization"
+
+
 def test_what_an_agent_deleted_and_modified_is_so_again(project: Project) -> None:
     project.write("template/old/gone.txt", "gone")
     project.write("template/kept.txt", "one")

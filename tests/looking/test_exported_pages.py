@@ -102,3 +102,17 @@ def test_a_large_run_is_a_folder_whose_parts_load_when_they_are_looked_at(browse
         expect(visitor.page.locator(".step").filter(has_text="ls part-1").first).to_be_visible()
 
         assert len({url for url in visitor.asked if "/parts/" in url}) == 1
+
+
+def test_the_file_before_a_folder_leads_to_the_view_that_its_address_names(browser: Browser, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "runs" / "20260105T101530-a00001", trials=2400, events=2)
+    target = _export(tmp_path, str(run), tmp_path / "large & old.html")
+    with _opened(browser, target) as visitor:
+        visitor.page.goto("about:blank")
+        visitor.page.goto(f"{target.as_uri()}#/runs/{run.name}/trials/case-0003/agent/new/2?event=1")
+
+        expect(visitor.page.get_by_role("heading", name=re.compile("case-0003"), level=1)).to_be_visible()
+        expect(visitor.page.locator("[aria-current=true].step")).to_contain_text("Done.")
+        assert visitor.page.url.endswith(
+            "/large%20%26%20old/index.html#/runs/" + visitor.page.url.partition("#/runs/")[2]
+        )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from browsing import Visit, visit
 from notes_project import Project, make_told, viewed
-from playwright.sync_api import Browser, Locator, expect
+from playwright.sync_api import Browser, Locator, Route, expect
 
 
 def _open(visitor: Visit, project: Project, case: str = "dated", run: str = "", query: str = "") -> None:
@@ -54,11 +54,48 @@ def test_tokens_stand_at_the_step_that_took_them_also_of_agents_that_tell_them_b
     with viewed(tmp_path) as viewer, visit(browser, viewer) as visitor:  # type: ignore[arg-type]
         visitor.go(f"/runs/{run}/trials/told/told/default/1?event=6", "told")
 
-        expect(_step(visitor, "Bash").locator(".figure")).to_have_text("1.1k in")
+        expect(_step(visitor, "Bash").locator(".figure")).to_contain_text(["1.1k in", "ms"])
         expect(visitor.page.locator(".step.final .figure")).to_have_text("2.2k in")
         # What all steps wrote belongs to none of them, but its address leads somewhere.
         expect(visitor.page.locator(".step.final")).to_have_attribute("aria-current", "true")
         expect(visitor.page.locator("main")).to_contain_text("240")
+
+
+def test_each_call_has_its_time_and_calls_at_the_same_time_count_once(browser: Browser, tmp_path: Path) -> None:
+    def event(second: int, type_: str, **fields: object) -> dict[str, object]:
+        return {"type": type_, "at": f"2026-01-05T09:00:0{second}Z", **fields}
+
+    run = make_told(
+        tmp_path,
+        [
+            event(0, "session_started"),
+            event(1, "tool_call", id="a", tool="Bash", args={"command": "sleep 2"}),
+            event(1, "tool_call", id="b", tool="Fetch", args={"url": "notes"}),
+            event(4, "tool_result", id="b", tool="Fetch", output="later", ok=True),
+            event(3, "tool_result", id="a", tool="Bash", output="", ok=True),
+            event(6, "final_output", text="Done."),
+        ],
+    )
+
+    with viewed(tmp_path) as viewer, visit(browser, viewer) as visitor:  # type: ignore[arg-type]
+        visitor.go(f"/runs/{run}/trials/told/told/default/1", "told")
+
+        expect(_step(visitor, "Bash").locator(".figure")).to_have_text("2.0 s")
+        went = visitor.page.get_by_role("list", name="Time of the session").get_by_role("listitem")
+        expect(went).to_contain_text(["Model and waiting", "Fetch", "Bash"])
+        expect(went.first).to_contain_text("3.0 s")
+
+
+def test_a_program_that_tells_no_times_gets_those_at_which_whet_heard_of_its_calls(
+    browser: Browser, tmp_path: Path
+) -> None:
+    call = {"type": "tool_call", "id": "a", "tool": "Bash", "args": {"command": "make"}}
+    run = make_told(tmp_path, [call, {"type": "tool_result", "id": "a", "output": "ok", "ok": True}])
+
+    with viewed(tmp_path) as viewer, visit(browser, viewer) as visitor:  # type: ignore[arg-type]
+        visitor.go(f"/runs/{run}/trials/told/told/default/1", "told")
+
+        expect(_step(visitor, "Bash").locator(".figure")).to_have_text(re.compile(r"^[\d.]+\sm?s$"))
 
 
 def test_thoughts_are_folded_and_open_by_keyboard(visitor: Visit, project: Project) -> None:
@@ -102,6 +139,19 @@ def test_every_event_has_an_address_that_leads_back_to_it(visitor: Visit, projec
     expect(current).to_contain_text("Write")
     expect(current.locator("details").first).to_have_attribute("open", "")
     expect(current).to_be_in_viewport()
+
+
+def test_an_address_of_an_event_or_attempt_that_is_not_there_says_so(visitor: Visit, project: Project) -> None:
+    _open(visitor, project, query="?event=999&attempt=7")
+    missing = visitor.page.get_by_text("There is no event 999: this session has")
+    expect(missing).to_be_visible()
+    expect(visitor.page.get_by_text("There is no attempt 7: this is attempt 1.")).to_be_visible()
+
+    visitor.page.keyboard.press("j")
+
+    expect(missing).to_have_count(0)
+    visitor.go(f"/runs/{project.before}/trials/dated/hasty/default/1?attempt=7&event=<b>2", "dated")
+    expect(visitor.page.get_by_text("There is no event <b>2")).to_be_visible()
 
 
 def test_a_check_leads_to_the_events_that_it_looked_at(visitor: Visit, project: Project) -> None:
@@ -162,6 +212,21 @@ def test_files_are_shown_as_text_and_downloaded_as_they_are(visitor: Visit, proj
         visitor.page.get_by_role("button", name="Download diff.patch").click()
 
     assert "+- various fixes" in download.value.path().read_text()
+
+
+def test_what_comes_later_moves_no_button_that_somebody_is_about_to_press(visitor: Visit, project: Project) -> None:
+    held: list[Route] = []
+    visitor.page.route("**/events/**", lambda route: held.append(route))  # noqa: PLW0108 - it takes no method
+    visitor.go(f"/runs/{project.before}/trials/dated/hasty/default/1", "dated")
+    add = visitor.page.get_by_text("Add a note or your own verdict")
+    add.wait_for()
+    before = add.bounding_box()
+    for route in held:
+        route.continue_()
+
+    expect(visitor.page.get_by_role("list", name="Time of the session")).to_be_visible()
+    assert held
+    assert add.bounding_box() == before
 
 
 def test_a_person_leaves_a_note_with_a_verdict_and_takes_it_back(visitor: Visit, project: Project) -> None:

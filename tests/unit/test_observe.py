@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
@@ -171,3 +173,56 @@ def test_events_that_are_all_told_at_the_end_are_written_in_order(tmp_path: Path
 
     assert before >= 1000
     assert path.read_bytes().splitlines() == [encode(event) for event in told]
+
+
+def echoed(line: bytes) -> Iterable[Event]:
+    """A message for each line, and the time of those that tell it."""
+    at, _, said = line.decode().rpartition("@")
+    yield Message(role="assistant", text=said, at=at or None)
+
+
+def times(path: Path) -> dict[str, str]:
+    return {event["text"]: event["at"] for event in map(json.loads, path.read_text().splitlines())}
+
+
+def test_an_event_without_a_time_has_the_one_at_which_it_came_also_when_it_is_read_again(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    (tmp_path / "transcript").write_bytes(output := b"early\nhalf of a line\n2020-01-01T00:00:00Z@told\nlate")
+    seen = Observer("records", echoed, events_path=first, timed=True)
+    for start, end in pairwise((0, 10, len(output) - 4, len(output))):
+        seen.feed(output[start:end])
+        time.sleep(0.01)
+    seen.finish()
+    seen.close()
+    again = Observer("records", echoed, events_path=second, timed=True)
+
+    with (tmp_path / "transcript").open("rb") as file:
+        seen.read_again(file, again)
+    again.close()
+
+    at = times(first)
+    assert at["told"] == "2020-01-01T00:00:00Z"
+    assert at["early"] < at["half of a line"] < at["late"]
+    assert times(second) == at
+
+
+@pytest.mark.parametrize(("line", "kept"), [("said", True), ("2020-01-01T00:00:00Z@said", False)])
+def test_events_that_a_program_prints_are_kept_a_second_time_only_if_they_have_no_times(
+    tmp_path: Path, line: str, kept: bool
+) -> None:
+    seen = Observer("events", unread, events_path=tmp_path / "events.jsonl", timed=True)
+
+    seen.feed(encode(next(iter(echoed(line.encode())))) + b"\n")
+    seen.close()
+
+    assert (tmp_path / "events.jsonl").exists() is kept
+
+
+def test_what_a_recording_prints_gets_no_times(tmp_path: Path) -> None:
+    seen = Observer("records", echoed, events_path=tmp_path / "events.jsonl")
+
+    seen.feed(b"said\n")
+    seen.take(Message(role="user", text="do"))
+    seen.close()
+
+    assert set(times(tmp_path / "events.jsonl").values()) == {None}

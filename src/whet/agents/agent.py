@@ -167,6 +167,8 @@ class AgentCommand:
     network: bool = True
     # The model of the session if it is not that of the runner, as in a recording.
     model: str | None = None
+    # Whether an event happens when it is printed; not in a recording, which is printed all at once.
+    timed: bool = True
     placed_skills: tuple[str, ...] = ()
     watermarks: Mapping[str, str] = field(default_factory=dict)
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import time
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, BinaryIO, ClassVar
+
+from msgspec.structs import force_setattr
 
 from whet.agents.agent import Output
 from whet.agents.prices import load_prices, priced
+from whet.agents.records import moment
 from whet.agents.turns import Turn
 from whet.dataclass import dataclass
 from whet.errors import BudgetSpent, SessionUnreadable, StepLimitReached
@@ -78,6 +83,28 @@ class _EventFile:
             self._file = None
 
 
+class _Arrivals:
+    """When each piece of the output arrived, in two numbers, so that a second reading gives events the same times."""
+
+    def __init__(self) -> None:
+        self._sizes, self._times = array("q"), array("q")
+
+    def note(self, size: int) -> str | None:
+        """Note that so many bytes arrived now, and return when that is."""
+        self._sizes.append(size)
+        self._times.append(_now_ms())
+        return moment(self._times[-1])
+
+    def read(self, file: BinaryIO) -> Iterable[tuple[bytes, str | None]]:
+        """Yield *file* in the pieces in which it arrived."""
+        for size, at in zip(self._sizes, self._times, strict=True):
+            yield file.read(size), moment(at)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 _LINE_SHOWN = 120
 # The rounding error of a sum of dollars: spending exactly the budget is allowed.
 _ROUNDING_USD = 1e-9
@@ -112,9 +139,14 @@ class Observer:
         events_path: Path,
         watch: Watch | None = None,
         then: Callable[[Event], None] | None = None,
+        timed: bool = False,
     ) -> None:
         # Replaced when the process starts.
         self.turn = Turn()
+        # The time for events that have none, if when they arrive says when they happened.
+        self._timed = timed
+        self._now: str | None = None
+        self._arrivals = _Arrivals()
         self._output = output
         self._read = _read_event if output == "events" else read
         self._limits = watch or Watch()
@@ -129,6 +161,8 @@ class Observer:
         self._skills = SkillWatch(self._limits.placed_skills, most=_EVIDENCE_KEPT)
         self._characters = _Characters(len(self._limits.prompt))
         self._events = _EventFile(events_path) if output == "records" else None
+        # Until the first event shows whether a program that prints events tells their times.
+        self._events_path = events_path if output == "events" else None
         self._taken: list[Event] = []
         self.steps = 0
         self.unreadable: SessionUnreadable | None = None
@@ -138,9 +172,13 @@ class Observer:
         self.trouble: Trouble | None = None
 
     def feed(self, data: bytes) -> None:
-        """Take the next piece of output; raises if the agent goes beyond its steps."""
+        """Take the next piece of output, which arrives now; raises if the agent goes beyond its steps."""
+        self._feed(data, self._arrivals.note(len(data)) if self._timed else None)
+
+    def _feed(self, data: bytes, at: str | None) -> None:
         if self._output == "text" and self._then is None:
             return
+        self._now = at
         *lines, rest = data.split(b"\n")
         if lines and self._pending:
             lines[0] = b"".join((*self._pending, lines[0]))
@@ -161,6 +199,12 @@ class Observer:
         self._write()
         if self._events:
             self._events.close()
+
+    def read_again(self, file: BinaryIO, again: Observer) -> None:
+        """Give *again* the output, which is in *file*, with the times at which it arrived."""
+        for data, at in self._arrivals.read(file):
+            again._feed(data, at)
+        again.finish()
 
     def adopt(self, again: Observer) -> None:
         """Take the figures of a second reading, which knew more; raises if they are beyond the budget."""
@@ -194,7 +238,18 @@ class Observer:
         return self._final if self._final is not None else (self._said or "")
 
     def take(self, event: Event) -> None:
-        """Count one event."""
+        """Count one event, which was seen elsewhere than in the output."""
+        self._now = moment(_now_ms()) if self._timed else None
+        self._take(event)
+
+    def _take(self, event: Event) -> None:
+        if event.at is None and self._now is not None:
+            # The event is ours alone, and a copy would take longer than all else about it.
+            force_setattr(event, "at", self._now)
+            if self._events is None and self._events_path is not None:
+                # The transcript has no times, so it cannot be the file of events.
+                self._events = _EventFile(self._events_path)
+        self._events_path = None
         self._taken.append(event)
         if len(self._taken) >= _MOST_UNWRITTEN:
             self._write()
@@ -227,7 +282,7 @@ class Observer:
             return
         try:
             for event in self._read(line):
-                self.take(event)
+                self._take(event)
         except WireError as error:
             self.unreadable = self.unreadable or _unreadable(self._lines, line, error)
 

@@ -133,11 +133,12 @@ class OpencodeAgent(RecordsAgent):
         done = state.get("status") == "completed"
         self._failed = None if done else text(state, "error")
         output = state.get("output") if done else state.get("error")
-        yield from self._reading.began(call_id, part.get("tool"), state.get("input"), at=at)
+        began, ended = (moment(look(state, "time", name)) or at for name in ("start", "end"))
+        yield from self._reading.began(call_id, part.get("tool"), state.get("input"), at=began)
         yield from self._helped(text(state, "metadata", "sessionId"))
         # A command that fails is a tool that completed; an error is a call that was refused or could not be made.
         for event in self._reading.ended(
-            call_id, output=output, ok=done, ran=done, exit_code=look(state, "metadata", "exit"), at=at
+            call_id, output=output, ok=done, ran=done, exit_code=look(state, "metadata", "exit"), at=ended
         ):
             if isinstance(event, ToolResult):
                 self._results.append(event)

@@ -38,7 +38,9 @@ class Recording:
         transcript = self.folder / "transcript.jsonl"
         if not transcript.is_file():
             return "text"
-        return "records" if self.events is not None or not _holds_events(transcript) else "events"
+        # The events of a command are its lines, with the times at which they came if they had none.
+        printed = self.events is None or self.session.agent == "command"
+        return "events" if printed and _holds_events(transcript) else "records"
 
     @property
     def events(self) -> Path | None:
@@ -82,7 +84,7 @@ class ReplayAgent(AgentDefaults):
         # Only the last turn leaves what the conversation left.
         last = task.turn >= len(whole.session.turns)
         changes = whole.folder if last else found.folder
-        if found.events is not None:
+        if found.output == "records" and found.events is not None:
             self._events = found.events
         elif found.output == "records":
             self._adapter = plugins.find("agents", found.session.agent)()
@@ -102,6 +104,7 @@ class ReplayAgent(AgentDefaults):
             # The recording does not say whether the user trusts an agent of type acp.
             trusted=found.session.agent not in ("command", "acp"),
             model=found.session.model,
+            timed=False,
             placed_skills=found.session.placed_skills,
             watermarks=found.session.watermarks,
         )

@@ -73,6 +73,8 @@ class ScriptedAgent(AgentDefaults):
             env=environment(task),
             stdin=marshal.dumps(played),
             output="events",
+            # A script is no measure of time.
+            timed=False,
             readable=(_PLAYER.parent, *mounts(task)),
             network=task.options.flag("network", True),
         )

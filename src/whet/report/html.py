@@ -21,7 +21,7 @@ from whet.record.batches import read_batch
 from whet.record.folder import BATCH_FILE
 from whet.record.inside import Folder
 from whet.report.json import replacing
-from whet.report.pages import INDEX, FilePage, file_page
+from whet.report.pages import INDEX, FilePage, file_page, source_hash
 from whet.report.reporter import NotWritten, ReporterContext
 from whet.report.screen import printing
 from whet.report.view_documents import SCHEMA, ShownAttempt, address, trial_parts
@@ -36,6 +36,7 @@ _PART_BYTES = 512 * 1024
 _LARGEST_EVENTS = 32 * 1024 * 1024
 _FILE = "whet.html"
 _MARK = '<meta name="generator" content="whet">'
+_GO_ON = 'location.replace(document.querySelector("a").href + location.hash);'
 _objects = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -236,12 +237,12 @@ class _Parts:
 
 
 def _leading_to(folder: Path) -> bytes:
-    """Return a page that leads to a folder beside it."""
-    place = escape(quote(f"{folder.name}/{INDEX}"))
+    """Return a page that leads to a folder beside it, to the same view: a fragment that somebody sent stays."""
+    place, script = escape(quote(f"{folder.name}/{INDEX}")), _GO_ON
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'">'
-        f'<meta http-equiv="refresh" content="0; url={place}"><title>whet</title></head>\n'
+        f'<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; script-src {source_hash(script)}">'
+        f'<noscript><meta http-equiv="refresh" content="0; url={place}"></noscript><title>whet</title></head>\n'
         f'<body><p>This run is large: its pages are in the folder <a href="{place}">{escape(folder.name)}</a>.</p>'
-        "</body></html>\n"
+        f"<script>{script}</script></body></html>\n"
     ).encode()

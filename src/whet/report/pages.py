@@ -159,8 +159,8 @@ def _file_policy(script: str, style: str, *, parts: bool) -> str:
     loaded, trusted = (" 'strict-dynamic'", "whet-parts") if parts else ("", "'none'")
     return (
         "default-src 'none'; "
-        f"script-src {_hash(script)}{loaded}; "
-        f"style-src {_hash(style)}; "
+        f"script-src {source_hash(script)}{loaded}; "
+        f"style-src {source_hash(style)}; "
         "img-src data:; "
         "base-uri 'none'; "
         "form-action 'none'; "
@@ -169,5 +169,6 @@ def _file_policy(script: str, style: str, *, parts: bool) -> str:
     )
 
 
-def _hash(text: str) -> str:
+def source_hash(text: str) -> str:
+    """Return how a policy names an inline script or style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

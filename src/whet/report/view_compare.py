@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from difflib import unified_diff
 from itertools import islice
 
@@ -22,6 +23,7 @@ from whet.report.view_run import RunView
 
 _MOST_CASES = 2000
 _LARGEST_SESSION = 16 << 20
+_BEFORE, _AFTER = "the run before", "the run after"
 _OTHER_CONTENT = "the suite has changed between the two runs: only the cases that both have are compared"
 
 
@@ -59,8 +61,11 @@ def _compared(before: RunView, after: RunView) -> tuple[tuple[Comparison, ...], 
     if before.run_dir == after.run_dir:
         return (), "it is one run: choose another one to compare it with"
     try:
-        samples = [read_trials(view.run_dir).samples() for view in (before, after)]
-        return compare_across(*samples, margin=MARGIN, shared=True).comparisons, None
+        old, new = (
+            replace(read_trials(view.run_dir).samples(), name=name)
+            for view, name in ((before, _BEFORE), (after, _AFTER))
+        )
+        return compare_across(old, new, margin=MARGIN, shared=True).comparisons, None
     except WhetError as error:
         return (), error.message
     except OSError as error:
@@ -89,6 +94,7 @@ def _moved(comparisons: tuple[Comparison, ...]) -> Iterator[MovedCase]:
                 yield MovedCase(
                     case=case.case,
                     runner=found.runner,
+                    arm=found.candidate.removeprefix(_AFTER).strip() or None,
                     before=case.baseline,
                     after=case.candidate,
                     may_be_chance=case.may_be_chance,
@@ -96,15 +102,19 @@ def _moved(comparisons: tuple[Comparison, ...]) -> Iterator[MovedCase]:
 
 
 def _skill_diff(before: RunView, after: RunView) -> str:
-    """Return how the skills of the last arms differ, file by file; nothing if one of the records does not hold them."""
-    old, new = (read_kept_skills(view.run_dir).get(view.arms[-1] if view.arms else "") for view in (before, after))
-    return _diff(old, new) if old is not None and new is not None else ""
+    """Return how the skills of their arms differ, file by file; without an arm that both have, those of the last."""
+    old, new = (read_kept_skills(view.run_dir) for view in (before, after))
+    if not old or not new:
+        return ""
+    pairs = [(arm, arm) for arm in new if arm in old] or [(list(old)[-1], list(new)[-1])]
+    alone = len(pairs) == 1
+    return "\n".join(filter(None, (_diff(old[was], new[arm], "" if alone else f"{arm}/") for was, arm in pairs)))
 
 
 def _prompt_diff(before: RunView, after: RunView) -> str:
     """Return how the prompts of cases differ that both runs have."""
     old, new = (dict(islice(_prompts(view), _MOST_CASES)) for view in (before, after))
-    return _diff({case: text for case, text in old.items() if case in new}, new, only=old)
+    return _diff(*({case: text for case, text in each.items() if case in old and case in new} for each in (old, new)))
 
 
 def _prompts(view: RunView) -> Iterator[tuple[str, str]]:
@@ -124,11 +134,10 @@ def _prompts(view: RunView) -> Iterator[tuple[str, str]]:
         yield key.case, prompt
 
 
-def _diff(old: Mapping[str, str], new: Mapping[str, str], only: Mapping[str, str] | None = None) -> str:
-    """Return a unified diff of texts by name; with *only*, of those names."""
+def _diff(old: Mapping[str, str], new: Mapping[str, str], above: str = "") -> str:
+    """Return a unified diff of texts by name."""
     lines: list[str] = []
     for name in dict.fromkeys((*old, *new)):
-        if only is None or name in only:
-            one, other = old.get(name, "").splitlines(), new.get(name, "").splitlines()
-            lines += unified_diff(one, other, name, name, lineterm="")
+        one, other = old.get(name, "").splitlines(), new.get(name, "").splitlines()
+        lines += unified_diff(one, other, above + name, above + name, lineterm="")
     return "\n".join(lines)

@@ -277,6 +277,8 @@ class MovedCase(Struct, kw_only=True):
 
     case: str
     runner: str | None
+    # If both runs have several.
+    arm: str | None
     before: float
     after: float
     may_be_chance: bool

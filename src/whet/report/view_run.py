@@ -138,15 +138,15 @@ class RunView:
     @property
     def arms(self) -> tuple[str, ...]:
         """The names of its arms, the baseline first."""
-        if self.figures is not None:
-            return tuple(arm.name for arm in self.figures.arms)
-        names = tuple(self.asked.arm_facts) or tuple(dict.fromkeys(key.arm for key in self.rows.rows))
-        return tuple(sorted(names, key=lambda name: name != self.asked.baseline))
+        names = tuple(arm.name for arm in self.figures.arms) if self.figures else tuple(self.asked.arm_facts)
+        names = names or tuple(dict.fromkeys(key.arm for key in self.rows.rows))
+        baseline = self.asked.baseline or baseline_of(names)
+        return tuple(sorted(names, key=lambda name: name != baseline))
 
     @property
     def baseline(self) -> str | None:
         """The arm that the others are compared with."""
-        return self.asked.baseline or baseline_of(self.arms)
+        return self.asked.baseline or (self.arms[0] if len(self.arms) > 1 else None)
 
     @property
     def planned(self) -> int | None:

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 EVENTS, SESSION = "events.jsonl", "session.json"
 # What whet said in a dialogue; the transcript is what the agent printed.
 SENT = "sent.jsonl"
-_PIECE = 1024 * 1024
 # Errors that stop a session on the way, and leave it readable to its end.
 _READABLE = (ContextExhausted, PromptTooLong)
 
@@ -171,7 +170,9 @@ def _begin(
         prompt=task.prompt,
         placed_skills=tuple(skill.name for skill in task.runner.skills) or asked.placed_skills,
     )
-    observer = Observer(asked.output, agent.events, events_path=artifact_dir / EVENTS, watch=watch, then=then)
+    observer = Observer(
+        asked.output, agent.events, events_path=artifact_dir / EVENTS, watch=watch, then=then, timed=asked.timed
+    )
     if live and live.started:
         # As an agent that resumes its session says it again.
         observer.take(live.started)
@@ -354,12 +355,11 @@ def _read_again(talk: _Talk, found: Mapping[str, bytes], silent: Event | None) -
         agent.events,
         events_path=talk.transcript.with_name(EVENTS),
         watch=replace(talk.watch, max_steps=None, budget_usd=None),
+        timed=talk.asked.timed,
     )
     try:
         with talk.transcript.open("rb") as file:
-            while data := file.read(_PIECE):
-                again.feed(data)
-        again.finish()
+            talk.observer.read_again(file, again)
         for event in (*agent.ending(found), *((silent,) if silent else ())):
             again.take(event)
     finally:

@@ -7,7 +7,7 @@ import { setKeys } from "./keys.js";
 import { here, rateText, runLink, trail } from "./parts.js";
 import { place } from "./places.js";
 import { address, get } from "./source.js";
-import { badge, counted, money, percent, points, runVerdict, short, took, when } from "./words.js";
+import { armName, badge, counted, money, percent, points, runVerdict, took, when } from "./words.js";
 
 /** A run beside an earlier one. */
 export async function showCompare({ main, signal }, before, after) {
@@ -20,7 +20,7 @@ export async function showCompare({ main, signal }, before, after) {
     el("h1", { tabindex: -1 }, a.suite === b.suite ? [said(b.suite), ": two runs"] : "Two runs"),
     el("div", { class: "beside heads" }, runHead("Before", a), runHead("After", b)),
     document.refused ? notice("warn", el("p", null, "The runs cannot be compared as a whole: ", said(document.refused))) : "",
-    ...document.comparisons.map((each) => comparisonCard(b.id, each, { nameOf: (name) => ({ [a.id]: "the run before", [b.id]: "the run after" })[name] ?? name })),
+    ...document.comparisons.map((each) => comparisonCard(b.id, each, { nameOf: sideOf, about: armIn(each.candidate), runners: new Set(document.comparisons.map(({ runner }) => runner)).size })),
     notes.length ? notice("note", el("ul", null, notes.map((note) => el("li", null, said(note))))) : "",
     el("div", { class: "columns" }, caseList("Newly failing", document.newly_failing, b.id, "bad"), caseList("Newly passing", document.newly_passing, b.id, "good")),
     moved(document, b.id),
@@ -30,6 +30,17 @@ export async function showCompare({ main, signal }, before, after) {
   );
   setKeys([]);
   return { title: "Two runs" };
+}
+
+// Both sides of a comparison are runs, followed by the name of an arm if they have several.
+const SIDE = /^(the run (?:before|after))(?: (.*))?$/s;
+
+function sideOf(name) {
+  return SIDE.exec(name)?.[1] ?? name;
+}
+
+function armIn(name) {
+  return SIDE.exec(name)?.[2] ?? null;
 }
 
 function runHead(title, run) {
@@ -55,25 +66,27 @@ function caseList(title, cases, run, manner) {
 function moved({ moved: rows }, run) {
   if (!rows?.length) return "";
   const lines = [...rows].sort((first, second) => first.after - first.before - (second.after - second.before));
+  const arms = rows.some((each) => each.arm);
   return el(
     "section",
     null,
     el("h2", null, `Moved (${rows.length})`),
     table(
       "Cases that moved",
-      ["Case", "Runner", "Before", "After", "Difference"],
-      lines.map((each) => [el("a", { href: place("runs", run, "cases", each.case) }, said(each.case)), each.runner ? said(each.runner) : null, percent(each.before), percent(each.after), [el("span", { class: "figure" }, points(each.after - each.before)), each.may_be_chance ? el("span", { class: "quiet" }, " may be chance") : null]]),
+      ["Case", ...(arms ? ["Arm"] : []), "Runner", "Before", "After", "Difference"],
+      lines.map((each) => [el("a", { href: place("runs", run, "cases", each.case) }, said(each.case)), ...(arms ? [each.arm ? said(armName(each.arm)) : null] : []), each.runner ? said(each.runner) : null, percent(each.before), percent(each.after), [el("span", { class: "figure" }, points(each.after - each.before)), each.may_be_chance ? el("span", { class: "quiet" }, " may be chance") : null]]),
     ),
   );
 }
 
-const COSTS = { cost_usd: ["Cost", money], tokens: ["Tokens", short], seconds: ["Time", took], trials: ["Trials", String] };
+const COSTS = { cost_usd: ["Cost", money], duration_s: ["Time", took] };
 
+/** What both runs took as a whole; what a trial took stands with each decision. */
 function costs(known) {
-  if (!known?.a || !known?.b || typeof known.a !== "object") return "";
   const rows = Object.entries(COSTS)
-    .filter(([name]) => typeof known.a[name] === "number" || typeof known.b[name] === "number")
-    .map(([name, [title, format]]) => [title, format(known.a[name]) ?? "?", format(known.b[name]) ?? "?", known.a[name] && known.b[name] ? `×${(known.b[name] / known.a[name]).toFixed(2)}` : null]);
+    .map(([name, [title, format]]) => [title, format, ...(known[name] ?? [])])
+    .filter(([, , before, after]) => typeof before === "number" && typeof after === "number")
+    .map(([title, format, before, after]) => [title, format(before), format(after), before > 0 ? `×${(after / before).toFixed(2)}` : null]);
   return rows.length ? el("section", null, el("h2", null, "What they took"), table("What both runs took", ["Figure", "Before", "After", "Ratio"], rows)) : "";
 }
 

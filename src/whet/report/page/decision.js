@@ -28,7 +28,7 @@ export function decisionPart(document) {
 }
 
 /** A comparison as a card: the verdict in words, its figures, and the forest plot. */
-export function comparisonCard(run, comparison, { nameOf = armName, runners = 2 } = {}) {
+export function comparisonCard(run, comparison, { nameOf = armName, runners = 2, about = null } = {}) {
   const { candidate, baseline, runner, verdict, notes, cases } = comparison;
   const manner = decisionVerdict(verdict)[2];
   const rows = cases
@@ -39,11 +39,11 @@ export function comparisonCard(run, comparison, { nameOf = armName, runners = 2 
   const whole = { name: "All cases", value: comparison.difference, low: comparison.low, high: comparison.high, manner };
   return el(
     "section",
-    { class: `decision card is-${manner}`, "aria-label": "Decision" },
+    { class: `decision card is-${manner}`, "aria-label": [`Decision on ${nameOf(candidate)} against ${nameOf(baseline)}`, about && armName(about), runners > 1 && runner].filter(Boolean).join(", ") },
     el(
       "div",
       null,
-      el("h2", null, sentenceOf(comparison, nameOf), runner && runners > 1 ? el("span", { class: "quiet" }, " on ", said(runner)) : null),
+      el("h2", null, sentenceOf(comparison, nameOf), about ? el("span", { class: "quiet" }, ", ", said(armName(about))) : null, runner && runners > 1 ? el("span", { class: "quiet" }, " on ", said(runner)) : null),
       el("p", { class: "lead" }, el("strong", { class: "figure" }, `${points(comparison.difference)} points`), el("span", { class: "quiet" }, ` ${percent(comparison.level)} interval ${points(comparison.low)} to ${points(comparison.high)}`)),
       figures(comparison, nameOf),
       notes.length ? el("ul", { class: "notes" }, notes.map((note) => el("li", null, said(note)))) : null,
@@ -75,7 +75,7 @@ function figures({ baseline, candidate, baseline_rate: before, candidate_rate: a
   const head = el("thead", null, el("tr", null, ["", nameOf(baseline), nameOf(candidate), ""].map((text) => el("th", { scope: "col", role: "columnheader" }, text ? said(text) : el("span", { class: "unseen" }, "What")))));
   const body = rows.map(([name, ...cells]) => el("tr", null, el("th", { scope: "row", role: "rowheader" }, name), cells.map((cell) => el("td", { class: "figure" }, cell))));
   const more = [count(trials, "trial"), contaminated ? `${count(contaminated, "trial")} found a skill that its arm should not have` : null].filter(Boolean).join(", ");
-  return [el("div", { class: "wide", tabindex: 0, role: "group", "aria-label": "Figures of both arms" }, el("table", { class: "small-table" }, el("caption", { class: "unseen" }, "Both arms"), head, el("tbody", null, body))), el("p", { class: "quiet" }, `${more}.`)];
+  return [el("div", { class: "wide", tabindex: 0, role: "group", "aria-label": `Figures of ${nameOf(baseline)} and ${nameOf(candidate)}` }, el("table", { class: "small-table" }, el("caption", { class: "unseen" }, "Both arms"), head, el("tbody", null, body))), el("p", { class: "quiet" }, `${more}.`)];
 }
 
 function liftCard(run, lift) {

@@ -5,6 +5,8 @@ import { count } from "./words.js";
 
 const MOST_OPEN_LINES = 400;
 const ROOM = matchMedia("(min-width: 60rem)");
+// What a line takes, for hunks that are not on the screen yet.
+const LINE_REM = 1.18;
 const HUNK = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)$/;
 
 /** The files of a diff: their names, and their lines as pairs of before and after. */
@@ -100,7 +102,7 @@ function columnHunk(hunk) {
     if (mark !== "-" && mark !== "\\") after += 1;
     return [cell("number", mark === "\\" ? "" : String(number)), line(mark, [text])];
   });
-  return el("div", { class: "hunk column", tabindex: 0, role: "group", "aria-label": "Changed lines" }, hunkTitle(hunk), rows);
+  return sized(el("div", { class: "hunk column", tabindex: 0, role: "group", "aria-label": "Changed lines" }, hunkTitle(hunk), rows), rows.length);
 }
 
 function besideHunk(hunk) {
@@ -115,7 +117,12 @@ function besideHunk(hunk) {
       fresh === null ? cell("nothing", "") : line(same ? " " : "+", right),
     ];
   });
-  return el("div", { class: "hunk beside", tabindex: 0, role: "group", "aria-label": "Changed lines, before and after" }, hunkTitle(hunk), rows);
+  return sized(el("div", { class: "hunk beside", tabindex: 0, role: "group", "aria-label": "Changed lines, before and after" }, hunkTitle(hunk), rows), rows.length);
+}
+
+function sized(made, lines) {
+  made.style.containIntrinsicBlockSize = `auto ${((lines + 1.5) * LINE_REM).toFixed(1)}rem`;
+  return made;
 }
 
 function cell(kind, text) {

@@ -7,6 +7,7 @@ import { place } from "./places.js";
 
 const UPLOAD = "upload";
 const MOST_ARMS = 8;
+const MOST_PAGES = 20;
 
 /** A folded form; it asks the service for runners and skills when it is opened. */
 export function startPart(suite, signal) {
@@ -26,8 +27,14 @@ export function startPart(suite, signal) {
   return part;
 }
 
+/** The skills of the organisation, those with a label first: the service lists them by their digests. */
 async function allSkills(signal) {
-  const { skills } = await fetched(path("skills"), signal, { limit: 100 });
+  const skills = [];
+  for (let [pages, cursor] = [0, null]; pages === 0 || (cursor && pages < MOST_PAGES); pages += 1) {
+    const page = await fetched(path("skills"), signal, { limit: 100, cursor });
+    skills.push(...page.skills);
+    cursor = page.next_cursor;
+  }
   const named = skills.map((each) => ({ value: each.label ? `label:${each.label}` : `sha256:${each.sha256}`, text: each.label ? `${each.label} (${each.sha256.slice(0, 12)})` : each.sha256.slice(0, 12), labelled: Boolean(each.label) }));
   return named.sort((first, second) => Number(second.labelled) - Number(first.labelled) || first.text.localeCompare(second.text));
 }
@@ -63,8 +70,10 @@ function startForm(suite, runners, skills) {
     event.preventDefault();
     button.disabled = true;
     try {
-      const body = { runner: runner.value, trials: Number(trials.value) || 1, label: label.value.trim() || null, skill: [UPLOAD, ""].includes(skill.value) ? null : skill.value, arms: arms.values() };
-      const run = await start(suite.id, body, skill.value === UPLOAD ? file.files[0] : null);
+      const archive = skill.value === UPLOAD ? file.files[0] : null;
+      if (archive === undefined) throw new Problem(0, "Choose an archive of the skill, or another skill.");
+      const body = { runner: runner.value, trials: Number(trials.value), label: label.value.trim() || null, skill: [UPLOAD, ""].includes(skill.value) ? null : skill.value, arms: arms.values() };
+      const run = await start(suite.id, body, archive);
       location.hash = place("runs", run.id).slice(1);
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
@@ -102,35 +111,49 @@ function field(title, input) {
 /** Arms to compare: none, or two and more; the first is the baseline. */
 class Arms {
   constructor(runners, skills, suite) {
-    this.runners = runners.filter((name) => name !== "none");
+    this.runners = [["", "as above"], ...runners.filter((name) => name !== "none").map((name) => [name, name])];
     this.skills = [["", "as above"], ...(suite.supports_no_skill ? [["none", "no skill"]] : []), ...skills.map((each) => [each.value, each.text])];
     this.rows = [];
+    this.made = 0;
     this.list = el("div", { class: "arm-rows" });
-    const add = el("button", { type: "button", class: "small" }, "Add an arm");
-    add.addEventListener("click", () => {
-      if (!this.rows.length) this.add("old");
-      if (this.rows.length < MOST_ARMS) this.add(this.rows.length === 1 ? "new" : `arm-${this.rows.length + 1}`);
+    this.more = el("button", { type: "button", class: "small" }, "Add an arm");
+    this.more.addEventListener("click", () => {
+      if (!this.rows.length) this.add();
+      this.add().name.focus();
     });
-    this.element = el("fieldset", null, el("legend", null, "Arms to compare"), el("p", { class: "quiet" }, "Without arms, the suite decides. With them, the first is the baseline."), this.list, add);
+    this.element = el("fieldset", null, el("legend", null, "Arms to compare"), el("p", { class: "quiet" }, "Without arms, the suite decides what is compared. With arms, the first is the baseline."), this.list, this.more);
   }
 
-  add(name) {
-    const id = `arm-${this.rows.length}`;
-    const row = { name: el("input", { id: `${id}-name`, value: name, maxlength: 60, "aria-label": "Name of the arm" }), skill: choice(`${id}-skill`, this.skills), runner: choice(`${id}-runner`, [["", "runner as above"], ...this.runners.map((each) => [each, each])]) };
-    row.skill.setAttribute("aria-label", "Skill of the arm");
-    row.runner.setAttribute("aria-label", "Runner of the arm");
+  /** A name that no arm has yet. */
+  freshName() {
+    const taken = this.rows.map(({ name }) => name.value.trim());
+    return ["old", "new", ...Array.from({ length: MOST_ARMS }, (_, place) => `arm-${place + 1}`).slice(this.rows.length)].find((name) => !taken.includes(name));
+  }
+
+  add() {
+    const id = `arm-${(this.made += 1)}`;
+    const row = { name: el("input", { id: `${id}-name`, value: this.freshName(), maxlength: 60 }), skill: choice(`${id}-skill`, this.skills), runner: choice(`${id}-runner`, this.runners) };
     const remove = el("button", { type: "button", class: "small", "aria-label": "Remove the arm" }, "Remove");
-    const element = el("div", { class: "arm-row" }, row.name, row.skill, row.runner, remove);
+    row.element = el("div", { class: "arm-row", role: "group" }, field("Name of the arm", row.name), field("Skill of the arm", row.skill), field("Runner of the arm", row.runner), remove);
     remove.addEventListener("click", () => {
       this.rows = this.rows.filter((each) => each !== row);
-      element.remove();
+      this.draw();
+      this.more.focus();
     });
     this.rows.push(row);
-    this.list.append(element);
+    this.draw();
+    return row;
+  }
+
+  draw() {
+    this.rows.forEach(({ element }, place) => element.setAttribute("aria-label", place ? `Arm ${place + 1}` : "Arm 1, the baseline"));
+    this.list.replaceChildren(...this.rows.map(({ element }) => element));
+    this.more.disabled = this.rows.length >= MOST_ARMS;
   }
 
   values() {
     if (!this.rows.length) return null;
+    if (this.rows.length === 1) throw new Problem(0, "Arms are compared with each other: add another one, or remove this one.");
     return this.rows.map(({ name, skill, runner }) => ({ name: name.value.trim(), ...(skill.value ? { skill: skill.value } : {}), ...(runner.value ? { runner: runner.value } : {}) }));
   }
 }

@@ -3,6 +3,8 @@
 const AGENTS = /^(task|agent|invoke_agent|spawn_agent|subagent|sub_agent|delegate|delegate_task|run_subagent)$/i;
 const SUMMARY = ["command", "cmd", "file_path", "filePath", "notebook_path", "pattern", "query", "url", "skill", "path", "description", "prompt"];
 const MOST_SUMMARY = 240;
+// The time of a result may be the agent's and that of its call ours: within this, an end before its beginning is at once.
+const CLOCKS_DIFFER_S = 1;
 // Events whose type is none of these are shown as they are: anybody can write such a file.
 const READ = new Set("message final_output tool_call tool_result command file_read file_edit skill_signal permission usage turn_started trouble session_started session_ended".split(" "));
 
@@ -53,6 +55,13 @@ export class Steps {
     return step;
   }
 
+  /** The event that has a step, at this place or before it: what is told after the last step belongs to none. */
+  nearest(i) {
+    let found = i;
+    while (found > 0 && !this.byEvent.has(found)) found -= 1;
+    return found;
+  }
+
   message(event) {
     this.push(event, { kind: event.phase === "thinking" ? "thought" : event.role === "user" ? "user" : "message", text: event.text, final: event.phase === "final" });
   }
@@ -78,7 +87,7 @@ export class Steps {
     const [call] = this.open.splice(place, 1);
     this.join(event, call);
     const seconds = call.at && event.at ? (new Date(event.at) - new Date(call.at)) / 1000 : null;
-    Object.assign(call, { result: event.output ?? "", ok: event.ok ?? call.ok, seconds: seconds !== null && seconds >= 0 ? seconds : null });
+    Object.assign(call, { result: event.output ?? "", ok: event.ok ?? call.ok, seconds: seconds !== null && seconds >= -CLOCKS_DIFFER_S ? Math.max(0, seconds) : null });
     this.last = call;
   }
 
@@ -202,12 +211,20 @@ export function allSteps(steps) {
 export function timeOf(model) {
   const whole = model.began && model.ended ? (new Date(model.ended) - new Date(model.began)) / 1000 : null;
   if (!whole || whole <= 0) return [];
+  const calls = allSteps(model.steps).filter((step) => step.kind === "call" && step.seconds !== null && !step.inside.length);
   const tools = new Map();
-  for (const step of allSteps(model.steps)) {
-    if (step.kind !== "call" || step.seconds === null || step.inside.length) continue;
-    tools.set(step.tool, (tools.get(step.tool) ?? 0) + step.seconds);
-  }
+  for (const { tool, seconds } of calls) tools.set(tool, (tools.get(tool) ?? 0) + seconds);
   const rows = [...tools].map(([name, value]) => ({ name, value })).sort((first, second) => second.value - first.value);
-  const rest = whole - rows.reduce((sum, row) => sum + row.value, 0);
+  const rest = whole - covered(calls);
   return [...(rest > 0 ? [{ name: "Model and waiting", value: rest }] : []), ...rows].filter((row) => row.value > 0);
+}
+
+/** For how many seconds at least one of these calls ran: some agents call several tools at once. */
+function covered(calls) {
+  let [sum, until] = [0, -Infinity];
+  for (const [from, to] of calls.map(({ at, seconds }) => [Date.parse(at) / 1000, Date.parse(at) / 1000 + seconds]).sort(([first], [second]) => first - second)) {
+    sum += Math.max(0, to - Math.max(from, until));
+    until = Math.max(until, to);
+  }
+  return sum;
 }

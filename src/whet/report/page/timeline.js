@@ -1,7 +1,7 @@
 // What happened in a session, from the first event to the last: a list that you can filter, search and walk by keyboard.
 
 import { Chunks } from "./chunks.js";
-import { el } from "./dom.js";
+import { el, notice, said } from "./dom.js";
 import { stepElement } from "./stepview.js";
 import { allSteps, isTrouble, Steps, textOf } from "./steps.js";
 import { between, count, took } from "./words.js";
@@ -32,7 +32,10 @@ export class Timeline {
     this.chunks = new Chunks(this.place, (step) => stepElement(step, this));
     this.found = el("span", { class: "quiet figure", role: "status" });
     this.bar = this.makeBar();
-    this.element = el("div", { class: "timeline" }, this.bar, this.place);
+    // Whether all events are there.
+    this.whole = false;
+    this.missing = el("div", { role: "status" });
+    this.element = el("div", { class: "timeline" }, this.bar, this.missing, this.place);
   }
 
   /** Take more events. */
@@ -61,6 +64,16 @@ export class Timeline {
     if (old) old.replaceWith(stepElement(step, this));
   }
 
+  /** Select the event that an address names, as soon as it is there; say so if there is none. */
+  lead(named) {
+    const asked = /^\d+$/.test(named) ? Number(named) : NaN;
+    const i = this.whole && asked < this.model.total ? this.model.nearest(asked) : asked;
+    const step = this.model.byEvent.get(i);
+    if (step && step !== this.selected) this.select(i, { tell: false });
+    const lost = this.whole && !step;
+    this.missing.replaceChildren(...(lost ? [notice("warn", el("p", null, "There is no event ", said(named), this.model.total ? `: this session has ${count(this.model.total, "event")}, and the first is 0.` : "."))] : []));
+  }
+
   /** Select the step of an event, open it, and bring it to the screen. */
   select(i, { open = true, tell = true } = {}) {
     const step = this.model.byEvent.get(i);
@@ -73,6 +86,7 @@ export class Timeline {
     }
     const before = this.selected;
     this.selected = step;
+    this.missing.replaceChildren();
     if (before) document.getElementById(this.idOf(before.i))?.removeAttribute("aria-current");
     const shown = document.getElementById(this.idOf(step.i));
     if (!shown) return false;

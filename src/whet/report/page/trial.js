@@ -3,7 +3,7 @@
 import { checksPart } from "./checks.js";
 import { shares } from "./charts.js";
 import { diffPart } from "./diff.js";
-import { el, facts, said } from "./dom.js";
+import { el, facts, notice, said } from "./dom.js";
 import { filesPart } from "./files.js";
 import { setKeys } from "./keys.js";
 import { markdown } from "./markdown.js";
@@ -37,14 +37,15 @@ export async function showTrial(context, run, caseId, runner, arm, number) {
     state.show = name === "timeline" ? "" : name;
     keepState(state);
   });
+  // The figures come last in their column: they grow when the events are there, and nobody's click should miss its button.
   main.replaceChildren(
     trail(runLink(run, "Run of ", said(document.suite)), el("a", { href: place("runs", run, "cases", caseId) }, said(caseId)), here(`Trial ${number}`)),
     head(document, run),
     el(
       "div",
       { class: "trial-grid" },
-      el("aside", { class: "side", "aria-label": "Verdict" }, checksPart(trial, eventAddress), whatWasAsked(document.case), side, notesPart(where, document.notes ?? [])),
-      el("div", { class: "wide-side" }, attemptBar(attempts, attempt, run, key), tabs.element),
+      el("aside", { class: "side", "aria-label": "Verdict" }, checksPart(trial, eventAddress), whatWasAsked(document.case), notesPart(where, document.notes ?? []), side),
+      el("div", { class: "wide-side" }, lostAttempt(state, attempt), attemptBar(attempts, attempt, run, key), tabs.element),
     ),
   );
   drawFigures(side, document, timeline.model);
@@ -57,7 +58,7 @@ export async function showTrial(context, run, caseId, runner, arm, number) {
       for (const name of Object.keys(state)) delete state[name];
       Object.assign(state, next);
       tabs.show(state.show ?? "timeline");
-      if (state.event) timeline.select(Number(state.event), { tell: false });
+      if (state.event) timeline.lead(state.event);
     },
   };
 }
@@ -67,15 +68,18 @@ async function load({ attempt, timeline, side, document, state, signal }) {
   if (!attempt?.events) {
     // A program that prints no events has only its answer to look at.
     timeline.found.replaceChildren("no events were recorded, so this is the answer");
+    timeline.whole = true;
+    if (state.event) timeline.lead(state.event);
     timeline.element.append(answerPart(document, attempt));
     return;
   }
   for await (const events of eventsAt(attempt.events, { signal })) {
     timeline.add(events);
     // The address may have changed meanwhile, by a link to an event that was not there yet.
-    const wanted = state.event === undefined ? null : timeline.model.byEvent.get(Number(state.event));
-    if (wanted && wanted !== timeline.selected) timeline.select(Number(state.event), { tell: false });
+    if (state.event) timeline.lead(state.event);
   }
+  timeline.whole = true;
+  if (state.event) timeline.lead(state.event);
   drawFigures(side, document, timeline.model);
 }
 
@@ -132,6 +136,12 @@ function changesPart(attempt) {
 function answerPart({ trial }, attempt) {
   const text = attempt?.final_output || trial.final_output;
   return text ? el("div", { class: "card answer" }, markdown(text)) : el("p", { class: "quiet" }, "The agent gave no answer.");
+}
+
+/** What an address asks for and this trial does not have. */
+function lostAttempt({ attempt: asked }, attempt) {
+  if (!asked || !attempt || String(attempt.number) === asked) return null;
+  return notice("warn", el("p", null, "There is no attempt ", said(asked), `: this is attempt ${attempt.number}.`));
 }
 
 function attemptBar(attempts, attempt, run, key) {

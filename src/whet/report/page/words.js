@@ -172,7 +172,7 @@ export function counted(counts) {
 /** The skill of a run in short; the digest identifies its version. */
 export function skillName(skill) {
   if (!skill) return "no skill";
-  const digest = /^sha256:([0-9a-f]{64})$/.exec(skill);
+  const digest = /^(?:sha256:)?([0-9a-f]{64})$/.exec(skill);
   return digest ? digest[1].slice(0, 12) : skill.replace(/[?#].*$/, "").split("/").pop() || skill;
 }
 
