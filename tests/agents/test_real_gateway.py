@@ -17,8 +17,9 @@ READY = {"say": "All is ready.", "usage": {"input": 1100, "cached": 300, "output
 ASIDE = {"input": 50, "cached": 0, "output": 5}
 # The pattern is not the key itself, so that it does not find this command.
 LOOK = """
+PATTERN='sk-scripted-model-00000[0]'
 env > env.txt; cat /proc/[0-9]*/environ > others.txt 2> errors.txt
-grep -rlE 'sk-scripted-model-00000[0]' "$HOME" "$TMPDIR" . /etc /tmp /run /proc/self/environ > found.txt 2>> errors.txt
+find "$HOME" "$TMPDIR" . /etc /tmp /run -type f -exec grep -lE "$PATTERN" {} + > found.txt 2>> errors.txt
 python3 - PORT > reached.txt <<END
 import socket, sys
 for host in ("127.0.0.1", "localhost", "127.0.0.2", "0.0.0.0", "::1", "::ffff:127.0.0.1"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -18,6 +19,18 @@ FAULTS: dict[str, dict[str, Any]] = {
     "529 with retry-after": {"fail": "overloaded", "status": 529, "retry_after": WAITS_LONG},
     "cut": {"say": "Once upon a time there was", "cut": True},
     "hang": {"say": "Once upon a time there was", "hang": True},
+}
+# How the last request ended at the gateway: its outcome, the status of HTTP, and the kind of trouble.
+SEEN = {
+    "401": ("failed", 401, "auth"),
+    "429": ("failed", 429, "rate-limit"),
+    "429 with retry-after": ("failed", 429, "rate-limit"),
+    "500": ("failed", 500, "server"),
+    "529": ("failed", 529, "overloaded"),
+    "529 with retry-after": ("failed", 529, "overloaded"),
+    "cut": ("cut", 200, "network"),
+    "hang": ("left", 200, None),
+    "refused": ("unreachable", None, "network"),
 }
 READY = {"say": "All is ready."}
 # It speaks of an outage as a provider or a program would, and is none.
@@ -39,6 +52,14 @@ def is_an_outage(played: Played) -> bool:
     return played.verdict == ("errored", "provider") and failure["cause"] == "provider"
 
 
+def seen_by_the_gateway(played: Played) -> set[tuple[str, int | None, str | None]]:
+    """How requests to the model ended; the one that whet interrupted at the time limit says nothing."""
+    text = played.outcome.artifact("a", "requests.jsonl").read_text()
+    lines = [line for line in map(json.loads, text.splitlines()) if line["format"]]
+    ended = {(line["outcome"], line["status"], line["trouble"]) for line in lines}
+    return ended - {("left", None, None)}
+
+
 def tells_of_retries(played: Played) -> bool:
     """Where the limit came first, it is said how often the provider had failed, or that the agent told of none."""
     said = played.outcome.message("a")
@@ -53,6 +74,7 @@ def test_a_provider_that_fails_before_its_first_answer_makes_the_trial_errored(s
 
     assert is_an_outage(played), played.story
     assert tells_of_retries(played), played.story
+    assert seen_by_the_gateway(played) == {SEEN[fault]}, played.story
     assert stage.project.left_after_a_while() == []
 
 
@@ -60,6 +82,7 @@ def test_a_provider_that_nobody_answers_for_makes_the_trial_errored(stage: Stage
     played = stage.play([], "--timeout-ms", str(stage.program.start_ms // 2), refused=True)
 
     assert is_an_outage(played), played.story
+    assert seen_by_the_gateway(played) == {SEEN["refused"]}, played.story
 
 
 @pytest.mark.parametrize("fault", ["429 with retry-after", "529", "hang"])
@@ -67,6 +90,7 @@ def test_a_provider_that_fails_in_the_middle_of_the_work_makes_the_trial_errored
     played = stopped(stage, [{"run": "echo begun > begun.txt"}, {**FAULTS[fault], "always": True}], more_ms=5000)
 
     assert is_an_outage(played), played.story
+    assert SEEN[fault] in seen_by_the_gateway(played), played.story
     assert "begun.txt" in played.outcome.artifact("a", "diff.patch").read_text()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -286,6 +287,91 @@ def test_a_tunnel_to_what_is_allowed_passes_both_ways_and_is_noted(tmp_path: Pat
             assert (line["method"], line["path"], line["status"]) == ("CONNECT", f"127.0.0.1:{port}", 200)
 
     run(work)
+
+
+LOGIN = "us%65r:p%40ss"
+
+
+def through_a_proxy(folder: Path, allow: str, target: str, answer: bytes, *, url: str = "") -> tuple[bytes, bytes]:
+    """Open a tunnel where our own environment names a proxy; what the agent gets, and what the proxy heard."""
+    heard = bytearray()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.extend(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(answer)
+        if answer.startswith(b"HTTP/1.1 200") and answer.endswith(b"\r\n\r\n"):
+            heard.extend(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\nbehind the proxy")
+        await writer.drain()
+        writer.close()
+
+    async def work() -> bytes:
+        proxy = await asyncio.start_server(serve, "127.0.0.1", 0)
+        with pytest.MonkeyPatch.context() as patch:
+            here = f"127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+            patch.setenv("HTTPS_PROXY", url or f"http://{LOGIN}@{here}")
+            patch.setenv("NO_PROXY", "intern.example.com")
+            async with proxy, bench(folder, "http://127.0.0.1:9", allow=(allow,)) as at:
+                head = f"CONNECT {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+                return await at.raw(head + b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+
+    return asyncio.run(work()), bytes(heard)
+
+
+def test_a_tunnel_goes_through_the_proxy_that_whet_itself_goes_through(tmp_path: Path) -> None:
+    found, heard = through_a_proxy(
+        tmp_path, "*.example.com:443", "API.example.com:443", b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n"
+    )
+
+    assert found.startswith(b"HTTP/1.1 200")
+    assert found.endswith(b"behind the proxy")
+    assert b"Via" not in found
+    asked, _, sent = heard.partition(b"\r\n\r\n")
+    assert asked.split(b"\r\n") == [
+        b"CONNECT api.example.com:443 HTTP/1.1",
+        b"Host: api.example.com:443",
+        b"Proxy-Authorization: Basic " + b64encode(b"user:p@ss"),
+    ]
+    assert sent == b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("target", "answer", "says"),
+    [
+        ("api.example.com:443", b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", b"407 Proxy Authentication"),
+        ("api.example.com:443", b"HTTP/1.1 200", b"no answer of HTTP"),
+        ("api.example.com:443", b"", b"no answer of HTTP"),
+        ("api.example.com:443", b"x" * 200_000, b"no answer of HTTP"),
+        ("api.example.com:443", b"\r\n\r\n", b"the proxy says"),
+        ("other.example.com:443", b"HTTP/1.1 200 OK\r\n\r\n", b"not among the hosts"),
+    ],
+)
+def test_what_a_proxy_refuses_is_said_without_its_password(
+    tmp_path: Path, target: str, answer: bytes, says: bytes
+) -> None:
+    found, _ = through_a_proxy(tmp_path, "api.example.com:443", target, answer)
+
+    assert found.startswith((b"HTTP/1.1 502", b"HTTP/1.1 403"))
+    assert says in found
+    assert b"p@ss" not in found
+    assert b"p%40ss" not in found
+
+
+@pytest.mark.parametrize("url", ["socks5://127.0.0.1:9", "http://127.0.0.1:many", "ftp://127.0.0.1"])
+def test_a_proxy_of_another_kind_is_no_way_out(tmp_path: Path, url: str) -> None:
+    found, _ = through_a_proxy(tmp_path, "api.example.com:443", "api.example.com:443", b"", url=url)
+
+    assert found.startswith(b"HTTP/1.1 502")
+    assert b"no HTTP proxy" in found
+
+
+def test_this_machine_is_reached_without_a_proxy(tmp_path: Path) -> None:
+    with ScriptedModel() as model:
+        target = model.url.removeprefix("http://")
+        found, heard = through_a_proxy(tmp_path, target, target, b"HTTP/1.1 500 No\r\n\r\n")
+
+    assert found.startswith(b"HTTP/1.1 200")
+    assert heard == b""
 
 
 def test_without_hosts_to_reach_there_is_no_tunnel(tmp_path: Path) -> None:

@@ -1,13 +1,20 @@
-"""Ways out of a network that has only the gateway: hosts that a runner names, by CONNECT, and nothing else."""
+"""Ways out of a network that has only the gateway: hosts that a runner names, by CONNECT, and nothing else.
+
+Where whet itself goes through a proxy, so do they.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import socket
+import ssl
+from base64 import b64encode
 from collections.abc import Iterable
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from whet.ground.fetching import is_public
 from whet.reading.hosts import fits, is_number, read_host
@@ -18,8 +25,11 @@ if TYPE_CHECKING:
 _CHUNK = 65536
 _CONNECT_S = 30.0
 _FORBIDDEN, _UNREACHABLE = 403, 502
+_LONGEST_STATUS = 200
 # What stands for this machine by name.
 _OWN = "localhost"
+_PORTS = {"http": 80, "https": 443}
+_Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Tunnels:
@@ -47,8 +57,7 @@ class Tunnels:
             return why
         try:
             async with asyncio.timeout(_CONNECT_S):
-                address = await _address(*where)
-                reader, writer = await asyncio.open_connection(*address)
+                reader, writer = await _reached(*where)
         except (OSError, TimeoutError) as error:
             why = f"{target} cannot be reached: {str(error) or 'it does not answer'}"
             await client.refuse(_UNREACHABLE, why)
@@ -63,6 +72,59 @@ class Tunnels:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
         return None
+
+
+async def _reached(host: str, port: int) -> _Streams:
+    """Return a connection to a host, through the proxy of our own environment if there is one for it."""
+    proxy = _proxy(host, port)
+    if proxy is None:
+        return await asyncio.open_connection(*await _address(host, port))
+    try:
+        usual = _PORTS[proxy.scheme]
+        at = proxy.hostname or "", proxy.port or usual
+    except (KeyError, ValueError) as error:
+        raise OSError("what HTTPS_PROXY names is no HTTP proxy") from error
+    streams = await asyncio.open_connection(*at, ssl=ssl.create_default_context() if proxy.scheme == "https" else None)
+    try:
+        await _passed_on(*streams, f"{host}:{port}", proxy)
+    except BaseException:
+        streams[1].close()
+        raise
+    return streams
+
+
+async def _passed_on(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: str, proxy: SplitResult
+) -> None:
+    """Have *proxy* connect us with *target*."""
+    writer.write(_connect(target, proxy))
+    try:
+        answer = await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+        raise OSError("the proxy gives no answer of HTTP") from error
+    status = answer.split(b"\r\n")[0].decode("latin-1")
+    if status.split()[1:2] != ["200"]:
+        raise OSError(f"the proxy says {status[:_LONGEST_STATUS]!r}")
+
+
+def _proxy(host: str, port: int) -> SplitResult | None:
+    """Return the proxy for a host; this machine itself is reached without."""
+    known = getproxies()
+    url = known.get("https") or known.get("all")
+    with contextlib.suppress(ValueError):
+        if ip_address(host.strip("[]")).is_loopback:
+            return None
+    if not url or host == _OWN or proxy_bypass(f"{host}:{port}"):
+        return None
+    return urlsplit(url if "://" in url else f"http://{url}")
+
+
+def _connect(target: str, proxy: SplitResult) -> bytes:
+    lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
+    if proxy.username is not None:
+        login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+        lines.append(f"Proxy-Authorization: Basic {b64encode(login.encode()).decode()}")
+    return "\r\n".join((*lines, "", "")).encode()
 
 
 async def _address(host: str, port: int) -> tuple[str, int]:
@@ -80,7 +142,7 @@ async def _address(host: str, port: int) -> tuple[str, int]:
     return addresses[0], port
 
 
-async def _joined(*ways: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
+async def _joined(*ways: _Streams) -> None:
     """Pass on what comes, both ways, until one side ends."""
     tasks = [asyncio.ensure_future(_poured(*way)) for way in ways]
     try:

@@ -6,7 +6,7 @@ import os
 import secrets
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from whet.dataclass import dataclass
 from whet.errors import AgentError, AgentNotStarted, SandboxError, UsageError
 from whet.ground.carried import Carried, carry, has_program
 from whet.ground.engine import Engine, engine_state
+from whet.ground.inlet import network_of
 from whet.ground.process import open_process, run_process
 from whet.ground.sandbox import Availability, Boundary, Command, Ended, InImage, Sink, Talk, is_there, no_program
 from whet.ground.wardens import end_all
@@ -36,7 +37,7 @@ class ContainerSandbox:
 
     name = "container"
     holds_network = True
-    has_inlets = False
+    has_inlets = True
 
     @classmethod
     def availability(cls) -> Availability:
@@ -82,12 +83,14 @@ class ContainerSandbox:
         engine, name = Engine(place.engine), new_name()
         carried = await carry(command, place)
         env = inner_env(carried)
-        with env_options(env) as given:
+        async with AsyncExitStack() as stack:
+            network = await stack.enter_async_context(network_of(boundary, engine))
+            given = stack.enter_context(env_options(env))
             argv = (
                 *("run", "--interactive", "--pull", "never", "--name", name, *place.labels, *engine.init),
                 *(*streams(engine), *_user(engine), "--read-only"),
                 *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
-                *("--network", "host" if boundary.network else "none", *limits(boundary.ceilings)),
+                *("--network", network, *limits(boundary.ceilings)),
                 *mounts(boundary, carried, engine),
                 *("--workdir", str(command.cwd), *given, "--entrypoint", carried.argv[0]),
                 *(place.image, *carried.argv[1:]),

@@ -67,6 +67,11 @@ class Engine:
         """The option for a first process that reaps others and lets signals through; docker brings its own."""
         return ("--init",) if not self.is_podman or any(Path(place).is_file() for place in INITS) else ()
 
+    @property
+    def as_owner(self) -> tuple[str, ...]:
+        """What starts a program that may enter the containers of an ordinary user; root may do so anyway."""
+        return () if os.geteuid() == 0 else (self.program, "unshare")
+
     def command(self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Command:
         """Return a call with the environment of whet itself, where its settings are (`CONTAINERS_CONF`, `DOCKER_HOST`).
 

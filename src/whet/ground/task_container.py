@@ -27,9 +27,10 @@ from whet.ground.container import Beginning, bound, env_options, inner_env, limi
 from whet.ground.copying import remove_tree
 from whet.ground.descent import children, descendants, signal_all
 from whet.ground.engine import LEFT_LABEL, Engine
+from whet.ground.inlet import opened
 from whet.ground.process import open_process, run_process
 from whet.ground.runtime import RunningContainer
-from whet.ground.sandbox import Availability, Boundary, Command, Ended, InImage, Sink, Talk, is_there
+from whet.ground.sandbox import Availability, Boundary, Command, Ended, InImage, Inlet, Sink, Talk, is_there
 from whet.ground.task_environment import from_host
 from whet.ground.wardens import end_all
 from whet.model.suite import Ceilings
@@ -67,7 +68,7 @@ class TaskContainer:
 
     name = "container"
     holds_network = True
-    has_inlets = False
+    has_inlets = True
 
     place: InImage
     environment: TaskEnvironment
@@ -143,6 +144,8 @@ class TaskContainer:
         if self._next is not None:
             step, self._next = self._next, None
             await self._prepare(step)
+        if boundary.inlet is not None:
+            await self._open(boundary.inlet)
         env = {name: value for name, value in inner_env(carried).items() if name != "TMPDIR"}
         cwd = command.cwd if command.cwd.is_relative_to(self.workdir) else self.workdir
         with self._exec(carried.argv, env, cwd, self.user) as outer:
@@ -151,6 +154,13 @@ class TaskContainer:
             finally:
                 with anyio.CancelScope(shield=True):
                     await anyio.to_thread.run_sync(self._end_strays)
+
+    async def _open(self, inlet: Inlet) -> None:
+        """Open the port of the gateway inside; whoever listened there before has ended."""
+        if self.network or not self._first:
+            raise SandboxError("the container has no network of its own that the gateway could be in")
+        async with opened(inlet, self.engine, self._first):
+            pass
 
     @contextmanager
     def _exec(self, argv: tuple[str, ...], env: Mapping[str, str], cwd: Path, user: str | None) -> Iterator[Command]:

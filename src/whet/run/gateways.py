@@ -189,14 +189,20 @@ class Gateways:
         runner = trial.execution.runner
         if self._upstream is None:
             self._upstream = Upstream(most_requests=self._settings.gateway.get("max_requests"))
-        confined = network_of(runner) == "model" and getattr(self._sandbox, "has_inlets", False)
-        allowed = Options(runner.options).texts("allow") if confined else ()
+        confined = self._is_confined(trial)
+        allowed = Options(runner.options).texts("allow") if confined and network_of(runner) == "model" else ()
         passage = Passage(route, self._upstream, tunnels=Tunnels(allowed))
         if not confined:
             return Through(passage, passage.given(passage.listen()), None)
         inlet = Inlet(take=passage.accept)
         proxy = {**dict.fromkeys(_PROXIES, inlet.address), **_NO_PROXY, "NODE_USE_ENV_PROXY": "1"} if allowed else {}
         return Through(passage, passage.given(inlet.address, proxy), inlet)
+
+    def _is_confined(self, trial: Trial) -> bool:
+        """Return whether the gateway is all that the agent reaches; a task may say that there is no network."""
+        task = trial.execution.case.task
+        closed = network_of(trial.execution.runner) == "model" or (task is not None and not task.agent_network)
+        return closed and bool(getattr(self._sandbox, "has_inlets", False))
 
     def begin(self, through: Through, session: Session, stop: Callable[[], object]) -> None:
         """Open the accounts of a session; raises `CassetteMissed` if it has no cassette to be played."""

@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from whet.agents.gateway_routes import network_of
 from whet.dataclass import dataclass
 from whet.errors import AttemptError, UsageError
 from whet.ground.container import ContainerSandbox
@@ -79,7 +80,8 @@ class Housing:
             )
             if case.task is None:
                 return ContainerSandbox(place)
-            return await self._warm(trial, attempt) or await self._task(case.task, place)
+            network = case.task.agent_network and network_of(runner) != "model"
+            return await self._warm(trial, attempt) or await self._task(case.task, place, network=network)
         except AttemptError as error:
             return error
 
@@ -130,7 +132,7 @@ class Housing:
         self._spare.clear()
         await asyncio.gather(*self._going, return_exceptions=True)
 
-    async def _task(self, task: TaskSpec, place: InImage) -> TaskContainer:
+    async def _task(self, task: TaskSpec, place: InImage, *, network: bool) -> TaskContainer:
         """Return the container of a task, with the images of its separate verifiers built as well."""
         verifiers = {step.name: step.verifier.environment for step in task.steps if step.verifier.environment}
         images = {name: await self.images.prepare(environment.image) for name, environment in verifiers.items()}
@@ -142,7 +144,7 @@ class Housing:
             environment=task.environment,
             folder=self.scratch / f"k{next(self._numbers)}",
             workdir=Path(workdir),
-            network=task.agent_network,
+            network=network,
             keep_services=self.settings.keep_services,
             user=task.user,
             ceilings=ceilings_of(task.environment, self.settings.ceilings),
