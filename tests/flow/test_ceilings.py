@@ -67,3 +67,52 @@ def test_a_ceiling_that_nothing_could_start_under_is_refused(project: Project) -
     assert outcome.code == 2
     for key in ("max_memory_mb", "max_processes", "max_cpus"):
         assert f"defaults.{key}" in outcome.stderr
+
+
+FILLER = "import time; open('large', 'wb').write(bytes(40_000_000)); time.sleep(0.5); time.sleep({rest})"
+
+
+def test_an_agent_beyond_its_disk_fails_its_trial_alone_while_it_runs_and_at_its_end(boxed: Project) -> None:
+    boxed.settings(PYTHON + "[defaults]\nmax_disk_mb = 20\n")
+    boxed.suite(f"""
+        suite = [
+            Case(id="filler", prompt={FILLER.format(rest=600)!r}, check=ok, timeout_ms=100_000),
+            Case(id="hasty", prompt={FILLER.format(rest=0).replace("0.5", "0")!r}, check=ok),
+            Case(id="modest", prompt="open('small', 'wb').write(bytes(1_000_000))", check=ok),
+        ]
+    """)
+
+    outcome = boxed.run()
+
+    assert outcome.statuses == {"filler": "failed", "hasty": "failed", "modest": "passed"}
+    assert {outcome.codes["filler"], outcome.codes["hasty"]} == {"ceiling"}
+    assert "ran into its ceiling of 20 MB of disk" in outcome.message("filler")
+    assert "ceilings   20 MB of disk" in outcome.stdout
+
+
+def test_what_a_workspace_starts_with_is_not_what_an_agent_wrote(boxed: Project) -> None:
+    boxed.settings(PYTHON + "[defaults]\nmax_disk_mb = 20\n")
+    (boxed.root / "template").mkdir()
+    (boxed.root / "template/large").write_bytes(bytes(40_000_000))
+    boxed.suite("""
+        workspace = Workspace(mode="isolated", template_dir="template")
+        suite = [Case(id="a", prompt="open('small', 'wb').write(bytes(1_000_000))", check=ok)]
+    """)
+
+    outcome = boxed.run()
+
+    assert outcome.statuses == {"a": "passed"}, outcome.message("a")
+
+
+def test_a_bootstrap_command_that_takes_too_much_disk_is_the_fault_of_the_suite(boxed: Project) -> None:
+    boxed.settings(PYTHON + "[defaults]\nmax_disk_mb = 20\n")
+    boxed.suite(f"""
+        filler = Bootstrap(command="python3", args=["-c", {FILLER.format(rest=60)!r}])
+        workspace = Workspace(mode="isolated", bootstrap=filler)
+        suite = [Case(id="a", prompt="print(1)", check=ok)]
+    """)
+
+    outcome = boxed.run()
+
+    assert outcome.codes == {"a": "bootstrap"}
+    assert "ran into its ceiling of 20 MB of disk" in outcome.message("a")

@@ -20,7 +20,7 @@ from project import SHELL, Project  # noqa: E402
 
 __all__ = ["image", "podman", "small_image"]
 _HERE = Path(__file__).parent
-_PASSED_ON = ("CONTAINERS_CONF", "BUILDAH_ISOLATION")
+_PASSED_ON = ("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "BUILDAH_ISOLATION")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,7 +44,7 @@ def project(tmp_path: Path, podman: Callable[..., str]) -> Iterator[Project]:
     """A project whose trials run in containers."""
     del podman
     made = Project(tmp_path / "project", sandbox="container")
-    made.env |= {name: os.environ[name] for name in _PASSED_ON}
+    made.env |= {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     made.settings(SHELL)
     yield made
     made.clear()

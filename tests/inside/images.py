@@ -25,6 +25,12 @@ cgroup_manager = "cgroupfs"
 runtime = "runc"
 events_logger = "none"
 """
+_STORAGE = """\
+[storage]
+driver = "vfs"
+graphroot = "PLACE/images"
+runroot = "PLACE/running"
+"""
 _PYTHON = Path("/usr/bin/python3")
 _PACKAGES = ("collections", "encodings", "importlib", "json", "re", "lib-dynload")
 
@@ -45,6 +51,12 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., s
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONTAINERS_CONF", str(conf))
         patch.setenv("BUILDAH_ISOLATION", "chroot")
+        if os.geteuid() != 0:
+            # Below the home of a user, of which each test has its own.
+            storage = conf.with_name("storage.conf")
+            place = f"/var/tmp/whet-tests-{os.getuid()}"
+            storage.write_text(_STORAGE.replace("PLACE", place))
+            patch.setenv("CONTAINERS_STORAGE_CONF", str(storage))
         yield call_podman
 
 

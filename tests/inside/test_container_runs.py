@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from images import containers_left
-from project import Outcome, Project
+from project import SHELL, Outcome, Project
 
 SUITE = """
 @case(prompt={prompt})
@@ -155,6 +155,24 @@ def test_limits_and_the_network_hold(project: Project, image: str) -> None:
     # Two lines of a head, and the loopback.
     assert interfaces == "3"
     assert int(processes) <= 31
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [
+        ("head -c 60000000 /dev/zero > large; sleep 60", "failed"),
+        ("for at in /tmp /var/tmp /run; do head -c 60000000 /dev/zero > $at/large && exit 7; done; true", "passed"),
+    ],
+)
+def test_a_ceiling_of_disk_holds_in_the_workspace_and_in_memory(
+    project: Project, image: str, script: str, status: str
+) -> None:
+    project.settings(SHELL + "[defaults]\nmax_disk_mb = 30\n")
+
+    ended = run_one(project, script, "pass", "--image", image)
+
+    assert ended.statuses == {"works": status}, ended.message("works")
+    assert ended.codes == {"works": "ceiling" if status == "failed" else None}
 
 
 def test_a_program_is_looked_for_in_the_image_unless_it_is_named_from_here(project: Project, image: str) -> None:

@@ -94,3 +94,35 @@ def test_processes_that_fill_the_container_end_with_it(tasks: Project, image: st
 
     assert ended.statuses == {"one": "failed"}, ended.message("one")
     assert containers_left(f"whet.run={ended.folder.name}") == []
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param("head -c 80000000 /dev/zero > /var/tmp/large; sleep 60", id="layer"),
+        pytest.param("head -c 80000000 /dev/zero > /logs/artifacts/large; sleep 60", id="logs"),
+        pytest.param("head -c 80000000 /dev/zero > $HOME/large; sleep 60", id="home"),
+        pytest.param("exec 3> /app/large; rm /app/large; head -c 80000000 /dev/zero >&3; sleep 60", id="no name"),
+        pytest.param(
+            "for i in $(seq 200); do mkdir $(printf 'd%.0s' $(seq 60)) && cd d*; done; "
+            "head -c 80000000 /dev/zero > large; sleep 60",
+            id="deep",
+        ),
+        pytest.param("trap 'exit 0' TERM; head -c 80000000 /dev/zero > large", id="and is done"),
+    ],
+)
+def test_an_agent_that_fills_the_disk_of_its_task_is_ended_and_has_failed(
+    tasks: Project, image: str, script: str
+) -> None:
+    write_task(
+        tasks.root / "tasks/one",
+        image,
+        task_DOT_toml="[environment]\nstorage_mb = 50\n",
+        instruction_DOT_md="echo right > answer.txt; " + script,
+    )
+
+    ended = tasks.whet("run", "tasks")
+
+    assert ended.statuses == {"one": "failed"}, ended.message("one")
+    assert ended.codes == {"one": "ceiling"}, ended.message("one")
+    assert "50 MB of disk" in ended.message("one")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import ClassVar, Self, TypeAlias
 
 from whet.errors import AgentNotFound, SandboxError
-from whet.ground.ceilings import Hold, holding
+from whet.ground.ceilings import Hold, disk_of, holding
 from whet.ground.mounts import private_mounts
 from whet.ground.sandbox import Availability, Boundary, Command, Ended, Inlet, Sink, Talk, find_program, is_there
 from whet.ground.seccomp import as_file, refused_calls
@@ -94,6 +94,7 @@ class BubblewrapSandbox:
                 stderr=said,
                 pass_fds=status.passed_on,
                 started=status.close_write,
+                disk=disk_of(boundary),
             )
             if ended.exit_code == 1 and not ended.timed_out:
                 _raise_for_setup(status, said.text, program)
@@ -109,7 +110,12 @@ class BubblewrapSandbox:
         with holding(boundary.ceilings, None) as hold, _Status(boundary.inlet) as status:
             outer = self._outer(command, boundary, program, status, hold)
             async with open_process(
-                outer, stdout=stdout, stderr=said, pass_fds=status.passed_on, started=status.close_write
+                outer,
+                stdout=stdout,
+                stderr=said,
+                pass_fds=status.passed_on,
+                started=status.close_write,
+                disk=disk_of(boundary),
             ) as talk:
                 yield talk
             if talk.ended and talk.ended.exit_code == 1:

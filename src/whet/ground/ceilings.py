@@ -15,12 +15,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from whet.errors import SandboxError
 from whet.ground.cgroups import Group, places
 from whet.ground.descent import all_processes
-from whet.ground.sandbox import Command, Ended, find_program
+from whet.ground.sandbox import Boundary, Command, Ended, find_program
 from whet.model.suite import Ceilings
+
+if TYPE_CHECKING:
+    from whet.ground.disk import Disk
 
 _SIGNALLED = 128
 # The messages of Python, C, C++, Go, Node, Java, Ruby, PHP and Rust.
@@ -54,7 +58,7 @@ class Hold:
 
     def with_reached(self, ended: Ended) -> Ended:
         """Return *ended* with the ceiling that was reached."""
-        return replace(ended, reached=self.reached(ended))
+        return ended if ended.reached else replace(ended, reached=self.reached(ended))
 
 
 class _ByGroup(Hold):
@@ -135,6 +139,17 @@ def holding(ceilings: Ceilings, timeout_s: float | None) -> Iterator[Hold]:
         yield _ByGroup(ceilings, group)
     finally:
         group.remove()
+
+
+def disk_of(boundary: Boundary) -> Disk | None:
+    """Return what holds a command to its ceiling of disk, if it has one."""
+    most_mb = boundary.ceilings.disk_mb
+    if most_mb is None:
+        return None
+    # Only here: most runs have none.
+    from whet.ground.disk import Disk  # noqa: PLC0415
+
+    return Disk(most_mb, (*boundary.writable, *(folder for _, folder in boundary.shown_at)))
 
 
 def suspected(ended: Ended, ceilings: Ceilings, said: bytes) -> Ended:

@@ -16,6 +16,7 @@ import anyio.to_thread
 from whet.dataclass import dataclass
 from whet.errors import AgentError, AgentNotStarted, SandboxError, UsageError
 from whet.ground.carried import Carried, carry, has_program
+from whet.ground.ceilings import disk_of
 from whet.ground.engine import Engine, engine_state
 from whet.ground.inlet import network_of
 from whet.ground.process import open_process, run_process
@@ -58,8 +59,9 @@ class ContainerSandbox:
         """Run *command*; see `Sandbox.run`."""
         said = Beginning(stderr)
         async with self._container(command, boundary) as (outer, container):
-            ended = await run_process(outer, timeout_s=timeout_s, stdout=stdout, stderr=said)
-            return ended if ended.timed_out else await container.explained(ended, said.text)
+            disk = disk_of(boundary)
+            ended = await run_process(outer, timeout_s=timeout_s, stdout=stdout, stderr=said, disk=disk)
+            return ended if ended.timed_out or ended.stopped else await container.explained(ended, said.text)
 
     @asynccontextmanager
     async def open(self, command: Command, boundary: Boundary, *, stdout: Sink, stderr: Sink) -> AsyncIterator[Talk]:
@@ -67,7 +69,7 @@ class ContainerSandbox:
         said = Beginning(stderr)
         async with self._container(command, boundary) as (outer, container):
             try:
-                async with open_process(outer, stdout=stdout, stderr=said) as talk:
+                async with open_process(outer, stdout=stdout, stderr=said, disk=disk_of(boundary)) as talk:
                     yield talk
             except BrokenPipeError:
                 # Perhaps because there is no such program.
@@ -209,7 +211,10 @@ def limits(ceilings: Ceilings) -> Iterator[str]:
 
 def mounts(boundary: Boundary, carried: Carried, engine: Engine) -> Iterator[str]:
     """Yield the options for what is visible, outer folders first."""
-    yield from ("--tmpfs", "/tmp:rw,exec,mode=1777")  # noqa: S108 - inside of the container
+    # What is in memory counts as memory. If there is a ceiling of disk, it holds there too.
+    size = f",size={boundary.ceilings.disk_mb}m" if boundary.ceilings.disk_mb else ""
+    for folder in ("/tmp", "/var/tmp", "/run"):  # noqa: S108 - inside of the container
+        yield from ("--tmpfs", f"{folder}:rw,exec,mode=1777{size}")
     layers = [(path, 0, bound(path, path, "ro")) for path in boundary.readable if is_there(path)]
     layers += [(inside, 0, bound(path, inside, "ro")) for inside, path in carried.mounts]
     layers += [(path, 1, _covered(path, engine)) for path in _hidden(boundary)]

@@ -116,6 +116,11 @@ class Engine:
             found = {}
         return found if isinstance(found, dict) else {}
 
+    async def inspected(self, name: str, part: str, *options: str) -> str:
+        """Return one part of what the engine knows of a container; empty if there is none."""
+        said = await self.call("container", "inspect", *options, "--format", part, name)
+        return said.out.strip() if said.ok and "<no value>" not in said.out else ""
+
     @property
     def _at_once(self) -> tuple[str, ...]:
         return ("--time", "0") if self.is_podman else ()

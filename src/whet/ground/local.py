@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from whet.ground.ceilings import holding
+from whet.ground.ceilings import disk_of, holding
 from whet.ground.process import open_process, run_process
 from whet.ground.sandbox import Availability, Boundary, Command, Ended, Sink, Talk
 from whet.ground.wardens import end_all
@@ -26,14 +26,17 @@ class LocalSandbox:
         """Run *command*; see `Sandbox.run`."""
         # Only the ceilings of the boundary hold: nothing can be hidden without namespaces.
         with holding(boundary.ceilings, timeout_s) as hold:
-            held = hold.command(command)
-            return hold.with_reached(await run_process(held, timeout_s=timeout_s, stdout=stdout, stderr=stderr))
+            ended = await run_process(
+                hold.command(command), timeout_s=timeout_s, stdout=stdout, stderr=stderr, disk=disk_of(boundary)
+            )
+            return hold.with_reached(ended)
 
     @asynccontextmanager
     async def open(self, command: Command, boundary: Boundary, *, stdout: Sink, stderr: Sink) -> AsyncIterator[Talk]:
         """Keep *command* running; see `Sandbox.open`."""
         with holding(boundary.ceilings, None) as hold:
-            async with open_process(hold.command(command), stdout=stdout, stderr=stderr) as talk:
+            held = hold.command(command)
+            async with open_process(held, stdout=stdout, stderr=stderr, disk=disk_of(boundary)) as talk:
                 yield talk
             talk.ended = talk.ended and hold.with_reached(talk.ended)
 

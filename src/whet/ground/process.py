@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -18,6 +19,9 @@ from whet.errors import AgentNotStarted, SandboxError
 from whet.ground import warden as words
 from whet.ground.sandbox import Command, Ended, Sink, no_program
 from whet.ground.wardens import Warden, reaper, wardens
+
+if TYPE_CHECKING:
+    from whet.ground.disk import Disk
 
 _CHUNK = 65536
 # More than a pipe can hold when its writers are dead; anything beyond comes from another process.
@@ -55,6 +59,7 @@ class _Child:
         # If the warden reports no exit code, everything was killed.
         self._code = -signal.SIGKILL
         self._lost = False
+        self._watch: asyncio.Task[None] | None = None
         # Why it could not be started, or what a sink raised.
         self.trouble: Exception | None = None
         self.unended: SandboxError | None = None
@@ -66,6 +71,14 @@ class _Child:
     def exited(self) -> bool:
         """Whether it has ended."""
         return self._gone.done()
+
+    def watch(self, disk: Disk) -> None:
+        """End it at once when it takes too much of *disk*."""
+        self._watch = self._loop.create_task(disk.watch(self._warden.pid, self._kill))
+
+    def _kill(self) -> None:
+        self._warden.say(words.END)
+        self._warden.wake()
 
     async def started(self) -> None:
         """Wait until it has become its program; raises if it could not be started."""
@@ -85,6 +98,8 @@ class _Child:
     async def end(self) -> int:
         """End everything that it started, with SIGTERM first, and return its exit code; nothing can cancel this."""
         with anyio.CancelScope(shield=True):
+            if self._watch is not None:
+                self._watch.cancel()
             await self._stop()
         self._close()
         return self._code
@@ -94,8 +109,7 @@ class _Child:
             self._warden.say(words.ASK)
             await self.exit(GRACE_S)
         if not self._clear.done():
-            self._warden.say(words.END)
-            self._warden.wake()
+            self._kill()
             with anyio.move_on_after(_PATIENCE_S):
                 await asyncio.shield(self._clear)
         if not self._clear.done():
@@ -234,15 +248,18 @@ async def open_process(
     stderr: Sink,
     pass_fds: tuple[int, ...] = (),
     started: Callable[[], object] = lambda: None,
+    disk: Disk | None = None,
 ) -> AsyncIterator[Conversation]:
     """Start *command* below a warden, with an input pipe; end everything that it started at the end of the context."""
+    if disk is not None:
+        await disk.begin()
     began = time.monotonic()
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
         in_read, stdin = _pipe(theirs, ours)
         # Programs expect a blocking input; our end must not block the event loop.
         os.set_blocking(in_read, True)
         os.set_blocking(stdin, False)
-        child = await _start(command, in_read, stdout, stderr, pass_fds)
+        child = await _start(command, in_read, stdout, stderr, pass_fds, disk)
         ours.pop_all()
     started()
     talk = Conversation(child, stdin)
@@ -255,6 +272,8 @@ async def open_process(
     finally:
         talk.end_input()
         talk.ended = _ending(await child.end(), began)
+    if disk is not None:
+        talk.ended = await disk.noted(talk.ended)
     if child.unended is not None:
         raise child.unended
 
@@ -267,11 +286,14 @@ async def run_process(
     stderr: Sink,
     pass_fds: tuple[int, ...] = (),
     started: Callable[[], object] = lambda: None,
+    disk: Disk | None = None,
 ) -> Ended:
     """Run *command* below a warden; end everything that it started before returning or raising."""
+    if disk is not None:
+        await disk.begin()
     began = time.monotonic()
     with contextlib.ExitStack() as theirs:
-        child = await _start(command, _input(command.stdin, theirs), stdout, stderr, pass_fds)
+        child = await _start(command, _input(command.stdin, theirs), stdout, stderr, pass_fds, disk)
     started()
     timed_out = False
     code = 0
@@ -283,7 +305,8 @@ async def run_process(
         code = await child.end()
     if trouble := child.trouble or child.unended:
         raise trouble
-    return _ending(code, began, timed_out=timed_out)
+    ended = _ending(code, began, timed_out=timed_out)
+    return ended if disk is None else await disk.noted(ended)
 
 
 def _ending(code: int, began: float, *, timed_out: bool = False) -> Ended:
@@ -295,7 +318,9 @@ def _ending(code: int, began: float, *, timed_out: bool = False) -> Ended:
     )
 
 
-async def _start(command: Command, stdin: int, stdout: Sink, stderr: Sink, pass_fds: tuple[int, ...]) -> _Child:
+async def _start(
+    command: Command, stdin: int, stdout: Sink, stderr: Sink, pass_fds: tuple[int, ...], disk: Disk | None
+) -> _Child:
     """Ask a warden to start *command*; the result arrives later."""
     warden = await wardens.take()
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
@@ -309,6 +334,8 @@ async def _start(command: Command, stdin: int, stdout: Sink, stderr: Sink, pass_
             raise AgentNotStarted(f'"{command.argv[0]}" could not be started: {error}') from error
         ours.pop_all()
     child = _Child(command, warden, (out_read, stdout), (err_read, stderr))
+    if disk is not None:
+        child.watch(disk)
     while _meanwhile:
         _meanwhile.pop()()
     return child

@@ -43,6 +43,14 @@ class RunningContainer:
     id: str
     pid: int
     process: Mapping[str, Any]
+    # The root of its file system on this machine.
+    root: Path
+
+    @property
+    def layer(self) -> Path | None:
+        """The folder with what was written in it, if its file system is an overlay."""
+        found = self.root.parent / "diff"
+        return found if self.root.name == "merged" and found.is_dir() else None
 
     @classmethod
     def find(cls, engine: Engine, identifier: str) -> RunningContainer | None:
@@ -53,8 +61,8 @@ class RunningContainer:
         said = Engine(program).ask("state", identifier)
         try:
             state = json.loads(said.out)
-            process = json.loads(Path(state["bundle"], "config.json").read_bytes())["process"]
-            return cls(Engine(program), identifier, int(state["pid"]), process)
+            told = json.loads(Path(state["bundle"], "config.json").read_bytes())
+            return cls(Engine(program), identifier, int(state["pid"]), told["process"], Path(told["root"]["path"]))
         except (ValueError, KeyError, TypeError, OSError):
             return None
 

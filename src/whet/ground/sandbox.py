@@ -102,8 +102,9 @@ Sink: TypeAlias = Callable[[bytes], None]
 class Ended:
     """How a process ended: with an exit code, by a signal, or stopped by us at its time limit.
 
-    `reached` is the ceiling that it reached, which did not necessarily end it. `dismissed` says that everything had
-    been said and we closed its input: how it exits then says nothing.
+    `reached` is the ceiling that it reached, which did not necessarily end it; `stopped` says that it counts as the
+    end all the same. `dismissed` says that everything had been said and we closed its input: how it exits then says
+    nothing.
     """
 
     exit_code: int | None
@@ -111,6 +112,7 @@ class Ended:
     timed_out: bool
     duration_s: float
     reached: str | None = None
+    stopped: bool = False
     dismissed: bool = False
 
 

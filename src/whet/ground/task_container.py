@@ -26,6 +26,7 @@ from whet.ground.carried import PLACE, Carried, carry, has_program
 from whet.ground.container import Beginning, bound, env_options, inner_env, limits, new_name, of_lines, refusal, streams
 from whet.ground.copying import remove_tree
 from whet.ground.descent import children, descendants, signal_all
+from whet.ground.disk import Disk
 from whet.ground.engine import LEFT_LABEL, Engine
 from whet.ground.inlet import opened
 from whet.ground.process import open_process, run_process
@@ -59,6 +60,7 @@ def ceilings_of(environment: TaskEnvironment, usual: Ceilings) -> Ceilings:
         memory_mb=environment.memory_mb or usual.memory_mb,
         processes=usual.processes,
         cpus=environment.cpus or usual.cpus,
+        disk_mb=environment.storage_mb or usual.disk_mb,
     )
 
 
@@ -95,6 +97,7 @@ class TaskContainer:
     _running: RunningContainer | None = None
     _services: frozenset[int] = frozenset()
     _mounted: tuple[Path, ...] = ()
+    _disk: Disk | None = None
 
     @classmethod
     def availability(cls) -> Availability:
@@ -119,7 +122,7 @@ class TaskContainer:
         """Execute *command* in the container; afterwards nothing that it started is left, unless services are kept."""
         said = Beginning(stderr)
         async with self._executing(command, boundary) as (outer, program):
-            ended = await run_process(outer, timeout_s=timeout_s, stdout=stdout, stderr=said)
+            ended = await run_process(outer, timeout_s=timeout_s, stdout=stdout, stderr=said, disk=self._disk)
         return self._explained(ended, said.text, program)
 
     @asynccontextmanager
@@ -128,7 +131,7 @@ class TaskContainer:
         said = Beginning(stderr)
         async with (
             self._executing(command, boundary) as (outer, program),
-            open_process(outer, stdout=stdout, stderr=said) as talk,
+            open_process(outer, stdout=stdout, stderr=said, disk=self._disk) as talk,
         ):
             yield talk
         if talk.ended is not None:
@@ -206,6 +209,8 @@ class TaskContainer:
             await _until(heard, talk)
         self._name, self._mounted = name, tuple(inside for inside, _ in carried.mounts)
         await self._find(name)
+        if self.ceilings.disk_mb is not None:
+            self._disk = await self._disk_of(self.ceilings.disk_mb, name, boundary)
         if self.environment.healthcheck is not None:
             await self.wait_until_healthy(self.environment.healthcheck)
         self._services = frozenset(descendants(self._first)) if self._first else frozenset()
@@ -218,6 +223,20 @@ class TaskContainer:
             self._first = self._running.pid
         else:
             self._first = int(str((await self.engine.state(name)).get("Pid") or 0))
+
+    async def _disk_of(self, most_mb: int, name: str, boundary: Boundary) -> Disk:
+        """Return what the container may write: into its layer, its logs and what is mounted, all of it new."""
+        folders = (self.folder / "logs", *boundary.writable)
+        if self._running is not None and (written := self._running.layer) is not None:
+            return Disk(most_mb, (*folders, written), before=0)
+
+        async def layer() -> int:
+            size = await self.engine.inspected(name, "{{.SizeRw}}", "--size")
+            return int(size) if size.isdigit() else 0
+
+        # Files of other users inside cannot be seen from here, so the engine measures them.
+        at = await self.engine.inspected(name, "{{.StaticDir}}")
+        return Disk(most_mb, folders, layer=layer, at=Path(at) if at else None, before=0)
 
     def _make_folders(self) -> None:
         for folder in (self.tests, *(self.logs(part) for part in _PARTS)):
@@ -285,7 +304,7 @@ class TaskContainer:
             del kept[:-1_000_000]
 
         with self._exec(("sh", "-c", script), env or {}, self.workdir, user or self.user) as command:
-            ended = await run_process(command, timeout_s=timeout_s, stdout=keep, stderr=keep)
+            ended = await run_process(command, timeout_s=timeout_s, stdout=keep, stderr=keep, disk=self._disk)
         return ended, bytes(kept)
 
     async def begin(self, boundary: Boundary | None = None) -> None:
@@ -317,6 +336,7 @@ class TaskContainer:
             _first=0,
             _running=None,
             _mounted=(),
+            _disk=None,
         )
 
     def next(self, folder: Path, attempt: str, homes: tuple[Path, Path]) -> TaskContainer:

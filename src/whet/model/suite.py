@@ -267,6 +267,8 @@ class Ceilings:
     memory_mb: int | None = None
     processes: int | None = None
     cpus: float | None = None
+    # What a command may add to its folders; whet looks, so nothing of the system has to hold it.
+    disk_mb: int | None = None
 
     def __bool__(self) -> bool:
         return any(value is not None for value in (self.memory_mb, self.processes, self.cpus))
@@ -277,4 +279,5 @@ class Ceilings:
             *([] if self.memory_mb is None else [f"{self.memory_mb:,} MB of memory"]),
             *([] if self.processes is None else [f"{self.processes:,} processes"]),
             *([] if self.cpus is None else [f"{self.cpus:g} CPU{'' if self.cpus == 1 else 's'}"]),
+            *([] if self.disk_mb is None else [f"{self.disk_mb:,} MB of disk"]),
         )

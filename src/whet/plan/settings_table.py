@@ -271,6 +271,7 @@ _DEFAULTS: Table = {
     "max_memory_mb": _whole(16, 2**24, unset="unlimited", field="ceilings.memory_mb"),
     "max_processes": _whole(8, 2**22, unset="unlimited", field="ceilings.processes"),
     "max_cpus": Setting(kind="number", least=LEAST_CPUS, unset="unlimited", field="ceilings.cpus"),
+    "max_disk_mb": _whole(1, 2**30, unset="unlimited", field="ceilings.disk_mb"),
 }
 
 _SHARE = Setting(kind="number")

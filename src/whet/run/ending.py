@@ -42,6 +42,8 @@ def judge_ending(
         raise (_seen_at_limit(seen, asked, timeout_s, silence_s) if seen else None) or _timed_out(
             observer, asked, timeout_s, silence_s, witnessed=seen is not None
         )
+    if ended.stopped:
+        raise CeilingReached(f"ran into its ceiling of {ended.reached}")
     said = observer.ended
     finished = said.ok if said is not None else not asked.announces_end
     if finished and (ended.exit_code == 0 or ended.dismissed):

@@ -149,7 +149,7 @@ async def _bootstrap(
     said = log.tail.decode("utf-8", "replace").strip()
     if ended.timed_out:
         raise BootstrapFailed(f"the bootstrap command was still running after {timeout_s:g} s and was stopped")
-    if ended.exit_code != 0:
+    if ended.exit_code != 0 or ended.stopped:
         how = f"exit code {ended.exit_code}" if ended.signal is None else f"signal {ended.signal}"
         reached = f"ran into its ceiling of {ended.reached} and " if ended.reached else ""
         raise BootstrapFailed(f"the bootstrap command {reached}ended with {how}" + (f":\n{said}" if said else ""))

@@ -1,0 +1,138 @@
+"""Hold a command to its ceiling of disk: look at what it adds, and end it when that is too much.
+
+Quotas of the kernel do not serve here: few file systems have them on, and container engines use them on even fewer.
+A look walks through folders, so there is one only after a file system lost so much that the ceiling may be reached,
+and now and then, because something else may have become free meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from whet.ground.descent import descendants
+from whet.ground.sandbox import Ended
+from whet.ground.tree import Descent, walk
+
+_MB = 1024 * 1024
+_INTERVAL_S = 0.2
+_LONGEST_S = 10.0
+# After a look that took long, a pause that is longer still.
+_TIMES_A_LOOK = 10
+_BLOCK = 512
+# A file takes more than its blocks: an inode, and its name in a folder.
+_LEAST = 1024
+# Files that are only in memory, which has a ceiling of its own.
+_IN_MEMORY = ("/memfd:", "/dev/", "/SYSV")
+
+
+class Disk:
+    """What commands may add to *folders*, and to a `layer` of a container that only its engine can measure.
+
+    `at` is the disk that the layer is on. What is there before the first command does not count, unless `before` is 0.
+    """
+
+    def __init__(
+        self,
+        most_mb: int,
+        folders: tuple[Path, ...],
+        *,
+        layer: Callable[[], Awaitable[int]] | None = None,
+        at: Path | None = None,
+        before: int | None = None,
+    ) -> None:
+        self.words = f"{most_mb:,} MB of disk"
+        self._most = most_mb * _MB
+        self._folders, self._layer = folders, layer
+        self._places = (*folders, *([at] if at else ()))
+        self._before = before
+        self._room = self._most
+        self._free: list[int] | None = None
+        self._looked, self._pause_s = 0.0, _INTERVAL_S
+
+    async def begin(self) -> None:
+        """Find out what is there already."""
+        if self._free is None:
+            self._note()
+        if self._before is None:
+            self._before = await self._used(0)
+
+    async def watch(self, warden: int, end: Callable[[], object]) -> None:
+        """Look until it is too much, and call *end* then; *warden* is the process above the command."""
+        while not (self._is_due() and await self._is_full(warden)):  # noqa: ASYNC110 - nothing says when
+            await anyio.sleep(self._pause_s)
+        end()
+
+    async def noted(self, ended: Ended) -> Ended:
+        """Return *ended* with what was reached, also if it was reached since the last look."""
+        if self._room < 0 or ((self._layer is None or self._is_due()) and await self._is_full(0)):
+            return replace(ended, reached=self.words, stopped=True)
+        return ended
+
+    def _note(self) -> None:
+        self._free, self._looked = self._free_now(), time.monotonic()
+
+    def _is_due(self) -> bool:
+        """Return whether so much is gone that it may be too much, or the last look is long ago."""
+        if time.monotonic() - self._looked > max(_LONGEST_S, self._pause_s):
+            return True
+        lost = (before - now for before, now in zip(self._free or (), self._free_now(), strict=False))
+        return any(each > self._room for each in lost)
+
+    async def _is_full(self, warden: int) -> bool:
+        self._note()
+        self._room = self._most - (await self._used(warden) - (self._before or 0))
+        self._pause_s = max(_INTERVAL_S, (time.monotonic() - self._looked) * _TIMES_A_LOOK)
+        return self._room < 0
+
+    async def _used(self, warden: int) -> int:
+        used = await anyio.to_thread.run_sync(_used_by, self._folders, warden, abandon_on_cancel=True)
+        return used + (await self._layer() if self._layer else 0)
+
+    def _free_now(self) -> list[int]:
+        found = []
+        for place in self._places:
+            try:
+                state = os.statvfs(place)
+            except OSError:
+                # Gone, as if everything were.
+                found.append(0)
+            else:
+                found.append(state.f_bfree * state.f_frsize)
+        return found
+
+
+def _used_by(folders: tuple[Path, ...], warden: int) -> int:
+    """Return what *folders* take, with files that processes below *warden* removed and still hold open."""
+    # A file with two names takes its blocks once.
+    seen: set[tuple[int, int]] = set()
+    total = 0
+    for found in (*(each for folder in folders for each in _below(folder)), *(_nameless(warden) if warden else ())):
+        if stat.S_ISDIR(found.st_mode) or (found.st_dev, found.st_ino) not in seen:
+            seen.add((found.st_dev, found.st_ino))
+            total += max(found.st_blocks * _BLOCK, _LEAST)
+    return total
+
+
+def _below(folder: Path) -> Iterator[os.stat_result]:
+    # What cannot be read now, because it is being moved, can be at the next look.
+    with suppress(OSError), Descent(folder, force=os.geteuid() != 0) as place:
+        yield from (step.stat for step in walk(place) if step.kind != "leave")
+
+
+def _nameless(warden: int) -> Iterator[os.stat_result]:
+    for pid in descendants(warden):
+        with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    name = os.readlink(entry.path)  # noqa: PTH115 - faster, and there are many
+                    if name.endswith(" (deleted)") and not name.startswith(_IN_MEMORY):
+                        yield os.stat(entry.path)  # noqa: PTH116 - as above
