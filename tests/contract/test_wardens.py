@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -87,26 +88,61 @@ def run(
     return anyio.run(work), said.decode()
 
 
-def end_wardens() -> None:
-    nursery = wardens._nursery
-    assert nursery is not None
-    for pid in children(nursery.pid):
+def guards() -> list[int]:
+    assert wardens._nursery is not None
+    return children(wardens._nursery.pid)
+
+
+def below_guards() -> list[int]:
+    return [pid for guard in guards() for pid in children(guard)]
+
+
+def end_wardens(found: Callable[[], list[int]] = guards) -> None:
+    for pid in found():
         os.kill(pid, signal.SIGKILL)
 
 
-def test_a_command_whose_warden_is_killed_ends_as_killed_and_leaves_nothing(
-    sandbox: Sandbox, tmp_path: Path, mark: str
+@pytest.mark.parametrize("which", [guards, below_guards])
+def test_a_command_whose_warden_or_its_guard_is_killed_ends_as_killed_and_leaves_nothing(
+    sandbox: Sandbox, tmp_path: Path, mark: str, which: Callable[[], list[int]]
 ) -> None:
     script = f'(setsid env -i sh -c "{_STAY}; : {mark}" &); echo begun; {_STAY}; : {mark}'
 
     # What is left for a moment only is not left every time.
     for _ in range(5):
-        ended, said = run(sandbox, tmp_path, script, end_wardens)
+        ended, said = run(sandbox, tmp_path, script, lambda: end_wardens(which))
         left = alive(mark)
 
         assert (ended.signal, ended.timed_out) == (signal.SIGKILL, False)
         assert "something killed the process that watches over this command" in said
         assert left == []
+
+
+def test_a_command_that_kills_its_warden_by_the_thread_that_started_it_leaves_nothing(
+    sandbox: Sandbox, tmp_path: Path, mark: str
+) -> None:
+    (tmp_path / "kill.py").write_text(
+        "import ctypes, os\n"
+        "above = os.getppid()\n"
+        "for thread in os.listdir(f'/proc/{above}/task'):\n"
+        "    ctypes.CDLL(None).tgkill(above, int(thread), 9)\n"
+    )
+    script = f'(setsid env -i sh -c "{_STAY}; : {mark}" &); exec {sys.executable} kill.py'
+
+    for _ in range(3):
+        run(sandbox, tmp_path, script)
+
+        assert alive(mark) == []
+
+
+def test_a_program_that_asks_to_die_with_its_parent_does_so_at_its_end(sandbox: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / "tied.py").write_text(
+        "import ctypes, time\nctypes.CDLL(None).prctl(1, 9, 0, 0, 0)\ntime.sleep(0.2)\nprint('lived')\n"
+    )
+
+    ended, said = run(sandbox, tmp_path, f"exec {sys.executable} tied.py")
+
+    assert (ended.exit_code, said) == (0, "lived\n")
 
 
 def test_children_are_found_also_while_a_thread_of_their_parent_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,14 +178,12 @@ def test_commands_go_on_after_the_nursery_and_its_wardens_were_killed(sandbox: S
 
 def test_a_warden_is_used_for_one_command_after_another(sandbox: Sandbox, tmp_path: Path) -> None:
     run(sandbox, tmp_path, "echo one")
-    nursery = wardens._nursery
-    assert nursery is not None
-    before = children(nursery.pid)
+    before = guards(), below_guards()
 
     for _ in range(5):
         run(sandbox, tmp_path, "echo again; (setsid sleep 60 &)")
 
-    assert children(nursery.pid) == before
+    assert (guards(), below_guards()) == before
 
 
 def test_a_warden_that_is_left_alone_before_it_was_heard_ends_what_is_below_it(tmp_path: Path, mark: str) -> None:
@@ -159,7 +193,7 @@ def test_a_warden_that_is_left_alone_before_it_was_heard_ends_what_is_below_it(t
         warden.run(command, [0] * 3, (0, 1, 2))
         # It says that the command runs, and nobody listens: so the end of its owner comes to it as an error.
         select.select([warden.fileno()], [], [], _PATIENCE_S)
-        assert alive(mark)
+        assert eventually(lambda: bool(alive(mark)))
         warden.close()
 
     anyio.run(work)

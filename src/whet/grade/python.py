@@ -8,7 +8,7 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
@@ -35,7 +35,7 @@ _LIMITS = (
     resource.RLIMIT_FSIZE,
     resource.RLIMIT_NPROC,
 )
-_CONTAINERS = (list, dict, set, bytearray)
+_CONTAINERS = frozenset((list, dict, set, bytearray))
 
 
 def watch(folder: Path) -> Callable[[], bool]:
@@ -63,13 +63,14 @@ def _look(modules: list[ModuleType]) -> tuple[Any, ...]:
     return (
         mask,
         _cwd(),
-        dict(os.environ),
+        # As bytes: it would make texts of them, each time and one by one.
+        dict(getattr(os.environ, "_data", os.environ)),
         threading.active_count(),
         signal.getitimer(signal.ITIMER_REAL),
         tuple(signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)),
         tuple(resource.getrlimit(limit) for limit in _LIMITS),
         list(sys.path),
-        [{name: _shape(value) for name, value in vars(module).items()} for module in modules],
+        [_shape(vars(module)) for module in modules],
     )
 
 
@@ -80,9 +81,10 @@ def _cwd() -> str:
         return ""
 
 
-def _shape(value: Any) -> tuple[int, int]:
-    """Return which object it is and, if it can grow, how large."""
-    return id(value), len(value) if type(value) in _CONTAINERS else 0
+def _shape(names: Mapping[str, Any]) -> tuple[list[str], list[int], list[int]]:
+    """Return the names of a module, which objects they are and, of those that can grow, how large."""
+    sizes = [len(value) for value in names.values() if type(value) in _CONTAINERS]
+    return list(names), list(map(id, names.values())), sizes
 
 
 _EVIDENCE_KEPT = 2000

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _MOST_LOOKS = 200
 # The pause between two rounds of SIGKILL; it grows while processes do not die.
@@ -35,6 +36,11 @@ def die_with_parent() -> None:
 def wake_with_parent() -> None:
     """Ask the kernel to continue us when the thread that started us ends: we may be stopped, with work left to do."""
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
+
+
+def stay_unread() -> None:
+    """Let no other process of our user read or trace us, nor what we fork."""
+    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def descendants(pid: int) -> list[int]:

@@ -5,12 +5,17 @@ descendant. It ends all of them when the command ends, when its owner asks for i
 whet or a process in which a check runs. It has its own session and ignores signals that ask programs to end, because it
 must end last.
 
+It never forks for a command: copying a Python process takes three times as long as starting a small program. Instead a
+thread confines itself, which its process does not notice, starts the command and waits for its end. A command may find
+that thread and kill its warden with it, so there is a guard above each warden, which then ends what is left.
+
 Wardens are forked from a nursery, which is this module started once: a fork takes a millisecond, a start thirty.
 It is started with `python -I -S` and imports only the standard library and `descent`, so that both stay small.
 """
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import ctypes
 import errno
@@ -27,7 +32,16 @@ import struct
 import warnings  # noqa: F401 - os.get_exec_path imports it, which a fork should not have to
 from array import array
 
-from whet.ground.descent import become_subreaper, descendants, end_descendants, libc, reap, signal_all, wake_with_parent
+from whet.ground.descent import (
+    become_subreaper,
+    descendants,
+    end_descendants,
+    libc,
+    reap,
+    signal_all,
+    stay_unread,
+    wake_with_parent,
+)
 
 # As in `typing`, which takes as long to import as Python to start.
 TYPE_CHECKING = False
@@ -58,11 +72,13 @@ def scope() -> int | None:
     return int(made)
 
 
+_KEYCTL_HERE = _KEYCTL.get(os.uname().machine)
+
+
 def confine(rules: int | None, program: str) -> None:
-    """Put this process, and everything it starts, into its own Landlock domain and keyring, if the kernel can."""
-    number = _KEYCTL.get(os.uname().machine)
-    if number is not None:
-        libc.syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None, 0, 0, 0)
+    """Put this thread, and everything it starts, into its own Landlock domain and keyring, if the kernel can."""
+    if _KEYCTL_HERE is not None:
+        libc.syscall(_KEYCTL_HERE, _KEYCTL_JOIN_SESSION_KEYRING, None, 0, 0, 0)
     if rules is None or libc.syscall(_LANDLOCK_RESTRICT_SELF, rules, 0) == 0 or ctypes.get_errno() != errno.EPERM:
         return
     # An ordinary user must give up new privileges first. Programs that change the user, such as `sudo` or a setuid
@@ -77,6 +93,8 @@ RUN, ASK, END = b"r", b"a", b"e"
 # Messages from a warden: it runs; why it could not be started; how it ended; nothing is left; what is left.
 STARTED, REFUSED, EXITED, CLEAR, LEFT = b"s", b"f", b"x", b"c", b"l"
 CODE = struct.Struct("!i")
+# The first message: the ids of the warden and of its guard.
+IDS = struct.Struct("!ii")
 # The step at which starting a command failed.
 IN_FOLDER, AS_PROGRAM = "folder", "program"
 MOST_FDS = 64
@@ -93,6 +111,7 @@ def be_nursery(channel: int, whet: int) -> NoReturn:
     # We do not wait for wardens, so let the kernel reap them.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     wake_with_parent()
+    stay_unread()
     rules = scope()
     sock = socket.socket(fileno=channel)
     sock.set_inheritable(False)
@@ -113,6 +132,7 @@ def be_nursery(channel: int, whet: int) -> NoReturn:
         if os.fork() == 0:
             try:
                 sock.close()
+                _guard(fds)
                 _Warden(socket.socket(fileno=fds[0]), fds[1], rules).watch()
             finally:
                 # After any exception: do not continue as a second nursery, and leave no process behind.
@@ -120,6 +140,25 @@ def be_nursery(channel: int, whet: int) -> NoReturn:
                 os._exit(1)
         for fd in fds:
             os.close(fd)
+
+
+def _guard(fds: list[int]) -> None:
+    """Fork the warden and return in it; in the parent, end all descendants when the warden or its owner ends."""
+    talk, owner, *_ = fds
+    os.setsid()
+    become_subreaper()
+    wake_with_parent()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    warden = os.fork()
+    if warden == 0:
+        return
+    os.close(talk)
+    ends = select.poll()
+    for watched in (owner, os.pidfd_open(warden)):
+        ends.register(watched, select.POLLIN)
+    ends.poll()
+    end_descendants(math.inf)
+    os._exit(0)
 
 
 def receive(sock: socket.socket, size: int, most: int) -> tuple[bytes, list[int]]:
@@ -138,13 +177,14 @@ class _Warden:
     def __init__(self, talk: socket.socket, owner: int, rules: int | None) -> None:
         self._talk = talk
         self._owner = owner
+        self._guard = os.pidfd_open(os.getppid())
         self._rules = rules
         self._command = 0
-        # A pipe for errors at the start; the kernel closes it once the command has become its program.
-        self._start: int | None = None
+        # The thread that started the command ends when it is released.
+        self._over = _thread.allocate_lock()
         self._poll = select.poll()
         self._wake = self._woken_by_children()
-        for watched in (talk.fileno(), owner, self._wake):
+        for watched in (talk.fileno(), owner, self._guard, self._wake):
             self._poll.register(watched, select.POLLIN)
 
     def _woken_by_children(self) -> int:
@@ -154,17 +194,15 @@ class _Warden:
         return read
 
     def watch(self) -> NoReturn:
-        """Obey messages and watch children, until our owner ends."""
+        """Obey messages and watch children, until our owner or our guard ends."""
         os.setsid()
         become_subreaper()
         wake_with_parent()
-        self._say(CODE.pack(os.getpid()))
+        self._say(IDS.pack(os.getpid(), os.getppid()))
         while True:
             ready = [fd for fd, _ in self._poll.poll()]
-            if self._owner in ready:
+            if self._owner in ready or self._guard in ready:
                 self._leave()
-            if self._start in ready:
-                self._see_start()
             if self._wake in ready:
                 self._see_ends()
             if self._talk.fileno() in ready:
@@ -192,27 +230,28 @@ class _Warden:
         os._exit(0)
 
     def _run(self, fds: list[int]) -> None:
-        self._start, report = os.pipe2(os.O_CLOEXEC)
-        self._poll.register(self._start, select.POLLIN)
-        self._command = os.fork()
-        if self._command == 0:
-            _become(fds, report, self._rules)
-        for fd in (report, *fds):
+        """Start the command that the first of *fds* contains, with the others as its own; report that, or why not."""
+        step = AS_PROGRAM
+        try:
+            argv, env, cwd, numbers, confined = marshal.loads(os.pread(fds[0], os.fstat(fds[0]).st_size, 0))  # noqa: S302 - of whet's own making
+            step = IN_FOLDER
+            os.chdir(cwd)
+            step = AS_PROGRAM
+            start = _Start(_program(argv[0], env), argv, env, _places(fds, numbers))
+            if confined:
+                self._over = _thread.allocate_lock()
+                self._command = start.apart(self._rules, self._over)
+            else:
+                self._command = start()
+            said = STARTED
+        except BaseException as error:  # noqa: BLE001 - report any error
+            why = error.errno if isinstance(error, OSError) else None
+            said = REFUSED + marshal.dumps((step, why, str(error)))
+        # Not a folder that somebody will remove or unmount.
+        os.chdir("/")
+        for fd in fds:
             os.close(fd)
-
-    def _see_start(self) -> None:
-        """Report that the command has become its program, or why not."""
-        if self._start is None:
-            return
-        said = os.read(self._start, 65536)
-        self._poll.unregister(self._start)
-        os.close(self._start)
-        self._start = None
-        if said:
-            # The end of this process is not the end of a command.
-            self._command = 0
-            end_descendants(PATIENCE_S)
-        self._say(REFUSED + said if said else STARTED)
+        self._say(said)
 
     def _see_ends(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -221,14 +260,10 @@ class _Warden:
         left = reap(statuses.__setitem__)
         if self._command not in statuses:
             return
-        exited = _exited(statuses[self._command])
-        # If the command could not be started, this was its end, and the pipe has the reason.
-        self._see_start()
-        if self._command:
-            self._command = 0
-            self._say(exited + (b"" if left else CLEAR))
-            if left:
-                self._say_left(end_descendants(PATIENCE_S))
+        self._say(_exited(statuses[self._command]) + (b"" if left else CLEAR))
+        self._is_over()
+        if left:
+            self._say_left(end_descendants(PATIENCE_S))
 
     def _end(self) -> None:
         """End everything that the command started; if it ended before, that is already reported."""
@@ -237,12 +272,15 @@ class _Warden:
         statuses: dict[int, int] = {}
         left = end_descendants(PATIENCE_S, statuses.__setitem__)
         status = statuses.get(self._command)
-        self._see_start()
-        if self._command:
-            self._command = 0
-            if status is not None:
-                self._say(_exited(status))
-            self._say_left(left)
+        self._is_over()
+        if status is not None:
+            self._say(_exited(status))
+        self._say_left(left)
+
+    def _is_over(self) -> None:
+        self._command = 0
+        if self._over.locked():
+            self._over.release()
 
     def _say_left(self, left: list[int]) -> None:
         self._say(LEFT + marshal.dumps(left) if left else CLEAR)
@@ -259,27 +297,52 @@ def _exited(status: int) -> bytes:
     return EXITED + CODE.pack(os.waitstatus_to_exitcode(status))
 
 
-def _become(fds: list[int], report: int, rules: int | None) -> NoReturn:
-    """In the fork: become the command that the first of *fds* contains, with the others as its own, or report why."""
-    step = AS_PROGRAM
-    try:
-        for number in _CHANGED_BY_US:
-            signal.signal(number, signal.SIG_DFL)
-        os.setsid()
-        argv, env, cwd, numbers, confined = marshal.loads(os.pread(fds[0], os.fstat(fds[0]).st_size, 0))  # noqa: S302 - of whet's own making
-        report = _take_places(fds[1:], numbers, report)
-        step = IN_FOLDER
-        os.chdir(cwd)
-        step = AS_PROGRAM
-        program = _program(argv[0], env)
-        if confined:
-            confine(rules, program)
-        os.execve(program, argv, env)  # noqa: S606 - no shell is wanted
-    except BaseException as error:  # noqa: BLE001 - report any error; nothing else can be done in the fork
-        why = error.errno if isinstance(error, OSError) else None
-        os.write(report, marshal.dumps((step, why, str(error))))
-    finally:
-        os._exit(127)
+class _Start:
+    """Starts a program in the current folder, with *places*: descriptors and the numbers that they have there."""
+
+    def __init__(
+        self, program: str, argv: tuple[bytes, ...], env: dict[bytes, bytes], places: list[tuple[int, int]]
+    ) -> None:
+        self._program = program
+        self._argv = argv
+        self._env = env
+        self._actions = [(os.POSIX_SPAWN_DUP2, fd, number) for fd, number in places]
+        self._pid = 0
+        self._trouble: BaseException | None = None
+
+    def __call__(self) -> int:
+        """Start it, and return its process id."""
+        return os.posix_spawn(
+            self._program,
+            self._argv,
+            self._env,
+            file_actions=self._actions,
+            setsid=True,
+            setsigdef=_CHANGED_BY_US,
+            setsigmask=(),
+        )
+
+    def apart(self, rules: int | None, over: _thread.LockType) -> int:
+        """Do the same in a thread that is confined first and that lives until *over* is released."""
+        done = _thread.allocate_lock()
+        done.acquire()
+        over.acquire()
+        _thread.start_new_thread(self._in_thread, (rules, done, over))
+        done.acquire()
+        if self._trouble is not None:
+            over.release()
+            raise self._trouble
+        return self._pid
+
+    def _in_thread(self, rules: int | None, done: _thread.LockType, over: _thread.LockType) -> None:
+        try:
+            confine(rules, self._program)
+            self._pid = self()
+        except BaseException as error:  # noqa: BLE001 - for the thread that asked
+            self._trouble = error
+        done.release()
+        # The kernel kills programs that ask for it, as bubblewrap does, with the thread that started them.
+        over.acquire()
 
 
 def _program(given: bytes, env: dict[bytes, bytes]) -> str:
@@ -297,10 +360,11 @@ def _program(given: bytes, env: dict[bytes, bytes]) -> str:
     raise OSError(errno.EACCES if closed else errno.ENOENT, "cannot be started", name)
 
 
-def _take_places(fds: list[int], numbers: tuple[int, ...], report: int) -> int:
-    """Give each of *fds* its number; move *report* out of the way and return its new number."""
+def _places(fds: list[int], numbers: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Return each of *fds* but the first with its number; moves, in *fds*, those in the way of another."""
     above = max(numbers) + 1
-    moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above) for fd in (*fds, report)]
-    for fd, number in zip(moved, numbers, strict=False):
-        os.dup2(fd, number)
-    return moved[-1]
+    for place, fd in enumerate(fds[1:], 1):
+        if fd < above:
+            fds[place] = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above)
+            os.close(fd)
+    return list(zip(fds[1:], numbers, strict=True))

@@ -20,7 +20,7 @@ import anyio
 from whet.errors import SandboxError
 from whet.ground.descent import all_processes, children, descendants, signal_all
 from whet.ground.sandbox import Command
-from whet.ground.warden import CODE, RUN
+from whet.ground.warden import IDS, RUN
 
 _PAUSE_S = 0.002
 _PATIENCE_S = 10.0
@@ -113,12 +113,13 @@ class Warden:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self.pid = 0
-        # A pidfd, because a process id can be used again.
-        self._process: int | None = None
+        # Its process id, and that of the guard above it.
+        self._ids: tuple[int, ...] = ()
+        # Pidfds of both, because a process id can be used again.
+        self._processes: list[int] = []
 
     async def greet(self) -> bool:
-        """Receive its process id; return whether it is alive."""
+        """Receive its process ids; return whether it is alive."""
         # Only here: the nursery starts before there is an event loop, and while asyncio is imported.
         import asyncio  # noqa: PLC0415
 
@@ -128,12 +129,14 @@ class Warden:
             return False
         if not said:
             return False
-        self.pid = CODE.unpack(said)[0]
+        self._ids = IDS.unpack(said)
         try:
-            self._process = os.pidfd_open(self.pid)
+            for pid in self._ids:
+                self._processes.append(os.pidfd_open(pid))
         except ProcessLookupError:
             return False
-        reaper.adopt(self.pid)
+        for pid in self._ids:
+            reaper.adopt(pid)
         return True
 
     def fileno(self) -> int:
@@ -160,9 +163,9 @@ class Warden:
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: int) -> None:
-        if self._process is not None:
+        for process in self._processes[:1]:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                signal.pidfd_send_signal(self._process, number)
+                signal.pidfd_send_signal(process, number)
 
     def hear(self) -> bytes | None:
         """Return its next message, None if there is none yet, or empty bytes if it is gone."""
@@ -176,20 +179,21 @@ class Warden:
     def close(self) -> None:
         """Close the connection: the warden ends everything below it, and itself."""
         self._sock.close()
-        if self._process is not None:
-            os.close(self._process)
-            self._process = None
-        reaper.release(self.pid)
+        for process in self._processes:
+            os.close(process)
+        self._processes.clear()
+        for pid in self._ids:
+            reaper.release(pid)
 
     def kill(self) -> None:
-        """Kill a warden that does not answer; the processes below it become our children."""
+        """Kill a warden that does not answer; its guard ends the processes below it."""
         self._signal(signal.SIGKILL)
 
     async def gone(self) -> None:
-        """Wait until it is dead and the processes below it are our children; its socket closes a moment before."""
-        if self._process is not None:
-            with anyio.move_on_after(_PATIENCE_S):
-                await anyio.wait_readable(self._process)
+        """Wait until it and its guard are dead: the one ends what is left when the other was killed."""
+        with anyio.move_on_after(_PATIENCE_S):
+            for process in self._processes:
+                await anyio.wait_readable(process)
 
 
 def _plain(

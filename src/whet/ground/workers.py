@@ -30,6 +30,7 @@ _HEADER = struct.Struct("!I")
 _OUTPUT_KEPT = 65536
 _UNCHANGED, _CHANGED = b"=", b"!"
 _PATIENCE_S = 10.0
+_PIECE = 65536
 # No real answer is longer; a longer one was garbled by the call, and must not use up our memory.
 _LONGEST_ANSWER = 256 * 2**20
 
@@ -111,11 +112,17 @@ class _Worker:
 
     async def call(self, request: bytes) -> tuple[bytes, bool]:
         """Send a request; return the answer and whether the worker can take another request."""
-        await asyncio.get_running_loop().sock_sendall(self._sock, _HEADER.pack(len(request)) + request)
-        size = _HEADER.unpack(await self._receive(_HEADER.size))[0]
-        if size > _LONGEST_ANSWER:
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(self._sock, _HEADER.pack(len(request)) + request)
+        # Most answers are one piece.
+        begin = await loop.sock_recv(self._sock, _PIECE)
+        if len(begin) < _HEADER.size:
+            begin += await self._receive(_HEADER.size - len(begin))
+        size = _HEADER.unpack_from(begin)[0]
+        missing = size - (len(begin) - _HEADER.size)
+        if size > _LONGEST_ANSWER or missing < 0:
             raise WorkerDied("the process that ran it sent an invalid answer")
-        answer = await self._receive(size)
+        answer = begin[_HEADER.size :] + (await self._receive(missing) if missing else b"")
         return answer[1:], answer[:1] == _UNCHANGED
 
     async def _receive(self, size: int) -> bytes:
@@ -256,6 +263,8 @@ def _be_parent(
     # We do not wait for guards, so let the kernel reap them.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     prepare()
+    # What was made until now is in no check's way: some look for objects that it has left.
+    gc.freeze()
     while True:
         data, fds = receive(channel, 1, 3)
         if not data:
