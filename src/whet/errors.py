@@ -227,6 +227,10 @@ class SandboxError(AttemptError, code="sandbox", label="Sandbox", phase="start")
     """The sandbox of a process could not be set up."""
 
 
+class NodeLost(AttemptError, code="node-lost", label="Node lost", phase="start"):
+    """The node of a cluster that an attempt ran on is gone, or the process of it that ran the attempt."""
+
+
 class Contaminated(
     AttemptError, code="contaminated", label="Contaminated", phase="observe", cause="suite", retry=False
 ):

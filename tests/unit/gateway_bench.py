@@ -16,6 +16,7 @@ from whet.agents.gateway_ledger import Ledger
 from whet.agents.gateway_routes import PROVIDERS, Pass, Route
 from whet.agents.gateway_tunnel import Tunnels
 from whet.agents.gateway_upstream import Upstream
+from whet.agents.turnstile import Turnstile
 from whet.ground.secrets import Masker
 from whet.model.suite import Limits
 
@@ -87,7 +88,7 @@ async def bench(
     most_requests: int | None = None,
 ) -> AsyncIterator[Bench]:
     """Stand between an agent and the provider at *url*."""
-    upstream = Upstream(most_requests=most_requests)
+    upstream = Upstream(lambda _: Turnstile(most_requests))
     known = PROVIDERS[provider]
     route = Route(provider=known, url=url, keys={known.keys[0]: key})
     passage = Passage(route, upstream, tunnels=Tunnels(allow))

@@ -80,7 +80,9 @@ class Ledger:
         limits: Limits | None = None,
         silence_s: float = 30.0,
         allowance: Callable[[], str | None] = lambda: None,
+        spend: Callable[[int], object] = lambda _: None,
     ) -> None:
+        self._spend = spend
         self._path, self._masker, self._limits = path, masker, limits or Limits()
         self._silence_s, self._allowance = silence_s, allowance
         timeout_s = self._limits.timeout_s
@@ -179,6 +181,7 @@ class Ledger:
             self.untold += outcome in ("answered", "left") and entry.first is not None
         else:
             self.unpriced += usage.cost_usd is None
+            self._spend(usage.total_tokens)
         if tokens:
             self.usage = self.usage + usage
         return usage

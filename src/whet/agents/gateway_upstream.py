@@ -5,23 +5,18 @@ Import it only if an agent goes through the gateway: the HTTP library takes long
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import httpx2
 
 from whet.agents.gateway_http import Cut, Headers, end_to_end
 from whet.agents.gateway_routes import KEY_HEADERS
+from whet.agents.turnstile import Passing, Turnstile
 from whet.dataclass import dataclass
 from whet.ground.secrets import written_forms
 
 _CONNECT_S = 30.0
-# Told to wait, but not for how long.
-_PAUSE_S = 1.0
-_LONGEST_PAUSE_S = 60.0
-_BUSY = (429, 529)
 _MOST_ON_LINE = 32
 _READABLE = ("gzip", "deflate")
 _SHORTEST_KEY = 16
@@ -56,11 +51,12 @@ class _Line:
 class Upstream:
     """Asks providers; proxies are those of our own environment."""
 
-    def __init__(self, *, most_requests: int | None = None) -> None:
+    def __init__(self, turnstile: Callable[[str], Passing] = lambda _: Turnstile(None)) -> None:
         self._certificates = httpx2.create_ssl_context()
         self._lines: list[_Line] = []
-        self._most = most_requests
-        self._turnstiles: dict[str, Turnstile] = {}
+        # Makes the limit of a provider, by its host.
+        self._new_turnstile = turnstile
+        self._turnstiles: dict[str, Passing] = {}
 
     @asynccontextmanager
     async def ask(self, question: Question) -> AsyncIterator[httpx2.Response]:
@@ -69,7 +65,7 @@ class Upstream:
             url = httpx2.URL(question.url)
         except httpx2.InvalidURL as error:
             raise Unsendable(str(error)) from error
-        turnstile = self._turnstile(url.host)
+        turnstile = self.turnstile(url.host)
         await turnstile.enter()
         line = self._free_line()
         line.busy += 1
@@ -107,53 +103,17 @@ class Upstream:
             self._lines.append(found)
         return found
 
-    def _turnstile(self, host: str) -> Turnstile:
-        return self._turnstiles.setdefault(host, Turnstile(self._most))
+    def turnstile(self, host: str) -> Passing:
+        """Return the limit of a provider."""
+        if host not in self._turnstiles:
+            self._turnstiles[host] = self._new_turnstile(host)
+        return self._turnstiles[host]
 
     async def close(self) -> None:
         """Close all connections."""
         for line in self._lines:
             await line.client.aclose()
         self._lines.clear()
-
-
-class Turnstile:
-    """Lets so many requests at a time pass to one provider; if the provider is too busy, all of them wait.
-
-    Without a limit, everybody passes: agents know by themselves how to wait.
-    """
-
-    def __init__(self, most: int | None) -> None:
-        self._room = asyncio.Semaphore(most) if most is not None else None
-        self._closed_until = 0.0
-        self._pause_s = _PAUSE_S
-
-    async def enter(self) -> None:
-        """Wait until there is room."""
-        if self._room is None:
-            return
-        await self._room.acquire()
-        try:
-            # Again and again: it may be closed once more in the meantime.
-            while (left_s := self._closed_until - time.monotonic()) > 0:  # noqa: ASYNC110
-                await asyncio.sleep(left_s)
-        except BaseException:
-            self._room.release()
-            raise
-
-    def leave(self) -> None:
-        """Make room for the next one."""
-        if self._room is not None:
-            self._room.release()
-
-    def heard(self, status: int, retry_after: str | None) -> None:
-        """Close for a while if the provider is too busy."""
-        if status not in _BUSY:
-            self._pause_s = _PAUSE_S
-            return
-        asked = float(retry_after) if retry_after and retry_after.replace(".", "", 1).isdecimal() else self._pause_s
-        self._closed_until = time.monotonic() + min(asked, _LONGEST_PAUSE_S)
-        self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
 
 
 async def pieces_of(response: httpx2.Response) -> AsyncIterator[bytes]:

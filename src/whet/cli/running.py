@@ -110,6 +110,7 @@ _MANNER = with_options(
 @setting("max_steps")
 @setting("schedule")
 @setting("max_parallel")
+@setting("on")
 @setting("cwd")
 @setting("record_to")
 @setting("cassette")

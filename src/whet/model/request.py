@@ -56,6 +56,8 @@ class Settings:
     cassette: Path | None
     cassette_mode: Literal["strict", "new"]
     cassette_speed: Literal["instant", "real"]
+    # The cluster that trials run on: "ray", or "ray://HEAD:PORT"; None: this machine.
+    on: str | None
     # Whether controls go through the cases of a run, and void those that they pass.
     controls: bool
     timeout_s: float
@@ -77,6 +79,8 @@ class Settings:
     packages: Mapping[str, Any] = field(default_factory=dict)
     # The same for the gateway.
     gateway: Mapping[str, Any] = field(default_factory=dict)
+    # What trials take of a node of a cluster, by case or pattern of cases.
+    resources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     # The weight of each part of the composite; only what was given.
     composite: Mapping[str, float] = field(default_factory=dict)
     # The arms that a run may be asked for, as they are written.

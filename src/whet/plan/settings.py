@@ -201,6 +201,7 @@ def _build(merged: Merged, file: Path | None, folder: Path) -> Settings:
         user=found["user"],
         packages=found["packages"],
         gateway=found["gateway"],
+        resources=found["resources"],
         composite=found["composite"],
         arms=found["arms"],
         origins=loader.origins,

@@ -16,7 +16,7 @@ from whet.model import plugins
 from whet.model.request import SANDBOXES
 from whet.model.run import METRICS, SCHEDULES
 from whet.reading.fields import LARGEST_WHOLE, Fields, variable_problem
-from whet.reading.hosts import host_problem
+from whet.reading.hosts import cluster_problem, host_problem
 from whet.reading.text import shown
 
 # Anything that TOML can hold.
@@ -142,6 +142,12 @@ _FLAG = Setting(kind="flag")
 _VARIABLE = Setting(problem=variable_problem)
 _VARIABLES = Setting(problem=variable_problem, many=True)
 _ENV: Table = {"*": Setting(empty=True)}
+# What a trial takes of a node of a cluster.
+_RESOURCES: Table = {
+    "cpus": Setting(kind="number"),
+    "memory_mb": _whole(1, 2**24),
+    "custom": {"*": Setting(kind="number")},
+}
 # With a smaller share of a CPU, a program does not start in reasonable time.
 LEAST_CPUS = 0.05
 
@@ -246,6 +252,13 @@ _RUN: Table = {
     "cassette_speed": _one_of(
         "instant", "real", default="instant", flag=Flag("--cassette-speed", None, "How fast cassettes answer.")
     ),
+    "on": Setting(
+        problem=cluster_problem,
+        unset="this machine",
+        variable=True,
+        flag=Flag("--on", "ray[://HEAD:PORT]", "Run the trials on the nodes of a Ray cluster."),
+        free=True,
+    ),
     "controls": Setting(
         kind="flag",
         default=False,
@@ -307,6 +320,7 @@ _AGENT: Table = {
     "provider": _one_of("anthropic", "openai", "gemini"),
     "image": _PROGRAM,
     "install": _TEXT,
+    "resources": _RESOURCES,
     # Anything that a third-party agent takes: only its adapter can check it.
     "options": Setting(kind="table"),
 }
@@ -335,7 +349,14 @@ _BUCKETS: Table = {
     "secret_variable": _VARIABLE,
     "allowed": _TEXTS,
 }
-_GATEWAY: Table = {"max_requests": _whole(1), "cache_dir": _PATH, "ignore": _TEXTS, "faults": _FAULTS}
+_GATEWAY: Table = {
+    "max_requests": _whole(1),
+    "max_tokens_per_minute": _whole(1),
+    "max_trials": _whole(1),
+    "cache_dir": _PATH,
+    "ignore": _TEXTS,
+    "faults": _FAULTS,
+}
 _PACKAGES: Table = {
     "allow_private_addresses": Setting(kind="flag", variable=True),
     "allow_local_files": Setting(kind="flag", variable=True),
@@ -359,6 +380,8 @@ SETTINGS: Table = {
     "user": _MODEL,
     "packages": _PACKAGES,
     "gateway": _GATEWAY,
+    # By case, or by a pattern of cases.
+    "resources": {"*": _RESOURCES},
     "composite": dict.fromkeys(("completion", "speed", "reliability", "consistency"), _AMOUNT),
     "runners": {"*": {"agent": _AGENT, "skills": _PATHS}},
     "arms": {"*": {"skill": _TEXT, "model": _TEXT, "runner": _TEXT, "env": _ENV, "prompt": _TEXT}},

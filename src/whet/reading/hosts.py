@@ -25,6 +25,28 @@ def host_problem(text: str) -> str | None:
     return None
 
 
+# The port that Ray Client listens on unless it is told another.
+_CLIENT_PORT = 10_001
+LOCAL_CLUSTER = "ray"
+
+
+def cluster_problem(text: str) -> str | None:
+    """Return what is wrong with the name of a cluster, or None."""
+    if text == LOCAL_CLUSTER:
+        return None
+    found = read_host(text.removeprefix("ray://")) if text.startswith("ray://") else None
+    if found is None or found[0].startswith("*"):
+        return (
+            'must be "ray", or "ray://HEAD:PORT" with what `ray start --address` takes, such as "ray://10.0.0.1:6379"'
+        )
+    if found[1] == _CLIENT_PORT:
+        return (
+            f"{found[1]} is the port of Ray Client, which whet does not use: start whet on a node of the cluster, "
+            "and name the port of `ray start --address`, which is 6379 unless you chose another"
+        )
+    return None
+
+
 def is_number(host: str) -> bool:
     """Return whether *host* is a number, or may be read as one: no name ends in one."""
     last = host.rsplit(".", 1)[-1]

@@ -66,8 +66,9 @@ async def _work(state: RunState, parts: RunParts, run_trial: RunTrial, trial: Tr
         return
     if state.resumed:
         _clear_remains(parts, trial)
-    state.emit(TrialStarted(trial=trial))
-    result = await run_trial(parts, trial)
+    async with parts.gateways.admitted(trial):
+        state.emit(TrialStarted(trial=trial))
+        result = await run_trial(parts, trial)
     parts.shared.went_wrong |= not result.passed
     state.emit(TrialEnded(trial=trial, result=result), await _hash_files(parts.run_dir, result))
 

@@ -22,9 +22,11 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, TypeAlias
 
 from whet.dataclass import dataclass
+from whet.errors import UsageError
 from whet.ground.mounts import private_mounts
 from whet.ground.sandbox import Sandbox, hold_network, probe_early
 from whet.ground.wardens import wardens
@@ -75,7 +77,23 @@ def run(request: RunRequest, ready: Ready = lambda *_: ()) -> int:
     planned = settle(request, start_early)
     tell_lost(planned)
     tried = with_controls(planned)
-    return tried if isinstance(tried, int) else perform(tried, approach_of(tried, ready))
+    if isinstance(tried, int):
+        return tried
+    approach = approach_of(tried, ready)
+    if tried.settings.on is not None:
+        # Only here: Ray takes long to import.
+        tried, approach = cluster_module().on_cluster(tried, approach)
+    return perform(tried, approach)
+
+
+def cluster_module() -> ModuleType:
+    """Import what runs trials on a cluster; raises if the extra is not installed."""
+    try:
+        return import_module("whet.run.cluster")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("ray", "cryptography"):
+            raise
+        raise UsageError("--on needs Ray, which is not installed", hint="pip install 'whet[ray]'") from error
 
 
 def with_controls(planned: Planned) -> Planned | int:

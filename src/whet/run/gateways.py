@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
 
 from whet.agents.agent import Options, Task
 from whet.agents.gateway_routes import Route, network_of, route_of, route_words, unrouted
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from whet.agents.gateway_ledger import Ledger, Witness
     from whet.agents.gateway_routes import Pass
     from whet.agents.gateway_upstream import Upstream
+    from whet.agents.turnstile import Passing
     from whet.ground.secrets import Masker
 
 # The rounding error of a sum of dollars: spending exactly the budget is allowed.
@@ -143,6 +148,44 @@ class Session:
     places: Mapping[str, str]
 
 
+class Shared(Protocol):
+    """Asks the limits that all nodes of a cluster share, and tells them what needs no answer."""
+
+    async def ask(self, want: str, *of: Any) -> Any:
+        """Return the answer to *want*."""
+
+    def pass_on(self, want: str, *of: Any) -> None:
+        """Pass *want* on."""
+
+
+class _SharedTurnstile:
+    """The limit of a provider, as a node sees it."""
+
+    def __init__(self, host: str, shared: Shared) -> None:
+        self._host, self._shared = host, shared
+        self._was_busy = False
+
+    async def enter(self) -> None:
+        """Wait until there is room."""
+        await self._shared.ask("enter", self._host)
+
+    def leave(self) -> None:
+        """Make room for the next one."""
+        self._shared.pass_on("leave", self._host)
+
+    def heard(self, status: int, retry_after: str | None) -> None:
+        """Tell of a provider that is too busy, and of the first answer after that."""
+        from whet.agents.turnstile import BUSY  # noqa: PLC0415 - with the gateway
+
+        if status in BUSY or self._was_busy:
+            self._shared.pass_on("heard", self._host, status, retry_after)
+        self._was_busy = status in BUSY
+
+    def spend(self, tokens: int) -> None:
+        """Tell what an answer took."""
+        self._shared.pass_on("spend", self._host, tokens)
+
+
 class Gateways:
     """Opens ways through the gateway for the sessions of a run; loads what it needs with the first."""
 
@@ -155,11 +198,36 @@ class Gateways:
         # Shows a message to people.
         self.notice: Callable[[str], object] = lambda _: None
         self._told_of_turns = False
+        # The limits that all nodes share, if this is one of several.
+        self.shared: Shared | None = None
+        # What sessions on other nodes have spent so far.
+        self.elsewhere_usd: Callable[[], float] = lambda: 0.0
+        self._trials: dict[str, asyncio.Semaphore] = {}
+
+    @asynccontextmanager
+    async def admitted(self, trial: Trial) -> AsyncIterator[None]:
+        """Wait until another trial may use its provider, if there is a limit on these."""
+        most = self._settings.gateway.get("max_trials")
+        route = self.route(trial) if most is not None else None
+        if most is None or route is None:
+            yield
+            return
+        async with self._trials.setdefault(urlsplit(route.url).netloc, asyncio.Semaphore(most)):
+            yield
+
+    def _turnstile(self, host: str) -> Passing:
+        from whet.agents.turnstile import Turnstile  # noqa: PLC0415 - with the gateway
+
+        given = self._settings.gateway
+        most, tokens = given.get("max_requests"), given.get("max_tokens_per_minute")
+        if self.shared is not None and (most is not None or tokens is not None):
+            return _SharedTurnstile(host, self.shared)
+        return Turnstile(most, tokens, lambda what: self.notice(f"{host} {what}"))
 
     @property
     def under_way_usd(self) -> float:
         """What sessions under way have spent so far."""
-        return sum(through.spent_usd for through in self._open)
+        return sum(through.spent_usd for through in self._open) + self.elsewhere_usd()
 
     def route(self, trial: Trial) -> Route | None:
         """Return the way of *trial* to its provider; None if its agent goes there directly, or nowhere."""
@@ -188,7 +256,7 @@ class Gateways:
 
         runner = trial.execution.runner
         if self._upstream is None:
-            self._upstream = Upstream(most_requests=self._settings.gateway.get("max_requests"))
+            self._upstream = Upstream(self._turnstile)
         confined = self._is_confined(trial)
         allowed = Options(runner.options).texts("allow") if confined and network_of(runner) == "model" else ()
         passage = Passage(route, self._upstream, tunnels=Tunnels(allowed))
@@ -208,12 +276,14 @@ class Gateways:
         """Open the accounts of a session; raises `CassetteMissed` if it has no cassette to be played."""
         from whet.agents.gateway_ledger import REQUESTS, Ledger  # noqa: PLC0415 - as above
 
+        assert self._upstream is not None
         ledger = Ledger(
             session.folder / REQUESTS,
             masker=self._masker,
             limits=session.trial.execution.limits,
             silence_s=self._settings.model_silence_s,
             allowance=self.allowance,
+            spend=partial(_spend, self._upstream, through.url),
         )
         through.begin(ledger, stop)
         self._open.add(through)
@@ -275,6 +345,10 @@ class Gateways:
         if self._upstream is not None:
             await self._upstream.close()
             self._upstream = None
+
+
+def _spend(upstream: Upstream, url: str, tokens: int) -> None:
+    upstream.turnstile(urlsplit(url).hostname or "").spend(tokens)
 
 
 def hold_routes(

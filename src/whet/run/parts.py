@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 
@@ -22,13 +22,12 @@ from whet.ground.secrets import Masker, can_be_hidden, secret_values
 from whet.ground.workspace import Workspace
 from whet.ground.workspaces import Workspaces
 from whet.model.request import Settings
-from whet.model.run import Plan, Runner, Trial, TrialKey
+from whet.model.run import Plan, RunInfo, Runner, Trial, TrialKey
 from whet.model.seen import Event
 from whet.model.session import Usage
 from whet.model.suite import Ceilings, Suite
 from whet.plan.settle import judge_key, user_keys
 from whet.run.gateways import Gateways
-from whet.run.run_state import RunState
 from whet.run.scratch import SkillCopies, Unpacked
 
 if TYPE_CHECKING:
@@ -141,8 +140,33 @@ def make_graders(suite: Suite, stack: ExitStack) -> dict[str, Grader]:
     return graders
 
 
+class Spending(Protocol):
+    """Takes note of what an attempt had used when something ended it."""
+
+    def add(self, key: TrialKey, usage: Usage) -> None:
+        """Note what was used."""
+
+
+class Asked(Protocol):
+    """The part of a run's state that its attempts use; a node of a cluster has another than the run itself."""
+
+    info: RunInfo
+    plan: Plan
+    settings: Settings
+
+    @property
+    def spent(self) -> Spending:
+        """What takes note of attempts that were cut short."""
+
+    def refusal(self) -> str | None:
+        """Return why models may be asked no more."""
+
+    def notice(self, message: str) -> None:
+        """Show *message* to people."""
+
+
 def make_run_parts(
-    state: RunState, scratch: Path, sandbox: Sandbox, graders: dict[str, Grader], masker: Masker
+    state: Asked, scratch: Path, sandbox: Sandbox, graders: dict[str, Grader], masker: Masker
 ) -> RunParts:
     """Make what all attempts of a run share."""
     plan, settings = state.plan, state.settings
@@ -152,8 +176,7 @@ def make_run_parts(
     suite = tuple(path for path in plan.suite.held_out if path == plan.suite.source)
     common = _attempt_parts(settings, plan, state.info.run_dir, scratch, sandbox, masker)
     gateways: Gateways = common["gateways"]
-    state.under_way, gateways.allowance = lambda: gateways.under_way_usd, state.refusal
-    gateways.notice = state.notice
+    gateways.allowance, gateways.notice = state.refusal, state.notice
     return RunParts(
         **common,
         hidden=(*records, scratch, *_of_others(os.environ)),

@@ -68,7 +68,7 @@ class ReadyRun:
 def ready_run(planned: Planned, ready: Callable[[Sandbox, Masker], tuple[str, ...]]) -> ReadyRun:
     """Look at everything that may refuse the run; of several runs, all are looked at before one has a record."""
     settings = planned.settings
-    plan, fewer = _fit_open_files(planned.plan)
+    plan, fewer = fit_open_files(planned.plan)
     snapshots = _find_snapshots(settings, planned.request)
     # Before there are reporters: one of a third party has a thread.
     private_mounts()
@@ -130,7 +130,8 @@ def start_run(
             resumed=resumed,
             extra_usage=extra_usage,
         )
-        parts = _with_containers(make_run_parts(state, scratch, readied.sandbox, graders, masker), settings, stack)
+        parts = with_containers(make_run_parts(state, scratch, readied.sandbox, graders, masker), settings, stack)
+        state.under_way = lambda: parts.gateways.under_way_usd
         state.looking = _looking(plan, journal)
         if request.verbose:
             parts = replace(parts, listen=_show_sessions(state))
@@ -143,7 +144,7 @@ def start_run(
             yield state, parts
 
 
-def _with_containers(parts: RunParts, settings: Settings, stack: ExitStack) -> RunParts:
+def with_containers(parts: RunParts, settings: Settings, stack: ExitStack) -> RunParts:
     """Return *parts* with what containers need, if a trial runs in one."""
     if not needs_containers(parts.plan, settings):
         return parts
@@ -155,7 +156,7 @@ def _with_containers(parts: RunParts, settings: Settings, stack: ExitStack) -> R
     return replace(parts, housing=housing)
 
 
-def _fit_open_files(plan: Plan) -> tuple[Plan, str | None]:
+def fit_open_files(plan: Plan) -> tuple[Plan, str | None]:
     """Return the plan with as many trials at a time as the limit of open files allows, and a warning if that is fewer.
 
     Raises the limit no further than needed: agents inherit it, and some close every descriptor that it allows.

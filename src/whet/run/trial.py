@@ -37,10 +37,12 @@ async def run_trial(parts: RunParts, trial: Trial) -> TrialResult:
     return await attempt_with_retries(parts, trial, partial(run_attempt, parts, trial), retries=parts.plan.retries)
 
 
-async def attempt_with_retries(parts: RunParts, trial: Trial, attempt: Attempting, *, retries: int) -> TrialResult:
-    """Attempt a trial, with up to *retries* further attempts, and return its result."""
+async def attempt_with_retries(
+    parts: RunParts, trial: Trial, attempt: Attempting, *, retries: int, first: int = 1
+) -> TrialResult:
+    """Attempt a trial, with up to *retries* further attempts, and return its result; *first* is a number."""
     records: list[AttemptRecord] = []
-    for number in range(1, retries + 2):
+    for number in range(first, first + retries + 1):
         try:
             record = await attempt(number)
         except BaseException:

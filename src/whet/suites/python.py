@@ -67,7 +67,7 @@ def _digest(path: Path) -> str:
 def _own_modules(path: Path) -> Iterator[ModuleType]:
     """Yield the suite's module and what it imported from its folder or package, but no other suite."""
     # As text: there are hundreds of modules, and making a Path of each takes long.
-    top = f"{_top(path)}/"
+    top = f"{top_of(path)}/"
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if name.startswith(_OUTSIDE_PACKAGES) and name != _name(path):
@@ -90,7 +90,7 @@ def _unrun(module: ModuleType) -> Iterator[Problem]:
         )
 
 
-def _top(path: Path) -> Path:
+def top_of(path: Path) -> Path:
     """Return the folder that the suite's imports start from: its own, or that of the topmost package around it."""
     top = path.parent
     while (top / _PACKAGE).is_file() and (top.parent / _PACKAGE).is_file():
@@ -102,12 +102,12 @@ def _name(path: Path) -> str:
     """Return the module's name: its own in its package, elsewhere one that no other module has."""
     if not (path.parent / _PACKAGE).is_file():
         return f"{_OUTSIDE_PACKAGES}{path.stem}"
-    return ".".join((*path.parent.relative_to(_top(path).parent).parts, path.stem))
+    return ".".join((*path.parent.relative_to(top_of(path).parent).parts, path.stem))
 
 
 def _import(path: Path) -> ModuleType:
     """Import the module with its folder on the path, or with the folder that has its package."""
-    name, top = _name(path), _top(path)
+    name, top = _name(path), top_of(path)
     package = name.rpartition(".")[0] if (path.parent / _PACKAGE).is_file() else ""
     spec = importlib.util.spec_from_file_location(name, path, loader=SuiteLoader(name, str(path)))
     if spec is None or spec.loader is None:
@@ -138,7 +138,7 @@ def _import(path: Path) -> ModuleType:
 
 def _is_own(path: Path) -> Callable[[str], bool]:
     """Return a function that says whether a file is the suite or one of its helpers."""
-    folder = f"{_top(path)}/"
+    folder = f"{top_of(path)}/"
     return lambda file: file.startswith(folder) and "site-packages" not in file
 
 

@@ -1,0 +1,203 @@
+"""Folders that travel between machines: packed into one stream of bytes, and unpacked from its pieces.
+
+A stream is a sequence of entries, each a header and its content. It holds files, folders, links and pipes with their
+modes and times, which is what a template or a kept workspace is made of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, TypeAlias
+
+import msgspec
+
+from whet.errors import WorkspaceError
+from whet.ground.copying import remove_tree
+from whet.ground.tree import Descent, Folders, Step, open_file, walk
+
+_LENGTH = struct.Struct("!I")
+_PIECE = 1024 * 1024
+_LONGEST_HEADER = 64 * 1024
+# Returns another content for a file.
+Change: TypeAlias = Callable[[bytes], bytes]
+_SMALL = 4 * 1024 * 1024
+
+
+class _Header(msgspec.Struct, array_like=True):
+    kind: str
+    path: bytes
+    mode: int
+    mtime_ns: int
+    size: int
+
+
+class Unpackable(WorkspaceError, code="parcel"):
+    """A stream that is no parcel, or one that would write outside of its folder."""
+
+
+def pack(
+    root: Path,
+    name: str,
+    *,
+    skip: Callable[[str], bool] = lambda _: False,
+    own: Folders = frozenset(),
+    change: Change | None = None,
+) -> Iterator[bytes]:
+    """Yield the stream of the file or folder *root*, to be unpacked as *name*; *skip* leaves out folders by path.
+
+    *change* is asked for the content of each file that is not large.
+    """
+    found = root.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        yield from _entry(Step("item", str(root), found), name, None, change)
+        return
+    yield _headed("d", name, found, 0)
+    above, left_out = [name], 0
+    with Descent(root, force=True) as place:
+        for step in walk(place, own=own):
+            if step.kind == "leave":
+                left_out = max(0, left_out - 1)
+                above.pop()
+            elif step.kind == "enter":
+                above.append(step.name)
+                left_out += bool(left_out or skip("/".join(above[1:])))
+                if not left_out:
+                    yield _headed("d", "/".join(above), step.stat, 0)
+            elif step.kind == "item" and not left_out:
+                yield from _entry(step, "/".join((*above, step.name)), place.fd, change)
+
+
+def _entry(step: Step, path: str, dir_fd: int | None, change: Change | None) -> Iterator[bytes]:
+    mode = step.stat.st_mode
+    if stat.S_ISLNK(mode):
+        target = os.fsencode(os.readlink(step.name, dir_fd=dir_fd))
+        yield _headed("l", path, step.stat, len(target)) + target
+    elif stat.S_ISREG(mode):
+        with open_file(step.name, dir_fd=dir_fd, force=True) as file:
+            # It may have grown since it was listed.
+            size = os.fstat(file.fileno()).st_size
+            if change is not None and size <= _SMALL:
+                data = change(file.read())
+                yield _headed("f", path, step.stat, len(data)) + data
+                return
+            yield _headed("f", path, step.stat, size)
+            left = size
+            while left:
+                piece = file.read(min(_PIECE, left)) or bytes(min(_PIECE, left))
+                left -= len(piece)
+                yield piece
+    elif stat.S_ISFIFO(mode):
+        yield _headed("p", path, step.stat, 0)
+
+
+def _headed(kind: str, path: str, found: os.stat_result, size: int) -> bytes:
+    header = _Header(kind, os.fsencode(path), stat.S_IMODE(found.st_mode), found.st_mtime_ns, size)
+    data = msgspec.msgpack.encode(header)
+    return _LENGTH.pack(len(data)) + data
+
+
+def unpack(stream: IO[bytes], target: Path) -> None:
+    """Write the entries of *stream* below *target*, which exists.
+
+    A stream cannot write outside: every folder above an entry must be one that the same stream made.
+    """
+    made: dict[str, _Header] = {}
+    while length := stream.read(_LENGTH.size):
+        header = _header(stream, length)
+        path = os.fsdecode(header.path)
+        above, _, name = path.rpartition("/")
+        if name in ("", ".", "..") or "\0" in path or (above and above not in made):
+            raise Unpackable(f"a parcel has an entry that it must not have: {path!r}")
+        _write(stream, header, target / path)
+        if header.kind == "d":
+            made[path] = header
+    # In the end: a closed folder takes no files, and a new file changes the time of its folder.
+    for path, header in reversed(made.items()):
+        os.chmod(target / path, header.mode)  # noqa: PTH101 - with `os.utime`
+        os.utime(target / path, ns=(header.mtime_ns, header.mtime_ns))
+
+
+def _header(stream: IO[bytes], length: bytes) -> _Header:
+    size = _LENGTH.unpack(length)[0] if len(length) == _LENGTH.size else _LONGEST_HEADER + 1
+    if size > _LONGEST_HEADER:
+        raise Unpackable("a parcel was garbled on its way")
+    try:
+        return msgspec.msgpack.decode(stream.read(size), type=_Header)
+    except msgspec.DecodeError as error:
+        raise Unpackable(f"a parcel was garbled on its way: {error}") from error
+
+
+def _write(stream: IO[bytes], header: _Header, place: Path) -> None:
+    match header.kind:
+        case "d":
+            place.mkdir(mode=0o700)
+        case "p":
+            os.mkfifo(place, header.mode)
+        case "l":
+            os.symlink(os.fsdecode(stream.read(header.size)), place)  # noqa: PTH211 - the target comes first
+            os.utime(place, ns=(header.mtime_ns, header.mtime_ns), follow_symlinks=False)
+        case "f":
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with open(os.open(place, flags, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor
+                _copy(stream, file, header.size)
+                file.flush()
+                os.fchmod(file.fileno(), header.mode)
+                os.utime(file.fileno(), ns=(header.mtime_ns, header.mtime_ns))
+        case _:
+            raise Unpackable(f"a parcel has an entry of an unknown kind: {header.kind!r}")
+
+
+def _copy(stream: IO[bytes], file: IO[bytes], size: int) -> None:
+    """Copy *size* bytes; a piece of zeros becomes a hole."""
+    for start in range(0, size, _PIECE):
+        piece = _exactly(stream, min(_PIECE, size - start))
+        if piece.strip(b"\0"):
+            file.write(piece)
+        else:
+            file.seek(len(piece), os.SEEK_CUR)
+    file.truncate(size)
+
+
+def _exactly(stream: IO[bytes], size: int) -> bytes:
+    data = stream.read(size)
+    if len(data) < size:
+        raise Unpackable("a parcel ends too early")
+    return data
+
+
+def write_parcel(pieces: Iterator[bytes], file: IO[bytes]) -> tuple[str, int]:
+    """Write a stream to *file*; return its digest and its size."""
+    digest, size = hashlib.sha256(), 0
+    for piece in pieces:
+        digest.update(piece)
+        size += len(piece)
+        file.write(piece)
+    return digest.hexdigest(), size
+
+
+def keep_parcel(file: IO[bytes], digest: str, store: Path) -> Path:
+    """Unpack the parcel with that *digest* into *store*, in one step; return its folder."""
+    file.seek(0)
+    hashed = hashlib.sha256()
+    while piece := file.read(_PIECE):
+        hashed.update(piece)
+    if hashed.hexdigest() != digest:
+        raise Unpackable("a parcel was garbled on its way: it has another digest")
+    place, growing = store / digest, store / f".{digest}.{os.getpid()}"
+    if not place.is_dir():
+        growing.mkdir(mode=0o700)
+        try:
+            file.seek(0)
+            unpack(file, growing)
+            growing.rename(place)
+        except BaseException:
+            remove_tree(growing)
+            # Another process of this machine may have been quicker.
+            if not place.is_dir():
+                raise
+    return place

@@ -1,0 +1,201 @@
+"""The nodes of a Ray cluster: find them, look at each before anything starts, and say what trials take of them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from whet.dataclass import dataclass
+from whet.errors import UsageError
+from whet.ground.descent import children
+from whet.ground.wardens import reaper
+from whet.model.request import Settings
+from whet.model.run import Execution
+from whet.reading.hosts import LOCAL_CLUSTER, read_host
+from whet.run.keeper import Keeper
+from whet.run.node import facts
+from whet.run.order import new_key, sealed, shared_key
+
+_CONNECT_S = 10.0
+_STARTING_S = 180.0
+_MB = 1024 * 1024
+# Ray listens on another address of the machine if it is given 127.0.0.1.
+_LOOPBACK = "127.0.0.2"
+_DRIVER_HINT = "start whet on a machine of the cluster, after `ray start --address=HEAD:PORT` on it"
+
+
+@dataclass(slots=True, kw_only=True)
+class ClusterNode:
+    """A node that is ready for an order: its keeper, and where what trials left waits."""
+
+    id: str
+    address: str
+    keeper: Any
+    public: bytes
+    spool: str = ""
+
+
+def connect(on: str) -> None:
+    """Connect to the cluster that `--on` names, or find or start one on this machine; raises `UsageError`."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray's own words would come between those of reporters.
+    common: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": logging.ERROR}
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    if on == LOCAL_CLUSTER:
+        try:
+            ray.init(address="auto", **common)
+        except ConnectionError:
+            ray.init(include_dashboard=False, _node_ip_address=_LOOPBACK, **common)
+            for pid in children(os.getpid()):
+                reaper.adopt(pid)
+        return
+    address = on.removeprefix("ray://")
+    host, port = read_host(address) or ("", 0)
+    try:
+        # Ray itself would wait for minutes.
+        with socket.create_connection((host, port), _CONNECT_S):
+            pass
+        if host.startswith("127."):
+            common["_node_ip_address"] = host
+        ray.init(address=address, **common)
+    except OSError as error:
+        # `ConnectionError` of Ray is one, too.
+        raise UsageError(f"--on {on}: {_first_line(error)}", hint=_DRIVER_HINT) from error
+    except (RuntimeError, ValueError, AssertionError, ray.exceptions.RayError) as error:
+        raise UsageError(f"--on {on}: {_first_line(error)}", hint=_DRIVER_HINT) from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def living() -> dict[str, dict[str, Any]]:
+    """Return the nodes that Ray believes to be alive, by id."""
+    found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return {node["NodeID"]: node for node in found if node["Alive"]}
+
+
+def start_keeper(node: Mapping[str, Any], token: str, limits: Any) -> Any:
+    """Start the keeper of a run on *node*, and there only."""
+    placed = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+    actor = ray.remote(Keeper).options(num_cpus=0, max_concurrency=1000, scheduling_strategy=placed)
+    return actor.remote(token, node["NodeID"], limits)
+
+
+def hello(sandbox: str, settings: Settings, executions: Iterable[Execution]) -> dict[str, Any]:
+    """Return the question what a node is and lacks."""
+    runners = {each.runner.id: each.runner for each in executions}.values()
+    programs = {
+        program
+        for runner in runners
+        if isinstance(program := runner.options.get("command"), str) and "/" not in program and sandbox != "container"
+    }
+    mounts = {str(path) for runner in runners for path in runner.options.get("mounts") or ()}
+    return {
+        "do": "hello",
+        "sandbox": sandbox,
+        "programs": sorted(programs),
+        "mounts": sorted({*mounts, *map(str, settings.mounts)}),
+    }
+
+
+def open_nodes(nodes: Iterable[Mapping[str, Any]], token: str, limits: Any, asked: dict[str, Any]) -> list[ClusterNode]:
+    """Start the process of each node, and raise one error with everything that keeps any of them from taking part."""
+    started = [(node, start_keeper(node, token, limits)) for node in nodes]
+    problems: list[str] = []
+    found: list[ClusterNode] = []
+    begun = [(node, keeper, keeper.start.remote()) for node, keeper in started]
+    for node, keeper, starting in begun:
+        where = f"node {node['NodeManagerAddress']}"
+        try:
+            ray.get(starting, timeout=_STARTING_S)
+            answer = ray.get(keeper.ask.remote(asked), timeout=_STARTING_S)
+        except (ray.exceptions.RayError, RuntimeError) as error:
+            problems.append(f"{where} cannot run whet: {_cause(error)}")
+            continue
+        if wrong := node_problem(answer, asked["sandbox"]):
+            problems.append(f"{where} {wrong}")
+            continue
+        reaper.adopt(answer["pid"])
+        found.append(
+            ClusterNode(id=node["NodeID"], address=node["NodeManagerAddress"], keeper=keeper, public=answer["public"])
+        )
+    if problems:
+        raise UsageError("\n".join(problems), hint="make all nodes alike, or take such nodes out of the cluster")
+    if not found:
+        raise UsageError("the cluster has no node that is alive")
+    return found
+
+
+def node_problem(answer: Mapping[str, Any], sandbox: str) -> str | None:
+    """Return what keeps a node from taking part in a run, if something does."""
+    if "problem" in answer:
+        return f"cannot run these trials: {answer['problem']}"
+    own = facts()
+    for name, words in (("whet", "whet"), ("python", "Python")):
+        if answer[name] != own[name]:
+            return f"has {words} {answer[name]}, and this machine has {own[name]}"
+    if answer["sandbox"] != sandbox:
+        return f"has no {sandbox}: its agents would run in the sandbox {answer['sandbox']}"
+    if answer["lacking"]:
+        return f"lacks {', '.join(answer['lacking'])}"
+    return None
+
+
+def _cause(error: BaseException) -> str:
+    """Return the last line of what a task of Ray says, which is the error itself."""
+    text = str(getattr(error, "cause", None) or error).strip()
+    return text.splitlines()[-1] if text else type(error).__name__
+
+
+def introduce(nodes: Iterable[ClusterNode], key: bytes) -> list[Any]:
+    """Give each node the key of the run, sealed for its process alone."""
+    private, public = new_key()
+    return [
+        node.keeper.ask.remote({"do": "key", "public": public, "key": sealed(key, shared_key(private, node.public))})
+        for node in nodes
+    ]
+
+
+def resources_of(execution: Execution, settings: Settings) -> dict[str, Any]:
+    """Return what a trial takes of a node, as Ray takes it: the case decides, then runner, task and ceilings."""
+    given: dict[str, Any] = {"cpus": settings.ceilings.cpus or 1, "memory_mb": settings.ceilings.memory_mb}
+    custom: dict[str, float] = {}
+    task = execution.case.task.environment if execution.case.task else None
+    own: dict[str, Any] = {"cpus": task.cpus, "memory_mb": task.memory_mb} if task else {}
+    by_case = [table for name, table in settings.resources.items() if fnmatchcase(execution.case.id, name)]
+    for table in (own, execution.runner.options.get("resources") or {}, *by_case):
+        given |= {name: value for name, value in table.items() if name != "custom" and value is not None}
+        custom |= table.get("custom") or {}
+    memory = {"memory": given["memory_mb"] * _MB} if given["memory_mb"] else {}
+    return {"num_cpus": given["cpus"], **memory, "resources": custom}
+
+
+def _amounts(needed: Mapping[str, Any]) -> dict[str, float]:
+    found = {"CPU": needed["num_cpus"], "memory": needed.get("memory", 0), **needed["resources"]}
+    return {name: float(amount) for name, amount in found.items() if amount}
+
+
+def resource_problems(executions: Iterable[Execution], settings: Settings) -> list[str]:
+    """Return a sentence for each execution that no node could ever run."""
+    nodes = [node["Resources"] for node in living().values()]
+    problems: dict[str, None] = {}
+    for execution in executions:
+        needed = _amounts(resources_of(execution, settings))
+        if not any(all(node.get(name, 0) >= amount for name, amount in needed.items()) for node in nodes):
+            listed = ", ".join(f"{name} {amount:g}" for name, amount in needed.items())
+            problems[f"{execution.case.id} on {execution.runner.id}: no node has {listed}"] = None
+    return list(problems)
+
+
+def slots(executions: Iterable[Execution], settings: Settings) -> int:
+    """Return how many trials the cluster runs at a time, by the CPUs that the largest of them takes."""
+    most = max(resources_of(each, settings)["num_cpus"] for each in executions)
+    return max(1, sum(int(node["Resources"].get("CPU", 0) / (most or 0.1)) for node in living().values()))

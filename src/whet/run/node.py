@@ -1,0 +1,414 @@
+"""`python -m whet.run.node FOLDER KEEPER`: the process that runs the trials of a run on one node of a cluster.
+
+First it says what this machine is, takes the folders that it lacks, and opens its order; then it runs trials as
+`whet run` does, in its own folder. What a trial leaves waits there until the driver has it, also after the driver died.
+It ends when its keeper does, and the wardens below it end everything that it started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import os
+import platform
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import anyio
+
+from whet.errors import WhetError
+from whet.ground.copying import remove_tree
+from whet.ground.descent import become_subreaper
+from whet.ground.engine import remove_abandoned
+from whet.ground.mounts import private_mounts
+from whet.ground.parcels import keep_parcel, pack
+from whet.ground.sandbox import Sandbox, choose_sandbox
+from whet.ground.wardens import wardens
+from whet.model import wire
+from whet.model.request import Settings
+from whet.model.run import Plan, RunInfo, Trial, TrialKey, TrialResult
+from whet.model.session import Usage
+from whet.run.homes import trial_folder
+from whet.run.keeper import DONE, base_folder, encode, receive, receive_from, socket_of
+from whet.run.order import Order, mapped_back, missing_here, new_key, opened, read_order, shared_key
+from whet.run.parts import RunParts, make_graders, make_masker, make_run_parts
+from whet.run.run_state import now
+from whet.run.scratch import clear_scratch, new_scratch
+from whet.run.start import fit_open_files, with_containers
+from whet.run.trial import attempt_with_retries, run_attempt
+from whet.version import __version__
+
+# What a trial left is part of the answer if it is no larger.
+_INLINE = 64 * 1024
+_KEPT_S = 7 * 86_400
+_ENDING_S = 10.0
+
+
+def spool_name(key: TrialKey) -> str:
+    """Return the name of the file that holds what a trial left."""
+    return hashlib.sha256(str(key).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+class _Asked:
+    """The part of a run's state that trials use, on a node: everything is told to the driver."""
+
+    def __init__(self, order: Order, run_dir: Path, sandbox: str, tell: Callable[[dict[str, Any]], None]) -> None:
+        self.plan: Plan = order.plan
+        self.settings: Settings = order.settings
+        self.refused: str | None = None
+        self.spent = self
+        self._tell = tell
+        self.info = RunInfo(
+            run_id=order.run_id,
+            run_dir=run_dir,
+            suite=order.plan.suite.name,
+            suite_path=order.plan.suite.source,
+            started_at=now(),
+            sandbox=sandbox,
+            version=__version__,
+        )
+
+    def refusal(self) -> str | None:
+        """Return why models may be asked no more, as the driver last said."""
+        return self.refused
+
+    def notice(self, message: str) -> None:
+        """Show *message* to people."""
+        self._tell({"notice": message})
+
+    def add(self, key: TrialKey, usage: Usage) -> None:
+        """Note what an attempt had used when something ended it."""
+        self._tell({"spent": wire.encode({"key": key, "usage": usage})})
+
+
+class Node:
+    """One run on this node, from its order to its end."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._store = folder, base_folder() / "parcels"
+        self._store.mkdir(mode=0o700, exist_ok=True)
+        self._spool = folder
+        self._private, self._public = new_key()
+        self._key = b""
+        self._sandbox: Sandbox | None = None
+        self._coming: IO[bytes] | None = None
+        self._order: Order | None = None
+        self._origins: dict[str, str] = {}
+        self._asked: _Asked | None = None
+        self._parts: RunParts | None = None
+        self._keeper: asyncio.StreamWriter | None = None
+        self._limits: dict[int, asyncio.Future[Any]] = {}
+        self._number = 0
+        self._over = False
+
+    def prepare(self, sock: socket.socket, gone: int) -> bool:
+        """Answer the driver until everything is there; return whether trials may run."""
+        while self._order is None:
+            readable, _, _ = select.select([sock.fileno(), gone], [], [])
+            message = receive_from(sock) if gone not in readable else None
+            if message is None:
+                return False
+            try:
+                answer = getattr(self, f"on_{message['do']}")(message)
+            except WhetError as error:
+                answer = {"problem": error.message if error.hint is None else f"{error.message} ({error.hint})"}
+            except Exception as error:  # noqa: BLE001 - the driver says it
+                answer = {"problem": f"{type(error).__name__}: {error}"}
+            sock.sendall(encode({"id": message["id"], **(answer or {})}))
+        return True
+
+    def on_hello(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Say what this machine is and lacks, and take the key of the driver."""
+        private_mounts()
+        wardens.start()
+        self._sandbox, _ = choose_sandbox(message["sandbox"])
+        lacking = missing_here(message["programs"], os.environ.get("PATH"))
+        mounts = [path for path in message["mounts"] if not Path(path).exists()]
+        own = {"sandbox": self._sandbox.name, "lacking": [*lacking, *mounts], "public": self._public}
+        return {**facts(), **own, "pid": os.getpid()}
+
+    def on_key(self, message: dict[str, Any]) -> None:
+        """Take the key of the run, which is sealed for this process."""
+        self._key = opened(message["key"], shared_key(self._private, message["public"]))
+
+    def on_parcels(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Say which parcels are not here."""
+        there = {digest: (self._store / digest).is_dir() for digest in message["digests"]}
+        for digest, found in there.items():
+            if found:
+                os.utime(self._store / digest)
+        return {"lacking": [digest for digest, found in there.items() if not found]}
+
+    def on_piece(self, message: dict[str, Any]) -> None:
+        """Take a piece of a parcel; unpack it after the last one."""
+        if self._coming is None:
+            self._coming = (self._folder / "coming").open("w+b")
+        self._coming.write(opened(message["piece"], self._key))
+        if message["last"]:
+            with self._coming as file:
+                self._coming = None
+                keep_parcel(file, message["digest"], self._store)
+            (self._folder / "coming").unlink()
+
+    def on_order(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Open the order; say which trials ended here before, and the driver has not fetched."""
+        order, self._origins = read_order(opened(message["order"], self._key), self._store)
+        os.environ.update(order.environ)
+        run_dir = self._folder / order.run_id
+        run_dir.mkdir(mode=0o700, exist_ok=True)
+        settings = replace(order.settings, output_dir=self._folder)
+        self._order = replace(order, settings=settings)
+        # By run, not by node: a node that was started again finds what it had.
+        self._spool = base_folder() / "spool" / message["run"]
+        self._spool.mkdir(mode=0o700, exist_ok=True, parents=True)
+        finished = {file.name: file.stat().st_size for file in self._spool.iterdir() if not file.name.startswith(".")}
+        return {"finished": finished, "spool": str(self._spool)}
+
+    @contextmanager
+    def parts(self) -> Iterator[None]:
+        """Make what trials need, as `start_run` does."""
+        order, sandbox = self._order, self._sandbox
+        assert order is not None
+        assert sandbox is not None
+        run_dir = self._folder / order.run_id
+        become_subreaper()
+        clear_scratch(run_dir)
+        remove_abandoned()
+        fit_open_files(order.plan)
+        masker = make_masker(order.settings, order.plan)
+        with ExitStack() as stack:
+            graders = make_graders(order.plan.suite, stack)
+            scratch = stack.enter_context(new_scratch(run_dir))
+            self._asked = _Asked(order, run_dir, sandbox.name, self.tell)
+            parts = make_run_parts(self._asked, scratch, sandbox, graders, masker)
+            parts.gateways.shared = self
+            if order.verbose:
+                parts = replace(parts, listen=self._show)
+            self._parts = with_containers(parts, order.settings, stack)
+            yield
+
+    def _show(self, trial: Trial, event: Any) -> None:
+        self.tell({"seen": wire.encode(trial.key), "event": wire.encode(event)})
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Tell the driver something, as soon as it asks."""
+        if self._keeper is not None:
+            self._keeper.write(encode(message))
+
+    def pass_on(self, want: str, *of: Any) -> None:
+        """Tell the limits that all nodes share."""
+        self.tell({"want": want, "of": of})
+
+    async def ask(self, want: str, *of: Any) -> Any:
+        """Ask the limits that all nodes share."""
+        self._number += 1
+        number = self._number
+        answer = self._limits[number] = asyncio.get_running_loop().create_future()
+        self.tell({"want": want, "of": of, "number": number})
+        try:
+            return await answer
+        finally:
+            self._limits.pop(number, None)
+
+    async def work(self, keeper: socket.socket, listener: socket.socket, gone: int) -> None:
+        """Run the trials that leases bring, until the keeper or the driver says that it is over."""
+        loop = asyncio.get_running_loop()
+        reader, self._keeper = await asyncio.open_unix_connection(sock=keeper)
+        async with anyio.create_task_group() as leases:
+            loop.add_reader(gone, leases.cancel_scope.cancel)
+            server = await asyncio.start_unix_server(
+                lambda reader, writer: leases.start_soon(self._lease, reader, writer), sock=listener
+            )
+            await self._obey(reader)
+            server.close()
+            leases.cancel_scope.cancel()
+        loop.remove_reader(gone)
+        await self._close()
+
+    async def _obey(self, reader: asyncio.StreamReader) -> None:
+        assert self._asked is not None
+        assert self._parts is not None
+        while True:
+            try:
+                message = await receive(reader)
+            except (asyncio.IncompleteReadError, OSError):
+                return
+            if "limit" in message:
+                if (answer := self._limits.get(message["limit"])) and not answer.done():
+                    answer.set_result(message["answer"])
+                continue
+            do = message["do"]
+            if do == "forget":
+                for name in message["names"]:
+                    (self._spool / name).unlink(missing_ok=True)
+            elif do == "state":
+                self._asked.refused = message["refused"]
+            elif do == "end":
+                self._over = True
+                return
+            self.tell({"id": message["id"], "under_way": self._parts.gateways.under_way_usd})
+
+    def remove(self) -> None:
+        """Remove what is of no use after the end of a run: what the driver has not fetched stays."""
+        if self._over:
+            remove_tree(self._folder)
+            with contextlib.suppress(OSError):
+                self._spool.rmdir()
+
+    async def _close(self) -> None:
+        """Release what `execute` releases at the end of a run."""
+        parts = self._parts
+        assert parts is not None
+        with anyio.CancelScope(shield=True):
+            for grader in parts.graders.values():
+                await grader.release()
+            await parts.gateways.close()
+            if parts.housing is not None:
+                await parts.housing.settle()
+            await parts.sandbox.close()
+            parts.workspaces.close()
+        if self._keeper is not None:
+            self._keeper.close()
+
+    async def _lease(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Run the trial that a lease asks for; if the lease ends, so does the trial."""
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            async with _while_open(reader) as asked:
+                writer.write(encode(await self._answer(asked)))
+                await writer.drain()
+        writer.close()
+
+    async def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        assert self._parts is not None
+        key = TrialKey(**asked["key"])
+        file = self._spool / spool_name(key)
+        if not file.exists():
+            execution = next(
+                each for each in self._parts.plan.executions if each.key == (key.case, key.runner, key.arm)
+            )
+            trial = Trial(key=key, execution=execution)
+            attempt = partial(run_attempt, self._parts, trial)
+            result = await attempt_with_retries(
+                self._parts, trial, attempt, retries=self._parts.plan.retries, first=asked["first"]
+            )
+            with anyio.CancelScope(shield=True):
+                await self._keep(trial, result, file)
+        size = file.stat().st_size
+        data = file.read_bytes() if size <= _INLINE else None
+        return {"state": DONE, "name": file.name, "size": size, "data": data}
+
+    async def _keep(self, trial: Trial, result: TrialResult, file: Path) -> None:
+        """Write what a trial left into one file, with the paths of where the run began."""
+        parts = self._parts
+        assert parts is not None
+        folder = trial_folder(trial.key)
+        line = mapped_back(wire.encode(result), self._origins)
+
+        # An agent's work stays as it is.
+        changes = {"trials": partial(mapped_back, origins=self._origins)}
+
+        def write() -> None:
+            growing = file.with_name(f".{file.name}")
+            with growing.open("wb") as out:
+                out.write(len(line).to_bytes(4) + line)
+                for part in ("trials", "workspaces"):
+                    root = parts.run_dir / part / folder
+                    if root.is_dir():
+                        out.writelines(pack(root, part, change=changes.get(part)))
+            growing.rename(file)
+            for part in ("trials", "workspaces"):
+                remove_tree(parts.run_dir / part / folder)
+
+        if result.workspace_dir is None:
+            write()
+        else:
+            await anyio.to_thread.run_sync(write)
+
+
+@contextlib.asynccontextmanager
+async def _while_open(reader: asyncio.StreamReader) -> AsyncIterator[dict[str, Any]]:
+    """Give the first message, and cancel what is done with it if its sender goes away."""
+    asked = await receive(reader)
+
+    async def watch(scope: anyio.CancelScope) -> None:
+        await reader.read(1)
+        scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(watch, group.cancel_scope)
+        yield asked
+        group.cancel_scope.cancel()
+
+
+def facts() -> dict[str, Any]:
+    """Return what must be the same on every node."""
+    return {"whet": __version__, "python": ".".join(platform.python_version_tuple()[:2]), "host": socket.gethostname()}
+
+
+def _clear_old(runs: Path, own: Path) -> None:
+    """Remove what runs left that nobody resumed for a week, and what a killed process could not clean up."""
+    for folder in runs.iterdir():
+        if folder == own:
+            continue
+        with contextlib.suppress(OSError):
+            lock = os.open(folder / "lock", os.O_RDWR)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                for run_dir in folder.iterdir():
+                    clear_scratch(run_dir)
+                if folder.stat().st_mtime < time.time() - _KEPT_S:
+                    remove_tree(folder)
+            finally:
+                os.close(lock)
+
+
+def _end_anyway() -> None:
+    """End this process in a while, even if something keeps it from cleaning up."""
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(1))
+    signal.setitimer(signal.ITIMER_REAL, _ENDING_S)
+
+
+def main() -> None:
+    """Leave the worker of Ray that started us, and serve its run."""
+    folder, keeper = Path(sys.argv[1]), int(sys.argv[2])
+    # Before we leave it: if it is gone by then, its id may belong to another.
+    gone = os.pidfd_open(keeper)
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    # The process of a keeper before this one may be cleaning up.
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    _clear_old(folder.parent, folder)
+    node = Node(folder)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(socket_of(folder))
+        listener.listen(1024)
+        if gone in select.select([listener.fileno(), gone], [], [])[0]:
+            return
+        sock, _ = listener.accept()
+        if not node.prepare(sock, gone):
+            return
+        with node.parts():
+            sock.setblocking(False)
+            listener.setblocking(False)
+            try:
+                anyio.run(node.work, sock, listener, gone)
+            finally:
+                _end_anyway()
+    node.remove()
+
+
+if __name__ == "__main__":
+    main()

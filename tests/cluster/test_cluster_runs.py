@@ -1,0 +1,107 @@
+"""A run on three nodes of a real Ray cluster is the same run as here."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from loopback import LoopbackCluster
+from project import Outcome, Project
+
+PATIENCE_S = 240
+_TIMES = re.compile(r"(_s|_at|duration|time|^chain$|^run$|^files$)")
+_PLACES = re.compile(r"/tmp/[^ '\"]*whet-[a-z0-9_]{8}/w\d+|/tmp/wr-[^ '\"]*")
+
+
+def on(cluster: LoopbackCluster, project: Project, *more: str, env: dict[str, str] | None = None) -> Outcome:
+    """Run the suite of *project* on the cluster."""
+    process = project.start("suite.py", "--on", cluster.on, *more, env=env)
+    return project.outcome(process, within_s=PATIENCE_S)
+
+
+def timeless(value: Any) -> Any:
+    """Return *value* without times, and without the folders of attempts."""
+    match value:
+        case dict():
+            return {name: timeless(item) for name, item in value.items() if not _TIMES.search(name)}
+        case list():
+            return [timeless(item) for item in value]
+        case str():
+            return _PLACES.sub("PLACE", value)
+        case _:
+            return value
+
+
+def lines(folder: Path) -> list[Any]:
+    """Return what the journal says of each trial, in the order of their names."""
+    found = [timeless(json.loads(line)) for line in (folder / "journal.jsonl").read_bytes().splitlines()]
+    return sorted(found, key=json.dumps)
+
+
+def listed(folder: Path) -> set[tuple[str, int]]:
+    """Return every path of trials and workspaces, with its mode."""
+    paths = [path for part in ("trials", "workspaces") for path in (folder / part).rglob("*")]
+    return {(str(path.relative_to(folder)), path.lstat().st_mode) for path in paths}
+
+
+def test_a_run_on_three_nodes_leaves_the_record_of_the_same_run_here(
+    three_nodes: LoopbackCluster, project: Project
+) -> None:
+    here = project.outcome(project.start("suite.py"), within_s=PATIENCE_S)
+    first = here.folder
+    for note in project.outside.iterdir():
+        note.unlink()
+
+    there = on(three_nodes, project)
+
+    assert (here.code, there.code) == (1, 1), there.stderr
+    assert len(lines(there.folder)) == 60
+    assert lines(first) == lines(there.folder)
+    assert listed(first) == listed(there.folder)
+    grades = [folder / "trials/c7/sh/default/1/1/grades.json" for folder in (first, there.folder)]
+    assert timeless(json.loads(grades[0].read_bytes())) == timeless(json.loads(grades[1].read_bytes()))
+    # The agents of each trial ran once, and on all nodes: each has a folder of its own.
+    scratch = [note.name.split(".")[0] for note in project.outside.iterdir()]
+    assert len(scratch) == 60
+    assert len(set(scratch)) == 3
+    assert project.whet("verify", "latest").code == 0
+
+
+def test_keys_and_folders_are_not_left_anywhere_on_a_node(three_nodes: LoopbackCluster, project: Project) -> None:
+    key = project.env["MY_KEY"]
+
+    ended = on(three_nodes, project, "--trials", "1")
+
+    assert ended.code == 1, ended.stderr
+    assert three_nodes.left() == []
+    assert project.left_after_a_while() == []
+    holding = [
+        str(path)
+        for place in (three_nodes.folder, project.root, Path("/dev/shm"))
+        for path in place.rglob("*")
+        if path.is_file() and key.encode() in path.read_bytes()
+    ]
+    assert holding == []
+
+
+def test_what_a_trial_needs_decides_where_it_runs(three_nodes: LoopbackCluster, project: Project) -> None:
+    project.write(
+        "whet.toml",
+        (project.root / "whet.toml").read_text()
+        + '[resources."*"]\ncpus = 0.5\n[resources."c1*"]\ncustom = {docker = 1}\n',
+    )
+    without = on(three_nodes, project, "--trials", "1")
+    special = three_nodes.add(resources='{"docker": 1}')
+    try:
+        found = on(three_nodes, project, "--trials", "1", "--case", "c1*")
+    finally:
+        three_nodes.kill(special)
+
+    assert without.code == 2
+    assert "c1 on sh: no node has CPU 0.5, docker 1" in without.stderr
+    assert "nothing" not in without.stdout
+    assert found.code == 0, found.stderr
+    scratch = {note.name.split(".")[0] for note in project.outside.iterdir()}
+    assert len(scratch) == 1
