@@ -118,6 +118,11 @@ class Warden:
         # Pidfds of both, because a process id can be used again.
         self._processes: list[int] = []
 
+    @property
+    def pid(self) -> int:
+        """Its process id: its command and all that this starts descend from it."""
+        return self._ids[0] if self._ids else 0
+
     async def greet(self) -> bool:
         """Receive its process ids; return whether it is alive."""
         # Only here: the nursery starts before there is an event loop, and while asyncio is imported.

@@ -114,7 +114,8 @@ def _skill_diff(before: RunView, after: RunView) -> str:
 def _prompt_diff(before: RunView, after: RunView) -> str:
     """Return how the prompts of cases differ that both runs have."""
     old, new = (dict(islice(_prompts(view), _MOST_CASES)) for view in (before, after))
-    return _diff(*({case: text for case, text in each.items() if case in old and case in new} for each in (old, new)))
+    shared = [case for case in old if case in new]
+    return _diff({case: old[case] for case in shared}, {case: new[case] for case in shared})
 
 
 def _prompts(view: RunView) -> Iterator[tuple[str, str]]:
