@@ -341,8 +341,8 @@ def test_so_many_requests_at_a_time_pass_to_a_provider(tmp_path: Path) -> None:
 
 def test_all_wait_together_if_a_provider_is_too_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr("whet.agents.gateway_upstream.time", clock)
-    monkeypatch.setattr("whet.agents.gateway_upstream.asyncio.sleep", clock.sleep)
+    monkeypatch.setattr("whet.agents.turnstile.time", clock)
+    monkeypatch.setattr("whet.agents.turnstile.asyncio.sleep", clock.sleep)
     turnstile = Turnstile(3)
 
     async def waits(status: int, retry_after: str | None = None) -> float:
