@@ -408,6 +408,23 @@ def test_an_arm_that_only_errors_leaves_the_gate_open(coin: Project):
     assert "broken" in gate.stdout
 
 
+def test_a_run_that_only_errored_passes_no_gate_and_is_no_baseline(coin: Project):
+    coin.run("--arm", "old=env:PATH=/nothing", "--arm", "new=env:PATH=/nothing", "--trials", "4")
+
+    gate = coin.whet("gate", "--margin", "50")
+    compared = coin.whet("compare")
+    saved = coin.whet("baseline", "save", "main")
+    planned = coin.whet("plan", "suite.py", "--effect", "20")
+    learned = coin.whet("plan", "suite.py", "--effect", "20", "--from", "latest")
+
+    assert gate.code == 5, gate.stdout
+    assert "more trials would error too" in gate.stdout
+    assert "rates       old not known; new not known" in compared.stdout
+    assert (saved.code, "errored, so that nothing can be compared" in saved.stderr) == (2, True)
+    assert "no run to learn from yet" in planned.stdout
+    assert (learned.code, "there is nothing to learn from it" in learned.stderr) == (2, True)
+
+
 def test_a_shard_has_all_arms_of_its_cases(coin: Project):
     ran = coin.run("--arm", "old=env:CHANCE=0", "--arm", "new=env:CHANCE=1", "--shard", "1/2")
 

@@ -430,6 +430,32 @@ def test_reporters_that_only_some_settings_name_are_said_not_to_be_used(many: Pr
     )
 
 
+def test_a_warning_names_the_suites_that_it_is_about(many: Project):
+    many.write("two/whet.toml", SHELL + "[run.workspace]\nmode = 'shared'\n[run]\nmax_parallel = 2\n")
+    many.write(
+        "one/whet.toml",
+        SHELL + "[snapshots]\npath = 'snapshots.json'\nmetric = 'duration_s'\ntolerance = { percent = 10 }\n",
+    )
+
+    done = many.whet("run", ".")
+
+    assert "first: snapshot" in done.stdout
+    assert "second: the shared workspace is kept in" in done.stdout
+
+
+def test_a_budget_that_all_suites_share_is_said_once_to_be_spent(many: Project):
+    spends = """printf '{"type":"usage","total_tokens":5,"cost_usd":2}\n'; echo '{"type":"end"}'"""
+    many.settings(SHELL + 'output = "events"\n')
+    for name in ("one/first.py", "two/second.py"):
+        many.write(name, PYTHON.format(name="pays", prompt="PROMPT").replace('"PROMPT"', repr(spends)))
+
+    done = many.whet("run", "one", "two/second.py", "--max-cost", "1", "--max-parallel", "1", "--trials", "3")
+
+    said = [line for line in done.stdout.splitlines() if "is spent" in line]
+    assert len(said) == 1, done.stdout
+    assert said[0].strip().startswith("warning: $")
+
+
 def test_a_suite_whose_record_cannot_be_kept_keeps_the_others_from_beginning(many: Project):
     many.write("two/whet.toml", f'{SHELL}\n[run]\noutput_dir = "second.py/runs"\n')
 

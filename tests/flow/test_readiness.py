@@ -193,3 +193,27 @@ def test_many_suites_ask_an_agent_once_for_its_version(asked: Project) -> None:
 
     # Once for its version, and once for the trial of each suite.
     assert (asked.root / "asked").read_text().count("asked") == 1 + 3
+
+
+def test_a_program_that_prints_something_else_is_errored_alike_with_a_skill_and_without(asked: Project) -> None:
+    asked.write("bin/claude", "#!/bin/sh\necho '2.1.325 (Claude Code)'\n", mode=0o755)
+    asked.write("skill/SKILL.md", "---\nname: greet\ndescription: Greets. Use when asked to greet.\n---\nSay hello.\n")
+    cases = '{"skill_name": "greet", "evals": [{"id": 1, "prompt": "Greet.", "expectations": ["It greets."]}]}'
+    asked.write("skill/evals/evals.json", cases)
+
+    outcome = asked.whet("run", "skill", "--trials", "1", env=LOGGED_IN)
+
+    assert outcome.code == 3
+    assert "a fault of whet" not in outcome.stdout
+    assert [trial["failure"]["code"] for trial in outcome.trials] == ["agent-not-started"] * 2
+
+
+def test_settings_without_a_runner_are_named_with_the_agent_that_is_installed(asked: Project) -> None:
+    asked.write("bin/codex", WORKS, mode=0o755)
+    asked.settings('# [runners.codex.agent]\n# type = "codex"\n')
+
+    outcome = asked.run()
+
+    assert outcome.code == 2
+    assert f"{asked.root}/whet.toml has none, and codex is installed: add\n" in outcome.stderr
+    assert '[runners.codex.agent]\n  type = "codex"\n' in outcome.stderr

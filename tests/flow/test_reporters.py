@@ -467,3 +467,15 @@ def test_a_document_on_stdout_is_not_spoiled_by_a_sign_of_life(project: Project)
 
     assert json.loads(stdout)["counts"]["passed"] == 1
     assert stderr == ""
+
+
+def test_the_results_of_runs_are_sent_from_the_reports_of_evaluations_to_compare(project: Project):
+    project.settings(SHELL)
+    project.suite('suite = [Case(id="a", prompt="true", check=ok)]')
+    results = str(project.run().folder / "results.json")
+
+    done = project.whet("report", "diff", results, results)
+
+    assert done.code == 2
+    assert "is the result of a run, and not the reports of an evaluation" in done.stderr
+    assert "whet compare RUN RUN" in done.stderr

@@ -411,3 +411,30 @@ def test_a_trial_that_a_full_disk_stopped_is_done_again_by_the_resume(project: P
     assert project.whet("verify", "latest").code == 0
     results = json.loads((project.output_dir / "latest" / "results.json").read_bytes())
     assert results["counts"]["passed"] == results["counts"]["total"] == 3
+
+
+# Sends the signal in the middle of the making of the event loop.
+EARLY = """
+import os, selectors, signal, sys
+
+class Signalled(selectors.DefaultSelector):
+    def __init__(self):
+        if sys._getframe(1).f_globals["__name__"] == "asyncio.selector_events":
+            os.kill(os.getpid(), signal.SIGINT)
+        super().__init__()
+
+selectors.DefaultSelector = Signalled
+"""
+
+
+def test_a_signal_while_the_event_loop_is_made_ends_without_a_word(project: Project):
+    project.settings(SHELL)
+    project.suite('suite = [Case(id="a", prompt="true", check=ok)]')
+    (project.outside / "sitecustomize.py").write_text(EARLY)
+
+    done = project.run(env={"PYTHONPATH": str(project.outside)})
+
+    assert done.code == 130
+    assert "Exception ignored" not in done.stderr
+    assert "Traceback" not in done.stderr
+    assert project.whet("run", "--resume", "latest").code == 0

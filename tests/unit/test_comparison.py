@@ -169,6 +169,32 @@ def test_an_arm_of_which_every_trial_errored_is_not_left_out():
     assert beside["broken"].verdict == "inconclusive"
 
 
+@pytest.mark.parametrize("trials", [2, 40])
+def test_two_arms_that_only_errored_are_not_called_alike(trials):
+    """Whatever the margin: the provider was down, and nothing is known of either."""
+    errored = {f"c{n}": "e" * trials for n in range(10)}
+
+    found = _compared(errored, errored, margin=0.9)
+    lines = list(comparison_lines(found))
+
+    assert (found.verdict, found.errored.decisive) == ("inconclusive", True)
+    assert (found.low, found.high) < (-0.9, 1.0)
+    assert "no case has a trial in both arms that did not error" in lines[1]
+    assert "old not known; new not known" in lines[2]
+
+
+def test_errors_of_both_arms_do_not_hide_what_counts():
+    """Taken as failed or as passed in both arms, nine errors out of ten would make a difference ten times smaller."""
+    baseline, candidate = {f"c{n}": "pppeee" * 6 for n in range(8)}, {f"c{n}": "fffeee" * 6 for n in range(8)}
+    many = {f"c{n}": "p" + "e" * 19 for n in range(20)}, {f"c{n}": "f" + "e" * 19 for n in range(20)}
+
+    half, few = _compared(baseline, candidate, margin=0.3), _compared(*many, margin=0.3)
+
+    assert half.verdict == "worse"
+    assert few.verdict == "worse"
+    assert few.low < -0.9
+
+
 def test_the_words_say_the_decision_first_and_what_may_be_chance():
     found = _compared({f"c{n}": "ffffp" for n in range(8)}, {f"c{n}": "ppppp" for n in range(8)})
     lines = list(comparison_lines(replace(found, runner="claude", looks=2, interleaved=False)))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import erfc, inf, sqrt
 from typing import TypeAlias
 
+from whet.dataclass import dataclass
 from whet.errors import Contaminated
 from whet.grade.difference import (
     Difference,
@@ -55,20 +56,62 @@ def decide(low: float, high: float, margin: float) -> Decision:
     return "worse" if high < 0 else "inconclusive"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """The difference of two arms for each way in which errored trials may have gone.
+
+    `counted` leaves them out; it is None if no case has a trial in both arms that did not error.
+    """
+
+    counted: Difference | None
+    if_failed: Difference
+    if_passed: Difference
+    # If nothing counts: one arm may have passed everything, and the other nothing.
+    mixed: tuple[Difference, ...] = ()
+
+    @property
+    def all(self) -> tuple[Difference, ...]:
+        """All of them: many errors that are alike in both arms must not hide a difference in what counts."""
+        return (*((self.counted,) if self.counted else ()), self.if_failed, self.if_passed, *self.mixed)
+
+    @property
+    def low(self) -> float:
+        """The lower end of all ways."""
+        return min(each.low for each in self.all)
+
+    @property
+    def high(self) -> float:
+        """The upper end of all ways."""
+        return max(each.high for each in self.all)
+
+    @property
+    def value(self) -> float:
+        """The difference as it looks; if nothing counts, the middle of what it may be."""
+        return self.counted.value if self.counted else (self.low + self.high) / 2
+
+    def rate(self, of: Callable[[Difference], Interval]) -> Interval:
+        """Return the rate of one arm; if nothing counts, all that it may be."""
+        if self.counted:
+            return of(self.counted)
+        low, high = min(of(each).low for each in self.all), max(of(each).high for each in self.all)
+        return Interval(value=(low + high) / 2, low=low, high=high)
+
+
 def differences(
     baseline: Sequence[Sampled], candidate: Sequence[Sampled], weights: Weights | None, *, z: float
-) -> tuple[Difference, Difference, Difference] | None:
-    """Return the difference without errored trials, if all of them had failed, and if all had passed."""
-    found = difference(values_of(baseline), values_of(candidate), weights, z=z)
-    if found is not None and all(trial.value is not None for arm in (baseline, candidate) for trial in arm):
-        return found, found, found
-    if_failed, if_passed = (
-        difference(values_of(baseline, errored), values_of(candidate, errored), weights, z=z) for errored in (0.0, 1.0)
+) -> Ways | None:
+    """Return the difference for each way in which errored trials may have gone; None if no case is in both arms."""
+    counted = difference(values_of(baseline), values_of(candidate), weights, z=z)
+    if counted is not None and all(trial.value is not None for arm in (baseline, candidate) for trial in arm):
+        return Ways(counted=counted, if_failed=counted, if_passed=counted)
+    if_failed, if_passed, *mixed = (
+        difference(values_of(baseline, first), values_of(candidate, second), weights, z=z)
+        for first, second in ((0.0, 0.0), (1.0, 1.0), (0.0, 1.0), (1.0, 0.0))
     )
     if if_failed is None or if_passed is None:
         return None
-    # An arm of which all trials errored says nothing, and is not left out.
-    return found or if_failed, if_failed, if_passed
+    rest = () if counted else tuple(each for each in mixed if each is not None)
+    return Ways(counted=counted, if_failed=if_failed, if_passed=if_passed, mixed=rest)
 
 
 def compare_arms(
@@ -84,32 +127,31 @@ def compare_arms(
     ways = differences(baseline, candidate, weights, z=z)
     if ways is None:
         return None
-    found, if_failed, if_passed = ways
-    low, high = min(if_failed.low, if_passed.low), max(if_failed.high, if_passed.high)
-    verdict = decide(low, high, margin)
+    found = ways.counted
+    verdict = decide(ways.low, ways.high, margin)
     both = (*baseline, *candidate)
     return Comparison(
         baseline=names[0],
         candidate=names[1],
         verdict=verdict,
-        difference=found.value,
-        low=low,
-        high=high,
+        difference=ways.value,
+        low=ways.low,
+        high=ways.high,
         margin=margin,
         level=1 - erfc(z / sqrt(2)),
         like_these=difference_like_these(values_of(baseline), values_of(candidate), weights),
-        baseline_rate=found.baseline,
-        candidate_rate=found.candidate,
+        baseline_rate=ways.rate(lambda each: each.baseline),
+        candidate_rate=ways.rate(lambda each: each.candidate),
         cases=_changes(values_of(baseline), values_of(candidate), weights or {}),
         amounts=tuple(_amounts(baseline, candidate)),
         errored=Errored(
             baseline=sum(trial.value is None for trial in baseline),
             candidate=sum(trial.value is None for trial in candidate),
-            if_failed=_interval(if_failed),
-            if_passed=_interval(if_passed),
-            decisive=decide(found.low, found.high, margin) != verdict,
+            if_failed=_interval(ways.if_failed),
+            if_passed=_interval(ways.if_passed),
+            decisive=found is None or decide(found.low, found.high, margin) != verdict,
         ),
-        spread=found.spread,
+        spread=(found or ways.if_failed).spread,
         trials=sum(trial.value is not None for trial in both),
         scored=any(trial.value is not None and 0 < trial.value < 1 for trial in both),
         contaminated=sum(trial.contaminated for trial in both),

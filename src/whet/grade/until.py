@@ -57,17 +57,15 @@ def _seen(samples: RunSamples, until: Until, done: int) -> Iterator[Seen]:
             ways = differences(baseline, trials, samples.weights, z=z)
             if ways is None:
                 continue
-            found, *ends = ways
-            low, high = min(end.low for end in ends), max(end.high for end in ends)
             yield Seen(
                 candidate=name,
                 runner=runner,
-                difference=found.value,
-                low=low,
-                high=high,
-                verdict=decide(low, high, until.margin or 0.0),
-                # A decision must hold both ways, so the worse chance counts.
-                chance=min(_chance(end, until, done, alpha) for end in ends),
+                difference=ways.value,
+                low=ways.low,
+                high=ways.high,
+                verdict=decide(ways.low, ways.high, until.margin or 0.0),
+                # A decision must hold in all ways, so the worst chance counts.
+                chance=min(_chance(each, until, done, alpha) for each in ways.all),
             )
 
 

@@ -60,6 +60,8 @@ class Notice:
 
     level: Literal["info", "warning"]
     message: str
+    # Whether it is about all runs that one command started.
+    about_all: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

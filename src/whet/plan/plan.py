@@ -245,9 +245,20 @@ def _runners(suite: Suite, settings: Settings, selection: Selection) -> tuple[Ru
     """Return the configured runners; if there are none and no agent is needed, one that does nothing."""
     bare = any(not case.needs_agent for case in suite.cases)
     if not settings.runners and not bare:
-        raise UsageError("no runners are configured", hint="\n".join((*_looked(settings), _EXAMPLE)))
+        raise UsageError("no runners are configured", hint="\n".join((*_looked(settings), _runner_to_add(settings))))
     asked = selection.runners == (NO_AGENT,) and all(runner.id != NO_AGENT for runner in settings.runners)
     return (Runner(id=NO_AGENT, agent=NO_AGENT),) if bare and (asked or not settings.runners) else settings.runners
+
+
+def _runner_to_add(settings: Settings) -> str:
+    """Return a runner to write into the settings: the agent that is installed, or else an example."""
+    # Only here: who has runners does not need it.
+    from whet.suites.starter import installed_agent, settings_text  # noqa: PLC0415
+
+    agent = installed_agent()
+    if settings.file is None or agent is None:
+        return _EXAMPLE
+    return f"{settings.file} has none, and {agent} is installed: add\n{settings_text(agent).rstrip()}"
 
 
 def _looked(settings: Settings) -> Iterator[str]:

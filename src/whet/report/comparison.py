@@ -14,6 +14,7 @@ from whet.reading.text import count, duration, money, number, percent
 
 SCHEMA = "whet/comparison/1"
 _CASES_SHOWN = 10
+_NOTHING = "no case has a trial in both arms that did not error"
 _TITLES: dict[Amount, str] = {"cost_usd": "cost", "seconds": "time", "tokens": "tokens", "steps": "steps"}
 
 
@@ -26,8 +27,14 @@ def points(value: float, *, sign: bool = True) -> str:
 def sentence(found: Comparison) -> str:
     """Return the decision in one sentence, with its interval."""
     level = f"{100 * found.level:.3g} % interval"
-    moved = f"{points(found.difference)} points ({level} {points(found.low)} to {points(found.high)})"
+    interval = f"({level} {points(found.low)} to {points(found.high)})"
+    moved = f"{points(found.difference)} points {interval}" if counts(found) else f"{_NOTHING} {interval}"
     return f"{_decided(found)}{f' on {found.runner}' if found.runner else ''}: {moved}"
+
+
+def counts(found: Comparison) -> bool:
+    """Return whether some case has a trial in both arms that did not error."""
+    return any(case.baseline is not None and case.candidate is not None for case in found.cases)
 
 
 def look_line(looked: Looked) -> str:
@@ -81,8 +88,13 @@ def comparison_lines(found: Comparison) -> Iterator[str]:
     yield f"{found.candidate} against {found.baseline}" + (f", on {found.runner}" if found.runner else "")
     yield f"  decision    {sentence(found)}"
     share = _score if found.scored else percent
-    rates = ((found.baseline, found.baseline_rate), (found.candidate, found.candidate_rate))
-    words = "; ".join(_rate(name, rate, scored=found.scored) for name, rate in rates)
+    rates = (
+        (found.baseline, found.baseline_rate, sum(case.baseline_trials for case in found.cases)),
+        (found.candidate, found.candidate_rate, sum(case.candidate_trials for case in found.cases)),
+    )
+    words = "; ".join(
+        _rate(name, rate, scored=found.scored) if trials else f"{name} not known" for name, rate, trials in rates
+    )
     yield f"  {'mean score' if found.scored else 'rates':10}  {words}"
     yield f"  like these  {_like_these(found)}"
     for label, text in (("cases", line) for line in _case_lines(found.cases, share)):
@@ -102,6 +114,8 @@ def _rate(name: str, rate: Interval, *, scored: bool) -> str:
 
 def _like_these(found: Comparison) -> str:
     if found.like_these is None:
+        if not counts(found):
+            return _NOTHING
         return "one case says nothing about other cases"
     low, high = found.like_these.low, found.like_these.high
     known = "holds" if low > 0 or high < 0 else "not known"
@@ -147,13 +161,15 @@ def _errored(found: Comparison) -> str:
     if not errored.baseline + errored.candidate:
         return "none"
     holds = (
-        "leaving them out would say otherwise, so they count both ways"
+        "nothing counts without them"
+        if not counts(found)
+        else "leaving them out would say otherwise, so they count both ways"
         if errored.decisive
         else "the decision is the same if they all failed or all passed"
     )
-    counts = f"{errored.baseline} in {found.baseline}, {errored.candidate} in {found.candidate}"
+    how_many = f"{errored.baseline} in {found.baseline}, {errored.candidate} in {found.candidate}"
     contaminated = f"; {found.contaminated} contaminated" if found.contaminated else ""
-    return f"{counts}{contaminated}; {holds}"
+    return f"{how_many}{contaminated}; {holds}"
 
 
 def _looks(found: Comparison) -> str:

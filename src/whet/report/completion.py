@@ -10,7 +10,7 @@ from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any
 
-from whet.errors import SuiteError
+from whet.errors import SuiteError, UsageError
 from whet.grade.scores import Weights
 from whet.grade.summary import report_on
 from whet.model import wire
@@ -36,6 +36,11 @@ _PLACES = 4
 def read_reports(path: Path) -> list[CompletionReport]:
     """Return the reports in *path*, which holds a list or a single one."""
     document = read_checked(path)
+    if isinstance(document, dict) and str(document.get("schema")).startswith("whet/results/"):
+        raise UsageError(
+            f"{path} is the result of a run, and not the reports of an evaluation",
+            hint="compare two runs with: whet compare RUN RUN",
+        )
     written = document if isinstance(document, list) else [document]
     root = Fields({}, Findings(str(path)))
     reports = [_read_report(root.object(f"[{index}]", item)) for index, item in enumerate(written)]

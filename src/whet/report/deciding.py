@@ -403,6 +403,11 @@ def store_baseline(name: str, run: str, settings: Settings) -> str:
             f"{samples.name} is not finished, and the trials that are missing may be those that go otherwise",
             hint=f"finish it first: whet {samples.command} --resume {samples.name}",
         )
+    if all(trial.value is None for each in samples.arms for trial in each.trials):
+        raise UsageError(
+            f"all trials of {samples.name} errored, so that nothing can be compared with them",
+            hint="mend what made them error, and run it again",
+        )
     path = baseline_path(_project(settings), name)
     save_baseline(
         path,

@@ -18,7 +18,7 @@ from whet.model.request import Settings
 from whet.model.suite import Suite
 from whet.reading.text import count, duration, money, percent
 from whet.record.recorded_run import RecordedRun, newest_run
-from whet.report.comparison import points
+from whet.report.comparison import counts, points
 from whet.report.deciding import run_with_trials
 from whet.suites.format import load_suite
 
@@ -143,7 +143,11 @@ def plan_trials(
     if not cases:
         raise UsageError(f"{suite} has no cases to compare")
     run = run_with_trials(pilot, settings) if pilot is not None else _newest(suite, settings)
-    trials = [trial for arm in run.samples().arms for trial in arm.trials] if run else []
+    trials = [trial for arm in run.samples().arms for trial in arm.trials if trial.value is not None] if run else []
+    if run and not trials:
+        # Nothing is to be learned from it.
+        _refuse_errored(run.run_dir.name, pilot)
+        run = None
     costs = [trial.cost_usd for trial in trials if trial.cost_usd is not None]
     times = [trial.seconds for trial in trials if trial.seconds is not None]
     spread, seen = _spread(run.samples()) if run else (USUAL_SPREAD, None)
@@ -162,6 +166,14 @@ def plan_trials(
         max_cost=max_cost,
         spread=spread,
     )
+
+
+def _refuse_errored(run: str, pilot: str | None) -> None:
+    if pilot is not None:
+        raise UsageError(
+            f"all trials of {run} errored, so there is nothing to learn from it",
+            hint="name another run, or leave out --from",
+        )
 
 
 def _loaded(suite: Path) -> tuple[Suite, str]:
@@ -188,7 +200,7 @@ def _spread(samples: RunSamples) -> tuple[float, int | None]:
     """Return the variance within cases of two arms, and from how many trials it is known."""
     names = samples.names
     found = comparisons_of(samples)[:1] if len(names) > 1 else comparisons_of(_twice(samples))[:1]
-    if not found:
+    if not found or not counts(found[0]):
         return USUAL_SPREAD, None
     trials = sum(trial.value is not None for arm in samples.arms for trial in arm.trials)
     return found[0].spread, trials

@@ -29,7 +29,7 @@ from whet.record.results import write_results
 from whet.record.run_file import PileFacts
 from whet.report.reporter import Reporters
 from whet.run.conclude import conclude_by_verdicts, final_code, record_results
-from whet.run.execute import execute, interruptible, single_errors, undisturbed
+from whet.run.execute import LOOP, execute, interruptible, single_errors, undisturbed
 from whet.run.flow import Ready, approach_of, start_early, tell_lost, with_controls
 from whet.run.joined import JoinedResults, Joining, Part, joined_plan, parts_of
 from whet.run.run_state import ERRORED, FAILED, INTERRUPTED, PASSED, RunState, now
@@ -155,7 +155,7 @@ def _perform(parts: Sequence[Part], ready: Ready, folder: Path | None) -> int:
             (*notices_on_cost(first, whole), *_unused_reporters(parts)),
         )
         with single_errors():
-            anyio.run(execute, jobs, run_trial)
+            anyio.run(execute, jobs, run_trial, backend_options=LOOP)
         with undisturbed():
             return _conclude(parts, states, joining, info, began)
 

@@ -62,7 +62,7 @@ def record_results(state: RunState) -> JournalResults:
 
         for arm in samples_of(results).arms:
             if arm.unseen:
-                state.notice(f"{state.info.suite}: {arm.unseen}" if state.beside else arm.unseen)
+                state.notice(arm.unseen)
     return results
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from whet.errors import Contaminated
 from whet.grade.evidence import EventLog, events_path
 from whet.ground.watermark import shown_in
+from whet.model import wire
 from whet.model.run import NO_AGENT, Trial
 from whet.model.seen import CommandRun, Event, FileRead
 from whet.model.skills import proof_of, skill_name, was_loaded
@@ -82,11 +83,13 @@ def _named(skill: SkillUnderTest, parts: AttemptParts, record: AttemptRecord) ->
     """Return what names a file of the skill by its path, if anything does."""
     # Of the folder in which it was found, only the manifest: other things may be there too.
     files = (f"{skill.path}/", f"{skill.source}/SKILL.md")
-    for event in EventLog(events_path(parts.run_dir / record.artifact_dir)):
-        words = _paths_in(event)
-        if any(file in words for file in files):
-            return f"it named {words[:_SHOWN]}"
-    return None
+    try:
+        said = [_paths_in(event) for event in EventLog(events_path(parts.run_dir / record.artifact_dir))]
+    except wire.WireError:
+        # A program that did nothing that whet knows leaves what it printed, which is no events.
+        return None
+    words = next((words for words in said if any(file in words for file in files)), None)
+    return None if words is None else f"it named {words[:_SHOWN]}"
 
 
 def _paths_in(event: Event) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -9,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanag
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -178,6 +179,26 @@ def interruptible() -> Iterator[None]:
             # If signals are ignored by now, the run has ended: nothing is left to do but to exit with its code.
             if signal.getsignal(number) is not _ignore:
                 signal.signal(number, handler)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """Make an event loop; a signal waits meanwhile, because half a loop complains when it is thrown away."""
+    came: list[int] = []
+    # Not by blocking them: another thread would take them, and they would come here all the same.
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _heeded()}
+    try:
+        loop = asyncio.new_event_loop()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        loop.close()
+        raise KeyboardInterrupt
+    return loop
+
+
+# For `anyio.run`.
+LOOP: dict[str, Any] = {"loop_factory": _new_loop}
 
 
 async def watch_signals(trials: anyio.CancelScope, interrupt: Callable[[], object]) -> None:

@@ -157,7 +157,7 @@ def perform(planned: Planned, approach: Approach) -> int:
     import anyio  # noqa: PLC0415
 
     from whet.ground.process import meanwhile  # noqa: PLC0415
-    from whet.run.execute import execute, interruptible, single_errors, undisturbed  # noqa: PLC0415
+    from whet.run.execute import LOOP, execute, interruptible, single_errors, undisturbed  # noqa: PLC0415
     from whet.run.start import ready_run, start_run  # noqa: PLC0415
 
     with interruptible(), start_run(ready_run(planned, approach.ready), approach.extra_usage) as (state, parts):
@@ -166,7 +166,7 @@ def perform(planned: Planned, approach: Approach) -> int:
         gc.enable()
         meanwhile(_import_what_follows)
         with single_errors():
-            anyio.run(execute, [(state, parts)], approach.run_trial, approach.around)
+            anyio.run(execute, [(state, parts)], approach.run_trial, approach.around, backend_options=LOOP)
         with undisturbed():
             # Imported while the first agent ran.
             from whet.run.conclude import conclude_by_verdicts, record_results, report_results  # noqa: PLC0415

@@ -107,24 +107,32 @@ class Joining:
         self.reporters = reporters
         self.done = 0
         self._begun = False
-        self._early: dict[str, Notice] = {}
+        # What runs say before they begin, and which of them.
+        self._early: dict[Notice, list[str]] = {}
+        self._parts: set[str] = set()
 
     def begin(self, started: RunStarted, notices: Iterable[str]) -> None:
         """Say what begins, with *notices*, and what the runs had to say before that; what several say is said once."""
         self._begun = True
         self.reporters(started)
-        for notice in (*(Notice(level="warning", message=text) for text in notices), *self._early.values()):
-            self.reporters(notice)
+        for text in notices:
+            self.reporters(Notice(level="warning", message=text))
+        for notice, names in self._early.items():
+            self.reporters(notice if len(names) == len(self._parts) else _named(notice, *names))
 
     def take(self, part: Part, event: RunEvent, *, place: str) -> None:
         """Pass on *event* of *part*, whose run is at *place*; each run begins and ends without a word."""
         match event:
             case RunStarted(done=done):
                 self.done += done
+                self._parts.add(part.name)
             case RunEnded():
                 pass
             case Notice() if not self._begun:
-                self._early.setdefault(event.message, event)
+                names = self._early.setdefault(event, [])
+                names += [part.name] if part.name not in names else []
+            case Notice(about_all=False) if len(self._parts) > 1:
+                self.reporters(_named(event, part.name))
             case TrialStarted(trial=trial):
                 self.reporters(TrialStarted(trial=_trial(part, trial)))
             case SessionSeen(trial=trial, event=seen):
@@ -133,6 +141,11 @@ class Joining:
                 self.reporters(TrialEnded(trial=_trial(part, trial), result=_result(part, result, place)))
             case _:
                 self.reporters(event)
+
+
+def _named(notice: Notice, *names: str) -> Notice:
+    """Return *notice* with the suites that it is about."""
+    return replace(notice, message=f"{', '.join(names)}: {notice.message}")
 
 
 def _trial(part: Part, trial: Trial) -> Trial:

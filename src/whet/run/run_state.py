@@ -116,9 +116,12 @@ class RunState:
         if all(each is None for each in known) or (spent < most and spent * (1 + ahead) <= most):
             return True
         if not self.stopped:
-            self.stopped = True
+            for each in self.beside or (self,):
+                # They share the budget, so one of them says it.
+                each.stopped = True
             rest = "the rest does not pay for another round" if spent < most else "no more trials start"
-            self.notice(f"${spent:.6g} of at most ${most:g} is spent: {rest}")
+            message = f"${spent:.6g} of at most ${most:g} is spent: {rest}"
+            self.emit(Notice(level="warning", message=message, about_all=True))
         return False
 
     def refusal(self) -> str | None:
