@@ -114,7 +114,9 @@ def _skill_diff(before: RunView, after: RunView) -> str:
 def _prompt_diff(before: RunView, after: RunView) -> str:
     """Return how the prompts of cases differ that both runs have."""
     old, new = (dict(islice(_prompts(view), _MOST_CASES)) for view in (before, after))
-    return _diff(*({case: text for case, text in each.items() if case in old and case in new} for each in (old, new)))
+    both = old.keys() & new.keys()
+    one, other = ({case: text for case, text in each.items() if case in both} for each in (old, new))
+    return _diff(one, other)
 
 
 def _prompts(view: RunView) -> Iterator[tuple[str, str]]:
