@@ -232,7 +232,7 @@ class _Parts:
     def add(self, where: str, document: bytes) -> None:
         """Add the document at an address; as a text, which a browser parses quicker than a script."""
         # Events follow their trial into its part.
-        if self._file is None or (self._size > _PART_BYTES and "/trials/" in where):
+        if self._file is None or (self._size > _PART_BYTES and where.split("/")[2] == "trials"):
             self.__exit__()
             self._number, self._size = self._number + 1, 0
             self._file = (self._folder / "parts" / f"{self._number}.js").open("wb")
