@@ -140,21 +140,26 @@ def _trials(runs: Runs, name: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _spliced(folder: Folder) -> bytes | None:
-    """Return the events of an attempt as JSON, put together from the lines of their file; None if they are not that."""
+    """Return the events of an attempt as JSON, put together from the lines of their file; None if they are not that.
+
+    They say nothing of their places: all of them are there, so the pages count them.
+    """
     file = events_in(folder)
     if file is None:
         return None
     with file:
         if os.fstat(file.fileno()).st_size > _LARGEST_EVENTS:
             return None
-        lines = [line for line in file.read(_LARGEST_EVENTS).split(b"\n") if line]
-    events = b"[" + b",".join([b'%b,"i":%d}' % (line[:-1], place) for place, line in enumerate(lines)]) + b"]"
+        lines = file.read(_LARGEST_EVENTS).rstrip(b"\n")
+    events = b"[" + lines.replace(b"\n", b",") + b"]"
     try:
-        if len(_objects.decode(events)) != len(lines):
-            return None
+        total = len(_objects.decode(events))
     except (msgspec.DecodeError, RecursionError):
         return None
-    head = wire.encode({"schema": SCHEMA, "from": 0, "total": len(lines)}).removesuffix(b"}")
+    if not lines.startswith(b"{") or lines.count(b"\n{") + 1 != total:
+        # A line that is no object, or more than one.
+        return None
+    head = wire.encode({"schema": SCHEMA, "from": 0, "total": total}).removesuffix(b"}")
     return head + b',"events":' + events + b"}"
 
 
@@ -227,7 +232,7 @@ class _Parts:
     def add(self, where: str, document: bytes) -> None:
         """Add the document at an address; as a text, which a browser parses quicker than a script."""
         # Events follow their trial into its part.
-        if self._file is None or (self._size > _PART_BYTES and "/trials/" in where):
+        if self._file is None or (self._size > _PART_BYTES and where.split("/")[2] == "trials"):
             self.__exit__()
             self._number, self._size = self._number + 1, 0
             self._file = (self._folder / "parts" / f"{self._number}.js").open("wb")

@@ -68,7 +68,9 @@ class Views:
         if known is None or known[0] != stamp:
             if len(self._heads) > 2 * MOST_RUNS:
                 self._heads.clear()
-            known = self._heads[name] = (stamp, self._new(name, folder).head)
+            kept = self._kept.get(name)
+            view = kept.view if kept is not None and kept.stamp == stamp else self._new(name, folder)
+            known = self._heads[name] = (stamp, view.head)
         return known[1]
 
     def find(self, name: str, folder: Path) -> tuple[RunView, TrialViews]:

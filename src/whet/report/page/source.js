@@ -43,7 +43,8 @@ export function has(where) {
 /** The events at an address, in arrays, from the first to the last. */
 export async function* events(where, { signal } = {}) {
   if (documents) {
-    yield (await get(where)).events;
+    // All of them are there, in their order; anybody can write such a file, also with what is no object.
+    yield (await get(where)).events.map((event, i) => Object.assign(Object(event), { i }));
     return;
   }
   for (let from = 0; ; ) {
