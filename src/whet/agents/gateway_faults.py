@@ -7,6 +7,7 @@ import hashlib
 import json
 import random
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from typing import Any
 from whet.agents.gateway_asking import Ask, Asking
 from whet.agents.gateway_forms import Forms
 from whet.agents.gateway_http import Answer, Cut
-from whet.agents.gateway_tapes import Player, Recorder, read_tape
+from whet.agents.gateway_tapes import Exchange, Player, Recorder, read_tape
+from whet.errors import CassetteMissed
 from whet.ground.secrets import Masker
 
 # How long a slow answer takes to begin, and how much of an answer comes before it is cut or hangs.
@@ -98,15 +100,22 @@ class Cache:
             return await ask(asking)
         what = f"{self._url}\n{asking.path}\n".encode() + body
         path = self._folder / f"{hashlib.sha256(what).hexdigest()}.jsonl"
-        forms = Forms({})
+        kept: list[Exchange] = []
         if path.exists():
-            answer = await Player(path, read_tape(path), _Any({}), miss=lambda _: None).answer(asking, ask)
+            # What cannot be read is asked for again.
+            with suppress(CassetteMissed):
+                kept = read_tape(path)
+        if kept:
+            answer = await Player(path, kept, _Any({}), miss=lambda _: None).answer(asking, ask)
             asking.entry.by = "cache"
             return answer
         answer = await ask(asking)
         if answer.status != _WELL:
             return answer
-        return Recorder(path, forms, self._masker).keeping("any", answer)
+        return Recorder(path, Forms({}), self._masker).keeping(_ANY, answer)
+
+
+_ANY = {"method": "POST", "path": "any"}
 
 
 class _Any(Forms):
@@ -115,4 +124,4 @@ class _Any(Forms):
     def normal(self, method: str, path: str, query: str, body: bytes) -> Any:
         """Return the form of the only exchange in a file."""
         del method, path, query, body
-        return "any"
+        return _ANY

@@ -41,6 +41,8 @@ _MARKED = re.compile(r"\{\{whet:([a-z-]+)\}\}")
 # A place that is shorter could be a part of any word.
 _SHORTEST = 4
 _MOST_SHOWN, _WIDEST = 5, 160
+# Deeper than any request of an agent; what compares two forms calls itself for each level.
+_DEEPEST = 100
 
 
 class Forms:
@@ -68,6 +70,7 @@ class Forms:
         kept = "&".join(part for part in query.split("&") if part and not part.startswith("key="))
         try:
             asked = json.loads(body) if body else None
+            hold_depth(asked)
         except (ValueError, RecursionError):
             asked = {"sha256": hashlib.sha256(body).hexdigest()}
         for ignored in self._ignored:
@@ -136,6 +139,15 @@ class Forms:
         data = text.encode("utf-8", "surrogatepass")
         for begin, end in masker.found(data):
             yield tuple(len(data[:at].decode("utf-8", "surrogatepass")) for at in (begin, end))  # type: ignore[misc] # two
+
+
+def hold_depth(value: Tree, most: int = _DEEPEST) -> None:
+    """Raise `RecursionError` if *value* is too deep to be compared."""
+    if not most:
+        raise RecursionError
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        if isinstance(inner, dict | list):
+            hold_depth(inner, most - 1)
 
 
 def _remove(value: Tree, path: tuple[str, ...]) -> None:
