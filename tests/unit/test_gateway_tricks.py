@@ -425,7 +425,7 @@ def test_what_is_added_to_somebody_elses_cassettes_is_written_nowhere_else(tmp_p
 def test_a_cache_that_is_broken_asks_again(tmp_path: Path) -> None:
     async def work() -> None:
         async with server(lambda _: whole(WELL)) as (url, seen), bench(tmp_path, url) as at:
-            at.passage.sources = (Cache(tmp_path / "cache", url, Masker(()), judges=True),)
+            at.passage.sources = (Cache(tmp_path / "cache", url, Masker(()), Forms({}), judges=True),)
             await at.ask()
             (kept,) = (tmp_path / "cache").iterdir()
             # Two that asked at the same time have both written all of it.

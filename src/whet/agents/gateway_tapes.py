@@ -239,7 +239,7 @@ class Player:
         found = self._take(form)
         if found is not None:
             asking.entry.by = "cassette"
-            return self._playing(found)
+            return played(found, self._forms, real_time=self._real_time)
         if self._asks:
             return await ask(asking)
         asking.entry.by = "cassette"
@@ -267,17 +267,20 @@ class Player:
         shown = "\n".join(f"  {line}" for line in differences(form, nearest.form))
         return CassetteMissed(f"asked {asked} otherwise than on {self._path}:\n{shown}", hint=again)
 
-    def _playing(self, exchange: Exchange) -> Answer:
-        async def pieces() -> AsyncIterator[bytes]:
-            for after_s, text in exchange.pieces:
-                if self._real_time:
-                    await asyncio.sleep(after_s)
-                yield _data(self._forms.restored(text))
-            if exchange.cut:
-                raise Cut("as it was recorded")
 
-        headers = [(name.encode(), value.encode("latin-1")) for name, value in exchange.headers]
-        return Answer(status=exchange.status, headers=headers, pieces=pieces())
+def played(exchange: Exchange, forms: Forms, *, real_time: bool = False) -> Answer:
+    """Return the answer of *exchange*, with the places of this attempt."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for after_s, text in exchange.pieces:
+            if real_time:
+                await asyncio.sleep(after_s)
+            yield _data(forms.restored(text))
+        if exchange.cut:
+            raise Cut("as it was recorded")
+
+    headers = [(name.encode(), value.encode("latin-1")) for name, value in exchange.headers]
+    return Answer(status=exchange.status, headers=headers, pieces=pieces())
 
 
 async def form_of(asking: Asking, forms: Forms) -> Tree | None:

@@ -233,9 +233,11 @@ class Gateways:
             yield from self._tapes(through, session)
         if "cache_dir" in settings.gateway:
             from whet.agents.gateway_faults import Cache  # noqa: PLC0415
+            from whet.agents.gateway_forms import Forms  # noqa: PLC0415
 
             judges = session.trial.key.arm == "judge"
-            yield Cache(settings.gateway["cache_dir"], through.url, self._masker, judges=judges)
+            forms = Forms({**session.places, **through.places})
+            yield Cache(settings.gateway["cache_dir"], through.url, self._masker, forms, judges=judges)
 
     def _tapes(self, through: Through, session: Session) -> Iterator[Source]:
         from whet.agents.gateway_forms import Forms  # noqa: PLC0415 - as above
