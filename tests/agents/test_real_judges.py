@@ -37,3 +37,16 @@ def test_a_real_agent_looks_into_the_files_and_gives_its_verdicts(boxed: Stage) 
     assert "4711" in played.turns[3].text
     assert ("Read-only file system" in played.turns[3].text) is (boxed.project.sandbox == "bubblewrap")
     assert rated[0]["judged"]["votes"][0]["usage"]["input_tokens"] > 0
+
+
+def test_a_real_judge_that_is_asked_the_same_again_is_answered_from_the_cache(stage: Stage) -> None:
+    stage.defaults = '[judge]\nrunner = "real"\n[gateway]\ncache_dir = "cache"\n'
+    agent = [{"run": "echo 4711 > out.txt"}, {"say": "I have counted."}]
+    steps = [*agent, {"say": json.dumps({"verdicts": VERDICTS})}, *agent]
+
+    played = stage.play_evals(steps, RUBRIC, "--trials", "2", "--max-parallel", "1")
+
+    assert [trial["status"] for trial in played.outcome.trials] == ["passed", "passed"], played.story
+    assert len(played.turns) == len(steps)
+    one, other = ([grade["value"] for grade in trial["grades"]] for trial in played.outcome.trials)
+    assert one == other

@@ -52,12 +52,12 @@ def is_an_outage(played: Played) -> bool:
     return played.verdict == ("errored", "provider") and failure["cause"] == "provider"
 
 
-def seen_by_the_gateway(played: Played) -> set[tuple[str, int | None, str | None]]:
-    """How requests to the model ended; the one that whet interrupted at the time limit says nothing."""
+def is_seen_by_the_gateway(played: Played, fault: str) -> bool:
+    """Whether requests to the model ended with this fault, and with no other; some agents ask for a title as well."""
     text = played.outcome.artifact("a", "requests.jsonl").read_text()
     lines = [line for line in map(json.loads, text.splitlines()) if line["format"]]
     ended = {(line["outcome"], line["status"], line["trouble"]) for line in lines}
-    return ended - {("left", None, None)}
+    return SEEN[fault] in ended and {kind for *_, kind in ended} - {None} == {SEEN[fault][2]} - {None}
 
 
 def tells_of_retries(played: Played) -> bool:
@@ -74,7 +74,7 @@ def test_a_provider_that_fails_before_its_first_answer_makes_the_trial_errored(s
 
     assert is_an_outage(played), played.story
     assert tells_of_retries(played), played.story
-    assert seen_by_the_gateway(played) == {SEEN[fault]}, played.story
+    assert is_seen_by_the_gateway(played, fault), played.story
     assert stage.project.left_after_a_while() == []
 
 
@@ -82,7 +82,7 @@ def test_a_provider_that_nobody_answers_for_makes_the_trial_errored(stage: Stage
     played = stage.play([], "--timeout-ms", str(stage.program.start_ms // 2), refused=True)
 
     assert is_an_outage(played), played.story
-    assert seen_by_the_gateway(played) == {SEEN["refused"]}, played.story
+    assert is_seen_by_the_gateway(played, "refused"), played.story
 
 
 @pytest.mark.parametrize("fault", ["429 with retry-after", "529", "hang"])
@@ -90,7 +90,7 @@ def test_a_provider_that_fails_in_the_middle_of_the_work_makes_the_trial_errored
     played = stopped(stage, [{"run": "echo begun > begun.txt"}, {**FAULTS[fault], "always": True}], more_ms=5000)
 
     assert is_an_outage(played), played.story
-    assert SEEN[fault] in seen_by_the_gateway(played), played.story
+    assert is_seen_by_the_gateway(played, fault), played.story
     assert "begun.txt" in played.outcome.artifact("a", "diff.patch").read_text()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -214,6 +215,55 @@ def test_a_model_that_fails_on_purpose_fails_the_same_again(project: Project) ->
     assert "500" in answers[0]
     assert "529" in answers[0]
     assert "Hel" in answers[0]
+
+
+def test_arms_may_differ_in_the_faults_of_their_models(project: Project) -> None:
+    bad = RUNNER.replace("runners.mine", "runners.bad") + "faults = { status_500 = 0.5, seed = 3 }\n"
+    prompt = "print([ask(str(n))[:3] for n in range(12)])"
+
+    outcome, model = played(
+        project, [HELLO] * 30, prompt, "--arm", "calm=runner:mine", "--arm", "stormy=runner:bad", more=bad
+    )
+
+    said = {
+        path.parts[-4]: json.loads(path.read_text())["final_output"] for path in outcome.folder.rglob("session.json")
+    }
+    assert set(said) == {"calm", "stormy"}, outcome.stdout + outcome.stderr
+    assert "500" not in said["calm"]
+    assert 0 < said["stormy"].count("500") < 12
+    assert len(model.requests) == 24 - said["stormy"].count("500")
+
+
+def test_trials_at_the_same_time_ask_their_provider_one_after_the_other_if_that_is_asked_for(project: Project) -> None:
+    under_way, most, lock = 0, 0, threading.Lock()
+
+    class Provider(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            nonlocal under_way, most
+            with lock:
+                under_way += 1
+                most = max(most, under_way)
+            time.sleep(0.05)
+            with lock:
+                under_way -= 1
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"content": [{"text": "Hello."}]}')
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    project.write("agent.py", AGENT)
+    project.suite("suite = [Case(id='a', prompt='for n in range(5): print(ask(str(n)))', check=ok)]\n")
+    project.settings(RUNNER + "[gateway]\nmax_requests = 1\n[run]\nmax_parallel = 4\n")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Provider) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        environ = {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{server.server_address[1]}", "ANTHROPIC_API_KEY": KEY}
+        outcome = project.run("--trials", "4", env=environ)
+        server.shutdown()
+
+    assert [trial["status"] for trial in outcome.trials] == ["passed"] * 4, outcome.stdout
+    assert most == 1
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ async def bench(
     upstream = Upstream(lambda _: Turnstile(most_requests))
     known = PROVIDERS[provider]
     route = Route(provider=known, url=url, keys={known.keys[0]: key})
-    passage = Passage(route, upstream, tunnels=Tunnels(allow))
+    passage = Passage(route, upstream, tunnels=Tunnels(allow), takes_turns=most_requests is not None)
     given = passage.given(passage.listen())
     ledger = Ledger(folder / "requests.jsonl", masker=Masker([KEY]), limits=limits)
     async with httpx2.AsyncClient(trust_env=False, timeout=20) as client:

@@ -280,7 +280,7 @@ def test_an_equal_request_at_temperature_0_is_answered_from_the_cache(tmp_path: 
     async def work() -> None:
         with ScriptedModel([{"say": "One."}, {"say": "Two."}, {"say": "Three."}, {"say": "Four."}]) as model:
             async with bench(tmp_path, model.url) as at:
-                with_sources(at, Cache(tmp_path / "cache", model.url, Masker([KEY]), judges=False))
+                with_sources(at, Cache(tmp_path / "cache", model.url, Masker([KEY]), Forms({}), judges=False))
                 cold = [await at.ask({**ASK, "temperature": 0}) for _ in range(2)]
                 warm = [await at.ask({**ASK, "temperature": 1}) for _ in range(2)]
 
@@ -290,5 +290,48 @@ def test_an_equal_request_at_temperature_0_is_answered_from_the_cache(tmp_path: 
                 assert [line["by"] for line in at.lines] == [None, "cache", None, None]
                 assert at.ledger.usage.input_tokens == 3000
                 assert at.ledger.told
+
+    run(work)
+
+
+def test_a_judge_is_answered_from_the_cache_in_another_place_but_not_if_it_is_asked_another_thing(
+    tmp_path: Path,
+) -> None:
+    def judging(place: str, text: str, name: str) -> dict[str, Any]:
+        return {**asking(f"Judge {place}/work: {text}"), "metadata": {"user_id": name}}
+
+    async def work() -> None:
+        with ScriptedModel([{"say": "/tmp/one"}, {"say": "Two."}, {"say": "Three."}]) as model:
+            async with bench(tmp_path, model.url) as at:
+                answers = []
+                for place, text, name in (
+                    ("/tmp/one", "it took 5 s", "a"),
+                    ("/tmp/other", "it took 5 s", "b"),
+                    ("/tmp/other", "it took 50 s", "b"),
+                    ("/tmp/other", "it took 5 s, and 0123456789abcdef", "b"),
+                ):
+                    forms = Forms({"scratch": place})
+                    with_sources(at, Cache(tmp_path / "cache", model.url, Masker([KEY]), forms, judges=True))
+                    answers.append((await at.ask(judging(place, text, name))).text)
+
+                assert [line["by"] for line in at.lines] == [None, "cache", None, None]
+                assert "/tmp/other" in answers[1]
+
+    run(work)
+
+
+def test_an_answer_that_broke_off_or_failed_is_not_taken_from_the_cache(tmp_path: Path) -> None:
+    async def work() -> None:
+        steps = [{"say": "Once upon a time", "cut": True}, {"say": "Well."}]
+        with ScriptedModel(steps) as model:
+            async with bench(tmp_path, model.url) as at:
+                with_sources(at, Cache(tmp_path / "cache", model.url, Masker([KEY]), Forms({}), judges=True))
+                with pytest.raises(httpx2.RemoteProtocolError):
+                    await at.ask()
+                answers = [(await at.ask()).text for _ in range(2)]
+
+                assert "message_stop" in answers[0]
+                assert answers[0] == answers[1]
+                assert [line["by"] for line in at.lines] == [None, None, "cache"]
 
     run(work)

@@ -33,7 +33,7 @@ from whet.agents.gateway_upstream import (
     question_headers,
 )
 from whet.agents.gateway_wire import Answer as Reading
-from whet.agents.gateway_wire import Asked, error_kind, format_of
+from whet.agents.gateway_wire import Asked, error_kind, format_of, is_batch
 from whet.errors import AgentError, BudgetSpent, RunBudgetSpent
 
 # An agent that opens more waits until one of them is closed.
@@ -44,7 +44,9 @@ _MOST_ERROR = 64 * 1024
 _SETTLE_S = 0.5
 _PAUSE_S = 0.05
 _ERROR = 400
-_NO_ALLOWANCE, _FORBIDDEN, _NOT_FOUND, _UPGRADE, _UNREACHABLE = 402, 403, 404, 426, 502
+_NO_ALLOWANCE, _FORBIDDEN, _NOT_FOUND, _TOO_LARGE, _UPGRADE, _UNREACHABLE = 402, 403, 404, 413, 426, 502
+# A server may decode a path more than once.
+_DECODED = 3
 
 
 class Passage:
@@ -57,8 +59,11 @@ class Passage:
         *,
         tunnels: Tunnels | None = None,
         most_connections: int = _MOST_CONNECTIONS,
+        takes_turns: bool = False,
     ) -> None:
         self._route, self._upstream = route, upstream
+        # Whether it waits for its turn at the provider; then the whole request is there when the turn comes.
+        self._takes_turns = takes_turns
         # What may answer before the provider.
         self.sources: tuple[Source, ...] = ()
         self._tunnels = tunnels or Tunnels(())
@@ -229,9 +234,10 @@ class Passage:
         if not secrets.compare_digest(path[: len(begin)].encode(), begin.encode()):
             return error_answer(_NOT_FOUND, "there is nothing at this address")
         rest = path[len(begin) :]
-        strange = not rest.isascii() or not rest.isprintable() or "\\" in unquote(rest)
-        if (rest and not rest.startswith("/")) or strange or {".", ".."} & set(unquote(rest).split("/")):
+        if (rest and not rest.startswith("/")) or "#" in query or _leads_elsewhere(rest):
             return error_answer(_ERROR, "this path leads elsewhere")
+        if incoming.method == "POST" and is_batch(rest):
+            return error_answer(_FORBIDDEN, "what is answered later cannot be counted")
         return rest, query
 
     def _refused(self, ledger: Ledger) -> Answer | None:
@@ -299,11 +305,12 @@ class Passage:
         told = partial(ledger.done, entry, tokens=tokens, model=model)
         if broken is not None:
             told("cut", kind="network", said=f"the answer broke off: {broken}")
-        elif left and not (reading and reading.complete):
-            told("left")
         elif entry.status is not None and entry.status >= _ERROR:
+            # Also if the agent did not wait for the words of it.
             kind, said = error_kind(entry.status, bytes(error))
             told("failed", kind=kind, said=said)
+        elif left and not (reading and reading.complete):
+            told("left")
         elif reading is not None and reading.error is not None:
             kind, said = error_kind(None, {"error": dict(reading.error)})
             told("failed", kind=kind if kind != "other" else "server", said=said)
@@ -320,6 +327,11 @@ class Passage:
         keys = self._pass.real_keys if self._pass else {}
         incoming = asking.incoming
         query = f"?{query_with_key(asking.query, keys)}" if asking.query else ""
+        if self._takes_turns:
+            # Otherwise an agent that sends slowly would keep all others waiting.
+            await asking.whole()
+            if asking.too_large:
+                return error_answer(_TOO_LARGE, "the request is too large")
         question = Question(
             method=incoming.method,
             url=f"{self._route.url}{asking.path}{query}",
@@ -338,6 +350,15 @@ class Passage:
                 yield rest
 
         return Answer(status=response.status_code, headers=headers, pieces=pieces())
+
+
+def _leads_elsewhere(path: str) -> bool:
+    """Return whether a server could read *path* as another one, or as one with an end of its own."""
+    if not path.isascii() or not path.isprintable() or "#" in path:
+        return True
+    for _ in range(_DECODED):
+        path = unquote(path)
+    return "\\" in path or any(part.partition(";")[0] in (".", "..") for part in path.split("/"))
 
 
 async def _gone(client: Client, uploaded: asyncio.Event) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import random
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,10 @@ from typing import Any
 from whet.agents.gateway_asking import Ask, Asking
 from whet.agents.gateway_forms import Forms
 from whet.agents.gateway_http import Answer, Cut
-from whet.agents.gateway_tapes import Player, Recorder, read_tape
+from whet.agents.gateway_tapes import Exchange, Recorder, played, read_tape
+from whet.agents.gateway_wire import Answer as Reading
+from whet.agents.gateway_wire import Format
+from whet.errors import CassetteMissed
 from whet.ground.secrets import Masker
 
 # How long a slow answer takes to begin, and how much of an answer comes before it is cut or hangs.
@@ -86,8 +90,8 @@ async def _broken(answer: Answer, *, hangs: bool) -> AsyncIterator[bytes]:
 class Cache:
     """Answers requests that were answered before: at temperature 0, and in sessions that judge."""
 
-    def __init__(self, folder: Path, url: str, masker: Masker, *, judges: bool) -> None:
-        self._folder, self._url, self._masker, self._judges = folder, url, masker, judges
+    def __init__(self, folder: Path, url: str, masker: Masker, forms: Forms, *, judges: bool) -> None:
+        self._folder, self._url, self._masker, self._forms, self._judges = folder, url, masker, forms, judges
 
     async def answer(self, asking: Asking, ask: Ask) -> Answer:
         """Return the answer from before, or keep the one that comes."""
@@ -96,23 +100,30 @@ class Cache:
         fits = asked.format is not None and (self._judges or asked.temperature == 0) and not asking.too_large
         if not fits:
             return await ask(asking)
-        what = f"{self._url}\n{asking.path}\n".encode() + body
+        what = f"{self._url}\n{asking.path}\n".encode() + self._forms.exact(body)
         path = self._folder / f"{hashlib.sha256(what).hexdigest()}.jsonl"
-        forms = Forms({})
+        kept: list[Exchange] = []
         if path.exists():
-            answer = await Player(path, read_tape(path), _Any({}), miss=lambda _: None).answer(asking, ask)
+            # What cannot be read is asked for again.
+            with suppress(CassetteMissed):
+                kept = [exchange for exchange in read_tape(path) if _is_whole(exchange, asked.format)]
+        if kept:
             asking.entry.by = "cache"
-            return answer
+            return played(kept[0], self._forms)
         answer = await ask(asking)
         if answer.status != _WELL:
             return answer
-        return Recorder(path, forms, self._masker).keeping("any", answer)
+        return Recorder(path, self._forms, self._masker).keeping(_ANY, answer)
 
 
-class _Any(Forms):
-    """The form of whatever is asked: the name of the file tells requests apart."""
+def _is_whole(exchange: Exchange, format: Format | None) -> bool:  # noqa: A002 - the word for it
+    """Return whether an answer neither broke off nor ended with an error."""
+    reading = Reading(format, dict(exchange.headers).get("content-type", ""))
+    for _, text in exchange.pieces:
+        reading.feed(text.encode("utf-8", "surrogateescape"))
+    reading.finish()
+    return not exchange.cut and reading.error is None
 
-    def normal(self, method: str, path: str, query: str, body: bytes) -> Any:
-        """Return the form of the only exchange in a file."""
-        del method, path, query, body
-        return "any"
+
+# The form of whatever is asked: the name of the file tells requests apart.
+_ANY = {"method": "POST", "path": "any"}

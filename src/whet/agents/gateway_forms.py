@@ -11,7 +11,7 @@ import json
 import os
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from whet.ground.secrets import Masker
@@ -41,6 +41,10 @@ _MARKED = re.compile(r"\{\{whet:([a-z-]+)\}\}")
 # A place that is shorter could be a part of any word.
 _SHORTEST = 4
 _MOST_SHOWN, _WIDEST = 5, 160
+# Deeper than any request of an agent; what compares two forms calls itself for each level.
+_DEEPEST = 100
+# What no model reads: agents name their sessions here.
+_ASIDE = ("metadata", "client_metadata", "prompt_cache_key", "safety_identifier", "user", "input.*.id")
 
 
 class Forms:
@@ -68,22 +72,23 @@ class Forms:
         kept = "&".join(part for part in query.split("&") if part and not part.startswith("key="))
         try:
             asked = json.loads(body) if body else None
+            hold_depth(asked)
         except (ValueError, RecursionError):
             asked = {"sha256": hashlib.sha256(body).hexdigest()}
         for ignored in self._ignored:
             _remove(asked, ignored)
-        return {"method": method, "path": path, "query": kept, "body": self._tree(asked)}
+        return {"method": method, "path": path, "query": kept, "body": _changed(asked, self._text)}
 
-    def _tree(self, value: Tree) -> Tree:
-        match value:
-            case str():
-                return self._text(value)
-            case dict():
-                return {str(key): self._tree(value[key]) for key in sorted(value)}
-            case list():
-                return [self._tree(item) for item in value]
-            case _:
-                return value
+    def exact(self, body: bytes) -> bytes:
+        """Return what a model is asked, word by word: only the places of the attempt do not matter."""
+        try:
+            asked = json.loads(body)
+            hold_depth(asked)
+        except (ValueError, RecursionError):
+            return body
+        for aside in _ASIDE:
+            _remove(asked, tuple(aside.split(".")))
+        return json.dumps(_changed(asked, self.stored)).encode()
 
     def _text(self, text: str) -> str:
         text = self._named.sub("<place>", self._kernel.sub("<kernel>", self.stored(text)))
@@ -136,6 +141,27 @@ class Forms:
         data = text.encode("utf-8", "surrogatepass")
         for begin, end in masker.found(data):
             yield tuple(len(data[:at].decode("utf-8", "surrogatepass")) for at in (begin, end))  # type: ignore[misc] # two
+
+
+def _changed(value: Tree, change: Callable[[str], str]) -> Tree:
+    match value:
+        case str():
+            return change(value)
+        case dict():
+            return {str(key): _changed(value[key], change) for key in sorted(value)}
+        case list():
+            return [_changed(item, change) for item in value]
+        case _:
+            return value
+
+
+def hold_depth(value: Tree, most: int = _DEEPEST) -> None:
+    """Raise `RecursionError` if *value* is too deep to be compared."""
+    if not most:
+        raise RecursionError
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        if isinstance(inner, dict | list):
+            hold_depth(inner, most - 1)
 
 
 def _remove(value: Tree, path: tuple[str, ...]) -> None:

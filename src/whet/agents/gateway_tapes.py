@@ -1,21 +1,26 @@
 """Cassettes: what a model said to an agent, kept in a file and played back to the same program without the model.
 
 A tape holds the exchanges of one session, one in each line. A request is answered by the first exchange of the same
-normal form that was not played yet.
+normal form that was not played yet. A folder of tapes may be anybody's: nothing in it is trusted, and no link followed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import math
+import os
+import re
+import stat
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from whet.agents.gateway_asking import Ask, Asking
-from whet.agents.gateway_forms import Forms, Tree, closeness, differences
+from whet.agents.gateway_forms import Forms, Tree, closeness, differences, hold_depth
 from whet.agents.gateway_http import Answer, Cut, error_answer
 from whet.dataclass import dataclass
 from whet.errors import AgentError, CassetteMissed
@@ -27,6 +32,10 @@ _STREAM = b"text/event-stream"
 _KEPT_HEADERS = (b"content-type", b"retry-after", b"retry-after-ms", b"request-id", b"x-request-id")
 _REPEATED = ("GET", "HEAD")
 _MOST_BYTES = 64 * 1024 * 1024
+_MOST_MB = 256
+_HEADER = re.compile(r"[\t\x20-\x7e]*")
+_STATUSES = range(200, 600)
+_AGAIN = "record it again with --record-to"
 _NOT_RECORDED, _TOO_LARGE = 400, 413
 
 
@@ -49,29 +58,71 @@ class Exchange:
 def read_tape(path: Path) -> list[Exchange]:
     """Return the exchanges of a tape; raises `CassetteMissed` if it cannot be read."""
     try:
-        first, *lines = path.read_text(encoding="utf-8").split("\n")
+        with _opened(path, os.O_RDONLY) as file:
+            first, *lines = file.read().split("\n")
         if json.loads(first)["cassette"] != VERSION:
-            raise CassetteMissed(f"{path} is of another version", hint="record it again with --record-to")
-        return [_exchange(json.loads(line)) for line in lines if line]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CassetteMissed(f"{path} cannot be played: {error}", hint="record it again with --record-to") from error
+            raise CassetteMissed(f"{path} is of another version", hint=_AGAIN)
+        # Two that began it at the same time have both written the first line.
+        return [_exchange(json.loads(line)) for line in lines if line and line != first]
+    except OSError as error:
+        raise CassetteMissed(f"{path} cannot be played: {_reason(error)}", hint=_AGAIN) from error
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        why = "it is too deep" if isinstance(error, RecursionError) else str(error)
+        raise CassetteMissed(f"{path} cannot be played: {why}", hint=_AGAIN) from error
 
 
 def _exchange(kept: dict[str, Any]) -> Exchange:
-    return Exchange(
-        form=kept["form"],
-        status=int(kept["status"]),
-        headers=tuple((str(name), str(value)) for name, value in kept["headers"].items()),
-        pieces=tuple((float(after_s), str(text)) for after_s, text in kept["pieces"]),
-        cut=bool(kept.get("cut")),
-    )
+    form, status, pieces = kept["form"], kept["status"], [(float(after_s), text) for after_s, text in kept["pieces"]]
+    hold_depth(form)
+    headers = tuple((name, value) for name, value in kept["headers"].items() if name.encode() in _KEPT_HEADERS)
+    for _, text in pieces:
+        _data(text)
+    for what, holds in (
+        ("form", isinstance(form["method"], str) and isinstance(form["path"], str)),
+        ("status", type(status) is int and status in _STATUSES),
+        ("headers", all(_HEADER.fullmatch(value) for _, value in headers)),
+        ("pieces", all(math.isfinite(after_s) and after_s >= 0 for after_s, _ in pieces)),
+    ):
+        if not holds:
+            raise ValueError(f"its {what} cannot be")
+    return Exchange(form=form, status=status, headers=headers, pieces=tuple(pieces), cut=bool(kept.get("cut")))
+
+
+def _data(text: str) -> bytes:
+    """Return the bytes of a piece; raises `ValueError` if there are none like that."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _opened(path: Path, flags: int) -> IO[str]:
+    """Open a tape: a file that is there itself, and not without end."""
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    found = os.fstat(fd)
+    if stat.S_ISREG(found.st_mode) and found.st_size <= _MOST_MB * 1024 * 1024:
+        return os.fdopen(fd, "r" if flags == os.O_RDONLY else "a", encoding="utf-8")
+    os.close(fd)
+    raise OSError(f"it is not a file of at most {_MOST_MB} MB")
+
+
+def _reason(error: OSError) -> str:
+    if error.errno == errno.ELOOP:
+        return "it is a link"
+    return error.strerror or str(error)
+
+
+def hold_inside(path: Path, folder: Path) -> None:
+    """Raise if a link leads *path* out of *folder*, so that nothing is written elsewhere."""
+    inner = path.parent.relative_to(folder)
+    if Path(os.path.realpath(path.parent)) != Path(os.path.realpath(folder)) / inner:
+        raise CassetteMissed(f"{path} is behind a link", hint="remove the links in the folder of cassettes")
 
 
 class Recorder:
     """Keeps each exchange with the provider."""
 
-    def __init__(self, path: Path, forms: Forms, masker: Masker) -> None:
-        self._path, self._forms, self._masker = path, forms, masker
+    def __init__(
+        self, path: Path, forms: Forms, masker: Masker, miss: Callable[[AgentError], object] = lambda _: None
+    ) -> None:
+        self._path, self._forms, self._masker, self._miss = path, forms, masker, miss
 
     async def answer(self, asking: Asking, ask: Ask) -> Answer:
         """Ask, and keep what comes while it passes."""
@@ -119,10 +170,13 @@ class Recorder:
             pieces=tuple((round(after_s, 4), text) for (after_s, _), text in zip(kept, texts, strict=True)),
             cut=cut,
         )
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        begin = "" if self._path.exists() else json.dumps({"cassette": VERSION}) + "\n"
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(begin + exchange.line() + "\n")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            begin = "" if self._path.exists() else json.dumps({"cassette": VERSION}) + "\n"
+            with _opened(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as file:
+                file.write(begin + exchange.line() + "\n")
+        except OSError as error:
+            self._miss(CassetteMissed(f"{self._path} cannot be recorded: {_reason(error)}"))
 
 
 def _ended(pieces: list[tuple[float, bytes]]) -> bool:
@@ -185,7 +239,7 @@ class Player:
         found = self._take(form)
         if found is not None:
             asking.entry.by = "cassette"
-            return self._playing(found)
+            return played(found, self._forms, real_time=self._real_time)
         if self._asks:
             return await ask(asking)
         asking.entry.by = "cassette"
@@ -213,17 +267,20 @@ class Player:
         shown = "\n".join(f"  {line}" for line in differences(form, nearest.form))
         return CassetteMissed(f"asked {asked} otherwise than on {self._path}:\n{shown}", hint=again)
 
-    def _playing(self, exchange: Exchange) -> Answer:
-        async def pieces() -> AsyncIterator[bytes]:
-            for after_s, text in exchange.pieces:
-                if self._real_time:
-                    await asyncio.sleep(after_s)
-                yield self._forms.restored(text).encode("utf-8", "surrogateescape")
-            if exchange.cut:
-                raise Cut("as it was recorded")
 
-        headers = [(name.encode(), value.encode("latin-1")) for name, value in exchange.headers]
-        return Answer(status=exchange.status, headers=headers, pieces=pieces())
+def played(exchange: Exchange, forms: Forms, *, real_time: bool = False) -> Answer:
+    """Return the answer of *exchange*, with the places of this attempt."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for after_s, text in exchange.pieces:
+            if real_time:
+                await asyncio.sleep(after_s)
+            yield _data(forms.restored(text))
+        if exchange.cut:
+            raise Cut("as it was recorded")
+
+    headers = [(name.encode(), value.encode("latin-1")) for name, value in exchange.headers]
+    return Answer(status=exchange.status, headers=headers, pieces=pieces())
 
 
 async def form_of(asking: Asking, forms: Forms) -> Tree | None:

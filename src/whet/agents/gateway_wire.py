@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Literal, TypeAlias
+from urllib.parse import unquote
 
 from whet.agents.records import input_figures, number, parse, plus, rows, status_kind, table, text
 from whet.dataclass import dataclass
@@ -19,8 +21,10 @@ Tokens: TypeAlias = dict[str, int | None]
 
 # A frame of a stream may hold a whole answer; a larger one is not read.
 _MOST_BYTES = 32 * 1024 * 1024
-_GEMINI = re.compile(r"/models/(?P<model>[^/:]+):(?:stream)?[gG]enerateContent$")
-_ENDINGS: dict[str, Format] = {"/messages": "messages", "/responses": "responses", "/chat/completions": "chat"}
+_GEMINI = re.compile(r"/(?:tuned)?models/(?P<model>[^/:]+):(?:stream)?generatecontent$", re.IGNORECASE)
+_ENDINGS: dict[str, Format] = {"/messages": "messages", "/responses": "responses", "/completions": "chat"}
+# What is asked in one piece and answered hours later.
+_BATCHES = re.compile(r"/batches$|:(?:async)?batch\w*content$", re.IGNORECASE)
 _STREAM = "text/event-stream"
 _JSON = "application/json"
 # How providers say that the model of a request is not known, or that the request does not fit into it.
@@ -44,21 +48,35 @@ class Asked:
 
 def format_of(path: str) -> Format | None:
     """Return the format of what is posted to *path*; None if no model answers there."""
-    if _GEMINI.search(path):
+    spelled = _spelled(path)
+    if _GEMINI.search(spelled):
         return "gemini"
-    return next((name for ending, name in _ENDINGS.items() if path.endswith(ending)), None)
+    return next((name for ending, name in _ENDINGS.items() if spelled.lower().endswith(ending)), None)
+
+
+def is_batch(path: str) -> bool:
+    """Return whether what is posted to *path* is answered when nobody counts any more."""
+    return _BATCHES.search(_spelled(path)) is not None
+
+
+def _spelled(path: str) -> str:
+    """Return *path* as a server may read it, whatever it was written like: nobody may ask a model uncounted."""
+    return unquote(path).partition(";")[0].rstrip("/")
 
 
 def read_request(path: str, body: bytes) -> Asked:
     """Return what a posted *body* asks for; an unreadable one has no model."""
-    named = _GEMINI.search(path)
+    named = _GEMINI.search(_spelled(path))
     seen = parse(body)
     config = table(seen, "generationConfig") if named else seen
-    given = config.get("temperature")
+    given, temperature = config.get("temperature"), None
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        with suppress(OverflowError):
+            temperature = float(given)
     return Asked(
         format=format_of(path),
         model=named["model"] if named else text(seen, "model"),
-        temperature=float(given) if isinstance(given, int | float) and not isinstance(given, bool) else None,
+        temperature=temperature,
     )
 
 

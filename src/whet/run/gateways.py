@@ -259,7 +259,8 @@ class Gateways:
             self._upstream = Upstream(self._turnstile)
         confined = self._is_confined(trial)
         allowed = Options(runner.options).texts("allow") if confined and network_of(runner) == "model" else ()
-        passage = Passage(route, self._upstream, tunnels=Tunnels(allowed))
+        takes_turns = self._settings.gateway.get("max_requests") is not None
+        passage = Passage(route, self._upstream, tunnels=Tunnels(allowed), takes_turns=takes_turns)
         if not confined:
             return Through(passage, passage.given(passage.listen()), None)
         inlet = Inlet(take=passage.accept)
@@ -302,13 +303,15 @@ class Gateways:
             yield from self._tapes(through, session)
         if "cache_dir" in settings.gateway:
             from whet.agents.gateway_faults import Cache  # noqa: PLC0415
+            from whet.agents.gateway_forms import Forms  # noqa: PLC0415
 
             judges = session.trial.key.arm == "judge"
-            yield Cache(settings.gateway["cache_dir"], through.url, self._masker, judges=judges)
+            forms = Forms({**session.places, **through.places})
+            yield Cache(settings.gateway["cache_dir"], through.url, self._masker, forms, judges=judges)
 
     def _tapes(self, through: Through, session: Session) -> Iterator[Source]:
         from whet.agents.gateway_forms import Forms  # noqa: PLC0415 - as above
-        from whet.agents.gateway_tapes import Player, Recorder, read_tape, tape_path, tape_to_play  # noqa: PLC0415
+        from whet.agents.gateway_tapes import Player, Recorder, hold_inside, read_tape, tape_path, tape_to_play  # noqa: PLC0415
 
         settings, suite = self._settings, folder_name(session.trial.key.suite)
         forms = Forms({**session.places, **through.places}, settings.gateway.get("ignore", ()))
@@ -332,9 +335,13 @@ class Gateways:
                 real_time=settings.cassette_speed == "real",
             )
             if asks:
-                yield Recorder(path or tape_path(settings.cassette, suite, session.place), forms, self._masker)
+                path = path or tape_path(settings.cassette, suite, session.place)
+                hold_inside(path, settings.cassette)
+                yield Recorder(path, forms, self._masker, through.miss)
         if settings.record_to is not None:
-            yield Recorder(tape_path(settings.record_to, suite, session.place), forms, self._masker)
+            path = tape_path(settings.record_to, suite, session.place)
+            hold_inside(path, settings.record_to)
+            yield Recorder(path, forms, self._masker, through.miss)
 
     def end(self, through: Through) -> None:
         """Count what a session has spent no longer: its record does."""
