@@ -1,4 +1,4 @@
-"""Fixtures of tests in containers. All of them belong to root's part: an ordinary user may have no subordinate ids."""
+"""Fixtures of tests in containers. Most belong to root's part: what an ordinary user's podman can do differs."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ import pytest
 for _folder in ("flow", "agents"):
     sys.path.append(str(Path(__file__).resolve().parents[1] / _folder))
 
-from images import image, podman, small_image, why_not  # noqa: E402
+from images import ENGINE, image, podman, small_image, why_not  # noqa: E402
 from project import SHELL, Project  # noqa: E402
 
 __all__ = ["image", "podman", "small_image"]
 _HERE = Path(__file__).parent
-_PASSED_ON = ("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "BUILDAH_ISOLATION")
+_WITHOUT_ROOT = "test_rootless.py"
+_PASSED_ON = ("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "BUILDAH_ISOLATION", "DOCKER_HOST")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark everything in this folder."""
     for item in items:
         if item.path.is_relative_to(_HERE):
-            item.add_marker(pytest.mark.root)
+            if item.path.name != _WITHOUT_ROOT:
+                item.add_marker(pytest.mark.root)
             item.add_marker(pytest.mark.containers)
 
 
@@ -45,6 +47,7 @@ def project(tmp_path: Path, podman: Callable[..., str]) -> Iterator[Project]:
     del podman
     made = Project(tmp_path / "project", sandbox="container")
     made.env |= {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    made.env["WHET_CONTAINER"] = ENGINE
     made.settings(SHELL)
     yield made
     made.clear()

@@ -59,7 +59,7 @@ def test_an_agent_brings_the_libraries_that_an_image_lacks(stage: Stage, small_i
 def test_doctor_says_which_agents_work_in_an_image_and_what_is_missing(
     stage: Stage, image: str, small_image: str, podman: Callable[..., str], tmp_path: Path
 ) -> None:
-    podman("image", "exists", small_image)
+    podman("image", "inspect", small_image)
     env = stage.environ("http://127.0.0.1:1")
 
     full = stage.project.whet("doctor", "--container", image, env=env)

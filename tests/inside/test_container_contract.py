@@ -7,10 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from images import containers_left
+from images import ENGINE, containers_left
 
 from whet.ground.container import ContainerSandbox, InImage
-from whet.ground.engine import this_process
+from whet.ground.marks import this_process
 from whet.testing.sandbox_contract import PROMISES, Place, Promise, check_promise
 
 _RUN = f"contract-{os.getpid()}"
@@ -19,10 +19,10 @@ _RUN = f"contract-{os.getpid()}"
 @pytest.fixture
 def kind(image: str) -> type[ContainerSandbox]:
     """The sandbox in an image, as the contract makes it."""
-    podman = shutil.which("podman")
-    assert podman is not None
+    engine = shutil.which(ENGINE)
+    assert engine is not None
     # The name of this process: the tests of another one may have containers at the same time.
-    place = InImage(engine=podman, image=image, owner=this_process(), run=_RUN)
+    place = InImage(engine=engine, image=image, owner=this_process(), run=_RUN)
 
     class InTheImage(ContainerSandbox):
         def __init__(self) -> None:

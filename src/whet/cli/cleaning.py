@@ -6,8 +6,9 @@ import click
 
 from whet.errors import UsageError
 from whet.ground.copying import remove_tree
-from whet.ground.engine import ENGINES, find_engine, remove_abandoned
+from whet.ground.engine import ENGINES, Engine, engine_state
 from whet.ground.images import built_images, remove_images
+from whet.ground.marks import Mark, remove_abandoned
 from whet.ground.registries import cached_tasks
 
 _CLEAN, _LEFT = 0, 1
@@ -32,12 +33,13 @@ def clean_command(images: bool) -> int:
     problems = remove_abandoned()
     removed = 0
     for name in ENGINES:
-        try:
-            engine = find_engine(name)
-        except UsageError:
+        state = engine_state(name)
+        if not state.usable:
             continue
-        found = built_images(engine)
-        problems += remove_images(engine, found)
+        with Mark(Engine(state.details["program"])) as mark:
+            engine = mark.engine
+            found = built_images(engine)
+            problems += remove_images(engine, found)
         removed += len(found)
     kept = cached_tasks()
     problems += [problem for folder in kept for problem in remove_tree(folder)]

@@ -11,8 +11,9 @@ import anyio
 from whet.agents.programs import KNOWN, Finding, KnownAgent, State, find_program
 from whet.errors import AttemptError, UsageError
 from whet.ground.carried import ask_image, brought
-from whet.ground.engine import INITS, Engine, find_engine
+from whet.ground.engine import INITS, Engine, working_engine
 from whet.ground.images import Images
+from whet.ground.marks import Mark
 from whet.model.task import ImageSpec
 
 # Programs that tasks and agents use inside, and who misses them.
@@ -27,11 +28,15 @@ _USED = {
 def examine_image(text: str, engine: str | None, environ: Mapping[str, str]) -> list[Finding]:
     """Return all findings for containers of the image that *text* names; a folder with a Dockerfile is built."""
     try:
-        found = find_engine(engine)
-        spec = ImageSpec.of(str(Path(text).resolve()) if text.startswith(("./", "../", "/")) else text)
-        image = anyio.run(Images(found).prepare, spec)
+        with Mark(working_engine(engine)) as mark:
+            return _examined(text, mark.engine, environ)
     except (UsageError, AttemptError) as error:
         return [_finding("machine", "image", "problem", error.message, error.hint)]
+
+
+def _examined(text: str, found: Engine, environ: Mapping[str, str]) -> list[Finding]:
+    spec = ImageSpec.of(str(Path(text).resolve()) if text.startswith(("./", "../", "/")) else text)
+    image = anyio.run(Images(found).prepare, spec)
     return [
         _finding("machine", "image", "ok", f"{image}, by {found.program}"),
         *_machine(found),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,8 @@ import anyio.to_thread
 
 from whet.dataclass import dataclass
 from whet.errors import AgentNotFound
-from whet.ground.engine import Engine, Said
+from whet.ground.engine import OWNER_LABEL, Engine, Said
+from whet.ground.marks import this_process
 from whet.ground.sandbox import Command, InImage, find_program
 
 # Where the program, and the Node that it needs, are inside.
@@ -185,7 +187,13 @@ def has_program(program: str, image: str, name: str) -> bool:
 
 def ask_image(engine: Engine, image: str, script: str, *args: str) -> Said:
     """Return what a line of shell says in a container of *image*."""
-    return engine.ask(
-        *("run", "--rm", "--pull", "never", "--network", "none", "--entrypoint", "/bin/sh", image),
-        *("-c", script, "sh", *args),
+    name = f"whet-{secrets.token_hex(8)}"
+    said = engine.ask(
+        *("run", "--rm", "--pull", "never", "--name", name, "--label", f"{OWNER_LABEL}={this_process()}"),
+        *("--network", "none", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
+        *("--entrypoint", "/bin/sh", image, "-c", script, "sh", *args),
     )
+    if said.code is None:
+        # It took too long: the shell of an image may be anything.
+        engine.ask("rm", "--force", name)
+    return said

@@ -26,7 +26,7 @@ from whet.model.suite import Ceilings
 
 # How both engines say that it was not the command that failed.
 _OF_ENGINE, _NOT_EXECUTABLE, _NOT_THERE = 125, 126, 127
-_KILLED = 137
+_KILLED, _TERMINATED = 137, 143
 # How the first process of a container says that it could not start the command.
 _INIT_SAYS = ("ERROR (catatonit", "[FATAL tini")
 _OF_INIT = (1, _NOT_EXECUTABLE, _NOT_THERE)
@@ -127,6 +127,10 @@ class _Container:
             # The command may end with the same code and say the same: what the engine knows decides.
             if not _has_started(await self.engine.state(self.name)):
                 raise refusal(ended.exit_code, program, said)
+        elif ended.signal is not None or ended.exit_code == _TERMINATED:
+            # We ended it, perhaps while a slow engine was still looking for the program.
+            if not _has_started(await self.engine.state(self.name)):
+                await anyio.to_thread.run_sync(self._look_for, program)
         elif ended.exit_code == _KILLED and ceilings.memory_mb is not None:
             state = await self.engine.state(self.name)
             if state.get("OOMKilled"):

@@ -149,3 +149,28 @@ def _children_by_scan(pid: int) -> Iterator[int]:
 def all_processes() -> list[int]:
     """Return the ids of all processes that we can see."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+
+
+def members(first: int) -> list[int]:
+    """Return the processes of a container but its *first*: what an engine executes in it is not below that one."""
+    space = space_of(first)
+    inside = space is not None and space != space_of(os.getpid())
+    beside = [pid for pid in all_processes() if pid != first and space_of(pid) == space] if inside else []
+    return list(dict.fromkeys((*descendants(first), *(each for pid in beside for each in (pid, *descendants(pid))))))
+
+
+def space_of(pid: int) -> str | None:
+    """Return the process namespace of *pid*, if we may know it."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115 - wardens import little
+    except OSError:
+        return None
+
+
+def is_running(pid: int) -> bool:
+    """Return whether *pid* is a process that has not ended."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - as above
+            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False

@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -48,12 +49,15 @@ class Disk:
         layer: Callable[[], Awaitable[int]] | None = None,
         at: Path | None = None,
         before: int | None = None,
+        held_by: Callable[[], list[int]] | None = None,
     ) -> None:
         self.words = f"{most_mb:,} MB of disk"
         self._most = most_mb * _MB
         self._folders, self._layer = folders, layer
         self._places = (*folders, *([at] if at else ()))
         self._before = before
+        # The processes that may hold files, if these are not only those below the warden.
+        self._held_by = held_by
         self._room = self._most
         self._free: list[int] | None = None
         self._looked, self._pause_s = 0.0, _INTERVAL_S
@@ -73,7 +77,7 @@ class Disk:
 
     async def noted(self, ended: Ended) -> Ended:
         """Return *ended* with what was reached, also if it was reached since the last look."""
-        if self._room < 0 or ((self._layer is None or self._is_due()) and await self._is_full(0)):
+        if self._room < 0 or await self._is_full(0):
             return replace(ended, reached=self.words, stopped=True)
         return ended
 
@@ -94,7 +98,8 @@ class Disk:
         return self._room < 0
 
     async def _used(self, warden: int) -> int:
-        used = await anyio.to_thread.run_sync(_used_by, self._folders, warden, abandon_on_cancel=True)
+        holders = (self._held_by or partial(descendants, warden)) if warden else list
+        used = await anyio.to_thread.run_sync(_used_by, self._folders, holders, abandon_on_cancel=True)
         return used + (await self._layer() if self._layer else 0)
 
     def _free_now(self) -> list[int]:
@@ -110,12 +115,12 @@ class Disk:
         return found
 
 
-def _used_by(folders: tuple[Path, ...], warden: int) -> int:
-    """Return what *folders* take, with files that processes below *warden* removed and still hold open."""
+def _used_by(folders: tuple[Path, ...], holders: Callable[[], list[int]]) -> int:
+    """Return what *folders* take, with files that *holders* removed and still hold open."""
     # A file with two names takes its blocks once.
     seen: set[tuple[int, int]] = set()
     total = 0
-    for found in (*(each for folder in folders for each in _below(folder)), *(_nameless(warden) if warden else ())):
+    for found in (*(each for folder in folders for each in _below(folder)), *_nameless(holders())):
         if stat.S_ISDIR(found.st_mode) or (found.st_dev, found.st_ino) not in seen:
             seen.add((found.st_dev, found.st_ino))
             total += max(found.st_blocks * _BLOCK, _LEAST)
@@ -128,8 +133,8 @@ def _below(folder: Path) -> Iterator[os.stat_result]:
         yield from (step.stat for step in walk(place) if step.kind != "leave")
 
 
-def _nameless(warden: int) -> Iterator[os.stat_result]:
-    for pid in descendants(warden):
+def _nameless(pids: list[int]) -> Iterator[os.stat_result]:
+    for pid in pids:
         with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
             for entry in entries:
                 with suppress(OSError):

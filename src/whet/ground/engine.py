@@ -1,19 +1,14 @@
-"""The command line of podman or docker: which one there is, what it says, and what it left behind.
-
-Every container has labels: the run and the attempt that it belongs to, and the whet that owns it. A whet that starts a
-container leaves a mark for as long as it may have some. If it is killed, the next start of any run finds the mark of a
-process that is gone, and removes what that had.
-"""
+"""The command line of podman or docker: which one there is, whether it works here, and what it says."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
+import pwd
+import re
 import shutil
-import stat
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -22,11 +17,15 @@ from whet.errors import SandboxError, UsageError
 from whet.ground.sandbox import Availability, Command, Ended
 
 ENGINES = ("podman", "docker")
+# What says where an engine keeps its containers.
+_WHERE = re.compile(
+    r"HOME|TMPDIR|XDG_\w+|DOCKER_(?:HOST|CONTEXT|CONFIG|TLS_VERIFY|CERT_PATH)|CONTAINER_(?:HOST|CONNECTION)|CONTAINERS_\w+|STORAGE_\w+"
+)
 OWNER_LABEL, IMAGE_LABEL, LEFT_LABEL = "whet.owner", "whet.image", "whet.left"
 # Where the package catatonit is, which podman starts containers with.
 INITS = tuple(f"/usr/{place}/catatonit" for place in ("bin", "libexec/podman", "lib/podman", "libexec/catatonit"))
 _PATIENCE_S = 60.0
-_PROBE_S = 30.0
+_MIGRATE = "podman system migrate"
 _LONGEST_SAID = 2000
 _INSTALL = "install podman (with uidmap and a runtime such as crun or runc) or docker"
 
@@ -56,11 +55,30 @@ class Engine:
     """Podman, or docker: both take the same words."""
 
     program: str
+    # Variables with which it is called, besides our own.
+    env: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_podman(self) -> bool:
         """Whether containers are processes of ours, and the user inside is the one outside."""
         return "docker" not in Path(self.program).name
+
+    @property
+    def is_rootless(self) -> bool:
+        """Whether it is podman without root, which makes a user namespace and keeps a process for it."""
+        return self.is_podman and os.geteuid() != 0
+
+    @property
+    def here(self) -> Engine:
+        """This engine with those of our variables by which it finds the same containers again."""
+        return Engine(
+            self.program, tuple((name, value) for name, value in os.environ.items() if _WHERE.fullmatch(name))
+        )
+
+    @property
+    def holds_limits(self) -> bool:
+        """Whether containers are held to memory, processes and CPUs; without root only by newer control groups."""
+        return not self.is_rootless or Path("/sys/fs/cgroup/cgroup.controllers").exists()
 
     @property
     def init(self) -> tuple[str, ...]:
@@ -79,7 +97,7 @@ class Engine:
         """
         return Command(
             argv=(self.program, *args),
-            env={**os.environ, **(env or {})},
+            env={**os.environ, **dict(self.env), **(env or {})},
             cwd=Path("/"),
             stdin=stdin,
             confined=False,
@@ -129,7 +147,12 @@ class Engine:
         """Call it before there is an event loop."""
         try:
             done = subprocess.run(
-                (self.program, *args), stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE_S, check=False
+                (self.program, *args),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_PATIENCE_S,
+                check=False,
+                env={**os.environ, **dict(self.env)},
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             return Said(None, "", str(error))
@@ -146,6 +169,10 @@ class Engine:
     def _remove_all(self, listing: tuple[str, ...], removing: tuple[str, ...]) -> str | None:
         for _ in range(2):
             listed = self.ask(*listing)
+            if not listed.ok and _MIGRATE in listed.err:
+                # Containers that podman thinks of as running, and whose processes are gone with the one of podman.
+                self.ask("system", "migrate")
+                listed = self.ask(*listing)
             if not listed.ok:
                 return listed.why
             if not listed.out.split():
@@ -166,7 +193,15 @@ def find_engine(wanted: str | None) -> Engine:
 
 
 def engine_state(wanted: str | None = None) -> Availability:
-    """Return whether there is an engine that answers."""
+    """Return whether the engine that is *wanted*, or else any, works here; if none does, why the first does not."""
+    if wanted is None:
+        states = [_state(name) for name in ENGINES if shutil.which(name)]
+        if states:
+            return next((state for state in states if state.usable), states[0])
+    return _state(wanted)
+
+
+def _state(wanted: str | None) -> Availability:
     try:
         engine = find_engine(wanted)
     except UsageError as error:
@@ -175,101 +210,55 @@ def engine_state(wanted: str | None = None) -> Availability:
     if not said.ok:
         name = Path(engine.program).name
         return Availability(usable=False, reason=f"{name} does not answer: {said.why}", remedy=f"see `{name} info`")
-    return Availability(usable=True, details={"program": engine.program, "version": said.out.strip()})
+    if engine.is_rootless and (lacking := _lacking_ids()) is not None:
+        return lacking
+    version = said.out.split()[-1] if said.out.split() else "of an unknown version"
+    return Availability(usable=True, details={"program": engine.program, "version": version})
+
+
+def unheld_limits(wanted: str | None) -> str | None:
+    """Return a note for people if the engine ignores limits, or None."""
+    state = engine_state(wanted)
+    if not state.usable or Engine(state.details["program"]).holds_limits:
+        return None
+    return "podman ignores limits of memory, processes and CPUs: without root it needs control groups of version 2"
+
+
+def working_engine(wanted: str | None) -> Engine:
+    """Return the engine to use; raises `UsageError` if there is none that works here."""
+    state = engine_state(wanted)
+    if not state.usable:
+        raise UsageError(f"sandbox container: {state.reason}", hint=state.remedy or None)
+    return Engine(state.details["program"])
 
 
 @lru_cache
 def _version(program: str) -> Said:
     engine = Engine(program)
-    part = "{{.Client.Version}}" if engine.is_podman else "{{.Server.Version}}"
-    return engine.ask("version", "--format", part)
+    # Anything else that podman is asked without root leaves a process behind.
+    return engine.ask("--version") if engine.is_podman else engine.ask("version", "--format", "{{.Server.Version}}")
 
 
-def own_state() -> Path:
-    """Return where this user's whet keeps what is no record; it may not exist."""
-    return Path(f"/var/tmp/whet-{os.getuid()}")  # noqa: S108 - `state_folder` checks that it is ours
-
-
-def state_folder(part: str) -> Path:
-    """Return the folder of this user for what must be found again after a kill, whatever HOME and TMPDIR say."""
-    folder = own_state()
-    with contextlib.suppress(FileExistsError), _writing(folder):
-        folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise SandboxError(f"{folder} is not a folder that only you can use", hint="remove it")
-    return folder / part
-
-
-def this_process() -> str:
-    """Return a name for this process that no other process ever has."""
-    return f"{os.getpid()}-{_began(os.getpid())}-{_boot()}"
-
-
-def _began(pid: int) -> str | None:
-    """Return when a process began; None if there is none."""
-    try:
-        data = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
+def _lacking_ids() -> Availability | None:
+    """Return why podman cannot work without root: the users inside of containers have to be somebody outside."""
+    if shutil.which("newuidmap") is None:
+        return Availability(usable=False, reason="podman needs newuidmap for you", remedy="install uidmap")
+    if any(line.split("#")[0].split(":")[0].strip() == "subid" for line in _lines("/etc/nsswitch.conf")):
+        # Another program knows them.
         return None
-    return None if data[0] in (b"Z", b"X") else data[19].decode()
-
-
-@lru_cache
-def _boot() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
-
-
-def _is_alive(owner: str) -> bool:
-    pid, _, rest = owner.partition("-")
-    return pid.isdigit() and f"{_began(int(pid))}-{_boot()}" == rest
-
-
-class Mark:
-    """The mark that this process may have containers, by which a later whet finds them."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.owner = this_process()
-        self._engine = engine
-        self._file = state_folder("containers") / self.owner
-        with _writing(self._file.parent):
-            self._file.parent.mkdir(exist_ok=True)
-            self._file.write_text(engine.program)
-
-    def close(self) -> None:
-        """Remove what is left, and the mark if nothing is."""
-        if self._file.exists() and self._engine.remove_owned(self.owner) is None:
-            self._file.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _writing(folder: Path) -> Iterator[None]:
     try:
-        yield
-    except FileExistsError:
-        raise
-    except OSError as error:
-        raise SandboxError(f"{folder} cannot be written: {error.strerror}") from error
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        name = str(os.getuid())
+    for file in ("/etc/subuid", "/etc/subgid"):
+        if not any(line.split(":")[0] in (name, str(os.getuid())) for line in _lines(file)):
+            remedy = f"as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {name}"
+            return Availability(usable=False, reason=f"{name} has no subordinate ids in {file}", remedy=remedy)
+    return None
 
 
-def remove_abandoned() -> list[str]:
-    """Remove the containers of every whet that was killed; return what could not be removed, as sentences."""
+def _lines(file: str) -> list[str]:
     try:
-        notes = sorted(state_folder("containers").iterdir())
-    except (OSError, SandboxError):
+        return Path(file).read_text().splitlines()
+    except (OSError, ValueError):
         return []
-    return list(_swept(note for note in notes if not _is_alive(note.name)))
-
-
-def _swept(notes: Iterable[Path]) -> Iterator[str]:
-    for note in notes:
-        try:
-            program = note.read_text()
-        except OSError:
-            # Another whet was faster.
-            continue
-        problem = Engine(program).remove_owned(note.name) if shutil.which(program) else f"{program} is not there"
-        if problem is None:
-            note.unlink(missing_ok=True)
-        else:
-            yield f"containers of a whet that was killed could not be removed: {problem}"

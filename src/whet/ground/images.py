@@ -18,7 +18,8 @@ import anyio.to_thread
 
 from whet.dataclass import dataclass
 from whet.errors import ImageError, ImageMissing
-from whet.ground.engine import IMAGE_LABEL, Engine, Said, state_folder
+from whet.ground.engine import IMAGE_LABEL, Engine, Said
+from whet.ground.marks import state_folder
 from whet.ground.process import run_process
 from whet.model.task import ImageSpec
 
@@ -92,7 +93,7 @@ class Images:
                 return tag
             log = bytearray()
             command = self.engine.command(
-                *("build", "--tag", tag, "--label", f"{IMAGE_LABEL}={digest}", "--file", recipe, *self._network),
+                *("build", "--tag", tag, "--label", f"{IMAGE_LABEL}={digest}", "--file", recipe, *self._own_options),
                 str(folder),
             )
             ended = await run_process(command, timeout_s=timeout_s, stdout=log.extend, stderr=log.extend)
@@ -105,9 +106,9 @@ class Images:
         return tag
 
     @property
-    def _network(self) -> tuple[str, ...]:
-        """The network of build steps: docker has one by itself, podman may have none but ours."""
-        return ("--network", "host") if self.engine.is_podman else ()
+    def _own_options(self) -> tuple[str, ...]:
+        """The options of this engine: podman may have no network but ours, and docker keeps steps that fail."""
+        return ("--network", "host") if self.engine.is_podman else ("--force-rm",)
 
     async def _call(self, *args: str, timeout_s: float = 120.0) -> Said:
         return await self.engine.call(*args, timeout_s=timeout_s)

@@ -16,7 +16,7 @@ import anyio
 
 from whet.dataclass import dataclass
 from whet.errors import PackageError, UsageError
-from whet.ground.engine import state_folder
+from whet.ground.marks import state_folder
 from whet.ground.package_settings import PackageSettings, shown_ref
 from whet.ground.tree import is_inside
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -25,7 +26,7 @@ from whet.errors import EnvironmentFailed, SandboxError
 from whet.ground.carried import PLACE, Carried, carry, has_program
 from whet.ground.container import Beginning, bound, env_options, inner_env, limits, new_name, of_lines, refusal, streams
 from whet.ground.copying import remove_tree
-from whet.ground.descent import children, descendants, signal_all
+from whet.ground.descent import children, descendants, is_running, members, signal_all, space_of
 from whet.ground.disk import Disk
 from whet.ground.engine import LEFT_LABEL, Engine
 from whet.ground.inlet import opened
@@ -208,14 +209,14 @@ class TaskContainer:
             self._stack.push_async_callback(self._remove, name)
             await _until(heard, talk)
         self._name, self._mounted = name, tuple(inside for inside, _ in carried.mounts)
-        await self._find(name)
+        await self._find(name, token)
         if self.ceilings.disk_mb is not None:
             self._disk = await self._disk_of(self.ceilings.disk_mb, name, boundary)
         if self.environment.healthcheck is not None:
             await self.wait_until_healthy(self.environment.healthcheck)
-        self._services = frozenset(descendants(self._first)) if self._first else frozenset()
+        self._services = frozenset(members(self._first))
 
-    async def _find(self, name: str) -> None:
+    async def _find(self, name: str, token: str) -> None:
         """Find the container among the processes of this machine, to execute in it and to end what it started."""
         identifier = await anyio.to_thread.run_sync((self.folder / "id").read_text)
         self._running = await anyio.to_thread.run_sync(RunningContainer.find, self.engine, identifier.strip())
@@ -223,12 +224,20 @@ class TaskContainer:
             self._first = self._running.pid
         else:
             self._first = int(str((await self.engine.state(name)).get("Pid") or 0))
+            if not _is_ours(self._first, token):
+                raise SandboxError(
+                    "the processes of the container cannot be seen from here, so nothing could end them",
+                    hint="use an engine of this machine, as root or as podman of your own",
+                )
 
     async def _disk_of(self, most_mb: int, name: str, boundary: Boundary) -> Disk:
         """Return what the container may write: into its layer, its logs and what is mounted, all of it new."""
         folders = (self.folder / "logs", *boundary.writable)
-        if self._running is not None and (written := self._running.layer) is not None:
-            return Disk(most_mb, (*folders, written), before=0)
+        written = None if self._running is None else self._running.layer
+        if written is None and not self.engine.is_podman and os.geteuid() == 0:
+            written = Path(await self.engine.inspected(name, "{{.GraphDriver.Data.UpperDir}}"))
+        if written is not None and written.is_absolute() and is_there(written):
+            return Disk(most_mb, (*folders, written), before=0, held_by=partial(members, self._first))
 
         async def layer() -> int:
             size = await self.engine.inspected(name, "{{.SizeRw}}", "--size")
@@ -236,7 +245,8 @@ class TaskContainer:
 
         # Files of other users inside cannot be seen from here, so the engine measures them.
         at = await self.engine.inspected(name, "{{.StaticDir}}")
-        return Disk(most_mb, folders, layer=layer, at=Path(at) if at else None, before=0)
+        held_by = partial(members, self._first)
+        return Disk(most_mb, folders, layer=layer, at=Path(at) if at else None, before=0, held_by=held_by)
 
     def _make_folders(self) -> None:
         for folder in (self.tests, *(self.logs(part) for part in _PARTS)):
@@ -359,7 +369,7 @@ class TaskContainer:
         if environment is None:
             tag = f"localhost/whet-left:{secrets.token_hex(8)}"
             label = f"LABEL {LEFT_LABEL}={self.place.owner}"
-            argv = ("commit", "--quiet", "--change", label, str(self._name), tag)
+            argv = ("commit", "--change", label, str(self._name), tag)
             said = await self.engine.call(*argv, timeout_s=_PATIENCE_S)
             if not said.ok:
                 raise EnvironmentFailed(f"what the agent left cannot be shown to its verifier: {said.why}")
@@ -395,11 +405,11 @@ class TaskContainer:
 
     def _end_strays(self) -> None:
         """End what was started since the environment was ready; services of the environment go on."""
-        if self.keep_services or not self._first:
+        if self.keep_services:
             return
         began = time.monotonic()
         while strays := self._strays():
-            running = [pid for pid in strays if _runs(pid)]
+            running = [pid for pid in strays if is_running(pid)]
             if running and time.monotonic() - began > _PATIENCE_S:
                 raise SandboxError(f"these processes could not be ended: {running}")
             if not running and time.monotonic() - began > _REAPING_S:
@@ -412,7 +422,7 @@ class TaskContainer:
     def _strays(self) -> list[int]:
         kept = {pid for pid in children(self._first) if pid in self._services}
         kept |= {each for pid in kept for each in descendants(pid)}
-        return [pid for pid in descendants(self._first) if pid not in kept]
+        return [pid for pid in members(self._first) if pid not in kept]
 
     async def _remove(self, name: str) -> None:
         with anyio.CancelScope(shield=True):
@@ -435,9 +445,10 @@ def _empty(folder: Path) -> None:
         raise SandboxError(problems[0])
 
 
-def _runs(pid: int) -> bool:
+def _is_ours(first: int, token: str) -> bool:
+    """Return whether we can see the first process of a container: of another machine, only its number is known."""
     try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+        return space_of(first) is not None and token.encode() in Path(f"/proc/{first}/cmdline").read_bytes()
     except OSError:
         return False
 

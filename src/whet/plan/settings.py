@@ -9,7 +9,7 @@ from typing import Any
 
 from whet.dataclass import dataclass
 from whet.errors import ConfigError, Problem
-from whet.ground.engine import own_state
+from whet.ground.marks import own_state
 from whet.ground.secrets import HIDDEN, looks_secret
 from whet.model.request import BUILT_IN, Settings
 from whet.model.run import Execution, OfHost, Plan, Runner

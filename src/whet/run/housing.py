@@ -13,8 +13,9 @@ from whet.agents.gateway_routes import network_of
 from whet.dataclass import dataclass
 from whet.errors import AttemptError, UsageError
 from whet.ground.container import ContainerSandbox
-from whet.ground.engine import Engine, Mark, engine_state
+from whet.ground.engine import working_engine
 from whet.ground.images import Images
+from whet.ground.marks import Mark
 from whet.ground.sandbox import InImage
 from whet.ground.task_container import TaskContainer, ceilings_of, workdir_of
 from whet.model.request import Settings
@@ -49,7 +50,7 @@ class Housing:
     @classmethod
     def of(cls, settings: Settings, run_dir: Path, scratch: Path, keep: Callable[[Path, str], None]) -> Housing:
         """Find the engine, and leave the mark by which containers are found again."""
-        engine = _engine(settings)
+        engine = working_engine(settings.container)
 
         def log(name: str, text: str) -> None:
             folder = run_dir / "images"
@@ -150,10 +151,3 @@ class Housing:
             ceilings=ceilings_of(task.environment, self.settings.ceilings),
             verifier_images=images,
         )
-
-
-def _engine(settings: Settings) -> Engine:
-    state = engine_state(settings.container)
-    if not state.usable:
-        raise UsageError(f"sandbox container: {state.reason}", hint=state.remedy or None)
-    return Engine(state.details["program"])

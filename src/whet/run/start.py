@@ -15,7 +15,8 @@ from whet.dataclass import dataclass
 from whet.errors import RecordUnwritten
 from whet.ground.ceilings import weaknesses
 from whet.ground.descent import become_subreaper
-from whet.ground.engine import remove_abandoned
+from whet.ground.engine import unheld_limits
+from whet.ground.marks import remove_abandoned
 from whet.ground.mounts import private_mounts
 from whet.ground.sandbox import Sandbox, choose_sandbox
 from whet.ground.secrets import Masker
@@ -78,7 +79,9 @@ def ready_run(planned: Planned, ready: Callable[[Sandbox, Masker], tuple[str, ..
         doubts = ready(sandbox, masker)
     if planned.earlier is not None:
         planned.earlier.check(planned.plan, settings)
-    warnings = (note, fewer, weaknesses(settings.ceilings), *settings.notices, *planned.notices, *doubts)
+    inside = needs_containers(plan, settings)
+    weak = unheld_limits(settings.container) if inside else weaknesses(settings.ceilings)
+    warnings = (note, fewer, weak, *settings.notices, *planned.notices, *doubts)
     return ReadyRun(
         planned=planned,
         plan=plan,
