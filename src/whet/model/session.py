@@ -56,7 +56,7 @@ class Usage:
     def __add__(self, other: Usage) -> Usage:
         """Add two usages; a figure that only one has is taken over, and a sum is as sure as its less sure part."""
         # Most often one of them is empty, and there may be a hundred thousand to add.
-        if other == _NOTHING or self == _NOTHING:
+        if _NOTHING in (self, other):
             return self if other == _NOTHING else other
         source = "prices" if "prices" in (self.cost_source, other.cost_source) else self.cost_source
         return Usage(
