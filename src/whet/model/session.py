@@ -55,9 +55,9 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         """Add two usages; a figure that only one has is taken over, and a sum is as sure as its less sure part."""
-        # Most often one of them is empty, and there may be a hundred thousand to add.
-        if _NOTHING in (self, other):
-            return self if other == _NOTHING else other
+        # Most often it is empty, and there may be a hundred thousand to add.
+        if other == _NOTHING:
+            return self
         source = "prices" if "prices" in (self.cost_source, other.cost_source) else self.cost_source
         return Usage(
             input_tokens=_sum(self.input_tokens, other.input_tokens),

@@ -118,13 +118,16 @@ class Chain:
             raise ValueError(str(error)) from error
         if link is None:
             _refuse_unknown(raw)
-        self.accept(raw)
+        self._accept(raw, link)
         return line
 
     def accept(self, raw: bytes) -> None:
         """Make *raw*, which fits, the last line."""
-        self.link = link_of(raw)
-        if self.link is None:
+        self._accept(raw, link_of(raw))
+
+    def _accept(self, raw: bytes, link: str | None) -> None:
+        self.link = link
+        if link is None:
             self._above.update(raw)
         self.lines += 1
         self.size += len(raw)

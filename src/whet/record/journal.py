@@ -63,8 +63,8 @@ class _Entries:
         at = (key.number - 1) * self._FORM.size
         return self._unpacked(packed, at) if at < len(packed) else None
 
-    def put(self, key: TrialKey, entry: Entry) -> None:
-        self._count += self.get(key) is None
+    def put(self, key: TrialKey, entry: Entry, *, new: bool) -> None:
+        self._count += new
         if not 0 < key.number <= self._MOST:
             self._others[key] = entry
             return
@@ -140,7 +140,7 @@ class TrialLines(ABC):
                 done=is_done(result),
                 first=result.first_status,
             )
-            self._entries.put(result.key, entry)
+            self._entries.put(result.key, entry, new=before is None)
 
     def entry(self, key: TrialKey) -> Entry | None:
         """Return the entry of a trial, if it has ended."""
