@@ -16,6 +16,7 @@ import signal
 import socket
 import struct
 import sys
+from collections import deque
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -31,6 +32,8 @@ _OUTPUT_KEPT = 65536
 _UNCHANGED, _CHANGED = b"=", b"!"
 _PATIENCE_S = 10.0
 _PIECE = 65536
+# With so many calls under way, another one waits for a moment before it takes a worker of its own.
+_AT_ONCE, _MOMENT_S = 4, 0.05
 # No real answer is longer; a longer one was garbled by the call, and must not use up our memory.
 _LONGEST_ANSWER = 256 * 2**20
 
@@ -167,6 +170,9 @@ class Workers:
         self._channel = channel
         self._pid = pid
         self._idle: list[_Worker] = []
+        self._busy = 0
+        # Calls that wait for a worker before they ask for a new one.
+        self._waiting: deque[asyncio.Future[None]] = deque()
 
     @classmethod
     def fork(
@@ -190,8 +196,15 @@ class Workers:
 
     async def call(self, request: bytes, *, timeout_s: float) -> bytes:
         """Return the answer to *request*; kill a worker that hangs, and replace one that dies."""
-        worker = self._idle.pop() if self._idle else self._new()
-        await self._greet(worker)
+        worker = await self._take()
+        self._busy += 1
+        try:
+            await self._greet(worker)
+            return await self._ask(worker, request, timeout_s)
+        finally:
+            self._busy -= 1
+
+    async def _ask(self, worker: _Worker, request: bytes, timeout_s: float) -> bytes:
         answered = reusable = False
         try:
             with anyio.fail_after(timeout_s):
@@ -203,11 +216,32 @@ class Workers:
             raise WorkerDied("the process that ran it ended") from error
         finally:
             if answered and reusable:
-                self._idle.append(worker)
+                self._give_back(worker)
             else:
                 with anyio.CancelScope(shield=True):
                     await worker.end()
         return answer
+
+    async def _take(self) -> _Worker:
+        """Return an idle worker, one that becomes idle in a moment, or a new one.
+
+        Many trials may end at once, and most calls take less time than a new worker.
+        """
+        if not self._idle and self._busy >= _AT_ONCE:
+            with anyio.move_on_after(_MOMENT_S):
+                while not self._idle:
+                    self._waiting.append(asyncio.get_running_loop().create_future())
+                    await self._waiting[-1]
+        return self._idle.pop() if self._idle else self._new()
+
+    def _give_back(self, worker: _Worker) -> None:
+        self._idle.append(worker)
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            # Unless it has waited long enough.
+            if not waiting.done():
+                waiting.set_result(None)
+                break
 
     def warm_up(self) -> None:
         """Fork a worker now, so that the first call finds it ready."""

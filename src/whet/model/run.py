@@ -295,7 +295,9 @@ class TrialResult:
     @property
     def user_usage(self) -> Usage:
         """What the model that played the user took, in all attempts together."""
-        return sum((attempt.user_usage for attempt in self.attempts), Usage())
+        # Not from nothing on: most trials have one attempt, and there may be a hundred thousand.
+        first, *later = self.attempts or (None,)
+        return sum((attempt.user_usage for attempt in later), first.user_usage) if first else Usage()
 
     @property
     def first_status(self) -> Status:

@@ -55,9 +55,20 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         """Add two usages; a figure that only one has is taken over, and a sum is as sure as its less sure part."""
-        sums = {name: _sum(getattr(self, name), getattr(other, name)) for name in USAGE_FIGURES}
+        # Most often it is empty, and there may be a hundred thousand to add.
+        if other == _NOTHING:
+            return self
         source = "prices" if "prices" in (self.cost_source, other.cost_source) else self.cost_source
-        return Usage(**sums, cost_source=source or other.cost_source, sources=_worse(self.sources, other.sources))
+        return Usage(
+            input_tokens=_sum(self.input_tokens, other.input_tokens),
+            output_tokens=_sum(self.output_tokens, other.output_tokens),
+            cached_tokens=_sum(self.cached_tokens, other.cached_tokens),
+            cache_write_tokens=_sum(self.cache_write_tokens, other.cache_write_tokens),
+            reasoning_tokens=_sum(self.reasoning_tokens, other.reasoning_tokens),
+            cost_usd=_sum(self.cost_usd, other.cost_usd),
+            cost_source=source or other.cost_source,
+            sources=self.sources if self.sources == other.sources else _worse(self.sources, other.sources),
+        )
 
     def told(self, figure: str) -> float | None:
         """Return one of the figures by its name, unless it is a guess."""
@@ -66,6 +77,7 @@ class Usage:
         return None if any(self.sources.get(part) == "chars" for part in parts) else value
 
 
+_NOTHING = Usage()
 # The parts of figures that no agent reports itself.
 _PARTS = {
     "uncached_input_tokens": ("input_tokens", "cached_tokens"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -14,7 +16,7 @@ from msgspec import Struct
 from whet.errors import RecordLost, RecordUnwritten, StoreError
 from whet.model import wire
 from whet.model.comparison import Look
-from whet.model.grade import Status
+from whet.model.grade import STATUSES, Status
 from whet.model.run import TrialKey, TrialResult
 from whet.model.session import Usage
 from whet.record.chain import Chain, Reading, is_done, read_result, refuse_other_run
@@ -42,6 +44,66 @@ class Entry(Struct, frozen=True, kw_only=True):
     first: Status
 
 
+class _Entries:
+    """The entries of all trials, packed: a run may have a hundred thousand, and an object takes six times as much."""
+
+    _FORM = struct.Struct("<QI32sBddBB")
+    # The most trials that a case may have. A key of a foreign journal may have any number.
+    _MOST = 1_000_000
+
+    def __init__(self) -> None:
+        self._packed: dict[tuple[str, ...], bytearray] = {}
+        self._others: dict[TrialKey, Entry] = {}
+        self._count = 0
+
+    def get(self, key: TrialKey) -> Entry | None:
+        if not 0 < key.number <= self._MOST:
+            return self._others.get(key)
+        packed = self._packed.get((key.case, key.runner, key.arm, key.suite), b"")
+        at = (key.number - 1) * self._FORM.size
+        return self._unpacked(packed, at) if at < len(packed) else None
+
+    def put(self, key: TrialKey, entry: Entry, *, new: bool) -> None:
+        self._count += new
+        if not 0 < key.number <= self._MOST:
+            self._others[key] = entry
+            return
+        packed = self._packed.setdefault((key.case, key.runner, key.arm, key.suite), bytearray())
+        at = (key.number - 1) * self._FORM.size
+        if len(packed) < at + self._FORM.size:
+            packed.extend(bytes(at + self._FORM.size - len(packed)))
+        score = math.nan if entry.score is None else entry.score
+        status, first = STATUSES.index(entry.status), STATUSES.index(entry.first)
+        values = (entry.offset, entry.size, entry.digest, status, score, entry.duration_s, entry.done, first)
+        self._FORM.pack_into(packed, at, *values)
+
+    def _unpacked(self, packed: bytes | bytearray, at: int) -> Entry | None:
+        offset, size, digest, status, score, duration_s, done, first = self._FORM.unpack_from(packed, at)
+        if not size:
+            return None
+        return Entry(
+            offset=offset,
+            size=size,
+            digest=digest,
+            status=STATUSES[status],
+            score=None if math.isnan(score) else score,
+            duration_s=duration_s,
+            done=bool(done),
+            first=STATUSES[first],
+        )
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[TrialKey]:
+        for (case, runner, arm, suite), packed in self._packed.items():
+            for number in range(1, len(packed) // self._FORM.size + 1):
+                key = TrialKey(suite=suite, case=case, runner=runner, arm=arm, number=number)
+                if self.get(key) is not None:
+                    yield key
+        yield from self._others
+
+
 class TrialLines(ABC):
     """The lines of a journal, for results; keeps only their places, and the hash of run.json."""
 
@@ -56,7 +118,7 @@ class TrialLines(ABC):
         self.user_usage = Usage()
         # What was seen after each round of a run until decided.
         self.looks: tuple[Look, ...] = ()
-        self._entries: dict[TrialKey, Entry] = {}
+        self._entries = _Entries()
 
     def note(self, result: TrialResult, offset: int, line: bytes, link: str | None, look: Look | None = None) -> None:
         """Note the next line and what it says."""
@@ -68,7 +130,7 @@ class TrialLines(ABC):
         if before is None or not before.done:
             self.usage += result.total_usage
             self.user_usage += result.user_usage
-            self._entries[result.key] = Entry(
+            entry = Entry(
                 offset=offset,
                 size=len(line),
                 digest=hashlib.sha256(line).digest(),
@@ -78,6 +140,7 @@ class TrialLines(ABC):
                 done=is_done(result),
                 first=result.first_status,
             )
+            self._entries.put(result.key, entry, new=before is None)
 
     def entry(self, key: TrialKey) -> Entry | None:
         """Return the entry of a trial, if it has ended."""
@@ -96,6 +159,7 @@ class TrialLines(ABC):
         return len(self._entries)
 
     def __iter__(self) -> Iterator[TrialKey]:
+        """Yield the keys of the trials that have ended, those of an execution together."""
         return iter(self._entries)
 
 
