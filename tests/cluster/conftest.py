@@ -51,8 +51,7 @@ read line
 echo "$line" > said
 echo "$PWD" > {outside}/$(basename $(dirname $PWD)).$(basename $PWD).$$
 echo "with $MY_KEY"
-sleep ${PAUSE:-0.2}
-: {token}
+sh -c 'sleep "$0"; : {token}' ${PAUSE:-0.2}
 """
 SUITE = """
 import helper

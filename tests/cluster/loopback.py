@@ -95,7 +95,8 @@ class LoopbackCluster:
 
     def _left(self) -> list[str]:
         processes = [f"process {pid}" for pid in bearing("whet.run.node") if belongs(pid, self.folder)]
-        return [*processes, *(str(path) for path in self.folder.glob("whet-*/runs/*")), *self.scratch()]
+        logs = (f"{path}: {path.read_text()}" for path in self.folder.glob("whet-*/runs/*/log"))
+        return [*processes, *logs, *self.scratch()]
 
     def scratch(self) -> list[str]:
         return [str(path) for path in self.folder.glob("whet-????????") if path.is_dir()]

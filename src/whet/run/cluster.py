@@ -140,7 +140,8 @@ class Cluster:
             node = fleet.nodes.get(answer["node"])
             if answer["state"] != DONE or node is None:
                 where = node.address if node else answer["node"]
-                raise NodeLost(f"the process of whet on node {where} was lost")
+                why = f": {answer['problem']}" if "problem" in answer else ""
+                raise NodeLost(f"the process of whet on node {where} was lost{why}")
             return Left(node, answer["name"], answer["size"], answer["data"])
         raise NodeLost("no node of the cluster could take it")
 

@@ -110,7 +110,6 @@ class Node:
         self._keeper: asyncio.StreamWriter | None = None
         self._limits: dict[int, asyncio.Future[Any]] = {}
         self._number = 0
-        self._over = False
 
     def prepare(self, sock: socket.socket, gone: int) -> bool:
         """Answer the driver until everything is there; return whether trials may run."""
@@ -255,16 +254,24 @@ class Node:
             elif do == "state":
                 self._asked.refused = message["refused"]
             elif do == "end":
-                self._over = True
                 return
             self.tell({"id": message["id"], "under_way": self._parts.gateways.under_way_usd})
 
+    def serve(self, keeper: socket.socket, listener: socket.socket, gone: int) -> None:
+        """Run trials until it is over."""
+        with self.parts():
+            keeper.setblocking(False)
+            listener.setblocking(False)
+            try:
+                anyio.run(self.work, keeper, listener, gone)
+            finally:
+                _end_anyway()
+
     def remove(self) -> None:
-        """Remove what is of no use after the end of a run: what the driver has not fetched stays."""
-        if self._over:
-            remove_tree(self._folder)
-            with contextlib.suppress(OSError):
-                self._spool.rmdir()
+        """Remove what is of no use without this process: what the driver has not fetched stays."""
+        remove_tree(self._folder)
+        with contextlib.suppress(OSError):
+            self._spool.rmdir()
 
     async def _close(self) -> None:
         """Release what `execute` releases at the end of a run."""
@@ -285,8 +292,14 @@ class Node:
         """Run the trial that a lease asks for; if the lease ends, so does the trial."""
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             async with _while_open(reader) as asked:
-                writer.write(encode(await self._answer(asked)))
-                await writer.drain()
+                try:
+                    answer = await self._answer(asked)
+                except Exception as error:  # noqa: BLE001 - the other trials of this node go on
+                    answer = {"problem": f"{type(error).__name__}: {error}"}
+                # Inside, because a task group would wrap what is raised.
+                with contextlib.suppress(OSError):
+                    writer.write(encode(answer))
+                    await writer.drain()
         writer.close()
 
     async def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
@@ -342,7 +355,9 @@ async def _while_open(reader: asyncio.StreamReader) -> AsyncIterator[dict[str, A
     asked = await receive(reader)
 
     async def watch(scope: anyio.CancelScope) -> None:
-        await reader.read(1)
+        # A worker that was killed may leave a connection that is reset.
+        with contextlib.suppress(OSError):
+            await reader.read(1)
         scope.cancel()
 
     async with anyio.create_task_group() as group:
@@ -356,9 +371,13 @@ def facts() -> dict[str, Any]:
     return {"whet": __version__, "python": ".".join(platform.python_version_tuple()[:2]), "host": socket.gethostname()}
 
 
-def _clear_old(runs: Path, own: Path) -> None:
-    """Remove what runs left that nobody resumed for a week, and what a killed process could not clean up."""
-    for folder in runs.iterdir():
+def _clear_old(base: Path, own: Path) -> None:
+    """Remove what killed processes could not, and what nobody has come for or used for a week."""
+    for folder in (*base.glob("spool/*"), *base.glob("parcels/*")):
+        with contextlib.suppress(OSError):
+            if folder.stat().st_mtime < time.time() - _KEPT_S:
+                remove_tree(folder)
+    for folder in own.parent.iterdir():
         if folder == own:
             continue
         with contextlib.suppress(OSError):
@@ -367,8 +386,7 @@ def _clear_old(runs: Path, own: Path) -> None:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 for run_dir in folder.iterdir():
                     clear_scratch(run_dir)
-                if folder.stat().st_mtime < time.time() - _KEPT_S:
-                    remove_tree(folder)
+                remove_tree(folder)
             finally:
                 os.close(lock)
 
@@ -390,23 +408,15 @@ def main() -> None:
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     # The process of a keeper before this one may be cleaning up.
     fcntl.flock(lock, fcntl.LOCK_EX)
-    _clear_old(folder.parent, folder)
+    _clear_old(base_folder(), folder)
     node = Node(folder)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(socket_of(folder))
         listener.listen(1024)
-        if gone in select.select([listener.fileno(), gone], [], [])[0]:
-            return
-        sock, _ = listener.accept()
-        if not node.prepare(sock, gone):
-            return
-        with node.parts():
-            sock.setblocking(False)
-            listener.setblocking(False)
-            try:
-                anyio.run(node.work, sock, listener, gone)
-            finally:
-                _end_anyway()
+        if gone not in select.select([listener.fileno(), gone], [], [])[0]:
+            sock, _ = listener.accept()
+            if node.prepare(sock, gone):
+                node.serve(sock, listener, gone)
     node.remove()
 
 

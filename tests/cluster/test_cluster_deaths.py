@@ -1,0 +1,147 @@
+"""Whatever is killed during a run on a cluster: no trial is lost, none is recorded twice, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from loopback import LoopbackCluster, bearing, belongs, end
+from project import Outcome, Project
+
+from whet.model.run import TrialKey
+from whet.run.node import spool_name
+
+PATIENCE_S = 300
+TRIALS = 60
+
+
+def until(is_so: Callable[[], object], what: str) -> None:
+    """Wait for something that will be so."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline, f"{what} did not happen"
+        time.sleep(0.02)
+
+
+def of_cluster(cluster: LoopbackCluster, text: str) -> list[int]:
+    """Return the processes of the cluster with *text* in their arguments."""
+    return [pid for pid in bearing(text) if belongs(pid, cluster.folder)]
+
+
+def begin(cluster: LoopbackCluster, project: Project, *args: str) -> subprocess.Popen[bytes]:
+    """Begin a run on the cluster, and return when agents work and some trials have ended."""
+    process = project.start(*(args or ("suite.py",)), "--on", cluster.on)
+    until(lambda: process.poll() is not None or len(project.journal()) >= 5, "a trial")
+    assert process.poll() is None, project.outcome(process).stderr
+    return process
+
+
+def hold_whole(cluster: LoopbackCluster, project: Project, ended: Outcome) -> None:
+    """Check that every trial has one line, that each went as it should, and that nothing is left on the nodes."""
+    keys = Counter(f"{line['key']['case']}#{line['key']['number']}" for line in project.journal())
+    assert ended.code == 1, ended.stderr
+    assert len(keys) == TRIALS
+    assert set(keys.values()) == {1}
+    assert Counter(line["status"] for line in project.journal()) == {"passed": TRIALS - 3, "failed": 3}
+    assert project.whet("verify", "latest").code == 0
+    assert cluster.left() == []
+    assert project.left_after_a_while() == []
+
+
+def lost_attempts(project: Project) -> list[str]:
+    """Return why attempts were lost."""
+    attempts = [attempt for line in project.journal() for attempt in line["attempts"]]
+    return [each["failure"]["cause"] for each in attempts if (each["failure"] or {}).get("code") == "node-lost"]
+
+
+@pytest.mark.parametrize("victim", ["ray::hold_here", "whet.run.node", "ray::Keeper"])
+def test_a_process_that_is_killed_costs_attempts_and_no_trial(
+    three_nodes: LoopbackCluster, project: Project, victim: str
+) -> None:
+    process = begin(three_nodes, project)
+    until(lambda: of_cluster(three_nodes, victim), victim)
+
+    end(of_cluster(three_nodes, victim)[0])
+    ended = project.outcome(process, within_s=PATIENCE_S)
+
+    hold_whole(three_nodes, project, ended)
+    assert set(lost_attempts(project)) == {"infrastructure"}
+    assert "was lost" in ended.stdout + ended.stderr
+
+
+def test_a_node_that_is_killed_costs_attempts_and_no_trial(three_nodes: LoopbackCluster, project: Project) -> None:
+    process = begin(three_nodes, project)
+
+    three_nodes.kill(three_nodes.nodes[-1])
+    ended = project.outcome(process, within_s=PATIENCE_S)
+
+    hold_whole(three_nodes, project, ended)
+    assert set(lost_attempts(project)) == {"infrastructure"}
+
+
+def test_a_driver_that_is_killed_leaves_nothing_running_and_goes_on_with_what_ended_meanwhile(
+    three_nodes: LoopbackCluster, project: Project
+) -> None:
+    process = begin(three_nodes, project)
+    spool = three_nodes.folder / f"whet-node-{os.geteuid()}" / "spool"
+
+    def recorded() -> int:
+        # What is fetched is forgotten a second later, so some are both here and there.
+        here = {spool_name(TrialKey(**line["key"])) for line in project.journal()}
+        return len(here | {path.name for path in spool.glob("*/*") if not path.name.startswith(".")})
+
+    def started() -> int:
+        return len(list(project.outside.iterdir()))
+
+    os.kill(process.pid, signal.SIGSTOP)
+    until(lambda: recorded() >= started() and not project.left(), "the end of what had begun")
+    in_journal, begun = len(project.journal()), started()
+    end(process.pid)
+    process.communicate()
+    left = three_nodes_left(three_nodes), project.left_after_a_while(30)
+    ended = project.outcome(project.start("--resume", "latest"), within_s=PATIENCE_S)
+
+    assert in_journal < begun < TRIALS
+    assert left == ([], [])
+    hold_whole(three_nodes, project, ended)
+    # No agent worked twice on a trial that had ended.
+    assert started() == TRIALS
+    assert lost_attempts(project) == []
+
+
+def three_nodes_left(cluster: LoopbackCluster) -> list[str]:
+    """Return the processes and scratch folders that are left; what trials left waits for the driver."""
+    until(lambda: not of_cluster(cluster, "whet.run.node"), "the end of the nodes' processes")
+    return cluster.scratch()
+
+
+def test_an_interrupted_run_ends_its_agents_on_all_nodes_and_can_go_on(
+    three_nodes: LoopbackCluster, project: Project
+) -> None:
+    process = begin(three_nodes, project)
+
+    os.kill(process.pid, signal.SIGINT)
+    interrupted = project.outcome(process, within_s=PATIENCE_S)
+    left = project.left_after_a_while(), three_nodes.left()
+    ended = project.outcome(project.start("--resume", "latest"), within_s=PATIENCE_S)
+
+    assert interrupted.code == 130, interrupted.stderr
+    assert left == ([], [])
+    hold_whole(three_nodes, project, ended)
+
+
+def test_places_of_nodes_are_for_one_user_alone(three_nodes: LoopbackCluster, project: Project) -> None:
+    process = begin(three_nodes, project)
+
+    modes = {path.name: path.stat().st_mode & 0o077 for path in Path(three_nodes.folder).glob("whet-*")}
+    ended = project.outcome(process, within_s=PATIENCE_S)
+
+    assert modes
+    assert set(modes.values()) == {0}
+    assert ended.code == 1
