@@ -30,7 +30,7 @@ import anyio
 from whet.errors import WhetError
 from whet.ground.copying import remove_tree
 from whet.ground.descent import become_subreaper
-from whet.ground.engine import remove_abandoned
+from whet.ground.marks import remove_abandoned
 from whet.ground.mounts import private_mounts
 from whet.ground.parcels import keep_parcel, pack
 from whet.ground.sandbox import Sandbox, choose_sandbox
