@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 
 import httpx2
 
@@ -111,6 +112,8 @@ class Upstream:
                 timeout=httpx2.Timeout(None, connect=_CONNECT_S),
                 limits=httpx2.Limits(max_connections=None, max_keepalive_connections=_MOST_ON_LINE),
                 follow_redirects=False,
+                # Cookies are the agent's own business: kept here, they would go out with the requests of others.
+                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
             )
             found = _Line(client)
             self._lines.append(found)
