@@ -341,6 +341,26 @@ def test_a_name_that_is_allowed_and_leads_into_a_private_network_is_refused(
     run(work)
 
 
+@pytest.mark.parametrize(
+    ("head", "size", "kind"),
+    [(10, 10, "network"), (5_000, 5_000_000, "network"), (20_000, 10, None), (10, 25_000_000, None)],
+)
+def test_a_request_that_a_provider_hangs_up_on_because_of_its_size_is_no_outage(
+    tmp_path: Path, head: int, size: int, kind: str | None
+) -> None:
+    async def work() -> None:
+        async with server(lambda _: b"") as (url, _), bench(tmp_path, url) as at:
+            body = b'{"model": "%s"}' % (b"m" * size)
+            headers = {"x-api-key": at.key, "x-more": "h" * head}
+            answer = await at.client.post(f"{at.given.address}/v1/messages", content=body, headers=headers)
+
+            assert answer.status_code == 502
+            seen = at.ledger.witness().trouble
+            assert (seen.kind if seen else None) == kind
+
+    run(work)
+
+
 def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
