@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,10 @@ from tasks import TESTS, write_task
 from test_agents_inside import program, stage
 from test_real_gateway import FIRST, LOOK, READY, noted, sent
 
+from whet.errors import SandboxError
+from whet.ground.engine import Engine
+from whet.ground.inlet import opened
+from whet.ground.sandbox import Inlet
 from whet.testing.scripted_model import ScriptedModel
 
 __all__ = ["program", "stage"]
@@ -183,3 +188,14 @@ def test_a_task_with_a_network_has_it_for_the_verifier_and_not_for_an_agent_with
     (asked,) = [json.loads(line) for line in outcome.artifact("open", "requests.jsonl").read_text().splitlines()]
     assert (asked["outcome"], asked["input_tokens"]) == ("answered", 1000)
     assert len(model.requests) == 1
+
+
+def test_docker_is_refused_with_what_to_do() -> None:
+    async def work() -> None:
+        async with opened(Inlet(take=print), Engine("/usr/bin/docker")):
+            pass
+
+    with pytest.raises(SandboxError, match="docker cannot give") as raised:
+        asyncio.run(work())
+
+    assert "podman" in (raised.value.hint or "")

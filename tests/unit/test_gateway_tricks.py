@@ -296,6 +296,71 @@ def test_the_key_is_in_nothing_that_is_kept_wherever_an_agent_puts_what_stands_f
     assert not [data for data in kept if KEY.encode() in data]
 
 
+def test_a_cookie_of_a_provider_is_for_the_agent_that_got_it(tmp_path: Path) -> None:
+    async def work() -> None:
+        said = whole(WELL, "Set-Cookie: session=of-one; Path=/")
+        async with server(lambda _: said) as (url, seen), bench(tmp_path, url) as at:
+            first = await at.ask()
+            at.client.cookies.clear()
+            await at.ask()
+            at.client.cookies.clear()
+            await at.client.get(f"{at.given.address}/v1/models", headers={"cookie": "own=1"})
+
+            assert first.headers["set-cookie"].startswith("session=of-one")
+            assert [b"of-one" in each for each in seen] == [False, False, False]
+            assert b"cookie: own=1\r\n" in seen[2].lower()
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        ("10.0.0.1",),
+        ("169.254.169.254",),
+        ("::1",),
+        ("::ffff:127.0.0.1",),
+        ("93.184.215.14", "192.168.0.1"),
+        ("0.0.0.0",),
+    ],
+)
+def test_a_name_that_is_allowed_and_leads_into_a_private_network_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, addresses: tuple[str, ...]
+) -> None:
+    def look_up(_host: object, port: int, *_: object, **__: object) -> list[tuple[object, ...]]:
+        return [(socket.AF_INET6 if ":" in each else socket.AF_INET, 1, 6, "", (each, port)) for each in addresses]
+
+    async def work() -> None:
+        async with bench(tmp_path, "http://127.0.0.1:9", allow=("api.example.com:443",)) as at:
+            monkeypatch.setattr(socket, "getaddrinfo", look_up)
+            found = await at.raw(b"CONNECT api.example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n")
+
+            assert found.startswith(b"HTTP/1.1 502")
+            assert b"private address" in found
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    ("head", "size", "kind"),
+    [(10, 10, "network"), (5_000, 5_000_000, "network"), (20_000, 10, None), (10, 25_000_000, None)],
+)
+def test_a_request_that_a_provider_hangs_up_on_because_of_its_size_is_no_outage(
+    tmp_path: Path, head: int, size: int, kind: str | None
+) -> None:
+    async def work() -> None:
+        async with server(lambda _: b"") as (url, _), bench(tmp_path, url) as at:
+            body = b'{"model": "%s"}' % (b"m" * size)
+            headers = {"x-api-key": at.key, "x-more": "h" * head}
+            answer = await at.client.post(f"{at.given.address}/v1/messages", content=body, headers=headers)
+
+            assert answer.status_code == 502
+            seen = at.ledger.witness().trouble
+            assert (seen.kind if seen else None) == kind
+
+    run(work)
+
+
 def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 

@@ -41,6 +41,8 @@ _MOST_CONNECTIONS = 128
 _BACKLOG = 1024
 # Of an error, what is read for its words.
 _MOST_ERROR = 64 * 1024
+# What providers take; beyond, an agent could bring about an outage, and so choose which of its trials count.
+_USUAL_HEAD, _USUAL_BODY = 8 * 1024, 20 * 1024 * 1024
 _SETTLE_S = 0.5
 _PAUSE_S = 0.05
 _ERROR = 400
@@ -269,8 +271,11 @@ class Passage:
             reading = Reading(entry.asked.format, _content_type(answer))
             await client.answer(_followed(answer, reading, error, partial(ledger.heard, entry)))
         except Unreachable as trouble:
-            ledger.done(entry, "unreachable", kind="network", said=str(trouble))
-            await asking.whole()
+            try:
+                await asking.whole()
+            finally:
+                # Only now it is known how large the request is.
+                ledger.done(entry, "unreachable", kind="network" if _is_usual(asking) else None, said=str(trouble))
             await client.refuse(_UNREACHABLE, f"the provider cannot be reached: {trouble}")
         except Unsendable as trouble:
             entry.status = _ERROR
@@ -350,6 +355,12 @@ class Passage:
                 yield rest
 
         return Answer(status=response.status_code, headers=headers, pieces=pieces())
+
+
+def _is_usual(asking: Asking) -> bool:
+    """Return whether a provider takes such a request: some hang up on a larger one, which is no trouble of theirs."""
+    head = sum(len(name) + len(value) for name, value in asking.incoming.headers)
+    return head <= _USUAL_HEAD and len(asking.body) <= _USUAL_BODY and not asking.too_large
 
 
 def _leads_elsewhere(path: str) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 
 import httpx2
 
@@ -107,6 +108,8 @@ class Upstream:
                 timeout=httpx2.Timeout(None, connect=_CONNECT_S),
                 limits=httpx2.Limits(max_connections=None, max_keepalive_connections=_MOST_ON_LINE),
                 follow_redirects=False,
+                # Cookies are the agent's own business: kept here, they would go out with the requests of others.
+                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
             )
             found = _Line(client)
             self._lines.append(found)
