@@ -101,10 +101,13 @@ def test_a_folder_of_artifacts_stands_for_the_runs_in_it(five: Project):
         shutil.copytree(five.output_dir, five.root / "down" / f"job-{number}", symlinks=False)
         shutil.rmtree(five.output_dir)
 
-    done = _merge(five, "down")
+    done = _merge(five, "down", into="down/merged")
 
     assert done.code == 1, done.stderr
     assert done.results["counts"]["total"] == 5
+    again = _merge(five, "down")
+    assert (again.code, again.results["counts"]["total"]) == (1, 5), again.stderr
+    assert "must not be empty" in _merge(five, "").stderr
 
 
 def test_shards_may_come_from_machines_with_other_places(five: Project, tmp_path: Path):

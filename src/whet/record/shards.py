@@ -84,6 +84,9 @@ def find_records(references: Iterable[str], output_dir: Path) -> list[Path]:
     """Return the folders of runs that *references* name: runs, batches, or folders in which they lie."""
     found: dict[Path, None] = {}
     for reference in references:
+        if not reference.strip():
+            # An unset shell variable does not mean the current folder.
+            raise UsageError("the name of a run must not be empty", hint="name a run folder, or a run id")
         batch = find_batch(reference, output_dir)
         if batch is not None:
             folders = [run for _, run in read_batch(batch)]
@@ -98,12 +101,13 @@ def find_records(references: Iterable[str], output_dir: Path) -> list[Path]:
 
 
 def _below(folder: Path, depth: int = _DEEPEST) -> Iterator[Path]:
-    """Yield the runs below *folder*; links, such as `latest`, and records of controls are passed over."""
+    """Yield the runs below *folder*; passes over links, such as `latest`, controls, and what is merged."""
     for path in sorted(folder.iterdir()) if depth else ():
         if path.is_symlink() or not path.is_dir():
             continue
         if (path / RUN_FILE).is_file():
-            if read_run_file(path).command != _AUDIT:
+            asked = read_run_file(path)
+            if asked.command != _AUDIT and not asked.merged:
                 yield path
         elif not (path / BATCH_FILE).is_file():
             yield from _below(path, depth - 1)
