@@ -4,7 +4,7 @@ import { Problem, refusals } from "./api.js";
 import { showBeside } from "./beside.js";
 import { showCase } from "./case.js";
 import { showCompare } from "./compare.js";
-import { el } from "./dom.js";
+import { el, visible } from "./dom.js";
 import { showHistory } from "./history.js";
 import { listen, setKeys, showHelp } from "./keys.js";
 import { problemNotice, trail } from "./parts.js";
@@ -61,7 +61,7 @@ async function navigate({ moveFocus }) {
     const { title, update = null, keepPlace = false } = await viewAt(path, context);
     if (signal.aborted) return;
     shown.update = update;
-    document.title = `${title} · whet`;
+    document.title = visible(`${title} · whet`);
     if (!keepPlace) scrollTo(0, 0);
     if (moveFocus && !keepPlace) main.querySelector("h1")?.focus({ preventScroll: true });
   } catch (error) {

@@ -6,7 +6,10 @@ const TABLE_ROLES = { table: "table", thead: "rowgroup", tbody: "rowgroup", tr: 
 const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 const COLOURS = /\u001b\[[0-9;]*m/g;
 
-/** An element with properties and children; null, undefined and false are left out. */
+// What people read or hear; other attributes are for programs, and stay as they are.
+const READ = new Set(["aria-label", "title", "placeholder"]);
+
+/** An element with properties and children; null, undefined and false are left out. Texts hide nothing, see `visible`. */
 export function el(tag, properties, ...children) {
   const made = document.createElement(tag);
   // On narrow screens the layout of tables is block. Without a role, screen readers would not see tables.
@@ -14,17 +17,17 @@ export function el(tag, properties, ...children) {
   for (const [name, value] of Object.entries(properties ?? {})) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else made.setAttribute(name, value === true ? "" : String(value));
+    else made.setAttribute(name, value === true ? "" : READ.has(name) ? visible(value) : String(value));
   }
-  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false).map((child) => (typeof child === "string" ? visible(child) : child)));
   return made;
 }
 
 /** An element of a drawing. */
 export function drawn(tag, attributes, ...children) {
   const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
-  made.append(...children);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, READ.has(name) ? visible(value) : String(value));
+  made.append(...children.map((child) => (typeof child === "string" ? visible(child) : child)));
   return made;
 }
 

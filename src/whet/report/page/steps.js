@@ -5,8 +5,15 @@ const SUMMARY = ["command", "cmd", "file_path", "filePath", "notebook_path", "pa
 const MOST_SUMMARY = 240;
 // The time of a result may be the agent's and that of its call ours: within this, an end before its beginning is at once.
 const CLOCKS_DIFFER_S = 1;
-// Events whose type is none of these are shown as they are: anybody can write such a file.
-const READ = new Set("message final_output tool_call tool_result command file_read file_edit skill_signal permission usage turn_started trouble session_started session_ended".split(" "));
+// The texts that an event of each kind must have. What is no such event is shown as it is: anybody can write such a file.
+const NEEDED = { message: ["text"], final_output: ["text"], tool_call: ["tool"], tool_result: [], command: ["command"], file_read: ["path"], file_edit: ["path"], skill_signal: ["skill"], permission: ["tool"], usage: [], turn_started: [], trouble: ["message"], session_started: [], session_ended: [] };
+const TEXTS = "at id phase role text tool output command cwd path skill policy message kind reason model version prompt".split(" ");
+const NUMBERS = "exit_code status turn input_tokens output_tokens cached_tokens cost_usd".split(" ");
+
+function isSound(event) {
+  const fits = (type) => (name) => event[name] === undefined || event[name] === null || typeof event[name] === type;
+  return typeof event.type === "string" && Object.hasOwn(NEEDED, event.type) && NEEDED[event.type].every((name) => typeof event[name] === "string") && TEXTS.every(fits("string")) && NUMBERS.every(fits("number")) && (event.skills ?? []) instanceof Array;
+}
 
 /** Steps from events that come in parts. */
 export class Steps {
@@ -28,11 +35,13 @@ export class Steps {
   add(events) {
     for (const event of events) {
       this.total = Math.max(this.total, event.i + 1);
+      const sound = isSound(event);
+      if (Number.isNaN(Date.parse(event.at))) event.at = null;
       if (event.at) {
         this.began ??= event.at;
         this.ended = event.at;
       }
-      if (READ.has(event.type)) this[event.type](event);
+      if (sound) this[event.type](event);
       else this.push(event, { kind: "other", event });
     }
   }
