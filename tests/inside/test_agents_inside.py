@@ -47,6 +47,17 @@ def test_an_agent_that_is_not_in_the_image_works_there(stage: Stage, image: str)
     assert stage.project.left_after_a_while() == []
 
 
+def test_an_agent_explains_itself_in_the_same_image(stage: Stage, image: str) -> None:
+    played = stage.play([READY], "--image", image, check='expect.output.includes(report, "tested", explain="Why not?")')
+
+    asked = stage.explain([{"run": "command -v apt-get || echo no apt here"}, {"say": "Nobody asked."}])
+
+    assert played.verdict[0] == "failed", played.story
+    assert asked.outcome.code == 0, asked.story
+    assert "Nobody asked." in asked.outcome.stdout
+    assert "no apt here" in asked.turns[1].text
+
+
 def test_an_agent_brings_the_libraries_that_an_image_lacks(stage: Stage, small_image: str) -> None:
     """Without a C library; it has no bash either, without which Claude Code runs no command."""
     check = 'assert ctx.changes().created == ("report.md",), ctx.changes()'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from images import containers_left
+from images import call_podman, containers_left
 from project import Outcome, Project
 from tasks import AGENT, write_task
 
@@ -109,6 +109,7 @@ def test_processes_that_fill_the_container_end_with_it(tasks: Project, image: st
             id="deep",
         ),
         pytest.param("trap 'exit 0' TERM; head -c 80000000 /dev/zero > large", id="and is done"),
+        pytest.param("mkdir -p /data; head -c 80000000 /dev/zero > /data/large; sleep 60", id="volume"),
     ],
 )
 def test_an_agent_that_fills_the_disk_of_its_task_is_ended_and_has_failed(
@@ -119,6 +120,7 @@ def test_an_agent_that_fills_the_disk_of_its_task_is_ended_and_has_failed(
         image,
         task_DOT_toml="[environment]\nstorage_mb = 50\n",
         instruction_DOT_md="echo right > answer.txt; " + script,
+        environment__Dockerfile="FROM {image}\nWORKDIR /app\nVOLUME /data\n",
     )
 
     ended = tasks.whet("run", "tasks")
@@ -126,3 +128,102 @@ def test_an_agent_that_fills_the_disk_of_its_task_is_ended_and_has_failed(
     assert ended.statuses == {"one": "failed"}, ended.message("one")
     assert ended.codes == {"one": "ceiling"}, ended.message("one")
     assert "50 MB of disk" in ended.message("one")
+
+
+REFUSED = {
+    "option": ('[environment]\ndocker_image = "--privileged"\n', "'--privileged' is not the name of an image"),
+    "mount": ('[environment]\ndocker_image = "-v/:/host"\n', "is not the name of an image"),
+    "transport": ('[environment]\ndocker_image = "dir:/etc"\n', "is not the name of an image"),
+    "upwards": ('[environment]\ndocker_image = "../../etc"\n', "is not the name of an image"),
+    "giant": ("[environment]\ncpus = 1e300\n", "environment.cpus: must be a number"),
+    "memory": ('[environment]\nmemory = "99999999999999999999T"\n', "must be at most"),
+    "storage": ("[environment]\nstorage_mb = 99999999999999999999\n", "environment.storage_mb"),
+    "for ever": ("[agent]\ntimeout_sec = 1e308\n", "agent.timeout_sec"),
+    "health": ('[environment.healthcheck]\ncommand = "false"\ninterval_sec = 1e300\n', "interval_sec"),
+    "folder": ('[environment]\nworkdir = "../.."\n', "must be an absolute path"),
+    "variable": ('[environment]\nenv = { "A=B\\nC" = "x" }\n', "cannot be a variable"),
+    "step": ('[[steps]]\nname = "../../../etc"\n', "is not the name of a folder in steps"),
+    "artifact": ('artifacts = ["../etc/passwd"]\n', "is not an absolute path"),
+    "nested": (f"a = {'[' * 20_000}{']' * 20_000}\n", "task.toml cannot be read"),
+}
+
+
+def test_values_that_no_task_can_mean_are_refused_one_by_one(tasks: Project, image: str) -> None:
+    for name, (told, _) in REFUSED.items():
+        write_task(tasks.root / "tasks" / name, image, task_DOT_toml=told)
+
+    ended = tasks.whet("run", "tasks", "--dry-run")
+
+    assert ended.code == 2
+    for name, (_, reason) in REFUSED.items():
+        lines = [line for line in ended.stderr.splitlines() if f" {name}: is left out" in line]
+        assert lines, name
+        assert all(reason in line for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    ("place", "target"),
+    [
+        ("instruction.md", "{outside}/secret"),
+        ("task.toml", "{outside}/secret"),
+        ("environment", "{outside}"),
+        ("environment/Dockerfile", "{outside}/secret"),
+        ("tests", "{outside}"),
+        ("solution", "{outside}"),
+        ("steps/one/workdir", "{outside}"),
+    ],
+)
+def test_no_link_of_a_task_brings_a_file_of_this_machine_to_an_agent(
+    tasks: Project, image: str, place: str, target: str
+) -> None:
+    (tasks.outside / "secret").write_text("of the machine")
+    task = write_task(tasks.root / "tasks/one", image)
+    if place.startswith("steps"):
+        toml = 'schema_version = "1.4"\n[[steps]]\nname = "one"\n'
+        write_task(task, image, task_DOT_toml=toml, steps__one__instruction_DOT_md="ls")
+    path = task / place
+    if path.exists():
+        path.rename(task / "moved")
+    path.symlink_to(target.replace("{outside}", str(tasks.outside)))
+
+    ended = tasks.whet("run", "tasks")
+
+    assert ended.code == 2
+    assert f"{place} is a link that leads out of" in ended.stderr
+    assert "of the machine" not in ended.stderr + ended.stdout
+
+
+def test_a_link_among_the_tests_leads_nowhere_but_into_the_container(tasks: Project, image: str) -> None:
+    (tasks.outside / "secret").write_text("of the machine")
+    tests = "#!/bin/sh\ncat /tests/deep/link; echo 1 > /logs/verifier/reward.txt\n"
+    task = write_task(tasks.root / "tasks/one", image, tests__test_DOT_sh=tests)
+    (task / "tests/deep").mkdir()
+    (task / "tests/deep/link").symlink_to(tasks.outside / "secret")
+
+    ended = tasks.whet("run", "tasks")
+
+    assert ended.statuses == {"one": "passed"}, ended.message("one")
+    assert "of the machine" not in ended.artifact("one", "verifier.log").read_text()
+
+
+def test_what_an_image_asks_for_leaves_nothing_and_what_it_claims_counts_for_nothing(
+    tasks: Project, image: str
+) -> None:
+    recipe = "FROM {image}\nWORKDIR /app\nVOLUME /app /data\nLABEL whet.owner=1-1-1 whet.run=other whet.left=1-1-1\n"
+    write_task(tasks.root / "tasks/claims", image, environment__Dockerfile=recipe)
+    before = call_podman("volume", "ls", "--quiet")
+
+    ended = tasks.whet("run", "tasks")
+
+    assert ended.statuses == {"claims": "passed"}, ended.message("claims")
+    assert containers_left("whet.run=other") == []
+    assert call_podman("volume", "ls", "--quiet") == before
+
+
+def test_a_user_that_the_image_lacks_is_the_fault_of_the_task(tasks: Project, image: str) -> None:
+    write_task(tasks.root / "tasks/one", image, task_DOT_toml='[agent]\nuser = "nobody-here"\n')
+
+    ended = tasks.whet("run", "tasks")
+
+    assert ended.codes == {"one": "environment"}
+    assert "as user nobody-here" in ended.message("one")

@@ -334,3 +334,13 @@ def test_trials_that_are_kept_warm_share_no_container_and_leave_none(tasks: Proj
 
     assert [trial["status"] for trial in ended.trials] == ["passed"] * 5, ended.stdout
     assert containers_left(f"whet.run={ended.folder.name}") == []
+
+
+def test_the_agent_of_a_task_cannot_be_asked_afterwards(tasks: Project, image: str) -> None:
+    write_task(tasks.root / "tasks/good", image)
+    run_tasks(tasks)
+
+    ended = tasks.whet("explain", str(tasks.output_dir / "latest/trials"), "--ask", "Why?")
+
+    assert ended.code == 2
+    assert "gone with its attempt" in ended.stderr or "has no session" in ended.stderr, ended.stderr

@@ -195,5 +195,5 @@ def ask_image(engine: Engine, image: str, script: str, *args: str) -> Said:
     )
     if said.code is None:
         # It took too long: the shell of an image may be anything.
-        engine.ask("rm", "--force", name)
+        engine.ask("rm", "--force", "--volumes", name)
     return said

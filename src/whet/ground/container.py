@@ -194,8 +194,12 @@ def new_name() -> str:
 
 
 def streams(engine: Engine) -> tuple[str, ...]:
-    """Return the options that give a command our own pipes, which are larger than those of the engine."""
-    return ("--log-driver", "passthrough") if engine.is_podman else ("--log-driver", "none")
+    """Return the options that give a command our own pipes, which are larger than those of the engine.
+
+    And no volumes that its image asks for, which would be neither in its layer nor limited; docker always makes them.
+    """
+    own = ("--log-driver", "passthrough", "--image-volume", "ignore")
+    return own if engine.is_podman else ("--log-driver", "none")
 
 
 def _user(engine: Engine) -> tuple[str, ...]:

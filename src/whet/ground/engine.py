@@ -121,7 +121,7 @@ class Engine:
 
     async def remove(self, name: str) -> None:
         """Remove a container and everything that runs in it; raises if it is still there afterwards."""
-        said = await self.call("rm", "--force", *self._at_once, name)
+        said = await self.call("rm", *self._wholly, name)
         if not said.ok and (await self.call("container", "inspect", name)).ok:
             raise SandboxError(f"container {name} could not be removed: {said.why}")
 
@@ -140,8 +140,9 @@ class Engine:
         return said.out.strip() if said.ok and "<no value>" not in said.out else ""
 
     @property
-    def _at_once(self) -> tuple[str, ...]:
-        return ("--time", "0") if self.is_podman else ()
+    def _wholly(self) -> tuple[str, ...]:
+        """The options that remove a container at once, with the volumes that its image asks for."""
+        return ("--force", "--volumes", *(("--time", "0") if self.is_podman else ()))
 
     def ask(self, *args: str) -> Said:
         """Call it before there is an event loop."""
@@ -160,9 +161,11 @@ class Engine:
 
     def remove_owned(self, owner: str) -> str | None:
         """Remove the containers of *owner*, and images of what its agents left; return why some are still there."""
-        containers = ("ps", "--all", "--quiet", "--filter", f"label={OWNER_LABEL}={owner}")
+        # By their names too: an image that somebody else runs may have the label.
+        named = ("--filter", f"label={OWNER_LABEL}={owner}", "--filter", "name=^whet-")
+        containers = ("ps", "--all", "--quiet", *named)
         images = ("image", "ls", "--quiet", "--filter", f"label={LEFT_LABEL}={owner}")
-        return self._remove_all(containers, ("rm", "--force", *self._at_once)) or self._remove_all(
+        return self._remove_all(containers, ("rm", *self._wholly)) or self._remove_all(
             images, ("image", "rm", "--force")
         )
 

@@ -21,7 +21,7 @@ from whet.errors import ImageError, ImageMissing
 from whet.ground.engine import IMAGE_LABEL, Engine, Said
 from whet.ground.marks import state_folder
 from whet.ground.process import run_process
-from whet.model.task import ImageSpec
+from whet.model.task import ImageSpec, is_image_name
 
 _TAG = "localhost/whet"
 _HASH_SHOWN = 24
@@ -66,6 +66,8 @@ class Images:
     async def _named(self, spec: ImageSpec) -> str:
         """Return the image by its name, and pull it if it is not here."""
         name = spec.name or ""
+        if not is_image_name(name):
+            raise ImageMissing(f"{name!r} is not the name of an image")
         if (await self._call("image", "inspect", name)).ok:
             return name
         said = await self._call("pull", "--quiet", name, timeout_s=_PULL_S)

@@ -212,6 +212,7 @@ class TaskContainer:
         await self._find(name, token)
         if self.ceilings.disk_mb is not None:
             self._disk = await self._disk_of(self.ceilings.disk_mb, name, boundary)
+        await self._find_user()
         if self.environment.healthcheck is not None:
             await self.wait_until_healthy(self.environment.healthcheck)
         self._services = frozenset(members(self._first))
@@ -229,6 +230,15 @@ class TaskContainer:
                     "the processes of the container cannot be seen from here, so nothing could end them",
                     hint="use an engine of this machine, as root or as podman of your own",
                 )
+
+    async def _find_user(self) -> None:
+        """Raise if the image does not have the user; later, it would look as if the agent had failed."""
+        if self.user is None or self.user.isdigit():
+            return
+        ended, said = await self.execute("true", timeout_s=_PATIENCE_S)
+        if ended.exit_code != 0:
+            shown = said.decode(errors="replace").strip()[-500:]
+            raise EnvironmentFailed(f"nothing can be executed as user {self.user} of the task", hint=shown or None)
 
     async def _disk_of(self, most_mb: int, name: str, boundary: Boundary) -> Disk:
         """Return what the container may write: into its layer, its logs and what is mounted, all of it new."""
@@ -393,7 +403,10 @@ class TaskContainer:
         """Put the tests into `/tests`, later folders over earlier ones; nothing else is there."""
         _empty(self.tests)
         for folder in folders:
-            shutil.copytree(folder, self.tests, symlinks=True, dirs_exist_ok=True)
+            try:
+                shutil.copytree(folder, self.tests, symlinks=True, dirs_exist_ok=True)
+            except shutil.Error as error:
+                raise EnvironmentFailed(f"the tests cannot be shown: {error.args[0][0][2]}") from error
         for path in self.tests.rglob("*.sh"):
             if not path.is_symlink():
                 path.chmod(0o755)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
@@ -10,6 +11,16 @@ from typing import Literal
 from whet.dataclass import dataclass
 
 RewardStrategy = Literal["mean", "final"]
+# As registries know it, so neither an option nor a path: an engine would take `-v/:/x` and `dir:/x` for these.
+_IMAGE_NAME = re.compile(
+    r"(?:(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(?::[0-9]{1,5})?/)?"
+    r"[a-z0-9]+(?:(?:\.|_{1,2}|-+|/)[a-z0-9]+)*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
+)
+
+
+def is_image_name(text: str) -> bool:
+    """Return whether *text* can be the name of an image."""
+    return _IMAGE_NAME.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from whet.model.request import Settings
 from whet.model.run import Plan, Runner
 from whet.model.suite import Case
-from whet.model.task import ImageSpec
+from whet.model.task import ImageSpec, is_image_name
 
 CONTAINER = "container"
 _HINT = 'set run.image = "NAME", or "./DIR" with a Dockerfile; or give --image, or an image of the runner or the case'
@@ -44,7 +44,13 @@ def image_problems(plan: Plan, settings: Settings) -> Iterator[str]:
         yield f"run.sandbox: {tasks[0]} is a task with a container of its own; leave out {settings.sandbox}"
     if settings.sandbox != CONTAINER:
         return
-    pairs = ((execution.case, execution.runner) for execution in plan.executions)
+    pairs = [(execution.case, execution.runner) for execution in plan.executions]
     lacking = dict.fromkeys(runner.id for case, runner in pairs if image_of(settings, case, runner) is None)
     if lacking:
         yield f"run.image: no image is named for {', '.join(lacking)}: {_HINT}"
+    named = (spec.name for case, runner in pairs if (spec := image_of(settings, case, runner)) is not None)
+    yield from (
+        f"run.image: {name!r} is not the name of an image: {_HINT}"
+        for name in dict.fromkeys(named)
+        if name and not is_image_name(name)
+    )

@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 
 from whet.dataclass import dataclass
+from whet.errors import UsageError
 from whet.grade.expect.group import Asked
 from whet.ground.descent import become_subreaper
 from whet.ground.sandbox import Sandbox, choose_sandbox, hold_network
@@ -20,6 +21,7 @@ from whet.model.request import Settings
 from whet.model.run import Execution, Plan
 from whet.model.session import SessionSummary
 from whet.model.suite import Suite
+from whet.plan.images import CONTAINER
 from whet.plan.settings import load_settings
 from whet.reading.text import clean, count, duration, money, one_line, path_for_people
 from whet.record import folder as folders
@@ -39,10 +41,12 @@ from whet.run.gateways import hold_routes
 from whet.run.parts import AttemptParts, make_attempt_parts
 from whet.run.run_state import ERRORED, FAILED, INTERRUPTED, PASSED
 from whet.run.scratch import clear_scratch
+from whet.run.start import open_housing
+from whet.suites.harbor import tasks_in
 
 _WIDEST = 160
 # The options of the run that hold for questions as well.
-_KEPT_FLAGS = ("sandbox", "timeout_ms", "max_steps")
+_KEPT_FLAGS = ("sandbox", "image", "timeout_ms", "max_steps")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +173,8 @@ def _prepare(request: ExplainRequest, asking: _Asking, session: SessionSummary, 
     state = state_of(subject, session)
     settings = _settings(request, subject)
     runner = find_runner(subject, session, state, settings)
+    if subject.record.suite.is_dir() and tasks_in(subject.record.suite):
+        raise UsageError("the container of a task is gone with its attempt, so its agent cannot be asked")
     warnings = list(doubts(subject, runner, asking.pending))
     sandbox, note = choose_sandbox(settings.sandbox)
     warnings += (*hold_network(sandbox, [runner]), *hold_routes([runner], os.environ, sandbox))
@@ -182,7 +188,8 @@ def _prepare(request: ExplainRequest, asking: _Asking, session: SessionSummary, 
         sys.stderr.write(f"warning: {warning}\n")
     execution = execution_of(subject, runner, settings)
     parts = _parts(subject, execution, settings, sandbox, scratch)
-    return Interview(parts=parts, subject=subject, session=session, state=state, execution=execution)
+    housing = open_housing(parts, settings, stack) if sandbox.name == CONTAINER else None
+    return Interview(parts=parts, subject=subject, session=session, state=state, execution=execution, housing=housing)
 
 
 def _settings(request: ExplainRequest, subject: Subject) -> Settings:

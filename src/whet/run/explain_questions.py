@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import anyio.to_thread
 
@@ -31,6 +31,9 @@ from whet.run.regrade import restore_workspace
 from whet.run.scratch import noted_scratch
 from whet.run.session_state import SessionState, restore_state
 from whet.run.trial import verdict
+
+if TYPE_CHECKING:
+    from whet.run.housing import Housing
 
 EXPLANATIONS_FILE = "explanations.json"
 EXPLANATIONS_DIR = "explanations"
@@ -97,6 +100,8 @@ class Interview:
     session: SessionSummary
     state: SessionState
     execution: Execution
+    # If the agent runs in containers.
+    housing: Housing | None = None
 
     async def ask(self, asked: Asked, number: int) -> Explanation:
         """Ask one question; errors become data, as in an attempt."""
@@ -110,11 +115,21 @@ class Interview:
             with noted_scratch(self.parts.run_dir, self.parts.scratch):
                 ground, lacking = await anyio.to_thread.run_sync(self._restore)
                 resume = Resume(session_id=self.state.session_id, usage=self.session.usage)
-                await run_agent(self.parts, ground, self._trial(asked.question), record, resume)
+                trial = self._trial(asked.question)
+                await run_agent(await self._housed(trial, artifacts), ground, trial, record, resume)
         except AttemptError as error:
             record.fail(self.parts, error)
         record.duration_s = time.monotonic() - record.began
         return self._explanation(asked, record, where, lacking)
+
+    async def _housed(self, trial: Trial, attempt: str) -> AttemptParts:
+        """Return the parts with a container for this question, if the agent runs in one."""
+        if self.housing is None:
+            return self.parts
+        sandbox = await self.housing.sandbox(trial, attempt)
+        if isinstance(sandbox, AttemptError):
+            raise sandbox
+        return replace(self.parts, sandbox=sandbox)
 
     def _trial(self, question: str) -> Trial:
         """Return the trial with the question as its prompt."""

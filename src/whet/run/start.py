@@ -40,13 +40,14 @@ from whet.report.choose import make_reporters
 from whet.report.digest import resume_command
 from whet.report.reporter import Reporters
 from whet.run.execute import single_errors
-from whet.run.parts import RunParts, make_graders, make_masker, make_run_parts
+from whet.run.parts import AttemptParts, RunParts, make_graders, make_masker, make_run_parts
 from whet.run.run_state import RunState, now
 from whet.run.scratch import clear_scratch, new_scratch, starts_nothing
 from whet.version import __version__
 
 if TYPE_CHECKING:
     from whet.grade.until import Looking
+    from whet.run.housing import Housing
 
 # The files that whet itself holds open, and the most that a trial does: pipes, transcripts, a worker, folders.
 _OWN_FILES = 32
@@ -151,12 +152,17 @@ def with_containers(parts: RunParts, settings: Settings, stack: ExitStack) -> Ru
     """Return *parts* with what containers need, if a trial runs in one."""
     if not needs_containers(parts.plan, settings):
         return parts
+    return replace(parts, housing=open_housing(parts, settings, stack))
+
+
+def open_housing(parts: AttemptParts, settings: Settings, stack: ExitStack) -> Housing:
+    """Return what containers need, until *stack* closes."""
     # Only here: most runs have none.
     from whet.run.housing import Housing  # noqa: PLC0415
 
     housing = Housing.of(settings, parts.run_dir, parts.scratch, parts.keep_text)
     stack.callback(housing.close)
-    return replace(parts, housing=housing)
+    return housing
 
 
 def fit_open_files(plan: Plan) -> tuple[Plan, str | None]:

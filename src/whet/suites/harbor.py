@@ -15,7 +15,16 @@ from typing import Any
 
 from whet.errors import Problem, SuiteError
 from whet.model.suite import Case, Check, Limits, Solution, Suite, WorkspaceSpec
-from whet.model.task import Collect, Healthcheck, ImageSpec, TaskEnvironment, TaskSpec, TaskStep, TaskVerifier
+from whet.model.task import (
+    Collect,
+    Healthcheck,
+    ImageSpec,
+    TaskEnvironment,
+    TaskSpec,
+    TaskStep,
+    TaskVerifier,
+    is_image_name,
+)
 from whet.reading.fields import Fields, Findings
 from whet.reading.settings_files import TOML
 
@@ -25,10 +34,13 @@ USUAL_TIMEOUT_S = 600.0
 # What agents get whose task says nothing: Harbor has no limit then.
 _AGENT_TIMEOUT_S = 3600.0
 _CONTEXT, _TESTS, _SOLUTION, _STEPS = "environment", "tests", "solution", "steps"
-_SCRIPT, _SOLVE, _INSTRUCTION = "test.sh", "solve.sh", "instruction.md"
+_SCRIPT, _SOLVE, _INSTRUCTION, _DOCKERFILE = "test.sh", "solve.sh", "instruction.md", "Dockerfile"
 _COMPOSE = ("docker-compose.yaml", "docker-compose.yml", "compose.yaml", "compose.yml")
 _CANARY = re.compile(r"\A\s*(?:<!--(?:(?!-->).)*-->|#[^\n]*)[ \t]*\n?", re.DOTALL)
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)i?B?", re.IGNORECASE)
+_VARIABLE = re.compile(r"[^=\s\0]+")
+# More is a mistake, and nothing that an engine or a clock takes.
+_LONGEST_S, _MOST_CPUS, _MOST_MB = 1e8, 65536, 2**30
 _IN_MB = {"": 1 / 1024**2, "K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
 
 
@@ -117,6 +129,8 @@ def _told(task: Path) -> bytes:
             if inner.parts[:1] == (_CONTEXT,):
                 # It may be large; the image is built by its content.
                 whole.update(str(found.st_mtime_ns).encode())
+            elif path.is_symlink():
+                whole.update(os.fsencode(path.readlink()))
             elif path.is_file():
                 whole.update(path.read_bytes())
     return whole.digest()
@@ -124,6 +138,7 @@ def _told(task: Path) -> bytes:
 
 def read_task(task: Path, top: Fields) -> Case:
     """Return the case of the task in *task*; raises `Unfit` if it cannot run."""
+    _hold_inside(task)
     try:
         top.values = tomllib.loads((task / TASK).read_text("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -168,11 +183,31 @@ def read_task(task: Path, top: Fields) -> Case:
     )
 
 
+def _hold_inside(task: Path) -> None:
+    """Raise for a link out of the folder of the tasks: what it leads to would reach agents, images and containers.
+
+    Links further down are copied as links.
+    """
+    places = (task, *(task / _STEPS).glob("*"), *(task / _STEPS).glob("*/*"), task / _STEPS)
+    parts = [each for place in places for each in (place, *_entries(place))]
+    allowed = task.parent.resolve()
+    for path in (*parts, task / _CONTEXT / _DOCKERFILE, task / _TESTS / _DOCKERFILE):
+        if path.is_symlink() and path != task and not path.resolve().is_relative_to(allowed):
+            raise Unfit(f"{path.relative_to(task)} is a link that leads out of {task.parent}")
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return [Path(entry.path) for entry in os.scandir(folder)]
+    except (NotADirectoryError, FileNotFoundError):
+        return []
+
+
 def _agent_limit(top: Fields, agent: Fields) -> float | None:
     """Return the time of all steps together; None if one of them has no limit."""
-    usual = agent.number("timeout_sec", above=0)
+    usual = agent.number("timeout_sec", above=0, most=_LONGEST_S)
     tables = [top.object(place, item).table("agent") for place, item in top.items("steps")]
-    limits = [table.number("timeout_sec", above=0) or usual for table in tables] or [usual]
+    limits = [table.number("timeout_sec", above=0, most=_LONGEST_S) or usual for table in tables] or [usual]
     return None if None in limits else sum(each for each in limits if each is not None)
 
 
@@ -191,9 +226,13 @@ def _refuse(task: Path, environment: Fields) -> None:
 
 
 def _environment(context: Path, given: Fields, top: Fields) -> TaskEnvironment:
-    build_s = given.number("build_timeout_sec", above=0) or USUAL_TIMEOUT_S
-    named = given.text("docker_image")
-    if named is None and not (context / "Dockerfile").is_file():
+    build_s = given.number("build_timeout_sec", above=0, most=_LONGEST_S) or USUAL_TIMEOUT_S
+    named, workdir = given.text("docker_image"), given.text("workdir")
+    if named is not None and not is_image_name(named):
+        given.problem("docker_image", f"{named!r} is not the name of an image")
+    if workdir is not None and not workdir.startswith("/"):
+        given.problem("workdir", f"must be an absolute path, not {workdir!r}")
+    if named is None and not (context / _DOCKERFILE).is_file():
         raise Unfit(f"{context.name} has no Dockerfile, and no docker_image is named")
     image = ImageSpec(name=named, folder=None if named else context.resolve(), build_timeout_s=build_s)
     for name, meaning in (("mcp_servers", "they are not started"), ("skills_dir", "name skills with the runner")):
@@ -201,10 +240,10 @@ def _environment(context: Path, given: Fields, top: Fields) -> TaskEnvironment:
             top.warn("", f"environment.{name}: {meaning}")
     return TaskEnvironment(
         image=image,
-        workdir=given.text("workdir"),
+        workdir=workdir,
         env=_env(given),
         network=bool(_network(given, default=True)),
-        cpus=given.number("cpus", above=0),
+        cpus=given.number("cpus", above=0, most=_MOST_CPUS),
         memory_mb=_megabytes(given, "memory"),
         storage_mb=_megabytes(given, "storage"),
         healthcheck=_healthcheck(given),
@@ -226,12 +265,14 @@ def _megabytes(given: Fields, name: str) -> int | None:
     """Read a size in MB; older tasks write it as text, such as 2G."""
     own, old = given.given(f"{name}_mb"), given.given(name)
     if old is None:
-        return None if own is None else int(given.number(f"{name}_mb", above=0) or 0) or None
+        return None if own is None else int(given.number(f"{name}_mb", above=0, most=_MOST_MB) or 0) or None
     found = _SIZE.fullmatch(str(old).strip())
     if found is None:
         given.problem(name, f'must be a size such as "2G", not {old!r}')
         return None
-    size = int(float(found[1]) * _IN_MB[found[2].upper()])
+    size = int(min(float(found[1]) * _IN_MB[found[2].upper()], _MOST_MB + 1))
+    if size > _MOST_MB:
+        given.problem(name, f"must be at most {_MOST_MB:,} MB, not {old}")
     if own is not None and int(own) != size:
         given.problem(name, f"says {old}, and {name}_mb says {own}")
     return size
@@ -243,10 +284,10 @@ def _healthcheck(given: Fields) -> Healthcheck | None:
     table = given.table("healthcheck")
     usual = Healthcheck(command="")
     seconds = {
-        f"{name}_s": table.number(f"{name}_sec", least=0)
+        f"{name}_s": table.number(f"{name}_sec", least=0, most=_LONGEST_S)
         for name in ("interval", "timeout", "start_period", "start_interval")
     }
-    retries = table.whole("retries", least=1)
+    retries = table.whole("retries", least=1, most=10**6)
     return Healthcheck(
         command=table.text("command", required=True) or "",
         **{name: getattr(usual, name) if value is None else float(value) for name, value in seconds.items()},
@@ -266,6 +307,8 @@ def _steps(task: Path, top: Fields) -> Iterator[TaskStep]:
         return
     for number, step in enumerate(top.object(place, item) for place, item in top.items("steps")):
         name = step.text("name", required=True) or f"step-{number + 1}"
+        if "/" in name or name in {".", ".."}:
+            raise Unfit(f"step {name!r} is not the name of a folder in {_STEPS}")
         place = task / _STEPS / name
         if not (place / _INSTRUCTION).is_file():
             raise Unfit(f"step {name} has no {_STEPS}/{name}/{_INSTRUCTION}")
@@ -313,7 +356,7 @@ def _verifier(task: Path, step: Path | None, given: Fields, top: Fields, more: A
         raise Unfit(f"it has no {_TESTS}/{_SCRIPT}")
     return TaskVerifier(
         tests=() if environment else tests,
-        timeout_s=given.number("timeout_sec", above=0) or USUAL_TIMEOUT_S,
+        timeout_s=given.number("timeout_sec", above=0, most=_LONGEST_S) or USUAL_TIMEOUT_S,
         env=_env(given),
         user=_user(given),
         network=_network(given, default=None),
@@ -325,12 +368,15 @@ def _verifier(task: Path, step: Path | None, given: Fields, top: Fields, more: A
 
 def _artifacts(*lists: Any) -> Iterator[str]:
     for item in (item for given in lists for item in given or ()):
-        yield str(item["source"] if isinstance(item, Mapping) else item)
+        source = item.get("source") if isinstance(item, Mapping) else item
+        if not isinstance(source, str) or not source.startswith("/"):
+            raise Unfit(f"artifacts: {source!r} is not an absolute path")
+        yield source
 
 
 def _collects(given: Fields) -> Iterator[Collect]:
     for hook in (given.object(place, item) for place, item in given.items("collect")):
-        limit_s = hook.number("timeout_sec", above=0) or Collect(command="").timeout_s
+        limit_s = hook.number("timeout_sec", above=0, most=_LONGEST_S) or Collect(command="").timeout_s
         yield Collect(command=hook.text("command", required=True) or "", timeout_s=limit_s, user=_user(hook))
 
 
@@ -340,7 +386,10 @@ def _user(given: Fields) -> str | None:
 
 
 def _env(given: Fields) -> dict[str, str]:
-    return {name: str(value) for name, value in given.table("env").values.items()}
+    env = {name: str(value) for name, value in given.table("env").values.items()}
+    if wrong := next((name for name, value in env.items() if not _VARIABLE.fullmatch(name) or "\0" in value), None):
+        given.problem("env", f"{wrong!r} cannot be a variable")
+    return env
 
 
 def instruction(folder: Path) -> str:
