@@ -218,11 +218,17 @@ def test_events_that_a_program_prints_are_kept_a_second_time_only_if_they_have_n
     assert (tmp_path / "events.jsonl").exists() is kept
 
 
-def test_what_a_recording_prints_gets_no_times(tmp_path: Path) -> None:
-    seen = Observer("records", echoed, events_path=tmp_path / "events.jsonl")
-
+def test_what_a_recording_prints_gets_no_times_also_when_it_is_read_again(tmp_path: Path) -> None:
+    (tmp_path / "transcript").write_bytes(b"said\n")
+    seen = Observer("records", echoed, events_path=tmp_path / "first.jsonl")
     seen.feed(b"said\n")
     seen.take(Message(role="user", text="do"))
     seen.close()
+    again = Observer("records", echoed, events_path=tmp_path / "second.jsonl")
 
-    assert set(times(tmp_path / "events.jsonl").values()) == {None}
+    with (tmp_path / "transcript").open("rb") as file:
+        seen.read_again(file, again)
+    again.close()
+
+    assert times(tmp_path / "first.jsonl") == {"said": None, "do": None}
+    assert times(tmp_path / "second.jsonl") == {"said": None}

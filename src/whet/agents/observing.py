@@ -99,6 +99,9 @@ class _Arrivals:
         """Yield *file* in the pieces in which it arrived."""
         for size, at in zip(self._sizes, self._times, strict=True):
             yield file.read(size), moment(at)
+        # Of a session without times, that is all of it.
+        while data := file.read(_PIECE):
+            yield data, None
 
 
 def _now_ms() -> int:
@@ -106,6 +109,7 @@ def _now_ms() -> int:
 
 
 _LINE_SHOWN = 120
+_PIECE = 1024 * 1024
 # The rounding error of a sum of dollars: spending exactly the budget is allowed.
 _ROUNDING_USD = 1e-9
 # An agent may print everything at its end.
