@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import time
@@ -219,6 +220,40 @@ def test_a_variable_of_several_lines_and_a_secret_reach_the_agent_and_no_argumen
     ended = run_one(project, 'echo "$LINES_OF" | wc -l; test -n "$TOOL_API_KEY" && sleep 1 && echo there')
 
     assert ended.session("works")["final_output"].split() == ["2", "there"]
+
+
+def test_skills_of_an_evaluation_are_called_in_the_image(project: Project, image: str) -> None:
+    where = "import json, os, sys; call = json.loads(sys.stdin.readline())"
+    answer = "print(json.dumps({'jsonrpc': '2.0', 'id': call['id'], 'result': os.path.isdir('/app')}))"
+    project.write("skill/skill.py", f"{where}\n{answer}\n")
+    project.write(
+        "skill/skill.json",
+        json.dumps(
+            {
+                "id": "s",
+                "name": "s",
+                "version": "1.0.0",
+                "description": "d",
+                "adapterType": "subprocess",
+                "entrypoint": "python3 skill.py",
+                "inputSchema": {},
+                "outputSchema": {},
+            }
+        ),
+    )
+    task = {"id": "t", "inputData": {}, "expectedOutput": {"value": True}, "evaluator": {"type": "exact"}}
+    told = {"id": "b", "version": "1.0.0", "name": "b", "domain": "d", "scoringMethod": "mean", "tasks": [task]}
+    project.write("b.json", json.dumps(told))
+    call = ("eval", "--skills", "skill", "--benchmark", "./b.json", "--sandbox", "container")
+
+    without = project.whet(*call)
+    ended = project.whet(*call, env={"WHET_IMAGE": image})
+
+    assert without.code == 2
+    assert "no image is named for the skills" in without.stderr
+    assert ended.code == 0, ended.stdout + ended.stderr
+    assert "1 of 1 call passed" in ended.stdout
+    assert containers_left(f"whet.run={ended.folder.name}") == []
 
 
 def begun(project: Project, image: str, count: int) -> subprocess.Popen[bytes]:
