@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from images import containers_left
+from images import call_podman, containers_left
 from project import SHELL, Outcome, Project
 
 SUITE = """
@@ -302,3 +302,35 @@ def test_after_a_kill_among_ten_containers_the_next_start_of_any_run_leaves_none
     assert ended.code == 0, ended.stderr
     assert containers_left(f"whet.run={run}") == []
     assert project.left_after_a_while() == []
+
+
+@pytest.mark.slow
+def test_two_starts_at_once_after_a_kill_remove_what_was_left_and_nothing_of_anybody_else(
+    project: Project, image: str, tmp_path: Path
+) -> None:
+    process = begun(project, image, 10)
+    run = (project.output_dir / "latest").resolve().name
+    owner = containers_left(f"whet.run={run}", '{{index .Labels "whet.owner"}}')[0]
+    assert owner.startswith(f"{process.pid}-")
+    # Somebody else's, of an image that has the label.
+    name = f"other-{project.token}"
+    call_podman("create", "--name", name, "--label", f"whet.owner={owner}", image, "true")
+    others = []
+    for number in range(2):
+        other = Project(tmp_path / f"other-{number}")
+        other.settings('[runners.sh.agent]\ntype = "command"\ncommand = "true"\n')
+        other.suite("suite = [Case(id='other', prompt='x', check=ok)]")
+        others.append(other)
+
+    try:
+        process.kill()
+        project.outcome(process, within_s=60)
+        started = [other.start("suite.py") for other in others]
+        ended = [other.outcome(each, within_s=60) for other, each in zip(others, started, strict=True)]
+
+        assert [each.code for each in ended] == [0, 0], [each.stderr for each in ended]
+        assert containers_left(f"whet.run={run}") == []
+        assert call_podman("container", "inspect", "--format", "{{.State.Status}}", name) == "created"
+        assert project.left_after_a_while() == []
+    finally:
+        call_podman("rm", "--force", name)
