@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from images import containers_left
+from images import call_podman, containers_left
 from project import SHELL, Outcome, Project
 
 SUITE = """
@@ -221,6 +222,40 @@ def test_a_variable_of_several_lines_and_a_secret_reach_the_agent_and_no_argumen
     assert ended.session("works")["final_output"].split() == ["2", "there"]
 
 
+def test_skills_of_an_evaluation_are_called_in_the_image(project: Project, image: str) -> None:
+    where = "import json, os, sys; call = json.loads(sys.stdin.readline())"
+    answer = "print(json.dumps({'jsonrpc': '2.0', 'id': call['id'], 'result': os.path.isdir('/app')}))"
+    project.write("skill/skill.py", f"{where}\n{answer}\n")
+    project.write(
+        "skill/skill.json",
+        json.dumps(
+            {
+                "id": "s",
+                "name": "s",
+                "version": "1.0.0",
+                "description": "d",
+                "adapterType": "subprocess",
+                "entrypoint": "python3 skill.py",
+                "inputSchema": {},
+                "outputSchema": {},
+            }
+        ),
+    )
+    task = {"id": "t", "inputData": {}, "expectedOutput": {"value": True}, "evaluator": {"type": "exact"}}
+    told = {"id": "b", "version": "1.0.0", "name": "b", "domain": "d", "scoringMethod": "mean", "tasks": [task]}
+    project.write("b.json", json.dumps(told))
+    call = ("eval", "--skills", "skill", "--benchmark", "./b.json", "--sandbox", "container")
+
+    without = project.whet(*call)
+    ended = project.whet(*call, env={"WHET_IMAGE": image})
+
+    assert without.code == 2
+    assert "no image is named for the skills" in without.stderr
+    assert ended.code == 0, ended.stdout + ended.stderr
+    assert "1 of 1 call passed" in ended.stdout
+    assert containers_left(f"whet.run={ended.folder.name}") == []
+
+
 def begun(project: Project, image: str, count: int) -> subprocess.Popen[bytes]:
     """Begin a run whose agents wait, and return its process once *count* of their containers run."""
     project.suite(WAITING)
@@ -267,3 +302,35 @@ def test_after_a_kill_among_ten_containers_the_next_start_of_any_run_leaves_none
     assert ended.code == 0, ended.stderr
     assert containers_left(f"whet.run={run}") == []
     assert project.left_after_a_while() == []
+
+
+@pytest.mark.slow
+def test_two_starts_at_once_after_a_kill_remove_what_was_left_and_nothing_of_anybody_else(
+    project: Project, image: str, tmp_path: Path
+) -> None:
+    process = begun(project, image, 10)
+    run = (project.output_dir / "latest").resolve().name
+    owner = containers_left(f"whet.run={run}", '{{index .Labels "whet.owner"}}')[0]
+    assert owner.startswith(f"{process.pid}-")
+    # Somebody else's, of an image that has the label.
+    name = f"other-{project.token}"
+    call_podman("create", "--name", name, "--label", f"whet.owner={owner}", image, "true")
+    others = []
+    for number in range(2):
+        other = Project(tmp_path / f"other-{number}")
+        other.settings('[runners.sh.agent]\ntype = "command"\ncommand = "true"\n')
+        other.suite("suite = [Case(id='other', prompt='x', check=ok)]")
+        others.append(other)
+
+    try:
+        process.kill()
+        project.outcome(process, within_s=60)
+        started = [other.start("suite.py") for other in others]
+        ended = [other.outcome(each, within_s=60) for other, each in zip(others, started, strict=True)]
+
+        assert [each.code for each in ended] == [0, 0], [each.stderr for each in ended]
+        assert containers_left(f"whet.run={run}") == []
+        assert call_podman("container", "inspect", "--format", "{{.State.Status}}", name) == "created"
+        assert project.left_after_a_while() == []
+    finally:
+        call_podman("rm", "--force", name)

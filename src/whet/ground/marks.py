@@ -161,9 +161,9 @@ def _pauses() -> list[int]:
 
 
 @contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """Keep other whets of this user from starting and ending pause processes meanwhile."""
-    folder = state_folder(_PAUSES)
+def _alone(part: str = _PAUSES) -> Iterator[None]:
+    """Keep other whets of this user from starting and ending pause processes, or from removing, meanwhile."""
+    folder = state_folder(part)
     folder.mkdir(exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -186,9 +186,12 @@ def remove_abandoned() -> list[str]:
         notes = [note for note in sorted(state_folder(_MARKS).iterdir()) if not _is_alive(note.name)]
     except (OSError, SandboxError):
         return []
-    problems = list(_swept(notes))
-    if notes:
-        _end_pauses()
+    if not notes:
+        return []
+    # One at a time: podman lists too few while another removes.
+    with _alone(_MARKS):
+        problems = list(_swept(notes))
+    _end_pauses()
     return problems
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from whet.model.grade import FailureClass
 from whet.model.run import RunInfo, Trial, TrialResult
 from whet.model.seen import FinalOutput
 from whet.model.session import SessionSummary, Usage
+from whet.plan.images import CONTAINER
 from whet.plan.settle import check_judge
 from whet.plan.settle_eval import EvalRequest, PlannedEvaluation, describe_calls, settle_evaluation
 from whet.record.results import JournalResults
@@ -86,7 +87,10 @@ def _ready(evaluation: PlannedEvaluation, sandbox: Sandbox, masker: Masker) -> t
     warnings: list[str] = []
     if evaluation.planned.settings.max_cost_usd is not None and not _costs_are_known(evaluation):
         warnings.append("no skill and no judge reports a cost, so --max-cost has no effect")
-    if evaluation.request.check_health:
+    if sandbox.name == CONTAINER and evaluation.planned.settings.image is None:
+        raise UsageError("no image is named for the skills", hint='set run.image = "NAME", or WHET_IMAGE')
+    # In containers, the first call shows it: there is no image yet.
+    if evaluation.request.check_health and sandbox.name != CONTAINER:
         warnings += check_health(_skills_to_call(evaluation), sandbox, masker, os.environ)
     return tuple(warnings)
 
@@ -205,18 +209,21 @@ class Calls:
         self._skills = skills
         self._clients: dict[tuple[str, str], SkillClient] = {}
         self._check_schemas = check_schemas
+        self._sandbox: Sandbox | None = None
 
     @asynccontextmanager
     async def connected(self, parts: RunParts) -> AsyncIterator[None]:
         """Connect to every skill, for the whole run."""
         async with AsyncExitStack() as stack:
+            self._sandbox = parts.sandbox if parts.housing is None else await parts.housing.of_settings()
             for key, skill in self._skills.items():
-                client = connect(skill, parts.sandbox, parts.environ, parts.ceilings, parts.scratch)
+                client = connect(skill, self._sandbox, parts.environ, parts.ceilings, parts.scratch)
                 self._clients[key] = await stack.enter_async_context(client)
             yield
 
     async def run_trial(self, parts: RunParts, trial: Trial) -> TrialResult:
         """Call the skill of the trial; without an answer, call it again as often as its retries allow."""
+        parts = replace(parts, sandbox=self._sandbox or parts.sandbox)
         retries: int = trial.execution.runner.options["retries"]
         return await attempt_with_retries(parts, trial, partial(self._attempt, parts, trial), retries=retries)
 

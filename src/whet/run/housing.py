@@ -20,7 +20,7 @@ from whet.ground.sandbox import InImage
 from whet.ground.task_container import TaskContainer, ceilings_of, workdir_of
 from whet.model.request import Settings
 from whet.model.run import Trial
-from whet.model.task import TaskSpec
+from whet.model.task import ImageSpec, TaskSpec
 from whet.plan.images import image_of
 from whet.run.homes import make_home, trial_folder
 
@@ -71,20 +71,31 @@ class Housing:
         if spec is None:
             raise UsageError(f"no image is named for {case.id}")
         try:
-            place = InImage(
-                engine=self.images.engine.program,
-                image=await self.images.prepare(spec),
-                owner=self.mark.owner,
-                run=self.run_id,
-                attempt=attempt,
-                installs=spec.install is not None,
-            )
+            place = await self._place(spec, attempt)
             if case.task is None:
                 return ContainerSandbox(place)
             network = case.task.agent_network and network_of(runner) != "model"
             return await self._warm(trial, attempt) or await self._task(case.task, place, network=network)
         except AttemptError as error:
             return error
+
+    async def of_settings(self) -> ContainerSandbox:
+        """Return the sandbox for programs that serve a whole run, in the image of the settings."""
+        assert self.settings.image is not None
+        try:
+            return ContainerSandbox(await self._place(ImageSpec.of(self.settings.image, self.settings.install), "-"))
+        except AttemptError as error:
+            raise UsageError(error.message, hint=error.hint) from error
+
+    async def _place(self, spec: ImageSpec, attempt: str) -> InImage:
+        return InImage(
+            engine=self.images.engine.program,
+            image=await self.images.prepare(spec),
+            owner=self.mark.owner,
+            run=self.run_id,
+            attempt=attempt,
+            installs=spec.install is not None,
+        )
 
     async def leave(self, sandbox: object) -> None:
         """Remove the container of a task at the end of its attempt; other containers end with their commands."""
