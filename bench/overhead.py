@@ -2,11 +2,12 @@
 
 The loop spawns the same program and reads its output. Measured in turns, so that whatever else the machine does hits
 both alike. "Per trial" is the slope between 100 and 500 cases, which leaves start-up out; "whole" is the time
-of all 500 with start-up.
+of all 500 with start-up. The same cases inside bubblewrap are held against those without a boundary.
 """
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -50,6 +51,8 @@ def measure() -> dict[str, float]:
         for cases in (FEW, MANY):
             suite = write_project(base / f"p{cases}", cases=cases, command="/bin/echo", args=("done",))
             commands["whet", cases] = whet("run", str(suite))
+            if shutil.which("bwrap"):
+                commands["bubblewrap", cases] = whet("run", str(suite), "--sandbox", "bubblewrap")
             commands["bare", cases] = [sys.executable, str(bare), str(cases)]
         times: dict[tuple[str, int], list[float]] = {key: [] for key in commands}
         for _ in range(ROUNDS):
@@ -57,13 +60,17 @@ def measure() -> dict[str, float]:
                 times[key].append(seconds(argv, base))
     slope = {
         who: median((many - few) / (MANY - FEW) for few, many in zip(times[who, FEW], times[who, MANY], strict=True))
-        for who in ("bare", "whet")
+        for who in dict.fromkeys(who for who, _ in commands)
     }
+    inside = (
+        {"bubblewrap, ratio to local (at most 2)": slope["bubblewrap"] / slope["whet"]} if "bubblewrap" in slope else {}
+    )
     return {
         "bare loop, ms per trial": slope["bare"] * 1000,
         "whet, ms per trial": slope["whet"] * 1000,
-        "ratio per trial (at most 3)": slope["whet"] / slope["bare"],
+        "ratio per trial (at most 2)": slope["whet"] / slope["bare"],
         "bare loop, whole 500, s": median(times["bare", MANY]),
         "whet, whole 500, s": median(times["whet", MANY]),
         "ratio of the whole": median(times["whet", MANY]) / median(times["bare", MANY]),
+        **inside,
     }

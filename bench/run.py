@@ -16,6 +16,7 @@ import memory
 import overhead
 import page_times
 import reading
+import scale
 import service
 import skills
 import startup
@@ -24,8 +25,11 @@ import viewing
 
 def main() -> None:
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start\n")
-    modules = (startup, overhead, skills, memory, reading, expectations, claims, service, viewing, page_times, gateway)
-    for module in modules:
+    run, look = (
+        (startup, overhead, skills, memory, scale),
+        (reading, expectations, claims, service, viewing, page_times),
+    )
+    for module in (*run, *look, gateway):
         print((module.__doc__ or "").splitlines()[0])
         for name, value in module.measure().items():
             print(f"  {name:40} {value:10.2f}")

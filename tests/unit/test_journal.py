@@ -11,6 +11,7 @@ import pytest
 from whet.errors import StoreError, UsageError
 from whet.model.run import Attempt, TrialKey, TrialResult
 from whet.model.session import Usage
+from whet.record.chain import Reading
 from whet.record.folder import create_run_folder, find_run_folder, lock, point_latest
 from whet.record.journal import Journal
 from whet.record.run_file import RunFile, write_run_file
@@ -132,3 +133,32 @@ def test_what_all_attempts_took_is_known_again_from_a_second_opening(path: Path)
 
     assert found.usage == Usage(input_tokens=20, cost_usd=0.3, cost_source="prices")
     found.close()
+
+
+def test_a_journal_that_knows_its_lines_is_the_same_and_still_refuses_a_change(path: Path) -> None:
+    filled(path, 3)
+    with path.open("rb") as file:
+        known = list(Reading().lines(file, path))
+
+    again = Journal(path, known[1:])
+    path.write_bytes(path.read_bytes().replace(b'"number":2', b'"number":7'))
+
+    assert [key.number for key in again] == [1, 2, 3]
+    with pytest.raises(StoreError, match="line 2 has changed"):
+        Journal(path, known)
+
+
+def test_trials_may_have_any_number_and_come_back_by_their_keys(path: Path) -> None:
+    journal = Journal(path)
+    numbers = (3, 1, 2_000_000_000, 500, 0)
+
+    for number in numbers:
+        journal.append(result(number))
+
+    assert {key.number for key in journal} == set(numbers)
+    assert len(journal) == len(numbers)
+    for key in journal:
+        entry = journal.entry(key)
+        assert entry is not None
+        assert journal.read(entry).key == key
+    assert journal.entry(result(2).key) is None

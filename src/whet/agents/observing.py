@@ -160,6 +160,8 @@ class Observer:
         self._in_round = False
         self._said: str | None = None
         self._final: str | None = None
+        # All of a text, and where it is, once it was asked for.
+        self._text: tuple[Path, str] | None = None
         self._usage: dict[str, float] = {}
         self._derived: frozenset[str] = frozenset()
         self._skills = SkillWatch(self._limits.placed_skills, most=_EVIDENCE_KEPT)
@@ -237,8 +239,10 @@ class Observer:
     def final_output(self, transcript: Path) -> str:
         """Return the answer: all of a text, the announced final output, or the last message that is not a thought."""
         if self._output == "text":
-            text = transcript.read_bytes().decode("utf-8", "replace") if transcript.exists() else ""
-            return text.rstrip("\r\n")
+            if self._text is None or self._text[0] != transcript:
+                text = transcript.read_bytes().decode("utf-8", "replace") if transcript.exists() else ""
+                self._text = transcript, text.rstrip("\r\n")
+            return self._text[1]
         return self._final if self._final is not None else (self._said or "")
 
     def take(self, event: Event) -> None:

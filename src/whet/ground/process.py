@@ -97,10 +97,11 @@ class _Child:
 
     async def end(self) -> int:
         """End everything that it started, with SIGTERM first, and return its exit code; nothing can cancel this."""
-        with anyio.CancelScope(shield=True):
-            if self._watch is not None:
-                self._watch.cancel()
-            await self._stop()
+        if self._watch is not None:
+            self._watch.cancel()
+        if not self.exited or not self._clear.done() or self._lost:
+            with anyio.CancelScope(shield=True):
+                await self._stop()
         self._close()
         return self._code
 

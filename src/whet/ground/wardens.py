@@ -7,6 +7,7 @@ import contextlib
 import marshal
 import os
 import resource
+import select
 import signal
 import socket
 import subprocess
@@ -117,6 +118,7 @@ class Warden:
         self._ids: tuple[int, ...] = ()
         # Pidfds of both, because a process id can be used again.
         self._processes: list[int] = []
+        self._ends = select.poll()
 
     @property
     def pid(self) -> int:
@@ -138,11 +140,16 @@ class Warden:
         try:
             for pid in self._ids:
                 self._processes.append(os.pidfd_open(pid))
+                self._ends.register(self._processes[-1], select.POLLIN)
         except ProcessLookupError:
             return False
         for pid in self._ids:
             reaper.adopt(pid)
         return True
+
+    def is_idle(self) -> bool:
+        """Return whether it can take a command: both live, and it says nothing."""
+        return not self._ends.poll(0) and self.hear() is None
 
     def fileno(self) -> int:
         """Return the descriptor that becomes readable when it sends a message."""
@@ -234,7 +241,7 @@ class Wardens:
         self._busy += 1
         while self._idle:
             warden = self._idle.pop()
-            if warden.hear() is None:
+            if warden.is_idle():
                 return warden
             # Something ended it while it was idle.
             warden.close()

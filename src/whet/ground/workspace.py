@@ -131,6 +131,9 @@ class FolderWorkspace(SharedWorkspace):
 
     def mark(self) -> None:
         """Note the current state, and keep a copy of what a bootstrap command wrote to compare with."""
+        if self.untouched:
+            # As it was made.
+            return
         with explained("cannot mark workspace", self.path):
             now = self._inventory()
             found = compare(self._made, now, lambda _, old, new: old == new)
@@ -158,6 +161,10 @@ class FolderWorkspace(SharedWorkspace):
 
     def remove(self) -> list[str]:
         """Delete the folder."""
+        with suppress(OSError):
+            # Most often it is empty.
+            self.path.rmdir()
+            return remove_tree(self._side) if self._kept else []
         return super().remove() + (remove_tree(self._side) if self._kept else [])
 
     def _is_same(self, path: str, old: Entry, new: Entry, here: Tree) -> bool:

@@ -7,7 +7,7 @@ import math
 import os
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from whet.model.comparison import Look
 from whet.model.grade import STATUSES, Status
 from whet.model.run import TrialKey, TrialResult
 from whet.model.session import Usage
-from whet.record.chain import Chain, Reading, is_done, read_result, refuse_other_run
+from whet.record.chain import Chain, Line, Reader, Reading, is_done, read_line, read_result, refuse_other_run
 from whet.record.folder import PRIVATE, RUN_FILE, file_hash
 from whet.record.run_file import is_chained
 
@@ -163,10 +163,26 @@ class TrialLines(ABC):
         return iter(self._entries)
 
 
-class Journal(TrialLines):
-    """Appends results and reads them back."""
+def _knowing(known: Iterable[Line]) -> Reader[Line]:
+    """Return what reads a line, unless it is the same as the one of *known* at its place."""
+    coming = iter(known)
+    ahead = next(coming, None)
 
-    def __init__(self, path: Path) -> None:
+    def read(raw: bytes, number: int, offset: int) -> Line:
+        nonlocal ahead
+        while ahead is not None and ahead.offset < offset:
+            ahead = next(coming, None)
+        if ahead is not None and ahead.offset == offset and ahead.raw == raw:
+            return ahead
+        return read_line(raw, number, offset)
+
+    return read
+
+
+class Journal(TrialLines):
+    """Appends results and reads them back; *known* are lines of it that were read before, which saves half the time."""
+
+    def __init__(self, path: Path, known: Iterable[Line] = ()) -> None:
         self._path = path
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -179,15 +195,15 @@ class Journal(TrialLines):
         self._grown: int | None = None
         # The size of a line that a crash cut off, which was dropped.
         self.torn = 0
-        self._chain = self._load()
+        self._chain = self._load(_knowing(known))
         self._seen = self._stamp()
 
-    def _load(self) -> Chain:
+    def _load(self, read: Reader[Line]) -> Chain:
         """Read and check what is there; drops a last line that a crash cut off."""
         run_file = self._path.with_name(RUN_FILE)
         reading = Reading(Chain(required=is_chained(run_file)))
         with open(self._file, "rb", closefd=False) as file:  # what was opened, whatever the path is now
-            for line in reading.lines(file, self._path):
+            for line in reading.read(file, self._path, read):
                 refuse_other_run(line, run_file)
                 self._remember(line.raw)
                 self.note(line.result, line.offset, line.raw, line.link, line.look)

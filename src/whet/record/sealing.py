@@ -105,6 +105,9 @@ def _hash(descriptor: int) -> str:
     digest = hashlib.sha256()
     while piece := os.read(descriptor, _PIECE):
         digest.update(piece)
+        if len(piece) < _PIECE:
+            # The end of a file; asking again would take as long as the hash.
+            break
     return digest.hexdigest()
 
 

@@ -24,6 +24,7 @@ from whet.model.run import UNHELD, Trial
 from whet.model.seen import Event
 from whet.model.session import SessionSummary
 from whet.model.suite import Limits
+from whet.record.folder import write_new
 from whet.run.attempt_record import AttemptRecord
 from whet.run.ending import judge_ending, silence_at_limit
 from whet.run.gateways import Session as GatewaySession
@@ -217,7 +218,7 @@ def write_session(parts: AttemptParts, artifact_dir: Path, session: SessionSumma
     mask = parts.masker.text
     turns = tuple(replace(turn, prompt=mask(turn.prompt)) for turn in session.turns)
     kept = replace(session, prompt=mask(session.prompt), turns=turns) if parts.masker else session
-    (artifact_dir / SESSION).write_bytes(wire.encode_pretty(kept))
+    write_new(f"{artifact_dir}/{SESSION}", wire.encode_pretty(kept))
 
 
 def task_of(parts: AttemptParts, ground: Ground, trial: Trial, resume: Resume | None = None, turn: int = 1) -> Task:

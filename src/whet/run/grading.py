@@ -24,6 +24,7 @@ from whet.model.grade import Changes, Failure, FailureClass, Grade
 from whet.model.run import Trial
 from whet.model.session import SessionSummary, Usage
 from whet.model.suite import Check
+from whet.record.folder import write_new
 from whet.run.attempt_record import AttemptRecord
 from whet.run.ground import clean_up, prepare_ground
 from whet.run.parts import RunParts
@@ -174,7 +175,7 @@ def masked(parts: RunParts, given: Grade) -> Grade:
 def _write_grades(record: AttemptRecord, evidence: Evidence) -> None:
     # An answer has one grade, and the journal has it.
     if not isinstance(evidence, AnswerEvidence):
-        (evidence.artifact_dir / "grades.json").write_bytes(wire.encode_pretty(record.grades))
+        write_new(f"{evidence.artifact_dir}/grades.json", wire.encode_pretty(record.grades))
 
 
 def conclude(record: AttemptRecord) -> None:

@@ -116,7 +116,7 @@ def start_run(
         graders = make_graders(planned.suite, stack)
         stack.enter_context(_alone_in_project(plan, request))
         stack.callback(os.close, folders.lock(run_dir))
-        journal = Journal(run_dir / folders.JOURNAL_FILE)
+        journal = Journal(run_dir / folders.JOURNAL_FILE, planned.earlier.run.lines if planned.earlier else ())
         stack.callback(journal.close)
         if request.add_trials:
             journal.grow(request.add_trials)
